@@ -1,0 +1,1 @@
+"""The verbs. They depend on ports, never on adapters."""

@@ -1,0 +1,153 @@
+"""What the verbs need of the outside world. Adapters implement these; exceptions here are the only ones they raise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuctl.model.declared import NodePool
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, Revision
+from gpuctl.model.source import SourceTree
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs, Instant
+
+
+class WorldFault(Exception):
+    """Something outside failed. `code` is its catalogue code; the cycle reports it, loses nothing and tries again."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SourceUnavailable(WorldFault):
+    """The repository, the branch, the path or a commit of it can't be read now."""
+
+
+class ClusterUnavailable(WorldFault):
+    """The API server did not answer, or said it can't now."""
+
+
+class Conflict(WorldFault):
+    """409: the object is not at the version, or not the object, that was named."""
+
+
+class Invalid(WorldFault):
+    """422: the server refuses this body."""
+
+
+class Forbidden(WorldFault):
+    """403: not allowed, or a quota is used up."""
+
+
+class NotFound(WorldFault):
+    """404: no such object or namespace."""
+
+
+class Gone(WorldFault):
+    """410: the watch can't continue from that resource version; list again."""
+
+
+class Clock(Protocol):
+    """The time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        ...
+
+
+class Source(Protocol):
+    """A branch of a repository, or a folder."""
+
+    def head(self) -> Revision:
+        """The newest commit, fetched now. Raises SourceUnavailable."""
+        ...
+
+    def tree(self, revision: Revision) -> SourceTree:
+        """The cluster's files at a commit. Raises SourceUnavailable when the commit or the path isn't there."""
+        ...
+
+    def follows(self, older: Revision, newer: Revision) -> bool:
+        """False when `newer` does not contain `older`: the branch was rewritten. An unknown `older` is rewritten."""
+        ...
+
+    def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
+        """The values of `Gpuctl-Confirm:` trailers in the commits after `since` up to `until`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectList:
+    """A consistent list of one kind, and the version to watch from."""
+
+    items: tuple[Body, ...]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEvent:
+    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+
+    type: str
+    body: Body
+
+
+class Cluster(Protocol):
+    """A Kubernetes API server, in raw JSON. `kind` is (apiVersion, kind)."""
+
+    def list(self, kind: tuple[str, str]) -> ObjectList:
+        """All objects of a kind. Raises ClusterUnavailable, Forbidden."""
+        ...
+
+    def watch(self, kind: tuple[str, str], resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        """What happened after a version; waits up to the timeout for the first event. Raises Gone."""
+        ...
+
+    def apply(self, body: Body) -> Body:
+        """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored.
+
+        Raises Conflict (the namespace terminates, uid or resourceVersion in the body do not match), Invalid,
+        Forbidden, NotFound (no such namespace).
+        """
+        ...
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+        """Delete exactly that object, dependents in the background. Raises Conflict, NotFound."""
+        ...
+
+
+class Machines(Protocol):
+    """Who brings nodes into being: the embedded cluster has the declared inventory, a real one its own machines."""
+
+    def provide(self, pools: Sequence[NodePool]) -> None:
+        """Make the declared nodes be there, where that is ours to do."""
+        ...
+
+
+class World(Protocol):
+    """What a scenario may do to a cluster in virtual time. Only the embedded cluster has this."""
+
+    def settle(self) -> None:
+        """Let everything happen that is due by now: controllers, the scheduler, the nodes."""
+        ...
+
+    def next_event_ms(self) -> Instant | None:
+        """When something is next due by itself (a pod ends, a deadline passes, a pod is gone), if anything is."""
+        ...
+
+    def run_for(self, job: JobId, duration_ms: DurationMs) -> None:
+        """Make the job's pods succeed after running that long in all."""
+        ...
+
+    def finish(self, job: JobId, exit_code: int) -> None:
+        """End the job's running pods now."""
+        ...
+
+    def set_node_ready(self, node: NodeName, *, ready: bool) -> None:
+        """Lose a node, or bring it back."""
+        ...
+
+    def set_idle(self, job: JobId, since_ms: Instant | None) -> None:
+        """Report the job's GPUs as unused since then; None: in use."""
+        ...

@@ -1,0 +1,7 @@
+"""GPU8xxx: Git."""
+
+from __future__ import annotations
+
+from gpuctl.diag.catalogue import CodeEntry
+
+ENTRIES: tuple[CodeEntry, ...] = ()

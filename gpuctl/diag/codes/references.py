@@ -1,0 +1,7 @@
+"""GPU3xxx: references and capacity."""
+
+from __future__ import annotations
+
+from gpuctl.diag.catalogue import CodeEntry
+
+ENTRIES: tuple[CodeEntry, ...] = ()

@@ -1,0 +1,47 @@
+"""A diagnostic is data: a code, a place, what is wrong and what to do. Text is made of it in `diag.text` only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpuctl.diag.span import SourceSpan
+
+
+class Severity(StrEnum):
+    """An error makes the input unusable; a warning does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One mistake. `source_line` is the text of `span.line`, for the caret; `help` is the nearest fix.
+
+    `related` points at other places that explain the mistake ("first declared here").
+    """
+
+    code: str
+    message: str
+    span: SourceSpan
+    severity: Severity = Severity.ERROR
+    help: str = ""
+    source_line: str = ""
+    related: tuple[tuple[str, SourceSpan], ...] = ()
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, str]:
+        """By place, then code: the order in which a person would fix them."""
+        return (self.span.file, self.span.line, self.span.column, self.code, self.message)
+
+
+def sorted_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """All diagnostics once, in reading order."""
+    return tuple(sorted(set(diagnostics), key=lambda d: d.sort_key))
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    """True when at least one diagnostic is an error."""
+    return any(d.severity is Severity.ERROR for d in diagnostics)

@@ -1,0 +1,68 @@
+"""Every name gpuctl uses in a cluster. Public: changing one orphans what is already there."""
+
+from __future__ import annotations
+
+FIELD_MANAGER = "gpuctl"
+SYSTEM_NAMESPACE = "gpuctl-system"
+PRIORITY_CLASS = "gpuctl-no-preempt"
+MAIN_CONTAINER = "main"
+
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "gpuctl"
+CLUSTER_LABEL = "gpuctl.dev/cluster"
+PROJECT_LABEL = "gpuctl.dev/project"
+JOB_LABEL = "gpuctl.dev/job"
+RUN_LABEL = "gpuctl.dev/run"
+TYPE_LABEL = "gpuctl.dev/type"
+LEDGER_LABEL = "gpuctl.dev/ledger"
+
+SOURCE_ANNOTATION = "gpuctl.dev/source"
+REVISION_ANNOTATION = "gpuctl.dev/revision"
+QUEUED_AT_ANNOTATION = "gpuctl.dev/queued-at"
+REASON_ANNOTATION = "gpuctl.dev/reason"
+PLACEMENT_ANNOTATION = "gpuctl.dev/placement"
+STARTS_ANNOTATION = "gpuctl.dev/starts"
+RAN_ANNOTATION = "gpuctl.dev/ran"
+PAUSED_FOR_ANNOTATION = "gpuctl.dev/paused-for"
+CHARGE_ANNOTATION = "gpuctl.dev/charge"
+IDLE_SINCE_ANNOTATION = "gpuctl.dev/idle-since"
+
+PROVENANCE_ANNOTATIONS = frozenset({SOURCE_ANNOTATION, REVISION_ANNOTATION})
+"""Written with any other change, never for themselves: a commit that only moves lines writes nothing."""
+
+GPU_RESOURCE = "nvidia.com/gpu"
+DRA_DRIVER = "hami-core-gpu.project-hami.io"
+DRA_DEVICE_CLASS = "hami-core-gpu.project-hami.io"
+
+Kind = tuple[str, str]
+"""(apiVersion, kind)."""
+
+NAMESPACE: Kind = ("v1", "Namespace")
+NODE: Kind = ("v1", "Node")
+POD: Kind = ("v1", "Pod")
+SERVICE: Kind = ("v1", "Service")
+CONFIG_MAP: Kind = ("v1", "ConfigMap")
+CLAIM: Kind = ("v1", "PersistentVolumeClaim")
+RESOURCE_QUOTA: Kind = ("v1", "ResourceQuota")
+JOB: Kind = ("batch/v1", "Job")
+DEPLOYMENT: Kind = ("apps/v1", "Deployment")
+INGRESS: Kind = ("networking.k8s.io/v1", "Ingress")
+ROLE_BINDING: Kind = ("rbac.authorization.k8s.io/v1", "RoleBinding")
+PRIORITY_CLASS_KIND: Kind = ("scheduling.k8s.io/v1", "PriorityClass")
+CLAIM_TEMPLATE: Kind = ("resource.k8s.io/v1", "ResourceClaimTemplate")
+RESOURCE_CLAIM: Kind = ("resource.k8s.io/v1", "ResourceClaim")
+RESOURCE_SLICE: Kind = ("resource.k8s.io/v1", "ResourceSlice")
+DEVICE_CLASS: Kind = ("resource.k8s.io/v1", "DeviceClass")
+
+OBSERVED_KINDS: tuple[Kind, ...] = (
+    NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, CLAIM, RESOURCE_QUOTA, JOB, DEPLOYMENT, INGRESS, ROLE_BINDING,
+    PRIORITY_CLASS_KIND, CLAIM_TEMPLATE,
+)  # fmt: skip
+"""What a cycle reads."""
+
+CLUSTER_SCOPED: frozenset[Kind] = frozenset({NAMESPACE, NODE, PRIORITY_CLASS_KIND, RESOURCE_SLICE, DEVICE_CLASS})
+
+
+def ledger_name(cluster: str, project: str) -> str:
+    """The ConfigMap in SYSTEM_NAMESPACE that holds a project's ledger."""
+    return f"ledger.{cluster}.{project}"

@@ -1,0 +1,74 @@
+"""What is to be done to the cluster, complete: applying a plan makes no choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.state import Body
+
+
+class Action(StrEnum):
+    """CREATE and UPDATE are one server-side apply of `body`; DELETE is by uid and resource version."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One write. `project` and `stage` group it: after a failure, later stages of the same project are skipped.
+
+    `reason` says why in a word or two for people (missing, drift: spec.suspend, no longer declared).
+    """
+
+    action: Action
+    ref: ObjectRef
+    body: Body | None = None
+    uid: str = ""
+    resource_version: str = ""
+    project: ProjectName | None = None
+    stage: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Changes in the order they are made, what a guard refused (as diagnostics), and how many objects are as wanted."""
+
+    changes: tuple[Change, ...] = ()
+    refusals: tuple[Diagnostic, ...] = ()
+    unchanged: int = 0
+
+
+class OutcomeStatus(StrEnum):
+    """What became of a change. CONFLICT: the object was not as the plan saw it; the next cycle looks again."""
+
+    APPLIED = "applied"
+    CONFLICT = "conflict"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One outcome a change, in the same order."""
+
+    change: Change
+    status: OutcomeStatus
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyResult:
+    """All outcomes; `writes` is how many requests changed something."""
+
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def writes(self) -> int:
+        """Requests that took effect."""
+        return sum(o.status is OutcomeStatus.APPLIED for o in self.outcomes)

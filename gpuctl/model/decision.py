@@ -1,0 +1,185 @@
+"""What the engine decides: one decision with one typed reason for each declared job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.units import GpuMilli, Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """A catalogue code with its parameters. Text is made of it in `diag` and `views` only.
+
+    Parameters name what binds (a quota, a node, a job); never a clock or a queue position, so that a reason that has
+    not changed is equal to itself and costs no write.
+    """
+
+    code: str
+    params: tuple[tuple[str, str | int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlacement:
+    """One worker's node and the indexes of its devices there: several whole ones, or the one it has a fraction of."""
+
+    node: NodeName
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where each worker goes, in worker order."""
+
+    workers: tuple[WorkerPlacement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What is remembered of a run from cycle to cycle, on its object: see `state.Run` for the fields."""
+
+    queued_at_ms: Instant
+    starts: int = 0
+    ran_ms: int = 0
+    paused_for: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    """Start it now, there. `record.starts` counts this start."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """It is starting or running and stays as it is."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reclaim:
+    """Pause it: its GPUs go to a job of another project."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+    beneficiary: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preempt:
+    """Pause it: its GPUs go to a job of its own project."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+    beneficiary: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displace:
+    """Pause it because it cannot stay where it is (its node is lost, or its place is not one it may use)."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """It waits. `reserved` is the place held for it while the jobs paused for it leave."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+    reserved: Placement | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """A person's `suspend: true`: stopped if it runs, and not started."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeOut:
+    """End it now, for good: it was idle too long, or reached its limit and nothing else ends it."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """Its run has ended, or its object was removed: it is not started again. `state` is a final JobState."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+    state: JobState
+
+
+Decision: TypeAlias = Admit | Keep | Reclaim | Preempt | Displace | Pending | Suspended | TimeOut | Finished
+
+
+class JobState(StrEnum):
+    """What people see. Preempted is pending again after a pause; Deleted is a run whose object somebody removed."""
+
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    STOPPING = "Stopping"
+    PREEMPTED = "Preempted"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    TIMED_OUT = "TimedOut"
+    DELETED = "Deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairShare:
+    """One project's row in one quota domain, all in milli-GPU. `allocated_milli` is after this cycle's decisions."""
+
+    domain: DomainName
+    project: ProjectName
+    quota_milli: GpuMilli
+    demand_milli: GpuMilli
+    share_milli: GpuMilli
+    allocated_milli: GpuMilli
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceStep:
+    """One step of the engine's work, in order: what was considered, the rule, and the numbers it used."""
+
+    job: JobId | None
+    rule: str
+    numbers: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Exactly one decision a declared job, sorted by job; never over capacity; gangs all or none."""
+
+    at_ms: Instant
+    decisions: tuple[Decision, ...] = ()
+    shares: tuple[FairShare, ...] = ()
+    trace: tuple[TraceStep, ...] = ()

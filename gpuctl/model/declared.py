@@ -1,0 +1,182 @@
+"""What Git says, resolved: projects, quotas, pools, jobs and the scheduling policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType
+
+from gpuctl.diag.span import SourceSpan
+from gpuctl.model.ids import NodeName, PoolName, ProjectName, Revision
+from gpuctl.model.job import Job
+from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, MemBytes
+
+DomainName = NewType("DomainName", str)
+"""A set of pools that share quota: the pool's name, or WHOLE_CLUSTER when quotas are plain numbers."""
+
+WHOLE_CLUSTER = DomainName("*")
+
+
+class PlacementStrategy(StrEnum):
+    """How a pool is filled: the fullest node that fits first, or the emptiest."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+class Sharing(StrEnum):
+    """How a request for GPUs becomes real on a pool's nodes."""
+
+    DEVICE_PLUGIN = "device-plugin"
+    MIG = "mig"
+    HAMI = "hami"
+    DRA = "dra"
+
+
+class QuotaShrink(StrEnum):
+    """What a quota cut does to jobs already running over it."""
+
+    RECLAIM = "reclaim"
+    DRAIN = "drain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredNode:
+    """A node of a pool's declared inventory."""
+
+    name: NodeName
+    gpus: int
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePool:
+    """A group of like nodes. `match_labels` selects its live nodes; `nodes` is what is declared to be there."""
+
+    name: PoolName
+    match_labels: Mapping[str, str]
+    nodes: tuple[DeclaredNode, ...]
+    gpu_mem_bytes: MemBytes
+    gpu_product: str
+    placement: PlacementStrategy
+    sharing: Sharing
+    span: SourceSpan
+
+    @property
+    def gpu_milli(self) -> GpuMilli:
+        """Declared GPUs of the pool."""
+        return 1000 * sum(node.gpus for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingPolicy:
+    """The choices a cluster makes; every field is an input of the engine."""
+
+    min_runtime_ms: DurationMs = 0
+    starvation_guard_ms: DurationMs = 600_000
+    consolidation: bool = True
+    quota_shrink: QuotaShrink = QuotaShrink.RECLAIM
+    fairness_half_life_ms: DurationMs | None = None
+    overcommit_quota: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngressSettings:
+    """Where exposed ports are published; `host` without a scheme."""
+
+    host: str
+    class_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cluster's own declaration. `pools` are in preference order."""
+
+    name: str
+    namespace_prefix: str
+    pools: tuple[NodePool, ...]
+    ingress: IngressSettings | None
+    scheduling: SchedulingPolicy
+    span: SourceSpan
+
+    def pool(self, name: PoolName) -> NodePool:
+        """The pool of that name; KeyError if there is none."""
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaDomain:
+    """Pools whose GPUs are divided together."""
+
+    name: DomainName
+    pools: tuple[PoolName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """One project's or department's claim on one domain. `limit_milli` None: no ceiling; `weight` 0: only leftovers."""
+
+    quota_milli: GpuMilli
+    limit_milli: GpuMilli | None = None
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Department:
+    """The optional level above projects."""
+
+    name: str
+    allowances: Mapping[DomainName, Allowance]
+    span: SourceSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleGrant:
+    """Namespace access for a group or a user; `role` names a ClusterRole (view, edit, admin or another)."""
+
+    subject_kind: str
+    subject: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A project with its claims per quota domain; a domain it has no claim on is absent."""
+
+    name: ProjectName
+    namespace: str
+    allowances: Mapping[DomainName, Allowance]
+    department: str | None = None
+    priority: int = 0
+    owners: tuple[str, ...] = ()
+    adopt: bool = False
+    access: tuple[RoleGrant, ...] = ()
+    span: SourceSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """Everything declared, with all references resolved. All tuples but pools are sorted by name.
+
+    `held` are projects that are declared but can't be read now, at any good commit: what runs of theirs is left alone.
+    """
+
+    cluster: Cluster
+    domains: tuple[QuotaDomain, ...]
+    departments: tuple[Department, ...] = ()
+    projects: tuple[Project, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    project_revisions: Mapping[ProjectName, Revision] = field(default_factory=dict)
+    held: frozenset[ProjectName] = frozenset()
+
+    def project(self, name: ProjectName) -> Project:
+        """The project of that name; KeyError if there is none."""
+        for project in self.projects:
+            if project.name == name:
+                return project
+        raise KeyError(name)

@@ -1,0 +1,48 @@
+"""Names of things. A `JobId` is `<project>/<job>`; an `ObjectRef` names one Kubernetes object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+ProjectName = NewType("ProjectName", str)
+PoolName = NewType("PoolName", str)
+NodeName = NewType("NodeName", str)
+Revision = NewType("Revision", str)
+"""A Git commit id in full, or NO_REVISION for files that are under no version control."""
+NO_REVISION = Revision("")
+RunDigest = NewType("RunDigest", str)
+"""Eight hex digits over everything of a job whose change needs a new run."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobId:
+    """A declared job. Its text form is `project/name`."""
+
+    project: ProjectName
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.project}/{self.name}"
+
+    @staticmethod
+    def parse(text: str) -> JobId:
+        """Read `project/name`; ValueError for anything else."""
+        project, slash, name = text.partition("/")
+        if not slash or not project or not name or "/" in name:
+            raise ValueError(f"not a job id (project/name): {text!r}")
+        return JobId(ProjectName(project), name)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectRef:
+    """One object of the cluster. `namespace` is "" for cluster-scoped kinds; `api_version` as in the object's body."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {where}{self.name}"

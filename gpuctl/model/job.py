@@ -1,0 +1,137 @@
+"""A declared job: what the engine needs on `Job`, what only rendering needs in its `Container`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from gpuctl.diag.span import SourceSpan
+from gpuctl.model.ids import JobId, PoolName, RunDigest
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
+
+
+class JobType(StrEnum):
+    """Training is preemptible by default; interactive and inference are not."""
+
+    TRAINING = "training"
+    INTERACTIVE = "interactive"
+    INFERENCE = "inference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretKey:
+    """An environment variable's value taken from a Secret of the project's namespace."""
+
+    secret: str
+    key: str
+
+
+EnvValue: TypeAlias = str | SecretKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimVolume:
+    """An existing PersistentVolumeClaim of the project."""
+
+    claim: str
+    mount_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewClaimVolume:
+    """A PersistentVolumeClaim made for the job, kept across its runs."""
+
+    size_bytes: MemBytes
+    storage_class: str | None
+    mount_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPathVolume:
+    """A folder of the node."""
+
+    host_path: str
+    mount_path: str
+    read_only: bool = False
+
+
+Volume: TypeAlias = ClaimVolume | NewClaimVolume | HostPathVolume
+
+
+class ExposeVia(StrEnum):
+    """How a port is reached: an Ingress path, a Service, or only by port-forwarding."""
+
+    INGRESS = "ingress"
+    SERVICE = "service"
+    PORT_FORWARD = "portForward"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expose:
+    """One port of the job's container."""
+
+    port: int
+    via: ExposeVia
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What runs: everything of a job that the engine does not look at."""
+
+    image: str
+    image_pull_policy: str = "IfNotPresent"
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str | None = None
+    env: Mapping[str, EnvValue] = field(default_factory=dict)
+    expose: tuple[Expose, ...] = ()
+    large_shm: bool = False
+    volumes: tuple[Volume, ...] = ()
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job with every default filled in and every reference resolved.
+
+    Amounts are per worker. `gpu_milli` is a multiple of 1000, or a fraction below 1000, or 0 for a CPU job; when
+    `gpu_mem_bytes` is set the request is by memory and `gpu_milli` is its largest charge over `pools`. `pools` are the
+    pools it may use, in preference order. `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project.
+    `min_workers` equals `workers` unless the job is elastic.
+    """
+
+    id: JobId
+    digest: RunDigest
+    type: JobType
+    container: Container
+    gpu_milli: GpuMilli
+    gpu_mem_bytes: MemBytes | None = None
+    workers: int = 1
+    min_workers: int = 1
+    cpu_milli: CpuMilli = 0
+    mem_bytes: MemBytes = 0
+    priority: int = 0
+    preemptible: bool = True
+    max_duration_ms: DurationMs | None = None
+    idle_timeout_ms: DurationMs | None = None
+    pools: tuple[PoolName, ...] = ()
+    suspend: bool = False
+    run_index: int = 1
+    span: SourceSpan
+
+    def gpu_milli_on(self, device_mem_bytes: MemBytes) -> GpuMilli:
+        """GPUs one worker is charged on devices of that memory: a request by memory is rounded up to whole milli."""
+        if self.gpu_mem_bytes is None:
+            return self.gpu_milli
+        if device_mem_bytes <= 0:
+            return self.gpu_milli
+        return -(-self.gpu_mem_bytes * WHOLE_GPU // device_mem_bytes)
+
+    @property
+    def total_gpu_milli(self) -> GpuMilli:
+        """GPUs of all workers together."""
+        return self.gpu_milli * self.workers

@@ -1,0 +1,137 @@
+"""What the API server says, in our words. Kubernetes dictionaries appear only as `live` bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
+from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
+
+Body: TypeAlias = Mapping[str, Any]
+"""A Kubernetes object as decoded JSON; read-only by convention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawObjects:
+    """Every live object of the kinds gpuctl uses, by reference. Bodies are never changed in place."""
+
+    objects: Mapping[ObjectRef, Body] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A node taint; a job's pods tolerate only what rendering gives them."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A live node: what it can hold, and what pods that are not gpuctl's take of it.
+
+    `foreign_gpu_milli` has one entry a device. `usable` is Ready, not cordoned, and without a taint gpuctl's pods
+    do not tolerate. A GPU that is not healthy is in `lost_gpus`.
+    """
+
+    name: NodeName
+    labels: Mapping[str, str]
+    gpus: int
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
+    usable: bool = True
+    lost_gpus: frozenset[int] = frozenset()
+    foreign_cpu_milli: CpuMilli = 0
+    foreign_mem_bytes: MemBytes = 0
+    foreign_gpu_milli: tuple[GpuMilli, ...] = ()
+
+
+class RunPhase(StrEnum):
+    """Where a run is, as seen on its objects.
+
+    QUEUED: suspended, no pods. STARTING: let go, not all pods running. RUNNING. STOPPING: suspended or being deleted,
+    pods still there. The last three are final.
+    """
+
+    QUEUED = "Queued"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    STOPPING = "Stopping"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    TIMED_OUT = "TimedOut"
+
+    @property
+    def final(self) -> bool:
+        """True when the run will never hold a GPU again."""
+        return self in (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.TIMED_OUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One live run of a job, declared still or not.
+
+    `placement` is what it holds (or, while QUEUED, the place reserved for it). Amounts are per worker, as charged.
+    `queued_at_ms` is when it last began to wait, `started_at_ms` when it last started, `ran_ms` what it ran before
+    that start, `starts` how often it was let go. `reason` is the one last written on it, `paused_for` the job it was
+    last paused for. `idle_since_ms`: its GPUs have done nothing since then.
+    """
+
+    job: JobId
+    digest: RunDigest
+    phase: RunPhase
+    placement: Placement | None = None
+    gpu_milli: GpuMilli = 0
+    cpu_milli: CpuMilli = 0
+    mem_bytes: MemBytes = 0
+    queued_at_ms: Instant = 0
+    started_at_ms: Instant | None = None
+    finished_at_ms: Instant | None = None
+    ran_ms: int = 0
+    starts: int = 0
+    reason: Reason | None = None
+    paused_for: JobId | None = None
+    idle_since_ms: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """A run that ended, as the ledger keeps it: never started again. `state` is a final JobState."""
+
+    job: JobId
+    digest: RunDigest
+    state: str
+    at_ms: Instant
+    starts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """gpuctl's memory for one project, kept in the cluster and written before the effect it records.
+
+    `inventory` is every object gpuctl may have applied for the project and may therefore prune. `seen` are the runs
+    whose object was observed to exist (`<job>-<digest>` -> job): one of them that is gone is not started again.
+    `revision` is the last good commit applied for the project.
+    """
+
+    project: ProjectName
+    revision: Revision = NO_REVISION
+    inventory: frozenset[ObjectRef] = frozenset()
+    seen: frozenset[tuple[JobId, RunDigest]] = frozenset()
+    finished: Mapping[tuple[JobId, RunDigest], FinishedRun] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """What is observed now. Sorted: nodes by name, runs by job and digest. `usage_milli_hours`: decayed GPU use."""
+
+    nodes: tuple[Node, ...] = ()
+    runs: tuple[Run, ...] = ()
+    ledgers: Mapping[ProjectName, Ledger] = field(default_factory=dict)
+    live: Mapping[ObjectRef, Body] = field(default_factory=dict)
+    usage_milli_hours: Mapping[ProjectName, int] = field(default_factory=dict)
