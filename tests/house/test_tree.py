@@ -1,0 +1,55 @@
+"""Rules of the tree that no tool checks: sizes, the map, the two lines of the README, the lock files."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(p for p in (ROOT / "gpuctl").rglob("*.py"))
+MAX_FILE_LINES = 420
+MAX_FUNCTION_LINES = 60
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_functions_are_short(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= MAX_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, f"{node.name} is long"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_module_says_what_it_knows(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_the_map_names_every_room_and_only_those() -> None:
+    rooms = {p.parent.name for p in (ROOT / "gpuctl").glob("*/__init__.py")}
+    text = (ROOT / "gpuctl" / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"^\| `(\w+)/`", text, flags=re.MULTILINE))
+    assert named == rooms
+    for path in re.findall(r"`((?:gpuctl|tests|clusters|policies|schemas)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), f"ARCHITECTURE.md names {path}, which is not there"
+
+
+def test_ci_runs_the_line_of_the_readme() -> None:
+    line = (ROOT / ".ci" / "run").read_text().strip().splitlines()[-1]
+    assert line in (ROOT / "README.md").read_text()
+    assert ".ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
+@pytest.mark.parametrize(("lock", "extra"), [("requirements.txt", "build"), ("requirements-dev.txt", "dev")])
+def test_every_dependency_is_locked_with_hashes(lock: str, extra: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["build"]]
+    wanted += project["optional-dependencies"][extra]
+    text = (ROOT / lock).read_text()
+    locked = set(re.findall(r"^([\w.-]+)==", text, flags=re.MULTILINE))
+    names = {re.split(r"[<>=\[ ]", requirement)[0].lower() for requirement in wanted} - {"gpuctl"}
+    assert names <= locked
+    assert text.count("--hash=sha256:") >= len(locked)
+    assert "://" not in text
