@@ -57,6 +57,14 @@ class Clock(Protocol):
         ...
 
 
+class VirtualTime(Clock, Protocol):
+    """A clock that stands still until it is moved."""
+
+    def advance_to(self, at_ms: Instant) -> None:
+        """Move on to that instant; an instant that has passed changes nothing."""
+        ...
+
+
 class Source(Protocol):
     """A branch of a repository, or a folder."""
 
