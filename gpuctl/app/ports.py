@@ -60,8 +60,8 @@ class Clock(Protocol):
 class VirtualTime(Clock, Protocol):
     """A clock that stands still until it is moved."""
 
-    def advance_to(self, at_ms: Instant) -> None:
-        """Move on to that instant; an instant that has passed changes nothing."""
+    def advance_to(self, now_ms: Instant) -> None:
+        """Move on to that instant; ValueError for one that has passed."""
         ...
 
 
