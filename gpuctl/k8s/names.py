@@ -63,6 +63,10 @@ OBSERVED_KINDS: tuple[Kind, ...] = (
 CLUSTER_SCOPED: frozenset[Kind] = frozenset({NAMESPACE, NODE, PRIORITY_CLASS_KIND, RESOURCE_SLICE, DEVICE_CLASS})
 
 
+CLUSTER_LEDGER = ""
+"""The project key of the ledger that is the cluster's own: no project can have this name."""
+
+
 def ledger_name(cluster: str, project: str) -> str:
-    """The ConfigMap in SYSTEM_NAMESPACE that holds a project's ledger."""
-    return f"ledger.{cluster}.{project}"
+    """The ConfigMap in SYSTEM_NAMESPACE that holds a project's ledger, or the cluster's own for CLUSTER_LEDGER."""
+    return f"ledger.{cluster}.{project}" if project else f"ledger.{cluster}"
