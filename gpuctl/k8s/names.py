@@ -15,6 +15,12 @@ JOB_LABEL = "gpuctl.dev/job"
 RUN_LABEL = "gpuctl.dev/run"
 TYPE_LABEL = "gpuctl.dev/type"
 LEDGER_LABEL = "gpuctl.dev/ledger"
+MANAGED_LABEL = "gpuctl.dev/managed"
+"""On a project's namespace: admission policies select it by this."""
+WORKERS_LABEL = "gpuctl.dev/workers"
+"""On a gang's pods: how many workers it was started with."""
+WORKER_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+"""Written on a gang's pods by the Job controller."""
 
 SOURCE_ANNOTATION = "gpuctl.dev/source"
 REVISION_ANNOTATION = "gpuctl.dev/revision"
@@ -29,6 +35,9 @@ IDLE_SINCE_ANNOTATION = "gpuctl.dev/idle-since"
 
 PROVENANCE_ANNOTATIONS = frozenset({SOURCE_ANNOTATION, REVISION_ANNOTATION})
 """Written with any other change, never for themselves: a commit that only moves lines writes nothing."""
+
+TOLERATED_TAINT_KEYS = ("gpuctl.dev/managed", "nvidia.com/gpu")
+"""Taints, of any value and effect NoSchedule, that keep other pods away from GPU nodes and let gpuctl's on."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 DRA_DRIVER = "hami-core-gpu.project-hami.io"
@@ -56,9 +65,9 @@ DEVICE_CLASS: Kind = ("resource.k8s.io/v1", "DeviceClass")
 
 OBSERVED_KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, CLAIM, RESOURCE_QUOTA, JOB, DEPLOYMENT, INGRESS, ROLE_BINDING,
-    PRIORITY_CLASS_KIND, CLAIM_TEMPLATE,
+    PRIORITY_CLASS_KIND, CLAIM_TEMPLATE, RESOURCE_CLAIM, RESOURCE_SLICE,
 )  # fmt: skip
-"""What a cycle reads."""
+"""What a cycle reads. A server without one of them has none of it."""
 
 CLUSTER_SCOPED: frozenset[Kind] = frozenset({NAMESPACE, NODE, PRIORITY_CLASS_KIND, RESOURCE_SLICE, DEVICE_CLASS})
 
@@ -70,3 +79,16 @@ CLUSTER_LEDGER = ""
 def ledger_name(cluster: str, project: str) -> str:
     """The ConfigMap in SYSTEM_NAMESPACE that holds a project's ledger, or the cluster's own for CLUSTER_LEDGER."""
     return f"ledger.{cluster}.{project}" if project else f"ledger.{cluster}"
+
+
+def run_name(job: str, digest: str) -> str:
+    """The object of one run of a job: its Job or Deployment, its claim template, a gang's Service.
+
+    The job's name is cut so that a worker's host name, `<run>-<index>`, stays a DNS label.
+    """
+    return f"{job[:48].rstrip('-.')}-{digest}"
+
+
+def claim_name(job: str, index: int) -> str:
+    """The PersistentVolumeClaim of a job's n-th `newClaim` volume; the same for all its runs."""
+    return f"pvc-{job}-{index}"

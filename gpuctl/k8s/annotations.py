@@ -1,0 +1,148 @@
+"""gpuctl's own facts as annotations, and back. One text for one value, so that equal facts cost no write.
+
+Decoding never raises: an annotation that a person damaged reads as absent, and the next decision writes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
+from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
+from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What one worker of a run is charged."""
+
+    gpu_milli: GpuMilli = 0
+    cpu_milli: CpuMilli = 0
+    mem_bytes: MemBytes = 0
+
+
+def compact_json(value: object) -> str:
+    """JSON with sorted keys and no spaces: one text for one value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def encode_placement(placement: Placement) -> str:
+    """`[{"node":"dgx1-2","gpus":[0,1]}]`, a worker each in worker order."""
+    return json.dumps(
+        [{"node": worker.node, "gpus": list(worker.gpus)} for worker in placement.workers], separators=(",", ":")
+    )
+
+
+def decode_placement(text: object) -> Placement | None:
+    """The placement of an annotation's text, or None."""
+    workers = _json(text)
+    if not isinstance(workers, list) or not workers:
+        return None
+    placed = [_decode_worker(worker) for worker in workers]
+    known = tuple(worker for worker in placed if worker is not None)
+    return Placement(workers=known) if len(known) == len(placed) else None
+
+
+def _decode_worker(worker: object) -> WorkerPlacement | None:
+    if not isinstance(worker, dict):
+        return None
+    node, gpus = worker.get("node"), worker.get("gpus", [])
+    if not isinstance(node, str) or not isinstance(gpus, list) or not all(_is_amount(gpu) for gpu in gpus):
+        return None
+    return WorkerPlacement(node=NodeName(node), gpus=tuple(gpus))
+
+
+def encode_reason(reason: Reason) -> str:
+    """`{"code":"GPU5003","params":{…}}`."""
+    return compact_json({"code": reason.code, "params": dict(reason.params)})
+
+
+def decode_reason(text: object) -> Reason | None:
+    """The reason of an annotation's text with its parameters in the order of their names, or None."""
+    value = _json(text)
+    if not isinstance(value, dict) or not isinstance(value.get("code"), str):
+        return None
+    params = value.get("params", {})
+    if not isinstance(params, dict):
+        return None
+    known = {key: param for key, param in params.items() if isinstance(param, str | int)}
+    return Reason(code=value["code"], params=tuple(sorted(known.items())))
+
+
+def encode_charge(charge: Charge) -> str:
+    """`{"cpuMilli":4000,"gpuMilli":500,"memBytes":1073741824}`."""
+    return compact_json({
+        "gpuMilli": charge.gpu_milli,
+        "cpuMilli": charge.cpu_milli,
+        "memBytes": charge.mem_bytes,
+    })
+
+
+def decode_charge(text: object) -> Charge | None:
+    """The charge of an annotation's text, or None."""
+    value = _json(text)
+    if not isinstance(value, dict):
+        return None
+    amounts = [value.get(key) for key in ("gpuMilli", "cpuMilli", "memBytes")]
+    if not all(_is_amount(amount) for amount in amounts):
+        return None
+    gpu_milli, cpu_milli, mem_bytes = amounts
+    return Charge(gpu_milli=gpu_milli or 0, cpu_milli=cpu_milli or 0, mem_bytes=mem_bytes or 0)
+
+
+def encode_record(record: RunRecord) -> dict[str, str]:
+    """The annotations that remember a run from cycle to cycle."""
+    facts = {
+        names.QUEUED_AT_ANNOTATION: format_timestamp(record.queued_at_ms),
+        names.RAN_ANNOTATION: str(record.ran_ms),
+        names.STARTS_ANNOTATION: str(record.starts),
+    }
+    if record.paused_for is not None:
+        facts[names.PAUSED_FOR_ANNOTATION] = str(record.paused_for)
+    return facts
+
+
+def decode_record(annotations: Mapping[str, Any], created_at_ms: Instant) -> RunRecord:
+    """What the annotations remember; a run without a readable queue time waits since its object was made."""
+    queued_at_ms = decode_instant(annotations.get(names.QUEUED_AT_ANNOTATION))
+    return RunRecord(
+        queued_at_ms=created_at_ms if queued_at_ms is None else queued_at_ms,
+        starts=_count(annotations.get(names.STARTS_ANNOTATION)),
+        ran_ms=_count(annotations.get(names.RAN_ANNOTATION)),
+        paused_for=_job_id(annotations.get(names.PAUSED_FOR_ANNOTATION)),
+    )
+
+
+def decode_instant(text: object) -> Instant | None:
+    """The time of an annotation's text, or None."""
+    try:
+        return parse_timestamp(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _job_id(text: object) -> JobId | None:
+    try:
+        return JobId.parse(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _count(text: object) -> int:
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _json(text: object) -> Any:  # noqa: ANN401 - decoded JSON is of any shape, its readers narrow it
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None

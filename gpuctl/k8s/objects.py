@@ -1,0 +1,112 @@
+"""Typed reading of Kubernetes objects as decoded JSON. What is absent or of another type reads as empty, never raises.
+
+The API server checks the objects; what reaches gpuctl broken all the same (a hand-made file of state) must not stop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuctl.k8s.quantity import parse_milli, parse_whole
+from gpuctl.k8s.timestamps import parse_timestamp
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def ref_of(body: Body) -> ObjectRef:
+    """The reference of an object; missing parts are empty."""
+    meta = mapping(body, "metadata")
+    return ObjectRef(text(body, "apiVersion"), text(body, "kind"), text(meta, "namespace"), text(meta, "name"))
+
+
+def mapping(body: Body, *path: str) -> Mapping[str, Any]:
+    """The mapping at a path, or an empty one."""
+    value: Any = body
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def items(body: Body, *path: str) -> Iterator[Mapping[str, Any]]:
+    """The mappings of the list at a path."""
+    value = mapping(body, *path[:-1]).get(path[-1])
+    if isinstance(value, list | tuple):
+        yield from (item for item in value if isinstance(item, Mapping))
+
+
+def text(body: Body, *path: str) -> str:
+    """The string at a path, or ""."""
+    value = mapping(body, *path[:-1]).get(path[-1])
+    return value if isinstance(value, str) else ""
+
+
+def number(body: Body, *path: str, default: int = 0) -> int:
+    """The integer at a path, or the default."""
+    value = mapping(body, *path[:-1]).get(path[-1])
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def flag(body: Body, *path: str) -> bool:
+    """Whether the value at a path is true."""
+    return mapping(body, *path[:-1]).get(path[-1]) is True
+
+
+def instant(body: Body, *path: str) -> Instant | None:
+    """The timestamp at a path in milliseconds; None when absent or unreadable."""
+    try:
+        return parse_timestamp(text(body, *path))
+    except ValueError:
+        return None
+
+
+def milli(amounts: Body, resource: str) -> int:
+    """A resource of a list of amounts in thousandths; 0 when absent or unreadable."""
+    try:
+        return parse_milli(amounts[resource])
+    except (KeyError, ValueError):
+        return 0
+
+
+def whole(amounts: Body, resource: str) -> int:
+    """A resource of a list of amounts in units; 0 when absent or unreadable."""
+    try:
+        return parse_whole(amounts[resource])
+    except (KeyError, ValueError):
+        return 0
+
+
+def labels_of(body: Body) -> Mapping[str, Any]:
+    """metadata.labels."""
+    return mapping(body, "metadata", "labels")
+
+
+def annotations_of(body: Body) -> Mapping[str, Any]:
+    """metadata.annotations."""
+    return mapping(body, "metadata", "annotations")
+
+
+def uid(body: Body) -> str:
+    """metadata.uid."""
+    return text(body, "metadata", "uid")
+
+
+def resource_version(body: Body) -> str:
+    """metadata.resourceVersion."""
+    return text(body, "metadata", "resourceVersion")
+
+
+def is_deleting(body: Body) -> bool:
+    """Whether deletion has been asked for."""
+    return bool(text(body, "metadata", "deletionTimestamp"))
+
+
+def condition(body: Body, kind: str) -> Mapping[str, Any]:
+    """The condition of that type when its status is "True", else an empty mapping."""
+    for entry in items(body, "status", "conditions"):
+        if entry.get("type") == kind:
+            return entry if entry.get("status") == "True" else _NOTHING
+    return _NOTHING

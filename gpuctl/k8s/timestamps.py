@@ -1,0 +1,32 @@
+"""RFC 3339 texts and milliseconds since the Unix epoch, without floats.
+
+gpuctl writes milliseconds in UTC; Kubernetes itself writes whole seconds. Both are read, with any offset.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from gpuctl.model.units import Instant
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def parse_timestamp(text: str) -> Instant:
+    """Milliseconds since the epoch, finer parts dropped. ValueError for what is no timestamp with an offset."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"a timestamp without an offset: {text!r}")
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def format_timestamp(at_ms: Instant) -> str:
+    """1596000000000 -> "2020-07-29T05:20:00.000Z"."""
+    moment = _EPOCH + timedelta(milliseconds=at_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+def format_seconds(at_ms: Instant) -> str:
+    """As Kubernetes writes its own fields, parts of a second dropped: "2020-07-29T05:20:00Z"."""
+    return f"{_EPOCH + timedelta(milliseconds=at_ms):%Y-%m-%dT%H:%M:%SZ}"

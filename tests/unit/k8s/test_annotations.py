@@ -1,0 +1,60 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuctl.k8s import annotations as codec
+from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+
+DAMAGED = [
+    "",
+    "[]",
+    "{",
+    "null",
+    "7",
+    '"x"',
+    "[7]",
+    '[{"gpus":[0]}]',
+    '[{"node":"n","gpus":[true]}]',
+    "[" * 100_000,
+    None,
+]
+
+names = st.text("abz-9", min_size=1)
+amounts = st.integers(0, 2**40)
+workers = st.builds(
+    WorkerPlacement, node=names.map(NodeName), gpus=st.lists(st.integers(0, 15), unique=True).map(tuple)
+)
+placements = st.lists(workers, min_size=1, max_size=4).map(lambda placed: Placement(workers=tuple(placed)))
+params = st.dictionaries(names, st.text('z "\\\né') | st.integers()).map(lambda found: tuple(sorted(found.items())))
+reasons = st.builds(Reason, code=names, params=params)
+job_ids = st.builds(JobId, names.map(ProjectName), names)
+records = st.builds(RunRecord, queued_at_ms=amounts, starts=amounts, ran_ms=amounts, paused_for=st.none() | job_ids)
+charges = st.builds(codec.Charge, gpu_milli=amounts, cpu_milli=amounts, mem_bytes=amounts)
+
+
+def test_forms() -> None:
+    placed = Placement(workers=(WorkerPlacement(node=NodeName("dgx1-2"), gpus=(0, 1)),))
+    assert codec.encode_placement(placed) == '[{"node":"dgx1-2","gpus":[0,1]}]'
+    reason = Reason(code="GPU5003", params=(("quota", 4000), ("job", "a/b")))
+    assert codec.encode_reason(reason) == '{"code":"GPU5003","params":{"job":"a/b","quota":4000}}'
+
+
+@given(placements, reasons, charges, records)
+def test_facts_survive_writing(placement: Placement, reason: Reason, charge: codec.Charge, record: RunRecord) -> None:
+    assert codec.decode_placement(codec.encode_placement(placement)) == placement
+    assert codec.decode_reason(codec.encode_reason(reason)) == reason
+    assert codec.decode_charge(codec.encode_charge(charge)) == charge
+    assert codec.decode_record(codec.encode_record(record), created_at_ms=1) == record
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_facts_read_as_absent(text: object) -> None:
+    assert codec.decode_placement(text) is None
+    assert codec.decode_reason(text) is None
+    assert codec.decode_charge(text) is None
+
+
+def test_a_run_without_a_queue_time_waits_since_it_was_made() -> None:
+    damaged = {"gpuctl.dev/queued-at": "noon", "gpuctl.dev/starts": "-1", "gpuctl.dev/paused-for": "x"}
+    assert codec.decode_record(damaged, created_at_ms=5) == RunRecord(queued_at_ms=5)
