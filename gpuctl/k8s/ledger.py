@@ -70,9 +70,10 @@ def encode_ledger(cluster: str, ledger: Ledger) -> Body:
 
 
 def decode_ledger(body: Body) -> LedgerReading | None:
-    """Read a ledger back; None when the object names no project. Never raises: a damaged part reads as empty."""
-    project = labels_of(body).get(names.PROJECT_LABEL)
-    if not isinstance(project, str) or not project:
+    """Read a ledger back; None for what is no ledger. Never raises: a damaged part reads as empty."""
+    labels = labels_of(body)
+    project = labels.get(names.PROJECT_LABEL, names.CLUSTER_LEDGER)
+    if names.LEDGER_LABEL not in labels or not isinstance(project, str):
         return None
     data = mapping(body, "data")
     damaged = []
