@@ -36,7 +36,8 @@ class Node:
     """A live node: what it can hold, and what pods that are not gpuctl's take of it.
 
     `foreign_gpu_milli` has one entry a device. `usable` is Ready, not cordoned, and without a taint gpuctl's pods
-    do not tolerate. A GPU that is not healthy is in `lost_gpus`.
+    do not tolerate. `ready` alone says whether what runs there can stay: a cordoned node keeps its pods. A GPU that
+    is not healthy is in `lost_gpus`.
     """
 
     name: NodeName
@@ -45,6 +46,7 @@ class Node:
     cpu_milli: CpuMilli
     mem_bytes: MemBytes
     usable: bool = True
+    ready: bool = True
     lost_gpus: frozenset[int] = frozenset()
     foreign_cpu_milli: CpuMilli = 0
     foreign_mem_bytes: MemBytes = 0
@@ -128,10 +130,14 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """What is observed now. Sorted: nodes by name, runs by job and digest. `usage_milli_hours`: decayed GPU use."""
+    """What is observed now. Sorted: nodes by name, runs by job and digest. `usage_milli_hours`: decayed GPU use.
+
+    `damaged` are gpuctl's own records that can't be read whole, with the parts that can't: those read as empty.
+    """
 
     nodes: tuple[Node, ...] = ()
     runs: tuple[Run, ...] = ()
     ledgers: Mapping[ProjectName, Ledger] = field(default_factory=dict)
     live: Mapping[ObjectRef, Body] = field(default_factory=dict)
     usage_milli_hours: Mapping[ProjectName, int] = field(default_factory=dict)
+    damaged: tuple[tuple[ObjectRef, str], ...] = ()

@@ -63,8 +63,15 @@ def test_a_ledger_without_content_is_damaged_all_over() -> None:
     assert set(reading.damaged) == {"inventory", "seen", "finished", "revision"}
 
 
-def test_a_ledger_of_no_project_is_none() -> None:
-    assert decode_ledger({"metadata": {"labels": {}}}) is None
+def test_the_cluster_has_a_ledger_of_its_own() -> None:
+    own = Ledger(project=ProjectName(names.CLUSTER_LEDGER))
+    reading = decode_ledger(encode_ledger("tr4858", own))
+    assert reading is not None
+    assert reading.ledger == own
+
+
+def test_another_config_map_is_no_ledger() -> None:
+    assert decode_ledger({"metadata": {"labels": {names.PROJECT_LABEL: "team-a"}}}) is None
 
 
 def test_ten_thousand_jobs_of_one_project_fit_one_object() -> None:
