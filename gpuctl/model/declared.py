@@ -128,10 +128,11 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Department:
-    """The optional level above projects."""
+    """The optional level above projects; `parent` names the department above it, if there is one."""
 
     name: str
     allowances: Mapping[DomainName, Allowance]
+    parent: str | None = None
     span: SourceSpan
 
 
