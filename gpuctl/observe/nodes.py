@@ -1,0 +1,151 @@
+"""Nodes: what they can hold and what is taken there by others.
+
+Where a DRA driver publishes a node's devices they are known one by one. Elsewhere the kubelet hands out GPUs that
+nobody else can tell apart: indexes are slots then, and who is known only by a count (pods of others, GPUs that broke)
+gets the highest slots that no run of gpuctl's holds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.ids import NodeName
+from gpuctl.model.state import Body, Node, Run, RunPhase, Taint
+from gpuctl.model.units import WHOLE_GPU
+from gpuctl.observe.devices import DeviceInventory, HeldDevice, NodeDevices
+from gpuctl.observe.pods import Pod, Requests
+
+_KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slots:
+    """GPU indexes of a node: how many, which of them are out of order, and how many more are, unknown which.
+
+    `certain` is False while a driver's publication of them is incomplete.
+    """
+
+    count: int
+    lost: frozenset[int] = frozenset()
+    lost_unknown: int = 0
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """What is taken on a node: indexes in anybody's hands, milli-GPU of others by index, requests of others' pods."""
+
+    held: set[int]
+    foreign_milli: Mapping[int, int]
+    foreign: Requests
+
+
+def observe_nodes(
+    bodies: Iterable[Body],
+    inventory: DeviceInventory,
+    foreign_pods: Iterable[Pod],
+    foreign_devices: Iterable[HeldDevice],
+    runs: tuple[Run, ...],
+) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
+    """All nodes by name, and the runs with an index for every GPU they hold."""
+    by_name = {NodeName(text(body, "metadata", "name")): body for body in bodies}
+    slots = {name: _slots(body, inventory.nodes.get(name)) for name, body in by_name.items()}
+    held: dict[NodeName, set[int]] = defaultdict(set)
+    foreign_milli: dict[NodeName, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for device in foreign_devices:
+        held[device.node].add(device.gpu)
+        foreign_milli[device.node][device.gpu] += device.milli
+    runs = _with_indexes(runs, slots, held)
+    use: dict[NodeName, Requests] = defaultdict(Requests)
+    for pod in foreign_pods:
+        if pod.node is not None:
+            use[pod.node] = use[pod.node].plus(pod.requests)
+    nodes = tuple(
+        _node(name, body, slots[name], _Taken(held=held[name], foreign_milli=foreign_milli[name], foreign=use[name]))
+        for name, body in sorted(by_name.items())
+    )
+    return nodes, runs
+
+
+def _slots(body: Body, devices: NodeDevices | None) -> _Slots:
+    if devices is not None:
+        count = max(devices.minors, default=-1) + 1
+        lost = (frozenset(range(count)) - devices.minors) | devices.tainted
+        return _Slots(count=count, lost=lost, certain=devices.complete)
+    healthy = whole(mapping(body, "status", "allocatable"), names.GPU_RESOURCE)
+    count = max(healthy, whole(mapping(body, "status", "capacity"), names.GPU_RESOURCE))
+    return _Slots(count=count, lost_unknown=count - healthy)
+
+
+def _node(name: NodeName, body: Body, slots: _Slots, taken: _Taken) -> Node:
+    lost = slots.lost | frozenset(highest_free(slots.count, taken.held | slots.lost, slots.lost_unknown))
+    by_count = highest_free(slots.count, taken.held | lost, taken.foreign.gpus)
+    blocking = [taint for taint in _taints(body) if taint.effect in _KEEPS_PODS_OUT and not _tolerated(taint)]
+    ready = bool(condition(body, "Ready")) and not is_deleting(body)
+    allocatable = mapping(body, "status", "allocatable")
+    return Node(
+        name=name,
+        labels={key: str(value) for key, value in labels_of(body).items()},
+        gpus=slots.count,
+        cpu_milli=milli(allocatable, "cpu"),
+        mem_bytes=whole(allocatable, "memory"),
+        usable=ready and not blocking and not flag(body, "spec", "unschedulable") and slots.certain,
+        ready=ready and not any(taint.effect == "NoExecute" for taint in blocking),
+        lost_gpus=lost,
+        foreign_cpu_milli=taken.foreign.cpu_milli,
+        foreign_mem_bytes=taken.foreign.mem_bytes,
+        foreign_gpu_milli=tuple(
+            WHOLE_GPU if gpu in by_count else min(WHOLE_GPU, taken.foreign_milli.get(gpu, 0))
+            for gpu in range(slots.count)
+        ),
+    )
+
+
+def highest_free(count: int, taken: set[int] | frozenset[int], wanted: int) -> tuple[int, ...]:
+    """Up to `wanted` of the indexes below `count` that are not taken, the highest first."""
+    return tuple(gpu for gpu in range(count - 1, -1, -1) if gpu not in taken)[:wanted]
+
+
+def _taints(body: Body) -> list[Taint]:
+    return [
+        Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
+        for taint in items(body, "spec", "taints")
+    ]
+
+
+def _tolerated(taint: Taint) -> bool:
+    return taint.effect == "NoSchedule" and taint.key in names.TOLERATED_TAINT_KEYS
+
+
+def _with_indexes(
+    runs: tuple[Run, ...], slots: Mapping[NodeName, _Slots], held: dict[NodeName, set[int]]
+) -> tuple[Run, ...]:
+    """Give indexes to GPUs that are known to be held, but not which: a pod that was bound without gpuctl's knowing.
+
+    Adds to `held` what runs hold. A reservation of a queued run holds nothing yet.
+    """
+    holding = [run for run in runs if run.placement is not None and run.phase is not RunPhase.QUEUED]
+    for worker in (worker for run in holding for worker in (run.placement.workers if run.placement else ())):
+        held[worker.node].update(worker.gpus)
+    found: list[Run] = []
+    for run in runs:
+        if run.placement is None or not run.gpu_milli or all(worker.gpus for worker in run.placement.workers):
+            found.append(run)
+            continue
+        wanted = max(1, run.gpu_milli // WHOLE_GPU)
+        workers = []
+        for worker in run.placement.workers:
+            node_slots = slots.get(worker.node)
+            if worker.gpus or node_slots is None:
+                workers.append(worker)
+                continue
+            gpus = highest_free(node_slots.count, held[worker.node] | node_slots.lost, wanted)
+            held[worker.node].update(gpus)
+            workers.append(WorkerPlacement(node=worker.node, gpus=tuple(sorted(gpus))))
+        found.append(replace(run, placement=Placement(workers=tuple(workers))))
+    return tuple(found)

@@ -1,0 +1,132 @@
+"""One pod: whose it is, where it is, whether it still holds anything, and how much.
+
+A pod holds what it was given until it is terminal or gone; one that is being deleted still does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement
+from gpuctl.k8s.objects import annotations_of, instant, is_deleting, items, labels_of, mapping, milli, text, whole
+from gpuctl.model.decision import Placement
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.state import Body
+from gpuctl.model.units import CpuMilli, Instant, MemBytes
+from gpuctl.observe.devices import HeldDevice
+
+RunKey = tuple[JobId, RunDigest]
+"""What a run is called: its job and its digest."""
+
+_TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """What a pod keeps others from using; `gpus` by the device plugin only."""
+
+    cpu_milli: CpuMilli = 0
+    mem_bytes: MemBytes = 0
+    gpus: int = 0
+
+    def plus(self, other: Requests) -> Requests:
+        """Both together."""
+        return Requests(
+            cpu_milli=self.cpu_milli + other.cpu_milli,
+            mem_bytes=self.mem_bytes + other.mem_bytes,
+            gpus=self.gpus + other.gpus,
+        )
+
+    def either(self, other: Requests) -> Requests:
+        """The larger of both, resource by resource."""
+        return Requests(
+            cpu_milli=max(self.cpu_milli, other.cpu_milli),
+            mem_bytes=max(self.mem_bytes, other.mem_bytes),
+            gpus=max(self.gpus, other.gpus),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod. `run` None: not gpuctl's. `placement` is that of its whole run, as it was started."""
+
+    ref: ObjectRef
+    run: RunKey | None
+    node: NodeName | None
+    live: bool
+    running: bool
+    succeeded: bool
+    index: int
+    requests: Requests
+    started_at_ms: Instant | None = None
+    idle_since_ms: Instant | None = None
+    placement: Placement | None = None
+    charge: Charge | None = None
+    devices: tuple[HeldDevice, ...] = ()
+
+
+def run_of(body: Body) -> RunKey | None:
+    """The run that labels say an object belongs to; None for what is not gpuctl's."""
+    labels = labels_of(body)
+    project, job, digest = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL))
+    if labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or not (project and job and digest):
+        return None
+    return JobId(ProjectName(str(project)), str(job)), RunDigest(str(digest))
+
+
+def read_pod(ref: ObjectRef, body: Body, devices: tuple[HeldDevice, ...]) -> Pod:
+    """A pod's facts; `devices` are those of its claims."""
+    phase = text(body, "status", "phase")
+    notes = annotations_of(body)
+    node = text(body, "spec", "nodeName")
+    index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL) or "0"
+    return Pod(
+        ref=ref,
+        run=run_of(body),
+        node=NodeName(node) if node else None,
+        live=phase not in _TERMINAL,
+        running=phase == "Running" and not is_deleting(body),
+        succeeded=phase == "Succeeded",
+        index=int(index) if isinstance(index, str) and index.isdecimal() else 0,
+        requests=_requests(mapping(body, "spec")),
+        started_at_ms=instant(body, "status", "startTime"),
+        idle_since_ms=decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION)),
+        placement=decode_placement(notes.get(names.PLACEMENT_ANNOTATION)),
+        charge=decode_charge(notes.get(names.CHARGE_ANNOTATION)),
+        devices=devices,
+    )
+
+
+def _requests(spec: Mapping[str, Any]) -> Requests:
+    """What the scheduler counts: the containers' sum, or an init container's need on top of the sidecars before it.
+
+    Source: kubernetes/enhancements, KEP-753 (sidecar containers), "Resources calculation for scheduling".
+    """
+    together = Requests()
+    for container in items(spec, "containers"):
+        together = together.plus(_of_container(container))
+    sidecars, peak = Requests(), Requests()
+    for container in items(spec, "initContainers"):
+        need = _of_container(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = sidecars.plus(need)
+            peak = peak.either(sidecars)
+        else:
+            peak = peak.either(sidecars.plus(need))
+    overhead = mapping(spec, "overhead")
+    return together.plus(sidecars).either(peak).plus(_amounts(overhead))
+
+
+def _of_container(container: Mapping[str, Any]) -> Requests:
+    """A request that is absent is its limit."""
+    resources = mapping(container, "resources")
+    return _amounts({**mapping(resources, "limits"), **mapping(resources, "requests")})
+
+
+def _amounts(amounts: Mapping[str, Any]) -> Requests:
+    return Requests(
+        cpu_milli=milli(amounts, "cpu"), mem_bytes=whole(amounts, "memory"), gpus=whole(amounts, names.GPU_RESOURCE)
+    )

@@ -1,0 +1,218 @@
+"""Jobs, Deployments and their pods -> runs, with the phase each is in and what it holds.
+
+What pods show is the truth: a worker is on the node its pod is bound to, whatever the placement annotation says. The
+devices come from the pod's claims where there are any, else from the placement it was started with.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement, decode_reason, decode_record
+from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, number
+from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
+from gpuctl.model.ids import NodeName, ObjectRef
+from gpuctl.model.state import Body, Run, RunPhase
+from gpuctl.model.units import Instant
+from gpuctl.observe.pods import Pod, RunKey, run_of
+
+_ENDING = ("SuccessCriteriaMet", "FailureTarget")
+"""Set on a Job before its pods are ended; Complete and Failed follow when they are gone."""
+
+
+def observe_runs(
+    workloads: Mapping[ObjectRef, Body], pods: Iterable[Pod], leaving_namespaces: frozenset[str]
+) -> tuple[Run, ...]:
+    """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
+
+    `pods` are gpuctl's own; an object under gpuctl's labels but not under a run's name is not a run.
+    """
+    crew: dict[tuple[str, RunKey], list[Pod]] = defaultdict(list)
+    for pod in pods:
+        if pod.run is not None:
+            crew[pod.ref.namespace, pod.run].append(pod)
+    runs: dict[RunKey, Run] = {}
+    for ref, body in sorted(workloads.items()):
+        key = run_of(body)
+        if key is None or ref.name != names.run_name(key[0].name, key[1]):
+            continue
+        leaving = ref.namespace in leaving_namespaces
+        runs[key] = _observe_run(key, _Workload(body=body, leaving=leaving), crew.pop((ref.namespace, key), []))
+    for (_, key), orphans in sorted(crew.items()):
+        if key not in runs and any(pod.live for pod in orphans):
+            runs[key] = _orphaned(key, orphans)
+    return tuple(run for _, run in sorted(runs.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Workload:
+    """A Job or a Deployment; both look the same from here on."""
+
+    body: Body
+    leaving: bool
+
+    @property
+    def is_job(self) -> bool:
+        return self.body.get("kind") == "Job"
+
+    @property
+    def workers(self) -> int:
+        return number(self.body, "spec", "parallelism" if self.is_job else "replicas", default=1)
+
+    @property
+    def suspended(self) -> bool:
+        return flag(self.body, "spec", "suspend") if self.is_job else self.workers == 0
+
+    @property
+    def ended(self) -> RunPhase | None:
+        """The final phase its conditions state."""
+        if not self.is_job:
+            return None
+        if condition(self.body, "Complete"):
+            return RunPhase.SUCCEEDED
+        failed = condition(self.body, "Failed")
+        if not failed:
+            return None
+        return RunPhase.TIMED_OUT if failed.get("reason") == "DeadlineExceeded" else RunPhase.FAILED
+
+    @property
+    def ending(self) -> bool:
+        return self.is_job and any(condition(self.body, kind) for kind in _ENDING)
+
+    @property
+    def ended_at_ms(self) -> Instant | None:
+        if condition(self.body, "Complete"):
+            return instant(self.body, "status", "completionTime")
+        return instant(condition(self.body, "Failed"), "lastTransitionTime")
+
+
+def _phase(workload: _Workload, pods: Sequence[Pod]) -> RunPhase:
+    live = any(pod.live for pod in pods)
+    if workload.ended is not None and not live:
+        return workload.ended
+    if is_deleting(workload.body) or workload.leaving or workload.ending or workload.ended is not None:
+        return RunPhase.STOPPING
+    if workload.suspended:
+        return RunPhase.STOPPING if live else RunPhase.QUEUED
+    at_work = sum(pod.running or (pod.succeeded and workload.is_job) for pod in pods)
+    return RunPhase.RUNNING if at_work >= workload.workers else RunPhase.STARTING
+
+
+def _observe_run(key: RunKey, workload: _Workload, pods: list[Pod]) -> Run:
+    body, notes = workload.body, annotations_of(workload.body)
+    phase = _phase(workload, pods)
+    created = instant(body, "metadata", "creationTimestamp") or 0
+    record = decode_record(notes, created)
+    annotated = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
+    charge = decode_charge(notes.get(names.CHARGE_ANNOTATION)) or _charge_of(pods)
+    idle = decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION))
+    started = None if workload.suspended else instant(body, "status", "startTime") or _first_start(pods)
+    return Run(
+        job=key[0],
+        digest=key[1],
+        phase=phase,
+        placement=_placement(phase, annotated, pods),
+        gpu_milli=charge.gpu_milli,
+        cpu_milli=charge.cpu_milli,
+        mem_bytes=charge.mem_bytes,
+        queued_at_ms=record.queued_at_ms,
+        started_at_ms=started,
+        finished_at_ms=workload.ended_at_ms if phase.final else None,
+        ran_ms=record.ran_ms,
+        starts=record.starts,
+        reason=decode_reason(notes.get(names.REASON_ANNOTATION)),
+        paused_for=record.paused_for,
+        idle_since_ms=_idle_since(pods) if idle is None else idle,
+    )
+
+
+def _orphaned(key: RunKey, pods: list[Pod]) -> Run:
+    charge = _charge_of(pods)
+    record = RunRecord(queued_at_ms=_first_start(pods) or 0)
+    return Run(
+        job=key[0],
+        digest=key[1],
+        phase=RunPhase.STOPPING,
+        placement=_placement(RunPhase.STOPPING, None, pods),
+        gpu_milli=charge.gpu_milli,
+        cpu_milli=charge.cpu_milli,
+        mem_bytes=charge.mem_bytes,
+        queued_at_ms=record.queued_at_ms,
+    )
+
+
+def _charge_of(pods: Iterable[Pod]) -> Charge:
+    """What pods say they are charged, or what they request: for runs whose own annotation is gone."""
+    for pod in pods:
+        if pod.charge is not None:
+            return pod.charge
+    for pod in pods:
+        shares = [device.milli for device in pod.devices]
+        gpu_milli = sum(shares) or 1000 * pod.requests.gpus
+        return Charge(gpu_milli=gpu_milli, cpu_milli=pod.requests.cpu_milli, mem_bytes=pod.requests.mem_bytes)
+    return Charge()
+
+
+def _first_start(pods: Iterable[Pod]) -> Instant | None:
+    return min((pod.started_at_ms for pod in pods if pod.live and pod.started_at_ms is not None), default=None)
+
+
+def _idle_since(pods: Iterable[Pod]) -> Instant | None:
+    """A run is idle since its last worker is; one worker that is not keeps it busy."""
+    since = [pod.idle_since_ms for pod in pods if pod.live]
+    known = [at_ms for at_ms in since if at_ms is not None]
+    return max(known) if known and len(known) == len(since) else None
+
+
+def _placement(phase: RunPhase, annotated: Placement | None, pods: Sequence[Pod]) -> Placement | None:
+    """What the run holds: nothing once final, its pods' places while it stops, else also those still to be taken."""
+    if phase.final:
+        return None
+    if phase is RunPhase.QUEUED:
+        return annotated
+    bound = sorted((pod for pod in pods if pod.live and pod.node is not None), key=lambda pod: (pod.index, pod.ref))
+    stopping = phase is RunPhase.STOPPING
+    started_with = next((pod.placement for pod in bound if pod.placement is not None), None)
+    planned = (started_with or annotated) if stopping else (annotated or started_with)
+    places = _meet(planned.workers if planned else (), bound, keep_open=not stopping)
+    return Placement(workers=places) if places else None
+
+
+def _meet(
+    planned: tuple[WorkerPlacement, ...], bound: Sequence[Pod], *, keep_open: bool
+) -> tuple[WorkerPlacement, ...]:
+    """Pods and planned places matched: first by node, so that workers dealt out in another order change nothing.
+
+    `keep_open`: planned places no pod has taken yet are held too.
+    """
+    open_places = list(range(len(planned)))
+    taken: dict[int, Pod] = {}
+    strays: list[Pod] = []
+    for pod in bound:
+        same_node = [place for place in open_places if planned[place].node == pod.node]
+        if not same_node:
+            strays.append(pod)
+            continue
+        place = pod.index if pod.index in same_node else same_node[0]
+        open_places.remove(place)
+        taken[place] = pod
+    extra: list[WorkerPlacement] = []
+    for pod in strays:
+        if open_places:
+            taken[open_places.pop(0)] = pod
+        else:
+            extra.append(_place_of(pod, ()))
+    met = [
+        _place_of(taken[place], worker.gpus) if place in taken else worker
+        for place, worker in enumerate(planned)
+        if place in taken or keep_open
+    ]
+    return (*met, *extra)
+
+
+def _place_of(pod: Pod, planned_gpus: tuple[int, ...]) -> WorkerPlacement:
+    own = tuple(sorted(device.gpu for device in pod.devices if device.node == pod.node))
+    return WorkerPlacement(node=pod.node or NodeName(""), gpus=own or planned_gpus)
