@@ -1,7 +1,50 @@
-"""GPU6xxx: plan guards."""
+"""GPU6xxx: guards."""
 
 from __future__ import annotations
 
 from gpuctl.diag.catalogue import CodeEntry
 
-ENTRIES: tuple[CodeEntry, ...] = ()
+_CONFIRM = (
+    "Put the declarations back. If the deletion is meant, push a commit, an empty one will do, whose message ends with "
+    "the `Gpuctl-Confirm:` line that the message shows."
+)
+
+ENTRIES: tuple[CodeEntry, ...] = (
+    CodeEntry(
+        code="GPU6001",
+        title="no project is declared any more",
+        message="no project is declared any more: {project} is left as it is ({what})",
+        why="The branch declares no project at all while the cluster has some. That is more often a wrong path, a "
+        "wrong branch or a failed merge than a wish.",
+        fix=_CONFIRM,
+    ),
+    CodeEntry(
+        code="GPU6002",
+        title="a project with running jobs is no longer declared",
+        message="project {project} is no longer declared, but jobs of it run: {what}",
+        why="Removing a project ends its jobs and deletes its namespace. Nothing of it is touched until that is "
+        "confirmed.",
+        fix=_CONFIRM + " Or remove its jobs first and the project when they are gone.",
+    ),
+    CodeEntry(
+        code="GPU6003",
+        title="a volume claim would be deleted with its data",
+        message="project {project}: deleting these volume claims would delete their data: {what}",
+        why="A claim that is no longer declared, or whose namespace goes away, takes its data with it.",
+        fix=_CONFIRM,
+    ),
+    CodeEntry(
+        code="GPU6004",
+        title="the namespace belongs to somebody else",
+        message="namespace {namespace} of project {project} is there already and is not gpuctl's",
+        why="gpuctl writes into namespaces it made itself, and into others only when the project says so.",
+        fix="Set `adopt: true` on the project, or give the project or the cluster's `namespacePrefix` another name.",
+    ),
+    CodeEntry(
+        code="GPU6005",
+        title="the namespace of a removed project holds other people's work",
+        message="project {project} is no longer declared, but its namespace holds work that is not gpuctl's: {what}",
+        why="Deleting the namespace would delete that work too.",
+        fix="Move the work elsewhere. " + _CONFIRM,
+    ),
+)

@@ -1,0 +1,88 @@
+"""(Manifests, ClusterState) -> Plan: the complete list of writes that make the cluster as it is wanted, in order.
+
+`make_plan` is pure and level-triggered: it looks at what is and what is wanted, never at what it planned before. Run
+again on the cluster that a plan was applied to, it plans less, and in the end nothing.
+
+Invariants: nothing outside an inventory is deleted; a ledger is written before what it records; a plan for an unchanged
+cluster is empty.
+"""
+
+from __future__ import annotations
+
+from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
+from gpuctl.k8s import names
+from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.k8s.objects import is_deleting
+from gpuctl.model.change import Change, Plan
+from gpuctl.model.decision import Schedule
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.manifest import Manifest, Manifests
+from gpuctl.model.state import ClusterState, Ledger
+from gpuctl.plan.diff import drift
+from gpuctl.plan.guard import CONFIRM_TRAILER, foreign_namespaces, review
+from gpuctl.plan.inventory import OWN, RunKey, gather, known_ledgers, next_ledger
+from gpuctl.plan.order import Stage, in_order
+from gpuctl.plan.prune import is_namespace, surplus
+from gpuctl.plan.writes import Writer, book, delete
+
+__all__ = ["CONFIRM_TRAILER", "OWN", "Stage", "drift", "make_plan"]
+
+_SYSTEM_NAMESPACE = Manifest(
+    ref=ObjectRef(*names.NAMESPACE, "", names.SYSTEM_NAMESPACE),
+    body={
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": names.SYSTEM_NAMESPACE, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
+    },
+    project=None,
+)
+"""Where the ledgers are. Every cluster declared to one API server shares it, so no inventory holds it."""
+
+
+def make_plan(
+    declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState, confirmations: frozenset[str]
+) -> Plan:
+    """Everything there is to write now. Cost: linear in manifests, inventories and live objects."""
+    foreign = foreign_namespaces(declared, state)
+    untouched = declared.held | foreign.keys()
+    ledgers = known_ledgers(declared, state)
+    books = gather(declared, schedule, manifests, state)
+    names_of_declared = {project.name for project in declared.projects}
+    cluster = declared.cluster.name
+
+    changes: list[Change] = []
+    refusals: list[Diagnostic] = [*foreign.values()]
+    recorded: set[RunKey] = set()
+    for project in sorted({OWN, *ledgers, *names_of_declared} - untouched):
+        old = ledgers.get(project, Ledger(project=project))
+        new = next_ledger(declared, old, books, state)
+        recorded |= new.seen
+        closing = project not in names_of_declared and project != OWN
+        entry = book(cluster, new, state.live.get(ledger_ref(cluster, project)), closing=closing)
+        reviewed = review(declared, old, surplus(cluster, old, manifests, state), state, confirmations)
+        owner = None if project == OWN else project
+        changes += [entry] if entry else []
+        changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
+        refusals += reviewed.refusals
+
+    wanted = [item for item in _with_system_namespace(manifests) if item.project not in untouched]
+    writer = Writer(
+        state=state,
+        recorded=frozenset(recorded),
+        phases={(run.job, run.digest): run.phase for run in state.runs},
+        ending=frozenset(ref.name for ref, live in state.live.items() if is_namespace(ref) and is_deleting(live)),
+    )
+    written = [change for item in wanted for change in writer.writes(item)]
+    touched = {change.ref for change in written}
+    return Plan(
+        changes=in_order([*changes, *written]),
+        refusals=sorted_diagnostics(refusals),
+        unchanged=sum(item.ref not in touched for item in wanted),
+    )
+
+
+def _with_system_namespace(manifests: Manifests) -> tuple[Manifest, ...]:
+    if any(item.ref == _SYSTEM_NAMESPACE.ref for item in manifests.items):
+        return manifests.items
+    return (_SYSTEM_NAMESPACE, *manifests.items)

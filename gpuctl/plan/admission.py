@@ -1,0 +1,90 @@
+"""How a run's object may be written now: born suspended, let go only once it is on record, never changed while it runs.
+
+`permitted` turns the object as wanted into the object as it may be written in this cycle. What it holds back is
+written by a later cycle, when what is observed allows it: nothing here remembers anything.
+
+Rules:
+1. An object that is not there is made suspended. A crash right after leaves nothing running that no ledger knows.
+2. Suspended becomes running only when the run is in the ledger that this plan writes first.
+3. The pod template of a running or stopping run stays as it was applied: the API server refuses a Job's change, and
+   a Deployment would restart.
+4. A claim template can't be changed: it is made anew, and only while no pod of its run is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import flag, labels_of, mapping, number, text
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.state import Body
+from gpuctl.plan.inventory import RunKey
+from gpuctl.plan.ownership import extract, owned_fields
+
+WORKLOADS = frozenset({names.JOB, names.DEPLOYMENT})
+_OF_A_START = frozenset({names.PLACEMENT_ANNOTATION, names.STARTS_ANNOTATION})
+
+
+def is_workload(ref: ObjectRef) -> bool:
+    """Whether the object runs a job's pods."""
+    return (ref.api_version, ref.kind) in WORKLOADS
+
+
+def run_of(body: Body) -> RunKey | None:
+    """The run an object belongs to, by its labels."""
+    labels = labels_of(body)
+    project, job, run = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL))
+    if isinstance(project, str) and isinstance(job, str) and isinstance(run, str):
+        return JobId(ProjectName(project), job), RunDigest(run)
+    return None
+
+
+def runs(body: Body) -> bool:
+    """Whether a workload is let go: it may have pods, or is to have them."""
+    if body.get("kind") == names.DEPLOYMENT[1]:
+        return number(body, "spec", "replicas", default=1) > 0
+    return not flag(body, "spec", "suspend")
+
+
+def is_stopped(body: Body) -> bool:
+    """Whether a workload is suspended and its pods are gone as far as its own object says."""
+    return not runs(body) and not text(body, "status", "startTime") and not number(body, "status", "replicas")
+
+
+def permitted(wanted: Body, live: Body | None, *, recorded: bool) -> Body | None:
+    """A workload as it may be written now; None when it has to wait for what is there. `recorded`: rule 2 is met."""
+    if live is None:
+        return born(wanted)
+    if is_stopped(live):
+        return wanted if recorded or not runs(wanted) else born(wanted)
+    if not runs(live) and runs(wanted):
+        return None
+    return _with_template(wanted, live)
+
+
+def born(wanted: Body) -> Body:
+    """The workload suspended, without the marks of a start it has not made."""
+    if not runs(wanted):
+        return wanted
+    meta = mapping(wanted, "metadata")
+    annotations = {key: value for key, value in mapping(meta, "annotations").items() if key not in _OF_A_START}
+    return {
+        **wanted,
+        "metadata": {**meta, "annotations": annotations},
+        "spec": {**mapping(wanted, "spec"), **_suspension(wanted)},
+    }
+
+
+def _suspension(wanted: Body) -> Mapping[str, Any]:
+    return {"replicas": 0} if wanted.get("kind") == names.DEPLOYMENT[1] else {"suspend": True}
+
+
+def _with_template(wanted: Body, live: Body) -> Body:
+    """The wanted object with the pod template that gpuctl applied last."""
+    fields = mapping(owned_fields(live), "f:spec", "f:template")
+    template = mapping(live, "spec", "template")
+    if not fields or not template:
+        return wanted
+    return {**wanted, "spec": {**mapping(wanted, "spec"), "template": extract(template, fields)}}

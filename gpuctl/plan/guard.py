@@ -1,0 +1,145 @@
+"""Guards: what is too dangerous to do on the word of one commit. They refuse, they never trim or postpone silently.
+
+A refusal leaves the part it is about exactly as it is, and everything else goes on. It is lifted by a commit whose
+message has the trailer `Gpuctl-Confirm: <digest>`. A project's digest is bound to its ledger object and to the last
+commit that declared it: it stays good while the deletion is under way, over crashes too, and is void for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
+from gpuctl.k8s import names
+from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.k8s.objects import is_deleting, labels_of, uid
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.state import ClusterState, Ledger, RunPhase
+from gpuctl.plan.admission import WORKLOADS
+from gpuctl.plan.inventory import OWN
+from gpuctl.plan.prune import is_namespace, is_ours
+
+CONFIRM_TRAILER = "Gpuctl-Confirm"
+_HOLDS_GPUS = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What may be deleted, and why the rest may not."""
+
+    allowed: tuple[ObjectRef, ...] = ()
+    refusals: tuple[Diagnostic, ...] = ()
+
+
+def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectName, Diagnostic]:
+    """Projects whose namespace is there already and is not gpuctl's, nor to be taken over."""
+    found = {}
+    for project in declared.projects:
+        ref = ObjectRef(*names.NAMESPACE, "", project.namespace)
+        live = state.live.get(ref)
+        if live is None or project.adopt or is_ours(live, declared.cluster.name, project.name):
+            continue
+        ledger = state.ledgers.get(project.name)
+        if ledger is None or ref not in ledger.inventory:
+            found[project.name] = Diagnostic(
+                code="GPU6004",
+                message=message("GPU6004", {"namespace": project.namespace, "project": project.name}),
+                span=project.span,
+                help="set `adopt: true` on the project to take the namespace over, or give the project another name",
+            )
+    return found
+
+
+def review(
+    declared: Declared, ledger: Ledger, surplus: tuple[ObjectRef, ...], state: ClusterState, confirmed: frozenset[str]
+) -> Review:
+    """Check one project's deletions."""
+    if ledger.project == OWN or not surplus:
+        return Review(allowed=surplus)
+    if any(project.name == ledger.project for project in declared.projects):
+        return _review_claims(declared, ledger.project, surplus, state, confirmed)
+    digest = _digest(declared.cluster.name, ledger.project, ledger.revision, _ledger_uid(declared, ledger, state))
+    danger = None if digest in confirmed else _danger(declared, ledger, surplus, state)
+    if danger is None:
+        return Review(allowed=surplus)
+    code, what = danger
+    text = message(code, {"project": ledger.project, "what": what})
+    return Review(refusals=(_refusal(code, text, declared.cluster.span, digest),))
+
+
+def _review_claims(
+    declared: Declared,
+    project: ProjectName,
+    surplus: tuple[ObjectRef, ...],
+    state: ClusterState,
+    confirmed: frozenset[str],
+) -> Review:
+    """A claim of a project that is still declared: each is confirmed by itself, the rest is deleted."""
+    digests = {ref: _digest(str(ref), uid(state.live[ref])) for ref in surplus if _is_claim(ref)}
+    refused = [ref for ref, digest in digests.items() if digest not in confirmed]
+    span = declared.project(project).span
+    return Review(
+        allowed=tuple(ref for ref in surplus if ref not in refused),
+        refusals=tuple(
+            _refusal("GPU6003", message("GPU6003", {"project": project, "what": ref.name}), span, digests[ref])
+            for ref in refused
+        ),
+    )
+
+
+def _danger(
+    declared: Declared, ledger: Ledger, surplus: tuple[ObjectRef, ...], state: ClusterState
+) -> tuple[str, str] | None:
+    """The code and the objects of the worst thing about removing a project, if there is any."""
+    if not declared.projects and not declared.held:
+        return "GPU6001", _listed(ref.name for ref in surplus)
+    running = [run.job.name for run in state.runs if run.job.project == ledger.project and run.phase in _HOLDS_GPUS]
+    if running:
+        return "GPU6002", _listed(running)
+    namespaces = {ref.name for ref in ledger.inventory if is_namespace(ref)}
+    inside = [ref for ref in sorted(state.live) if ref.namespace in namespaces and not is_deleting(state.live[ref])]
+    claims = {ref.name for ref in (*surplus, *inside) if _is_claim(ref)}
+    if claims:
+        return "GPU6003", _listed(sorted(claims))
+    foreign = [ref.name for ref in inside if _is_workload(ref) and not _is_managed(ref, state)]
+    return ("GPU6005", _listed(foreign)) if foreign else None
+
+
+def _is_claim(ref: ObjectRef) -> bool:
+    return (ref.api_version, ref.kind) == names.CLAIM
+
+
+def _is_workload(ref: ObjectRef) -> bool:
+    return (ref.api_version, ref.kind) in {*WORKLOADS, names.POD}
+
+
+def _is_managed(ref: ObjectRef, state: ClusterState) -> bool:
+    return labels_of(state.live[ref]).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
+
+
+def _ledger_uid(declared: Declared, ledger: Ledger, state: ClusterState) -> str:
+    return uid(state.live[ledger_ref(declared.cluster.name, ledger.project)])
+
+
+def _digest(*parts: str) -> str:
+    return sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def _listed(words: Iterable[str]) -> str:
+    """A few names, then how many more."""
+    listed = list(words)
+    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")
+
+
+def _refusal(code: str, text: str, span: SourceSpan, digest: str) -> Diagnostic:
+    return Diagnostic(
+        code=code,
+        message=text,
+        span=span,
+        help=f"if it is meant, push a commit whose message ends with the line `{CONFIRM_TRAILER}: {digest}`",
+    )

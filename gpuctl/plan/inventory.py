@@ -1,0 +1,104 @@
+"""The ledgers as they are to be written: what gpuctl may have applied, which runs were seen, which have ended.
+
+A ledger is written before the effects it records, so it is never behind the cluster: `inventory` grows by what this
+plan applies and shrinks only by what is observed to be gone. Nothing is in it that gpuctl was not told to apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuctl.k8s import names
+from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.job import JobType
+from gpuctl.model.manifest import Manifests
+from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run
+
+OWN = ProjectName(names.CLUSTER_LEDGER)
+"""The cluster's own part, where a project would stand."""
+
+RunKey = tuple[JobId, RunDigest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What ledgers are made of, gathered once a plan and grouped by project."""
+
+    wanted: Mapping[ProjectName, frozenset[ObjectRef]]
+    observed: Mapping[RunKey, Run]
+    declared: frozenset[RunKey]
+    ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
+
+
+def known_ledgers(declared: Declared, state: ClusterState) -> dict[ProjectName, Ledger]:
+    """The ledgers of this cluster; another one may share the API server."""
+    here = declared.cluster.name
+    return {name: ledger for name, ledger in state.ledgers.items() if ledger_ref(here, name) in state.live}
+
+
+def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState) -> Books:
+    """Read the books' entries off what is declared, decided and observed."""
+    observed = {(run.job, run.digest): run for run in state.runs}
+    return Books(
+        wanted=_by_project(declared, manifests),
+        observed=observed,
+        declared=frozenset((job.id, job.digest) for job in declared.jobs),
+        ended=_ended(declared, schedule, observed),
+    )
+
+
+def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterState) -> Ledger:
+    """The project's ledger after `old`. Equal to it when nothing changed."""
+    project = old.project
+    wanted = books.wanted.get(project, frozenset())
+    seen = {key for key in old.seen if key in books.declared or key in books.observed}
+    seen.update(key for key in books.observed if key[0].project == project)
+    finished = {key: run for key, run in old.finished.items() if key in books.declared or key in books.observed}
+    for run in books.ended.get(project, ()):
+        finished.setdefault((run.job, run.digest), run)
+    return Ledger(
+        project=project,
+        revision=declared.project_revisions.get(project, old.revision),
+        inventory=wanted | frozenset(ref for ref in old.inventory if ref in state.live),
+        seen=frozenset(seen),
+        finished=finished,
+    )
+
+
+def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, frozenset[ObjectRef]]:
+    """What each project's inventory takes up. A namespace that was adopted is not gpuctl's to delete, ever."""
+    adopted = {project.name for project in declared.projects if project.adopt}
+    wanted: dict[ProjectName, set[ObjectRef]] = {}
+    for item in manifests.items:
+        project = OWN if item.project is None else item.project
+        kind = (item.ref.api_version, item.ref.kind)
+        if kind == names.NAMESPACE and (project in adopted or item.ref.name == names.SYSTEM_NAMESPACE):
+            continue
+        wanted.setdefault(project, set()).add(item.ref)
+    return {project: frozenset(refs) for project, refs in wanted.items()}
+
+
+def _ended(
+    declared: Declared, schedule: Schedule, observed: Mapping[RunKey, Run]
+) -> dict[ProjectName, tuple[FinishedRun, ...]]:
+    """Runs this cycle found ended or ends for good. A Job is ended by its own deadline, a Deployment has none."""
+    jobs = {job.id: job for job in declared.jobs}
+    ended: dict[ProjectName, list[FinishedRun]] = {}
+    for decision in schedule.decisions:
+        job = jobs[decision.job]
+        if isinstance(decision, Finished):
+            state = decision.state
+        elif isinstance(decision, TimeOut) and job.type is JobType.INFERENCE:
+            state = JobState.TIMED_OUT
+        else:
+            continue
+        run = observed.get((job.id, job.digest))
+        at_ms = run.finished_at_ms if run is not None and run.finished_at_ms is not None else schedule.at_ms
+        ended.setdefault(job.id.project, []).append(
+            FinishedRun(job=job.id, digest=job.digest, state=state, at_ms=at_ms, starts=decision.record.starts)
+        )
+    return {project: tuple(runs) for project, runs in ended.items()}

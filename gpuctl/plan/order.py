@@ -1,0 +1,70 @@
+"""The order of writes. A stage is finished for every project before the next begins; inside one, by project and name.
+
+What must come first: the ledger before what it records, a namespace before what is in it, a place reserved before the
+jobs are paused that hold it, a claim template before the run that needs it, and deletions when all else is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from gpuctl.k8s import names
+from gpuctl.model.change import Action, Change
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body
+from gpuctl.plan.admission import is_workload, runs
+
+
+class Stage(IntEnum):
+    """When a change is made."""
+
+    LEDGER = 0
+    SCOPE = 1
+    SUPPORT = 2
+    UPDATE = 3
+    PAUSE = 4
+    RELEASE = 5
+    CLAIM = 6
+    ADMIT = 7
+    PRUNE = 8
+
+
+_PRUNE_ORDER = (
+    names.INGRESS, names.SERVICE, names.JOB, names.DEPLOYMENT, names.CLAIM_TEMPLATE, names.CLAIM, names.ROLE_BINDING,
+    names.RESOURCE_QUOTA, names.PRIORITY_CLASS_KIND, names.NAMESPACE, names.CONFIG_MAP,
+)  # fmt: skip
+
+
+def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
+    """The stage of creating or updating an object; `body` is what is written."""
+    kind = (ref.api_version, ref.kind)
+    if kind == names.NAMESPACE and ref.name == names.SYSTEM_NAMESPACE:
+        return Stage.LEDGER
+    if kind in names.CLUSTER_SCOPED:
+        return Stage.SCOPE
+    if kind == names.CLAIM_TEMPLATE:
+        return Stage.CLAIM
+    if not is_workload(ref):
+        return Stage.SUPPORT
+    if live is None or runs(live) == runs(body):
+        return Stage.UPDATE
+    return Stage.ADMIT if runs(body) else Stage.PAUSE
+
+
+def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """All changes in the order they are made."""
+    return tuple(sorted(changes, key=_position))
+
+
+def _position(change: Change) -> tuple[int, bool, int, str, ObjectRef]:
+    """The cluster's own and namespaces first in their stage, so that ledgers have a namespace to be in."""
+    kind = (change.ref.api_version, change.ref.kind)
+    last = _PRUNE_ORDER.index(kind) if change.action is Action.DELETE and kind in _PRUNE_ORDER else 0
+    return (
+        change.stage,
+        kind != names.NAMESPACE and change.stage < Stage.PRUNE,
+        last,
+        change.project or "",
+        change.ref,
+    )

@@ -1,0 +1,94 @@
+"""Which fields of a live object are gpuctl's, from `metadata.managedFields`.
+
+`fieldsV1` is a tree whose edges are `f:name` (a field), `k:{"name":"main"}` (an item of a keyed list), `v:"x"` (an
+item of a set) and `.` (the node itself); a node without edges is owned whole. Only what gpuctl applied counts, never
+what it updated otherwise. Source: sigs.k8s.io/structured-merge-diff, fieldpath.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from gpuctl.k8s.names import FIELD_MANAGER
+from gpuctl.k8s.objects import items, mapping
+from gpuctl.model.state import Body
+
+FieldSet: TypeAlias = Mapping[str, Any]
+
+_LIST_KEYS: Mapping[str, tuple[str, ...]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "resourceClaims": ("name",),
+    "claims": ("name",),
+    "imagePullSecrets": ("name",),
+    "ownerReferences": ("uid",),
+}
+_KEY_DEFAULTS = {"protocol": "TCP"}
+
+
+def owned_fields(live: Body) -> FieldSet:
+    """What gpuctl's last apply of the object set; empty when the object does not say."""
+    for entry in items(live, "metadata", "managedFields"):
+        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
+            return mapping(entry, "fieldsV1")
+    return {}
+
+
+def list_keys(path: str) -> tuple[str, ...]:
+    """The fields that tell the items of the list at a path apart; none for a list that is one value."""
+    name = path.rpartition(".")[2]
+    if name == "ports":
+        return ("port", "protocol") if path == "spec.ports" else ("containerPort", "protocol")
+    return _LIST_KEYS.get(name, ())
+
+
+def item_key(element: str) -> Mapping[str, Any]:
+    """The key of a `k:` edge; an unreadable one matches nothing."""
+    try:
+        key = json.loads(element[2:])
+    except ValueError:
+        return {}
+    return key if isinstance(key, dict) else {}
+
+
+def set_element(value: object) -> str:
+    """The `v:` edge of an item of a set."""
+    return "v:" + json.dumps(value)
+
+
+def find_item(candidates: Iterable[Any], key: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The item of a keyed list with that key, a left-out key field having its default."""
+    for item in candidates:
+        if (
+            isinstance(item, Mapping)
+            and key
+            and all(_part(item, k) == (v or _KEY_DEFAULTS.get(k)) for k, v in key.items())
+        ):
+            return item
+    return None
+
+
+def _part(item: Mapping[str, Any], key: str) -> object:
+    return item.get(key) or _KEY_DEFAULTS.get(key)
+
+
+def extract(value: object, fields: FieldSet) -> object:
+    """The part of a live value that `fields` names: what applying again would have to say to keep it as it is."""
+    edges = [edge for edge in fields if edge != "."]
+    if isinstance(value, Mapping) and (edges or "." in fields):
+        names = {edge[2:]: fields[edge] for edge in edges if edge.startswith("f:")}
+        return {name: extract(below, names[name]) for name, below in value.items() if name in names}
+    if isinstance(value, list | tuple) and edges:
+        keyed = [(item_key(edge), fields[edge]) for edge in edges if edge.startswith("k:")]
+        kept = {id(found): below for key, below in keyed if (found := find_item(value, key)) is not None}
+        return [
+            extract(item, kept[id(item)]) if id(item) in kept else item
+            for item in value
+            if id(item) in kept or set_element(item) in fields
+        ]
+    return value

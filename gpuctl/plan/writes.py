@@ -1,0 +1,128 @@
+"""From one object as it is wanted to the writes that bring it about, one or two or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuctl.k8s import names
+from gpuctl.k8s.ledger import encode_ledger, ledger_ref
+from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
+from gpuctl.model.change import Action, Change
+from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.manifest import Manifest
+from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
+from gpuctl.plan.admission import is_workload, permitted, run_of
+from gpuctl.plan.diff import drift
+from gpuctl.plan.inventory import OWN, RunKey
+from gpuctl.plan.order import Stage, stage_of
+
+_WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
+_SHOWN_PATHS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """What decides over each write: what is live, which runs the ledgers of this plan record, where runs stand.
+
+    `ending` are namespaces that are being deleted: the server takes nothing new into them.
+    """
+
+    state: ClusterState
+    recorded: frozenset[RunKey]
+    phases: dict[RunKey, RunPhase]
+    ending: frozenset[str]
+
+    def writes(self, item: Manifest) -> Iterator[Change]:
+        """What to write for one wanted object."""
+        live = self.state.live.get(item.ref)
+        if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
+            return
+        body = self._writable(item, live)
+        if body is None:
+            return
+        if live is None:
+            yield _apply(item, body, None, "missing")
+            return
+        paths = drift(body, live)
+        if not paths:
+            return
+        if (item.ref.api_version, item.ref.kind) != names.CLAIM_TEMPLATE:
+            word = _WORDS.get(stage_of(item.ref, body, live), "drift")
+            yield _apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
+        elif self._is_queued(item):
+            yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
+            yield _apply(item, body, None, f"made anew: {shown(paths)}")
+
+    def _writable(self, item: Manifest, live: Body | None) -> Body | None:
+        if not is_workload(item.ref):
+            return item.body
+        return permitted(item.body, live, recorded=run_of(item.body) in self.recorded)
+
+    def _is_queued(self, item: Manifest) -> bool:
+        """Whether no pod of the object's run is there."""
+        run = run_of(item.body)
+        return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
+
+
+def book(cluster: str, ledger: Ledger, live: Body | None, *, closing: bool) -> Change | None:
+    """The write of a ledger, if it differs. `closing`: its project is gone, so an empty one is deleted."""
+    ref = ledger_ref(cluster, ledger.project)
+    project = None if ledger.project == OWN else ledger.project
+    if closing and not ledger.inventory:
+        return None if live is None else delete(ref, live, project, "no longer needed")
+    body = encode_ledger(cluster, ledger)
+    if live is None:
+        return Change(action=Action.CREATE, ref=ref, body=body, project=project, stage=Stage.LEDGER, reason="missing")
+    paths = drift(body, live)
+    if not paths:
+        return None
+    return Change(
+        action=Action.UPDATE,
+        ref=ref,
+        body=_pinned(body, uid=uid(live), resourceVersion=resource_version(live)),
+        uid=uid(live),
+        resource_version=resource_version(live),
+        project=project,
+        stage=Stage.LEDGER,
+        reason=f"recorded: {shown(paths)}",
+    )
+
+
+def delete(
+    ref: ObjectRef, live: Body, project: ProjectName | None, reason: str, *, stage: Stage = Stage.PRUNE
+) -> Change:
+    """The deletion of exactly the object that was observed."""
+    return Change(
+        action=Action.DELETE,
+        ref=ref,
+        uid=uid(live),
+        resource_version=resource_version(live),
+        project=project,
+        stage=stage,
+        reason=reason,
+    )
+
+
+def shown(paths: tuple[str, ...]) -> str:
+    """A few paths, and how many more there are."""
+    more = len(paths) - _SHOWN_PATHS
+    return ", ".join(paths[:_SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _apply(item: Manifest, body: Body, live: Body | None, reason: str) -> Change:
+    return Change(
+        action=Action.CREATE if live is None else Action.UPDATE,
+        ref=item.ref,
+        body=body,
+        uid="" if live is None else uid(live),
+        resource_version="" if live is None else resource_version(live),
+        project=item.project,
+        stage=stage_of(item.ref, body, live),
+        reason=reason,
+    )
+
+
+def _pinned(body: Body, **identity: str) -> Body:
+    """The body for that object only: were it deleted meanwhile, applying must not make a new one in its place."""
+    return {**body, "metadata": {**mapping(body, "metadata"), **identity}}
