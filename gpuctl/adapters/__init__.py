@@ -1,0 +1,1 @@
+"""One outside system per module: Git, files, the clock, the embedded cluster."""

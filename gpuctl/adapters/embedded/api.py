@@ -1,0 +1,202 @@
+"""The API server's verbs on the store: admission, defaults, generations, finalizers, graceful deletion.
+
+Clients and controllers both write through here, at `instant`. Nothing here acts by itself; the controllers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuctl.adapters.embedded import merge, quota, validation
+from gpuctl.adapters.embedded.bodies import Key, at, drop, key_of, put, terminal
+from gpuctl.adapters.embedded.defaults import filled
+from gpuctl.adapters.embedded.faults import conflict, forbidden, invalid, not_found
+from gpuctl.adapters.embedded.store import Store
+from gpuctl.k8s import names
+from gpuctl.k8s.names import Kind
+from gpuctl.k8s.objects import is_deleting, mapping, number, text, uid
+from gpuctl.k8s.timestamps import format_seconds
+from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
+
+EVENT: Kind = ("v1", "Event")
+KINDS: frozenset[Kind] = frozenset({
+    *names.OBSERVED_KINDS, names.RESOURCE_CLAIM, names.RESOURCE_SLICE, names.DEVICE_CLASS, EVENT, ("v1", "Secret"),
+    ("v1", "ServiceAccount"), ("coordination.k8s.io/v1", "Lease"),
+})  # fmt: skip
+"""What this server serves; anything else is 404."""
+
+_GENERATIONS = frozenset({names.JOB, names.DEPLOYMENT, names.INGRESS, names.POD, names.RESOURCE_SLICE})
+_MAX_BYTES = 3 * 512 * 1024
+
+
+class Api:
+    """One API server over one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.instant: Instant = 0
+
+    @property
+    def now(self) -> str:
+        """The instant as objects carry it."""
+        return format_seconds(self.instant)
+
+    def apply(self, wanted: Body, manager: str) -> Body:
+        """Server-side apply, forced. An apply that changes nothing writes nothing."""
+        wanted = _applicable(wanted)
+        key = self._known(wanted)
+        live = self.store.get(key)
+        if live is None:
+            _absent(wanted)
+            body, owners = merge.applied(None, _unversioned(wanted), manager)
+            return self.create(merge.with_owners(body, owners, None, self.instant))
+        _preconditions(key, live, text(wanted, "metadata", "uid"), text(wanted, "metadata", "resourceVersion"))
+        body, owners = merge.applied(live, _unversioned(wanted), manager)
+        return self.replace(merge.with_owners(body, owners, live, self.instant))
+
+    def update(self, new: Body, manager: str) -> Body:
+        """A plain update of what a client read, by another manager: takes ownership of what it changes."""
+        key = self._known(new)
+        live = self.find(key)
+        _preconditions(key, live, text(new, "metadata", "uid"), text(new, "metadata", "resourceVersion"))
+        owners = merge.updated(live, new, manager)
+        return self.replace(merge.with_owners({**new, "status": live.get("status", {})}, owners, live, self.instant))
+
+    def create(self, body: Body) -> Body:
+        """Admit a new object and store it."""
+        key = self._known(body)
+        if self.store.get(key) is not None:
+            raise conflict(f"{key} already exists")
+        self._namespace_takes(key)
+        meta = {**body["metadata"], "uid": self.store.new_uid(), "creationTimestamp": self.now}
+        if key.kinds in _GENERATIONS:
+            meta["generation"] = 1
+        if key.kinds == names.CLAIM:
+            meta["finalizers"] = [*meta.get("finalizers", ()), "kubernetes.io/pvc-protection"]
+        admitted = filled({**body, "metadata": meta})
+        validation.check(admitted)
+        _fits_storage(key, admitted)
+        quota.admit(self.store, key, admitted)
+        return self.store.write(admitted)
+
+    def replace(self, new: Body) -> Body:
+        """Store a changed object: generation, immutability, and the end of one that only waited for its finalizers."""
+        key = key_of(new)
+        live = self.find(key)
+        new = filled(new)
+        if new == live:
+            return live
+        if new.get("spec") != live.get("spec"):
+            validation.check(new)
+            validation.check_change(live, new)
+            if key.kinds in _GENERATIONS:
+                new = put(new, ("metadata", "generation"), number(live, "metadata", "generation") + 1)
+        elif {**new, "status": 0} != {**live, "status": 0}:
+            validation.check(new)
+            validation.check_change(live, new)
+        _fits_storage(key, new)
+        stored = self.store.write(new)
+        if is_deleting(stored) and _may_go(stored):
+            self.store.remove(key)
+        return stored
+
+    def delete(self, key: Key, uid_wanted: str = "", version: str = "") -> None:
+        """Ask for deletion; what has no finalizer, no grace and no content is gone at once."""
+        live = self.find(key)
+        _preconditions(key, live, uid_wanted, version)
+        if is_deleting(live):
+            return
+        grace = _grace_seconds(live)
+        until = format_seconds(self.instant + 1000 * grace)
+        marked = put(live, ("metadata", "deletionTimestamp"), until)
+        marked = put(marked, ("metadata", "deletionGracePeriodSeconds"), grace)
+        if key.kinds == names.NAMESPACE:
+            self.store.write(put(marked, ("status", "phase"), "Terminating"))
+        elif _may_go(marked):
+            self.store.remove(key)
+        else:
+            self.store.write(marked)
+
+    def find(self, key: Key) -> Body:
+        """The object; NotFound when there is none."""
+        live = self.store.get(key)
+        if live is None:
+            raise not_found(f"{key} not found")
+        return live
+
+    def _known(self, body: Body) -> Key:
+        kind = (text(body, "apiVersion"), text(body, "kind"))
+        if kind not in KINDS:
+            raise not_found(f"the server has no {kind[1] or 'kind'} of {kind[0] or 'no apiVersion'}")
+        if not text(body, "metadata", "name"):
+            raise invalid(f"{kind[1]}: metadata.name: Required value")
+        if kind not in names.CLUSTER_SCOPED and not text(body, "metadata", "namespace"):
+            raise invalid(f"{kind[1]} {text(body, 'metadata', 'name')}: metadata.namespace: Required value")
+        return key_of(body)
+
+    def _namespace_takes(self, key: Key) -> None:
+        if not key.namespace:
+            return
+        namespace = self.store.get(Key(*names.NAMESPACE, "", key.namespace))
+        if namespace is None:
+            raise not_found(f'namespaces "{key.namespace}" not found')
+        if is_deleting(namespace):
+            raise forbidden(
+                f"{key} is forbidden: unable to create new content in namespace {key.namespace} "
+                "because it is being terminated (NamespaceTerminating)"
+            )
+
+
+def _applicable(wanted: Body) -> dict[str, Any]:
+    """The part of a client's body that apply takes: no status, no field ownership, no nulls."""
+    body = {name: _dense(value) for name, value in wanted.items() if name != "status" and value is not None}
+    return drop(body, ("metadata", "managedFields"))
+
+
+def _dense(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _dense(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_dense(inner) for inner in value]
+    return value
+
+
+def _unversioned(body: Body) -> dict[str, Any]:
+    return drop(drop(body, ("metadata", "uid")), ("metadata", "resourceVersion"))
+
+
+def _absent(wanted: Body) -> None:
+    """A body that names a uid or a version means an object that was seen: it is not there any more."""
+    meta = mapping(wanted, "metadata")
+    if meta.get("uid") or meta.get("resourceVersion"):
+        raise conflict(f"{key_of(wanted)}: uid or resourceVersion given, but there is no such object")
+
+
+def _preconditions(key: Key, live: Body, uid_wanted: str, version: str) -> None:
+    if uid_wanted and uid_wanted != uid(live):
+        raise conflict(f"{key}: uid is {uid(live)}, not {uid_wanted}")
+    if version and version != text(live, "metadata", "resourceVersion"):
+        raise conflict(f"{key}: the object has been modified; it is at {text(live, 'metadata', 'resourceVersion')}")
+
+
+def _fits_storage(key: Key, body: Body) -> None:
+    # repr is a cheap stand-in for the encoded size; only large objects are looked at twice.
+    if len(repr(body)) > _MAX_BYTES:
+        raise invalid(f"{key}: etcdserver: request is too large")
+
+
+def _grace_seconds(live: Body) -> int:
+    """Only a pod that a node runs gets time to end."""
+    if live["kind"] != "Pod" or terminal(live) or not text(live, "spec", "nodeName"):
+        return 0
+    return number(live, "spec", "terminationGracePeriodSeconds", default=30)
+
+
+def _may_go(marked: Body) -> bool:
+    """True when nothing holds an object whose deletion was asked for."""
+    meta = marked["metadata"]
+    if marked["kind"] == "Namespace":
+        return not at(marked, "spec", "finalizers") and not meta.get("finalizers")
+    return not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")

@@ -1,0 +1,223 @@
+"""The embedded cluster: an API server with controllers, scheduler and nodes in one object, in any time.
+
+Nothing runs beside the caller: every call first lets everything happen that is due by the clock, in order of time, each
+thing at its own instant. So a virtual clock makes a simulation of it, and the machine's clock a small cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Condition, RLock
+
+from gpuctl.adapters.embedded.agenda import Agenda, Task
+from gpuctl.adapters.embedded.api import KINDS, Api
+from gpuctl.adapters.embedded.bodies import Key, put
+from gpuctl.adapters.embedded.collector import Collector, Namespaces
+from gpuctl.adapters.embedded.controller import Controller, Desk
+from gpuctl.adapters.embedded.deployments import Deployments
+from gpuctl.adapters.embedded.faults import not_found
+from gpuctl.adapters.embedded.jobs import Jobs
+from gpuctl.adapters.embedded.kubelets import Kubelets, run_for_fact
+from gpuctl.adapters.embedded.nodebook import NodeBook
+from gpuctl.adapters.embedded.nodes import Evictions, provide, set_ready
+from gpuctl.adapters.embedded.scheduler import Scheduler
+from gpuctl.adapters.embedded.store import HISTORY, Memory, Store
+from gpuctl.adapters.embedded.timings import EmbeddedTimings
+from gpuctl.app.ports import Clock, ObjectList, WatchEvent
+from gpuctl.k8s import names
+from gpuctl.k8s.names import FIELD_MANAGER, Kind
+from gpuctl.k8s.objects import annotations_of, is_deleting, text
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.declared import NodePool
+from gpuctl.model.ids import JobId, NodeName, ObjectRef
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs, Instant
+
+_WAIT_MS = 20
+
+
+class EmbeddedCluster:
+    """Implements the ports Cluster, Machines and World. `path`: kept in that file. Safe for threads."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        path: str | None = None,
+        *,
+        timings: EmbeddedTimings | None = None,
+        history: int = HISTORY,
+    ) -> None:
+        self._clock = clock
+        self._lock = RLock()
+        self._written = Condition(self._lock)
+        self._store = Store(Memory(), history)
+        self._api = Api(self._store)
+        self._agenda = Agenda()
+        self._book = NodeBook()
+        desk = Desk(self._api, self._agenda, timings or EmbeddedTimings())
+        self._kubelets = Kubelets(desk, self._book)
+        controllers: list[Controller] = [
+            Namespaces(desk), Collector(desk), Jobs(desk), Deployments(desk), Scheduler(desk, self._book),
+            self._kubelets, Evictions(desk, self._book),
+        ]  # fmt: skip
+        self._controllers = {controller.name: controller for controller in controllers}
+        self._store.listeners += [self._book.note, self._note]
+        self._open()
+
+    # Cluster
+
+    def list(self, kind: Kind) -> ObjectList:
+        """All objects of a kind by namespace and name. Raises NotFound for a kind that is not served."""
+        with self._turn():
+            self._served(kind)
+            return ObjectList(items=self._store.list(kind), resource_version=str(self._store.version))
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        """What happened to a kind after a version, then a bookmark. Raises Gone, ClusterUnavailable (a future version).
+
+        Waits for the first event by the clock's time; a clock that stands still is not waited for.
+        """
+        with self._turn():
+            self._served(kind)
+            until = self._api.instant + timeout_ms
+            events = self._store.events(kind, int(resource_version))
+            while not events and self._waited(until):
+                events = self._store.events(kind, int(resource_version))
+            return (*events, self._bookmark(kind))
+
+    def apply(self, body: Body) -> Body:
+        """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored."""
+        with self._turn():
+            return self._api.apply(body, FIELD_MANAGER)
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+        """Delete exactly that object, dependents in the background."""
+        with self._turn():
+            self._served((ref.api_version, ref.kind))
+            self._api.delete(Key(ref.api_version, ref.kind, ref.namespace, ref.name), uid, resource_version)
+
+    # Machines
+
+    def provide(self, pools: Sequence[NodePool]) -> None:
+        """Nodes, device class and slices of the declared inventory; nodes declared before and not now are removed."""
+        with self._turn():
+            provide(self._api, pools)
+
+    # World
+
+    def settle(self) -> None:
+        """Let everything happen that is due by now."""
+        with self._turn():
+            pass
+
+    def next_event_ms(self) -> Instant | None:
+        """When something is next due by itself."""
+        with self._turn():
+            return self._agenda.next_due()
+
+    def run_for(self, job: JobId, duration_ms: DurationMs) -> None:
+        """Make the job's workers succeed after running that long in all, pauses not counted, for each of its runs."""
+        with self._turn():
+            self._store.set_fact(run_for_fact(job), duration_ms)
+            for key in self._book.workers(job):
+                self._agenda.soon(Task(self._kubelets.name, key))
+
+    def finish(self, job: JobId, exit_code: int) -> None:
+        """End the job's running pods now. A Deployment's pods start again at once."""
+        with self._turn():
+            for key in self._book.workers(job):
+                pod = self._store.get(key)
+                if pod is not None and text(pod, "status", "phase") == "Running" and not is_deleting(pod):
+                    self._kubelets.exit(pod, exit_code)
+
+    def set_node_ready(self, node: NodeName, *, ready: bool) -> None:
+        """Lose a node, or bring it back. NotFound for a node that is not there."""
+        with self._turn():
+            set_ready(self._api, node, ready=ready)
+
+    def set_idle(self, job: JobId, since_ms: Instant | None) -> None:
+        """Write on the job's pods since when their GPUs are unused; None takes it off."""
+        with self._turn():
+            for key in self._book.workers(job):
+                pod = self._store.get(key)
+                if pod is not None:
+                    notes = {k: v for k, v in annotations_of(pod).items() if k != names.IDLE_SINCE_ANNOTATION}
+                    if since_ms is not None:
+                        notes[names.IDLE_SINCE_ANNOTATION] = format_timestamp(since_ms)
+                    self._api.replace(put(pod, ("metadata", "annotations"), notes))
+
+    # a person with kubectl
+
+    def update(self, body: Body, manager: str = "kubectl") -> Body:
+        """Replace an object as another field manager would: for drift, in scenarios and tests."""
+        with self._turn():
+            return self._api.update(body, manager)
+
+    # inside
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One call: alone, after what was due before it, and with what it causes done before the next one."""
+        with self._lock:
+            before = self._store.version
+            self._settle()
+            try:
+                yield
+                self._settle()
+            finally:
+                self._store.commit()
+                if self._store.version != before:
+                    self._written.notify_all()
+
+    def _settle(self) -> None:
+        """Do what is due by the clock, in order of time; what one thing causes comes before the next instant."""
+        until = max(self._clock.now_ms(), self._api.instant)
+        while True:
+            task = self._agenda.take()
+            if task is not None:
+                self._controllers[task.controller].sync(task.key)
+                continue
+            due = self._agenda.next_due()
+            if due is None or due > until:
+                break
+            self._api.instant = max(due, self._api.instant)
+            self._agenda.ripen()
+        self._api.instant = until
+
+    def _note(self, key: Key, old: Body | None, new: Body | None) -> None:
+        """Tell the controllers of a write."""
+        for controller in self._controllers.values():
+            for concerned in controller.concerns(key, old, new):
+                self._agenda.soon(Task(controller.name, concerned))
+
+    def _waited(self, until: Instant) -> bool:
+        """Wait for a writer or the time something is due; False when the time is over or the clock stands still."""
+        now = self._clock.now_ms()
+        due = self._agenda.next_due()
+        ahead = min(until, due) - now if due is not None else until - now
+        if until <= now:
+            return False
+        written = self._written.wait(max(_WAIT_MS, ahead) / 1000)
+        self._settle()
+        self._store.commit()
+        return written or self._clock.now_ms() > now
+
+    def _bookmark(self, kind: Kind) -> WatchEvent:
+        body = {"apiVersion": kind[0], "kind": kind[1], "metadata": {"resourceVersion": str(self._store.version)}}
+        return WatchEvent(type="BOOKMARK", body=body)
+
+    def _served(self, kind: Kind) -> None:
+        if kind not in KINDS:
+            raise not_found(f"the server has no {kind[1]} of {kind[0]}")
+
+    def _open(self) -> None:
+        """Look at everything that is there once; on a new store, make the namespaces every server has."""
+        self._api.instant = self._clock.now_ms()
+        for key, body in self._store.all():
+            self._book.note(key, None, body)
+            self._note(key, None, body)
+        if not self._store.version:
+            for name in ("default", "kube-system"):
+                self._api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self._store.commit()

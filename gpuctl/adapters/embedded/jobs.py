@@ -1,0 +1,262 @@
+"""The Job controller: pods of `batch/v1` Jobs, their counting, suspension, deadlines and ends.
+
+A terminal condition waits for the last pod to be gone: first `FailureTarget` or `SuccessCriteriaMet`, then `Failed` or
+`Complete`. Pods deleted by a suspension or an end are not counted; pods deleted by anyone else are failures.
+Source: pkg/controller/job/job_controller.go, Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpuctl.adapters.embedded.bodies import Key, at, holds, key_of, put, terminal, with_condition
+from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.podwork import TRACKING, active, dismiss, new_pod, owned_pods, release, warn
+from gpuctl.app.ports import WorldFault
+from gpuctl.k8s import names
+from gpuctl.k8s.names import WORKER_INDEX_LABEL
+from gpuctl.k8s.objects import annotations_of, flag, instant, is_deleting, items, mapping, number, text
+from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
+
+
+class Jobs:
+    """The controller."""
+
+    name = "jobs"
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
+        """A changed Job, and the Job of a changed pod."""
+        if key.kinds == names.JOB:
+            return (key,) if new is not None else ()
+        if key.kinds == names.POD:
+            owners = items(new if new is not None else old or {}, "metadata", "ownerReferences")
+            return [Key(*names.JOB, key.namespace, text(o, "name")) for o in owners if text(o, "kind") == "Job"]
+        return ()
+
+    def sync(self, key: Key) -> None:
+        """Count what ended, then suspend, end or run the Job."""
+        job = self._desk.store.get(key)
+        if job is None or is_deleting(job):
+            return
+        if holds(job, "Complete") or holds(job, "Failed"):
+            self._after_end(job)
+            return
+        before = job
+        pods = owned_pods(self._desk, job)
+        job = self._count(job, pods)
+        job = self._ending(job)
+        pods = owned_pods(self._desk, job)
+        if holds(job, "FailureTarget") or holds(job, "SuccessCriteriaMet"):
+            job = self._end(job, pods)
+        elif flag(job, "spec", "suspend"):
+            job = self._suspend(job, pods)
+        else:
+            job = self._run(job, pods)
+        job = self._tally(job, owned_pods(self._desk, job))
+        if job.get("status") != before.get("status"):
+            self._desk.api.replace(job)
+
+    # counting
+
+    def _count(self, job: Body, pods: Sequence[Body]) -> Body:
+        """Add the pods that ended and are not counted yet to succeeded, failed and the completed indexes."""
+        ended = [pod for pod in pods if terminal(pod) and TRACKING in at(pod, "metadata", "finalizers", default=())]
+        done = completed_indexes(job)
+        for pod in ended:
+            field = "succeeded" if text(pod, "status", "phase") == "Succeeded" else "failed"
+            index = worker_index(pod)
+            if field == "failed":
+                self._desk.store.set_fact(f"failed/{at(job, 'metadata', 'uid')}", self._desk.instant)
+            if field == "failed" or index is None or index not in done:
+                job = put(job, ("status", field), number(job, "status", field) + 1)
+            if field == "succeeded" and index is not None:
+                done |= {index}
+            release(self._desk, pod)
+        if ended and _indexed(job):
+            job = put(job, ("status", "completedIndexes"), ranges(done))
+        return job
+
+    def _tally(self, job: Body, pods: Sequence[Body]) -> Body:
+        """The counts of pods as they are now."""
+        here = [pod for pod in pods if active(pod)]
+        counts = {
+            "active": len(here),
+            "ready": sum(holds(pod, "Ready") for pod in here),
+            "terminating": sum(is_deleting(pod) and not terminal(pod) for pod in pods),
+        }
+        status = {name: value for name, value in mapping(job, "status").items() if name not in counts}
+        kept = {name: value for name, value in counts.items() if value or name != "active"}
+        return put(job, ("status",), {**status, "uncountedTerminatedPods": {}, **kept})
+
+    # ends
+
+    def _ending(self, job: Body) -> Body:
+        """Whether it is to end now, and why."""
+        if holds(job, "FailureTarget") or holds(job, "SuccessCriteriaMet"):
+            return job
+        if _succeeded(job):
+            reached = "Reached expected number of succeeded pods"
+            return self._condition(job, "SuccessCriteriaMet", "CompletionsReached", reached)
+        if number(job, "status", "failed") > number(job, "spec", "backoffLimit", default=6):
+            return self._condition(
+                job, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+            )
+        deadline = deadline_ms(job)
+        if deadline is None or flag(job, "spec", "suspend"):
+            return job
+        if deadline > self._desk.instant:
+            self._desk.again(self.name, key_of(job), deadline)
+            return job
+        return self._condition(
+            job, "FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline"
+        )
+
+    def _end(self, job: Body, pods: Sequence[Body]) -> Body:
+        """Delete what still runs; once nothing does, say Complete or Failed."""
+        for pod in pods:
+            if active(pod):
+                dismiss(self._desk, pod)
+        if any(not terminal(pod) for pod in owned_pods(self._desk, job)):
+            return job
+        target = "FailureTarget" if holds(job, "FailureTarget") else "SuccessCriteriaMet"
+        cause = next(c for c in items(job, "status", "conditions") if c["type"] == target)
+        if target == "FailureTarget":
+            return self._condition(job, "Failed", cause["reason"], cause["message"])
+        job = put(job, ("status", "completionTime"), self._desk.api.now)
+        return self._condition(job, "Complete", cause["reason"], cause["message"])
+
+    def _after_end(self, job: Body) -> None:
+        """Remove a finished Job when its time to live is over."""
+        ttl = at(job, "spec", "ttlSecondsAfterFinished")
+        if ttl is None:
+            return
+        ended = next(c for c in items(job, "status", "conditions") if c["type"] in {"Complete", "Failed"})
+        due = (instant(ended, "lastTransitionTime") or 0) + 1000 * int(ttl)
+        if due <= self._desk.instant:
+            self._desk.api.delete(key_of(job))
+        else:
+            self._desk.again(self.name, key_of(job), due)
+
+    # suspended and running
+
+    def _suspend(self, job: Body, pods: Sequence[Body]) -> Body:
+        """No pods, and no start time: a deadline begins anew with the next start."""
+        for pod in pods:
+            if active(pod):
+                dismiss(self._desk, pod)
+        status = {name: value for name, value in mapping(job, "status").items() if name != "startTime"}
+        return self._condition(put(job, ("status",), status), "Suspended", "JobSuspended", "Job suspended")
+
+    def _run(self, job: Body, pods: Sequence[Body]) -> Body:
+        """Started, with as many pods as its completions still need."""
+        if "startTime" not in mapping(job, "status"):
+            job = put(job, ("status", "startTime"), self._desk.api.now)
+            job = self._ending(job)
+        if holds(job, "Suspended"):
+            job = self._condition(job, "Suspended", "JobResumed", "Job resumed", status="False")
+        wait_until = self._backoff_until(job)
+        if wait_until > self._desk.instant:
+            self._desk.again(self.name, key_of(job), wait_until)
+            return job
+        try:
+            for index in self._missing(job, pods):
+                self._make(job, index)
+        except WorldFault as fault:
+            warn(self._desk, job, "FailedCreate", f"Error creating: {fault}")
+            self._desk.again(self.name, key_of(job), self._desk.instant + self._desk.timings.retry_ms)
+        return job
+
+    def _missing(self, job: Body, pods: Sequence[Body]) -> list[int | None]:
+        """One entry for each pod to make: its index, or None where workers have none."""
+        slow = text(job, "spec", "podReplacementPolicy") == "Failed"
+        holding = [pod for pod in pods if not terminal(pod) and (slow or not is_deleting(pod))]
+        completions = at(job, "spec", "completions")
+        parallelism = number(job, "spec", "parallelism", default=1)
+        if not _indexed(job):
+            left = parallelism if completions is None else completions - number(job, "status", "succeeded")
+            return [None] * max(0, min(parallelism, left) - len(holding))
+        taken = completed_indexes(job) | {worker_index(pod) for pod in holding}
+        free = [index for index in range(completions) if index not in taken]
+        return list(free[: max(0, parallelism - len(holding))])
+
+    def _make(self, job: Body, index: int | None) -> None:
+        name = str(job["metadata"]["name"])
+        if index is None:
+            new_pod(self._desk, job, name, {})
+            return
+        mark = {WORKER_INDEX_LABEL: str(index)}
+        extra: dict[str, Any] = {"labels": mark, "annotations": mark, "spec": _indexed_spec(job, index)}
+        new_pod(self._desk, job, f"{name}-{index}", extra)
+
+    def _backoff_until(self, job: Body) -> Instant:
+        """When the next pod may be made after failures: the delay doubles with each."""
+        failures = number(job, "status", "failed")
+        last = self._desk.store.fact(f"failed/{at(job, 'metadata', 'uid')}")
+        if not failures or last is None:
+            return 0
+        timings = self._desk.timings
+        return int(last) + min(timings.backoff_ms << min(failures - 1, 16), timings.backoff_limit_ms)
+
+    def _condition(self, job: Body, kind: str, reason: str, message: str, *, status: str = "True") -> Body:
+        new = {"type": kind, "status": status, "reason": reason, "message": message}
+        return with_condition(job, new, self._desk.instant)
+
+
+def deadline_ms(job: Body) -> Instant | None:
+    """When the Job has been active too long, if it has started and has a limit."""
+    started, limit = instant(job, "status", "startTime"), at(job, "spec", "activeDeadlineSeconds")
+    return None if started is None or limit is None else started + 1000 * int(limit)
+
+
+def worker_index(pod: Body) -> int | None:
+    """The completion index of an Indexed Job's pod."""
+    index = annotations_of(pod).get(WORKER_INDEX_LABEL)
+    return None if index is None else int(index)
+
+
+def completed_indexes(job: Body) -> set[int]:
+    """The indexes of `status.completedIndexes` ("0,2-4")."""
+    done: set[int] = set()
+    for part in filter(None, text(job, "status", "completedIndexes").split(",")):
+        first, _, last = part.partition("-")
+        done |= set(range(int(first), int(last or first) + 1))
+    return done
+
+
+def ranges(indexes: Iterable[int]) -> str:
+    """Indexes as `status.completedIndexes` has them: "0,2-4"."""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _indexed(job: Body) -> bool:
+    return text(job, "spec", "completionMode") == "Indexed"
+
+
+def _succeeded(job: Body) -> bool:
+    completions = at(job, "spec", "completions")
+    succeeded = number(job, "status", "succeeded")
+    if completions is None:
+        return succeeded > 0 and not number(job, "status", "active")
+    return succeeded >= int(completions)
+
+
+def _indexed_spec(job: Body, index: int) -> dict[str, Any]:
+    """What an indexed worker has of its own: its host name and its index in the environment."""
+    variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {
+        "fieldPath": f"metadata.annotations['{WORKER_INDEX_LABEL}']"}}}  # fmt: skip
+    containers = [
+        {**container, "env": [*container.get("env", ()), variable]}
+        for container in items(job, "spec", "template", "spec", "containers")
+    ]
+    return {"hostname": f"{job['metadata']['name']}-{index}", "containers": containers}

@@ -1,0 +1,168 @@
+"""The kubelets of all nodes: pods start a moment after they are bound, run, and end when asked to or when done.
+
+How long a job's workers have run in all is a fact of the store beside the objects, so that a pause does not start them
+over. A pod of a lost node neither progresses nor counts as ready; asked to end, it is gone after `fencing_ms`, as if
+somebody had made sure of the machine. A pod whose node was removed fails at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuctl.adapters.embedded.bodies import Key, at, holds, key_of, put, terminal, with_condition
+from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.nodebook import NodeBook, job_of
+from gpuctl.k8s import names
+from gpuctl.k8s.names import WORKER_INDEX_LABEL
+from gpuctl.k8s.objects import annotations_of, is_deleting, items, number, text, uid
+from gpuctl.model.ids import JobId
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs
+
+
+class Kubelets:
+    """The controller."""
+
+    name = "kubelets"
+
+    def __init__(self, desk: Desk, book: NodeBook) -> None:
+        self._desk = desk
+        self._book = book
+
+    def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
+        """A pod that has a node, and all pods of a node that changed."""
+        if key.kinds == names.POD:
+            return (key,) if text(new if new is not None else old or {}, "spec", "nodeName") else ()
+        if key.kinds == names.NODE:
+            return self._book.on(key.name)
+        return ()
+
+    def sync(self, key: Key) -> None:
+        """One pod: end, start or go on."""
+        pod = self._desk.store.get(key)
+        if pod is None:
+            return
+        if terminal(pod):
+            self._reap(pod)
+            return
+        node = self._desk.store.get(Key(*names.NODE, "", text(pod, "spec", "nodeName")))
+        if node is None:
+            self._end(pod, "Failed", 137, "NodeLost")
+            return
+        lost = not holds(node, "Ready")
+        self._progress(pod, executing=text(pod, "status", "phase") == "Running" and not lost and not is_deleting(pod))
+        if is_deleting(pod):
+            timings = self._desk.timings
+            self._when("asked", pod, timings.fencing_ms if lost else timings.termination_ms, self._killed)
+        elif lost:
+            self._ready(pod, ready=False)
+        elif text(pod, "status", "phase") == "Pending":
+            self._when("bound", pod, self._desk.timings.start_ms, self._started)
+        else:
+            self._ready(pod, ready=True)
+            self._done(pod)
+
+    def exit(self, pod: Body, code: int) -> None:
+        """The containers of a running pod end by themselves; a policy to restart them starts them again."""
+        policy = text(pod, "spec", "restartPolicy")
+        if policy == "Always" or (policy == "OnFailure" and code):
+            again = [
+                {**status, "restartCount": number(status, "restartCount") + 1}
+                for status in items(pod, "status", "containerStatuses")
+            ]
+            self._desk.api.replace(put(pod, ("status", "containerStatuses"), again))
+            return
+        self._progress(pod, executing=False)
+        self._end(pod, "Failed" if code else "Succeeded", code, "Error" if code else "Completed")
+
+    # time
+
+    def _when(self, what: str, pod: Body, delay_ms: DurationMs, act: Any) -> None:
+        """Act when `delay_ms` have passed since this was first seen."""
+        fact = f"{what}/{uid(pod)}"
+        since = self._desk.store.fact(fact)
+        if since is None:
+            since = self._desk.instant
+            self._desk.store.set_fact(fact, since)
+        if since + delay_ms <= self._desk.instant:
+            self._desk.store.set_fact(fact, None)
+            act(pod)
+        else:
+            self._desk.again(self.name, key_of(pod), since + delay_ms)
+
+    def _progress(self, pod: Body, *, executing: bool) -> None:
+        """Keep the account of how long the worker has run."""
+        store, since_fact = self._desk.store, f"executing/{uid(pod)}"
+        since = store.fact(since_fact)
+        if executing and since is None:
+            store.set_fact(since_fact, self._desk.instant)
+        if not executing and since is not None:
+            store.set_fact(since_fact, None)
+            store.set_fact(_ran_fact(pod), store.fact(_ran_fact(pod), 0) + self._desk.instant - since)
+
+    def _done(self, pod: Body) -> None:
+        """End a worker that has run its time."""
+        job = job_of(pod)
+        duration = None if job is None else self._desk.store.fact(run_for_fact(job))
+        since = self._desk.store.fact(f"executing/{uid(pod)}")
+        if duration is None or since is None:
+            return
+        due = since + max(0, duration - self._desk.store.fact(_ran_fact(pod), 0))
+        if due <= self._desk.instant:
+            self.exit(pod, 0)
+        else:
+            self._desk.again(self.name, key_of(pod), due)
+
+    # states
+
+    def _started(self, pod: Body) -> None:
+        running = put(pod, ("status", "phase"), "Running")
+        running = put(running, ("status", "startTime"), self._desk.api.now)
+        statuses = [
+            {"name": c["name"], "image": c.get("image", ""), "ready": True, "started": True, "restartCount": 0,
+             "state": {"running": {"startedAt": self._desk.api.now}}}
+            for c in items(pod, "spec", "containers")
+        ]  # fmt: skip
+        self._ready(put(running, ("status", "containerStatuses"), statuses), ready=True)
+
+    def _ready(self, pod: Body, *, ready: bool) -> None:
+        status = "True" if ready else "False"
+        for kind in ("ContainersReady", "Ready"):
+            pod = with_condition(pod, {"type": kind, "status": status}, self._desk.instant)
+        self._desk.api.replace(pod)
+
+    def _killed(self, pod: Body) -> None:
+        self._end(put(pod, ("metadata", "deletionGracePeriodSeconds"), 0), "Failed", 143, "Error")
+
+    def _end(self, pod: Body, phase: str, code: int, reason: str) -> None:
+        """The containers have ended; a pod whose deletion was asked for is gone unless a finalizer holds it."""
+        ended = put(pod, ("status", "phase"), phase)
+        statuses = [
+            {**status, "ready": False, "started": False, "state": {"terminated": {
+                "exitCode": code, "reason": reason, "finishedAt": self._desk.api.now}}}
+            for status in items(pod, "status", "containerStatuses")
+        ]  # fmt: skip
+        if statuses:
+            ended = put(ended, ("status", "containerStatuses"), statuses)
+        for kind in ("ContainersReady", "Ready"):
+            ended = with_condition(ended, {"type": kind, "status": "False"}, self._desk.instant)
+        for fact in ("bound", "asked", "executing"):
+            self._desk.store.set_fact(f"{fact}/{uid(pod)}", None)
+        self._desk.api.replace(ended)
+
+    def _reap(self, pod: Body) -> None:
+        """An ended pod whose deletion was asked for needs no grace."""
+        if is_deleting(pod) and at(pod, "metadata", "deletionGracePeriodSeconds"):
+            self._desk.api.replace(put(pod, ("metadata", "deletionGracePeriodSeconds"), 0))
+
+
+def run_for_fact(job: JobId) -> str:
+    """Where the store keeps how long a job's workers run in all."""
+    return f"run-for/{job}"
+
+
+def _ran_fact(pod: Body) -> str:
+    """Where the store keeps how long a worker has run; the same for all its pods."""
+    owner = next(items(pod, "metadata", "ownerReferences"), pod["metadata"])
+    return f"ran/{owner['uid']}/{annotations_of(pod).get(WORKER_INDEX_LABEL, '')}"

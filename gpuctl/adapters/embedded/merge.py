@@ -1,0 +1,149 @@
+"""Server-side apply and update: what becomes of an object and of the field ownership recorded in `managedFields`.
+
+Apply is forced: a field another manager owns with another value is taken over. A field that the manager owned and
+leaves out is removed unless someone else owns it too. Source: Kubernetes, server-side apply; structured-merge-diff v6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuctl.adapters.embedded.bodies import at, put
+from gpuctl.adapters.embedded.fieldsets import (
+    FieldSet,
+    Path,
+    changed,
+    decode,
+    division,
+    encode,
+    item_key,
+    leaves,
+    parts,
+)
+from gpuctl.adapters.embedded.shapes import Fields, Keyed, SetOf, Shape, shape_of
+from gpuctl.k8s.timestamps import format_seconds
+from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
+
+_NOT_OWNED: frozenset[Path] = frozenset(
+    {("f:apiVersion",), ("f:kind",), ("f:metadata",), ("f:status",)}
+    | {
+        ("f:metadata", f"f:{name}")
+        for name in ("name", "namespace", "creationTimestamp", "uid", "generation", "managedFields", "resourceVersion",
+                     "deletionTimestamp", "deletionGracePeriodSeconds", "generateName")
+    }
+)  # fmt: skip
+
+Owners = dict[tuple[str, str], FieldSet]
+"""(manager, operation) -> what it owns."""
+
+
+def merged(shape: Shape, live: Any, wanted: Any) -> Any:
+    """`live` with every field of `wanted` in it. Keyed lists take the order of `wanted`, then what only `live` has."""
+    match shape:
+        case Fields(of=of) if isinstance(live, Mapping) and isinstance(wanted, Mapping):
+            result = dict(live)
+            for name, value in wanted.items():
+                inner = of.get(name) or division(value)
+                result[name] = merged(inner, live[name], value) if name in live else value
+            return result
+        case Keyed(item=item):
+            old = {item_key(shape, entry): entry for entry in live or ()}
+            new = {item_key(shape, entry): entry for entry in wanted or ()}
+            both = [merged(item, old[k], entry) if k in old else entry for k, entry in new.items()]
+            return both + [entry for k, entry in old.items() if k not in new]
+        case SetOf():
+            return [*wanted, *(entry for entry in live or () if entry not in wanted)]
+        case _:
+            return wanted
+
+
+def without(shape: Shape, value: Any, gone: FieldSet, kept: FieldSet) -> Any:
+    """The value without the members in `gone`; None when nothing is left. An item somebody else has a part of stays."""
+    if not gone:
+        return value
+    left: list[tuple[str, Any]] = []
+    for element, inner_shape, inner in parts(shape, value):
+        inner_gone, inner_kept = _below(gone, element), _below(kept, element)
+        if () in inner_gone and not inner_kept:
+            continue
+        rest = without(inner_shape, inner, inner_gone - {()}, inner_kept)
+        if rest is not None:
+            left.append((element, rest))
+    if not left:
+        return None
+    return (
+        {element[2:]: inner for element, inner in left} if isinstance(shape, Fields) else [inner for _, inner in left]
+    )
+
+
+def _below(fields: FieldSet, element: str) -> FieldSet:
+    return frozenset(path[1:] for path in fields if path[0] == element)
+
+
+def owners_of(body: Body) -> Owners:
+    """What each manager owns of a stored object."""
+    entries = at(body, "metadata", "managedFields", default=())
+    return {(entry["manager"], entry["operation"]): decode(entry["fieldsV1"]) for entry in entries}
+
+
+def applied(live: Body | None, wanted: Body, manager: str) -> tuple[dict[str, Any], Owners]:
+    """The object and its owners after `manager` applied `wanted`."""
+    shape = shape_of((wanted["apiVersion"], wanted["kind"]))
+    mine = _owned(shape, wanted)
+    if live is None:
+        return dict(wanted), {(manager, "Apply"): mine}
+    owners = owners_of(live)
+    before = owners.pop((manager, "Apply"), frozenset())
+    result = merged(shape, live, wanted)
+    others: FieldSet = frozenset().union(*owners.values())
+    taken = mine & others
+    if taken:
+        held, now = leaves(shape, live), leaves(shape, result)
+        lost = frozenset(path for path in taken if held.get(path) != now.get(path))
+        owners = {who: fields - lost for who, fields in owners.items()}
+    left_out = before - mine - others
+    if left_out:
+        result = without(shape, result, left_out, mine | others)
+    return result, {**{who: f for who, f in owners.items() if f}, (manager, "Apply"): mine}
+
+
+def updated(live: Body, new: Body, manager: str) -> Owners:
+    """The owners after `manager` replaced the object: what it changed is its own now, and nobody else's."""
+    shape = shape_of((new["apiVersion"], new["kind"]))
+    moved = changed(shape, _ownable(live), _ownable(new))
+    present = _owned(shape, new)
+    owners = {who: fields - moved for who, fields in owners_of(live).items()}
+    mine = owners.get((manager, "Update"), frozenset()) | (moved & present)
+    return {who: fields & present for who, fields in {**owners, (manager, "Update"): mine}.items() if fields & present}
+
+
+def with_owners(body: Body, owners: Owners, live: Body | None, now_ms: Instant) -> dict[str, Any]:
+    """The body with its `managedFields`; an entry that did not change keeps its time."""
+    before = {(e["manager"], e["operation"]): e for e in at(live, "metadata", "managedFields", default=())}
+    entries = []
+    for (manager, operation), fields in sorted(owners.items()):
+        tree = encode(fields)
+        old = before.get((manager, operation))
+        if old is not None and old["fieldsV1"] == tree:
+            entries.append(old)
+            continue
+        entries.append({
+            "manager": manager,
+            "operation": operation,
+            "apiVersion": body["apiVersion"],
+            "time": format_seconds(now_ms),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": tree,
+        })
+    return put(body, ("metadata", "managedFields"), entries)
+
+
+def _ownable(body: Body) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name != "status"}
+
+
+def _owned(shape: Shape, body: Body) -> FieldSet:
+    """The fields a body states that a manager can own: not the object's identity, and not its status."""
+    return frozenset(leaves(shape, _ownable(body))) - _NOT_OWNED

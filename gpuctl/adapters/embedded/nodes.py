@@ -1,0 +1,153 @@
+"""Machines: the declared inventory as Node objects, and nodes that are lost and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpuctl.adapters.embedded.api import Api
+from gpuctl.adapters.embedded.bodies import Key, holds, put, with_condition
+from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.nodebook import NodeBook
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import instant, is_deleting, items, mapping, text
+from gpuctl.k8s.quantity import MEBIBYTE, format_bytes, format_cpu
+from gpuctl.model.declared import DeclaredNode, NodePool, Sharing
+from gpuctl.model.ids import NodeName
+from gpuctl.model.state import Body
+
+_PROVIDED = "provided-nodes"
+_MAX_PODS = "110"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+def provide(api: Api, pools: Sequence[NodePool]) -> None:
+    """Make the declared nodes be there, and remove those that were declared before and are not any more."""
+    declared: set[str] = set()
+    for pool in pools:
+        if pool.sharing is Sharing.DRA:
+            _store(api, _device_class())
+        for node in pool.nodes:
+            declared.add(node.name)
+            _node(api, pool, node)
+            if pool.sharing is Sharing.DRA:
+                _store(api, _slice(pool, node))
+    for name in api.store.fact(_PROVIDED, ()):
+        if name not in declared:
+            for key in (Key(*names.RESOURCE_SLICE, "", _slice_name(name)), Key(*names.NODE, "", name)):
+                if api.store.get(key) is not None:
+                    api.delete(key)
+    api.store.set_fact(_PROVIDED, sorted(declared))
+
+
+def set_ready(api: Api, node: NodeName, *, ready: bool) -> None:
+    """The node's kubelet stops reporting, or reports again. NotFound for a node that is not there."""
+    body = api.find(Key(*names.NODE, "", node))
+    status, reason = ("True", "KubeletReady") if ready else ("Unknown", "NodeStatusUnknown")
+    body = with_condition(body, {"type": "Ready", "status": status, "reason": reason}, api.instant)
+    taints: list[Any] = [taint for taint in items(body, "spec", "taints") if taint["key"] != _UNREACHABLE]
+    if not ready:
+        taints += [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    api.replace(put(body, ("spec", "taints"), taints))
+
+
+class Evictions:
+    """The controller that takes pods off nodes that stay lost, after the time their tolerations give."""
+
+    name = "evictions"
+
+    def __init__(self, desk: Desk, book: NodeBook) -> None:
+        self._desk = desk
+        self._book = book
+
+    def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
+        """A node whose readiness changed."""
+        changed = old is None or new is None or holds(old, "Ready") != holds(new, "Ready")
+        return (key,) if key.kinds == names.NODE and changed and new is not None else ()
+
+    def sync(self, key: Key) -> None:
+        """Delete the pods of a node that has been lost for long enough."""
+        node = self._desk.store.get(key)
+        if node is None or holds(node, "Ready"):
+            return
+        ready = next((c for c in items(node, "status", "conditions") if c["type"] == "Ready"), {})
+        due = (instant(ready, "lastTransitionTime") or 0) + self._desk.timings.eviction_ms
+        if due > self._desk.instant:
+            self._desk.again(self.name, key, due)
+            return
+        for pod_key in self._book.on(key.name):
+            pod = self._desk.store.get(pod_key)
+            if pod is not None and not is_deleting(pod):
+                self._desk.api.delete(pod_key)
+
+
+def _node(api: Api, pool: NodePool, node: DeclaredNode) -> None:
+    capacity = {"cpu": format_cpu(node.cpu_milli), "memory": format_bytes(node.mem_bytes), "pods": _MAX_PODS}
+    if pool.sharing is not Sharing.DRA and node.gpus:
+        capacity[names.GPU_RESOURCE] = str(node.gpus)
+    labels = {
+        "kubernetes.io/hostname": node.name,
+        "kubernetes.io/os": "linux",
+        "nvidia.com/gpu.count": str(node.gpus),
+        "nvidia.com/gpu.memory": str(pool.gpu_mem_bytes // MEBIBYTE),
+        "nvidia.com/gpu.product": pool.gpu_product,
+        **pool.match_labels,
+    }
+    old = api.store.get(Key(*names.NODE, "", node.name))
+    live = old if old is not None else {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": {}, "status": {},
+    }  # fmt: skip
+    body = put(live, ("metadata", "labels"), {name: value for name, value in labels.items() if value})
+    status = {**mapping(body, "status"), "capacity": capacity, "allocatable": capacity}
+    body = put(body, ("status",), status)
+    if old is None:
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        api.create(with_condition(body, ready, api.instant))
+    else:
+        api.replace(body)
+
+
+def _store(api: Api, body: Body) -> None:
+    """Create it, or bring what is there to it."""
+    old = api.store.get(Key(body["apiVersion"], body["kind"], "", text(body, "metadata", "name")))
+    if old is None:
+        api.create(body)
+    else:
+        api.replace({**old, **body, "metadata": old["metadata"]})
+
+
+def _device_class() -> Body:
+    driver = names.DRA_DRIVER
+    selector = f"device.driver == '{driver}' && device.attributes['{driver}'].type == 'hami-gpu'"
+    return {
+        "apiVersion": names.DEVICE_CLASS[0],
+        "kind": names.DEVICE_CLASS[1],
+        "metadata": {"name": names.DRA_DEVICE_CLASS},
+        "spec": {"selectors": [{"cel": {"expression": selector}}]},
+    }
+
+
+def _slice_name(node: str) -> str:
+    return f"{node}-hami-0"
+
+
+def _slice(pool: NodePool, node: DeclaredNode) -> Body:
+    memory = f"{pool.gpu_mem_bytes // MEBIBYTE}Mi"
+    capacity = {
+        "cores": {"value": "100", "requestPolicy": {
+            "default": "100", "validRange": {"min": "0", "max": "100", "step": "1"}}},
+        "memory": {"value": memory, "requestPolicy": {
+            "default": memory, "validRange": {"min": "1Mi", "max": memory, "step": "1Mi"}}},
+    }  # fmt: skip
+    devices = [
+        {"name": f"hami-gpu-{minor}", "allowMultipleAllocations": True, "capacity": capacity,
+         "attributes": {"type": {"string": "hami-gpu"}, "minor": {"int": minor}}}
+        for minor in range(node.gpus)
+    ]  # fmt: skip
+    return {
+        "apiVersion": names.RESOURCE_SLICE[0],
+        "kind": names.RESOURCE_SLICE[1],
+        "metadata": {"name": _slice_name(node.name)},
+        "spec": {"driver": names.DRA_DRIVER, "nodeName": node.name, "devices": devices,
+                 "pool": {"name": node.name, "generation": 1, "resourceSliceCount": 1}},
+    }  # fmt: skip

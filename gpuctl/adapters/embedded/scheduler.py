@@ -1,0 +1,181 @@
+"""kube-scheduler: finds each unbound pod a node that takes it, or says why there is none.
+
+Filters: node affinity and selector, cordons, taints, readiness, requests, claims for storage, claims for devices.
+Among nodes that pass, the one with the least asked for, then by name. It never displaces a pod: gpuctl's priority
+class forbids that. Source: pkg/scheduler, Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gpuctl.adapters.embedded.amounts import amounts, pod_asks
+from gpuctl.adapters.embedded.bodies import Key, at, holds, put, terminal, with_condition
+from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.nodebook import NodeBook
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import items, labels_of, mapping, number, text
+from gpuctl.model.state import Body
+
+QUEUE = Key(*names.POD, "", "")
+"""Stands for all pods that have no node: they are looked at together."""
+
+
+class Scheduler:
+    """The controller."""
+
+    name = "scheduler"
+
+    def __init__(self, desk: Desk, book: NodeBook) -> None:
+        self._desk = desk
+        self._book = book
+
+    def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
+        """Anything that may let an unbound pod have a node."""
+        if key.kinds == names.POD:
+            bound = new is not None and text(new, "spec", "nodeName") and not terminal(new)
+            return () if bound else (QUEUE,)
+        return (QUEUE,) if key.kinds in {names.NODE, names.CLAIM, names.RESOURCE_CLAIM, names.RESOURCE_SLICE} else ()
+
+    def sync(self, key: Key) -> None:
+        """Try every pod of the queue once: by priority, then in the order of their creation."""
+        pods = [pod for k in self._book.pending() if (pod := self._desk.store.get(k)) is not None]
+        for pod in sorted(pods, key=lambda p: -number(p, "spec", "priority")):
+            self._place(pod)
+
+    def _place(self, pod: Body) -> None:
+        asks = {**pod_asks(pod), "pods": 1}
+        refusals: Counter[str] = Counter()
+        fits: list[Body] = []
+        for node in self._candidates(pod):
+            reason = unfit(pod, node) or self._full(asks, node)
+            if reason:
+                refusals[reason] += 1
+            else:
+                fits.append(node)
+        if not fits:
+            self._refuse(pod, refusals)
+            return
+        chosen = min(fits, key=lambda node: (self._load(node), node["metadata"]["name"]))
+        bound = put(pod, ("spec", "nodeName"), chosen["metadata"]["name"])
+        self._desk.api.replace(with_condition(bound, {"type": "PodScheduled", "status": "True"}, self._desk.instant))
+
+    def _candidates(self, pod: Body) -> Sequence[Body]:
+        """The nodes its affinity names, where it names them; else all."""
+        named = named_nodes(pod)
+        if named is None:
+            return self._desk.store.list(names.NODE)
+        found = (self._desk.store.get(Key(*names.NODE, "", name)) for name in sorted(named))
+        return [node for node in found if node is not None]
+
+    def _full(self, asks: Mapping[str, int], node: Body) -> str:
+        """The first resource the node has too little of."""
+        room = amounts(mapping(node, "status", "allocatable"))
+        used = self._book.used(node["metadata"]["name"])
+        for resource, asked in asks.items():
+            if asked and asked > room.get(resource, 0) - used.get(resource, 0):
+                return "Too many pods" if resource == "pods" else f"Insufficient {resource}"
+        return ""
+
+    def _load(self, node: Body) -> tuple[int, ...]:
+        """How full it is, in thousandths of its CPU, memory and pods."""
+        room = amounts(mapping(node, "status", "allocatable"))
+        used = self._book.used(node["metadata"]["name"])
+        shares = [used.get(r, 0) * 1000 // max(1, room.get(r, 0)) for r in ("cpu", "memory", "pods")]
+        return (sum(shares),)
+
+    def _refuse(self, pod: Body, refusals: Mapping[str, int]) -> None:
+        nodes = len(self._desk.store.list(names.NODE))
+        others = nodes - sum(refusals.values())
+        counted = dict(refusals)
+        if others:
+            counted["node(s) didn't match Pod's node affinity/selector"] = others
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
+        message = f"0/{nodes} nodes are available: {reasons}." if nodes else "no nodes available to schedule pods"
+        new = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        self._desk.api.replace(with_condition(pod, new, self._desk.instant))
+
+
+def named_nodes(pod: Body) -> frozenset[str] | None:
+    """The nodes that a required affinity names in every one of its terms; None where a term names none."""
+    terms = _terms(pod)
+    if not terms:
+        return None
+    found: set[str] = set()
+    for term in terms:
+        fields = [f for f in items(term, "matchFields") if f.get("operator") == "In"]
+        if not fields:
+            return None
+        found |= set(fields[0].get("values", ()))
+    return frozenset(found)
+
+
+def unfit(pod: Body, node: Body) -> str:
+    """Why a node may not have a pod, whatever room it has; "" when it may."""
+    if not matches(pod, node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    if at(node, "spec", "unschedulable") and not _tolerated(
+        pod, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    ):
+        return "node(s) were unschedulable"
+    for taint in items(node, "spec", "taints"):
+        if taint["effect"] != "PreferNoSchedule" and not _tolerated(pod, taint):
+            return f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"
+    return "" if holds(node, "Ready") else "node(s) were not ready"
+
+
+def matches(pod: Body, node: Body) -> bool:
+    """Whether node selector and required affinity allow the node; terms are alternatives."""
+    labels = labels_of(node)
+    if any(labels.get(name) != value for name, value in mapping(pod, "spec", "nodeSelector").items()):
+        return False
+    terms = _terms(pod)
+    return not terms or any(_term_matches(term, node) for term in terms)
+
+
+def _terms(pod: Body) -> Sequence[Mapping[str, Any]]:
+    required = mapping(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return list(items(required, "nodeSelectorTerms"))
+
+
+def _term_matches(term: Mapping[str, Any], node: Body) -> bool:
+    if not term.get("matchExpressions") and not term.get("matchFields"):
+        return False
+    name = {"metadata.name": node["metadata"]["name"]}
+    return all(_requirement(r, labels_of(node)) for r in items(term, "matchExpressions")) and all(
+        _requirement(r, name) for r in items(term, "matchFields")
+    )
+
+
+def _requirement(requirement: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    value = labels.get(requirement["key"])
+    values = list(requirement.get("values") or [])
+    match requirement["operator"]:
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            if value is None or not str(value).lstrip("-").isdigit():
+                return False
+            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+        case _:
+            return False
+
+
+def _tolerated(pod: Body, taint: Mapping[str, Any]) -> bool:
+    for toleration in items(pod, "spec", "tolerations"):
+        if toleration.get("effect") not in {None, "", taint["effect"]}:
+            continue
+        if toleration.get("operator") == "Exists" and toleration.get("key") in {None, "", taint["key"]}:
+            return True
+        same = toleration.get("key") == taint["key"] and (toleration.get("value") or "") == (taint.get("value") or "")
+        if toleration.get("operator", "Equal") == "Equal" and same:
+            return True
+    return False

@@ -1,0 +1,92 @@
+"""How server-side apply divides the objects gpuctl uses: which lists are keyed, which values are one piece.
+
+Source: the `listType`, `listMapKey`, `mapType` and `structType` markers of the Kubernetes API types, 1.36. A field
+that is not named here is granular where it is an object and one piece where it is a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gpuctl.k8s.names import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """Owned and replaced as one piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetOf:
+    """A list of distinct scalars, each owned by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A list of objects told apart by `keys`; each key has the default it takes when it is left out."""
+
+    keys: tuple[tuple[str, str | None], ...]
+    item: Fields | Atomic
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object; fields that are not named take the default division."""
+
+    of: Mapping[str, Shape] = field(default_factory=dict)
+
+
+Shape: TypeAlias = Atomic | SetOf | Keyed | Fields
+
+ATOMIC = Atomic()
+OPEN = Fields()
+
+
+def _keyed(key: str, item: Fields | Atomic = OPEN) -> Keyed:
+    return Keyed(((key, None),), item)
+
+
+_METADATA = Fields({"finalizers": SetOf(), "ownerReferences": _keyed("uid", ATOMIC)})
+_VALUE_FROM = Fields(dict.fromkeys(("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"), ATOMIC))
+_CONTAINER = Fields({
+    "env": _keyed("name", Fields({"valueFrom": _VALUE_FROM})),
+    "ports": Keyed((("containerPort", None), ("protocol", "TCP")), OPEN),
+    "volumeMounts": _keyed("mountPath"),
+    "volumeDevices": _keyed("devicePath"),
+    "resources": Fields({"claims": _keyed("name")}),
+})
+_NODE_AFFINITY = Fields({"requiredDuringSchedulingIgnoredDuringExecution": ATOMIC})
+_POD_SPEC = Fields({
+    "containers": _keyed("name", _CONTAINER),
+    "initContainers": _keyed("name", _CONTAINER),
+    "volumes": _keyed("name"),
+    "resourceClaims": _keyed("name"),
+    "imagePullSecrets": _keyed("name", ATOMIC),
+    "hostAliases": _keyed("ip"),
+    "topologySpreadConstraints": Keyed((("topologyKey", None), ("whenUnsatisfiable", None)), OPEN),
+    "nodeSelector": ATOMIC,
+    "affinity": Fields({"nodeAffinity": _NODE_AFFINITY}),
+})
+_WORKLOAD = Fields({
+    "selector": ATOMIC,
+    "template": Fields({"metadata": _METADATA, "spec": _POD_SPEC}),
+})
+_SERVICE = Fields({"selector": ATOMIC, "ports": Keyed((("port", None), ("protocol", "TCP")), OPEN)})
+
+_SPECS: Mapping[Kind, Fields] = {
+    ("v1", "Pod"): _POD_SPEC,
+    ("v1", "Service"): _SERVICE,
+    ("v1", "PersistentVolumeClaim"): Fields({"selector": ATOMIC, "dataSource": ATOMIC}),
+    ("v1", "ResourceQuota"): Fields({"scopeSelector": ATOMIC}),
+    ("batch/v1", "Job"): _WORKLOAD,
+    ("apps/v1", "Deployment"): _WORKLOAD,
+    ("networking.k8s.io/v1", "Ingress"): OPEN,
+}
+_STATUS = Fields({"conditions": _keyed("type")})
+
+
+def shape_of(kind: Kind) -> Fields:
+    """The division of a whole object of that kind."""
+    return Fields({"metadata": _METADATA, "spec": _SPECS.get(kind, OPEN), "roleRef": ATOMIC, "status": _STATUS})

@@ -1,0 +1,237 @@
+"""Objects with versions: what etcd and the watch cache are to a real server. Knows nothing of what objects mean.
+
+One counter gives every write its resource version. Each kind keeps its last events for watches; a watch from before
+them is Gone. Every write also goes to the journal, so that a store opened again is the store that was closed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpuctl.adapters.embedded.bodies import Key, key_of, owner_uids, put
+from gpuctl.adapters.embedded.faults import gone, unavailable
+from gpuctl.app.ports import WatchEvent
+from gpuctl.k8s.names import Kind
+from gpuctl.model.state import Body
+
+HISTORY = 20_000
+"""Events a kind keeps for watches."""
+
+
+class Journal(Protocol):
+    """Where writes are made to last. `commit` makes all since the last commit durable at once."""
+
+    def load(self) -> Restored:
+        """What was kept."""
+        ...
+
+    def put_object(self, key: Key, body: Body) -> None:
+        """Keep an object as it is now."""
+        ...
+
+    def remove_object(self, key: Key) -> None:
+        """Keep it no longer."""
+        ...
+
+    def put_fact(self, name: str, value: Any) -> None:
+        """Keep a fact; None forgets it."""
+        ...
+
+    def commit(self, version: int, uids: int) -> None:
+        """Make it durable, with the counters as they are now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The content of a journal."""
+
+    objects: tuple[Body, ...] = ()
+    facts: Mapping[str, Any]
+    version: int = 0
+    uids: int = 0
+
+
+class Memory:
+    """The journal of a store that need not last."""
+
+    def load(self) -> Restored:
+        """Nothing."""
+        return Restored(facts={})
+
+    def put_object(self, key: Key, body: Body) -> None:
+        """Kept in the store only."""
+
+    def remove_object(self, key: Key) -> None:
+        """Kept in the store only."""
+
+    def put_fact(self, name: str, value: Any) -> None:
+        """Kept in the store only."""
+
+    def commit(self, version: int, uids: int) -> None:
+        """Nothing to make durable."""
+
+
+Listener = Callable[[Key, "Body | None", "Body | None"], None]
+"""Called after a write with the key, the body before and the body after."""
+
+
+class Store:
+    """All objects. Cost: a write is O(1) beside the indexes; a list is O(1) until the kind changes, then O(n log n)."""
+
+    def __init__(self, journal: Journal, history: int = HISTORY) -> None:
+        kept = journal.load()
+        self._journal = journal
+        self._history = history
+        self._objects: dict[Kind, dict[tuple[str, str], Body]] = {}
+        self._listed: dict[Kind, tuple[Body, ...]] = {}
+        self._dependents: dict[str, dict[Key, None]] = {}
+        self._spaces: dict[str, dict[Kind, dict[Key, None]]] = {}
+        self._log: dict[Kind, deque[tuple[int, WatchEvent]]] = {}
+        self._horizon: dict[Kind, int] = {}
+        self._born = kept.version
+        self._facts = dict(kept.facts)
+        self._uids = kept.uids
+        self.version = kept.version
+        self.listeners: list[Listener] = []
+        self._dirty = False
+        for body in kept.objects:
+            self._index(key_of(body), None, body)
+
+    # reading
+
+    def get(self, key: Key) -> Body | None:
+        """The object, if there is one."""
+        return self._objects.get(key.kinds, {}).get((key.namespace, key.name))
+
+    def list(self, kind: Kind) -> tuple[Body, ...]:
+        """All objects of a kind by namespace and name."""
+        if kind not in self._listed:
+            self._listed[kind] = tuple(body for _, body in sorted(self._objects.get(kind, {}).items(), key=_name))
+        return self._listed[kind]
+
+    def dependents(self, uid: str) -> tuple[Key, ...]:
+        """Keys of the objects that name this uid as an owner."""
+        return tuple(self._dependents.get(uid, ()))
+
+    def in_namespace(self, namespace: str, kind: Kind | None = None) -> tuple[Key, ...]:
+        """Keys of a namespace's objects, of one kind or of all."""
+        kinds = self._spaces.get(namespace, {})
+        if kind is not None:
+            return tuple(kinds.get(kind, ()))
+        return tuple(key for keys in kinds.values() for key in keys)
+
+    def all(self) -> Iterable[tuple[Key, Body]]:
+        """Every object; for rebuilding what is derived."""
+        return tuple((key_of(body), body) for objects in self._objects.values() for body in objects.values())
+
+    def events(self, kind: Kind, version: int) -> tuple[WatchEvent, ...]:
+        """What happened to a kind after a version. Raises Gone."""
+        if version > self.version:
+            raise unavailable(f"Too large resource version: {version}, current: {self.version}")
+        if version < self._horizon.get(kind, self._born):
+            raise gone(f"too old resource version: {version} ({self._horizon.get(kind, self._born)})")
+        log = self._log.get(kind, ())
+        found: list[WatchEvent] = []
+        for at_version, event in reversed(log):
+            if at_version <= version:
+                break
+            found.append(event)
+        return tuple(reversed(found))
+
+    # writing
+
+    def new_uid(self) -> str:
+        """A uid no other object of this store has or had."""
+        self._uids += 1
+        return f"{self._uids:08x}-0000-4000-8000-{self._uids:012x}"
+
+    @property
+    def serial(self) -> int:
+        """How many uids were given out: a number that differs for every new object."""
+        return self._uids
+
+    def write(self, body: Body) -> Body:
+        """Store a body at a new version."""
+        self.version += 1
+        stored = put(body, ("metadata", "resourceVersion"), str(self.version))
+        key = key_of(stored)
+        old = self.get(key)
+        self._index(key, old, stored)
+        self._record(key.kinds, WatchEvent(type="MODIFIED" if old is not None else "ADDED", body=stored))
+        self._journal.put_object(key, stored)
+        self._tell(key, old, stored)
+        return stored
+
+    def remove(self, key: Key) -> None:
+        """Remove an object that is there; its last state is in the event, at the version of the removal."""
+        old = self._objects[key.kinds][key.namespace, key.name]
+        self.version += 1
+        self._index(key, old, None)
+        last = put(old, ("metadata", "resourceVersion"), str(self.version))
+        self._record(key.kinds, WatchEvent(type="DELETED", body=last))
+        self._journal.remove_object(key)
+        self._tell(key, old, None)
+
+    def fact(self, name: str, default: Any = None) -> Any:
+        """Something remembered that is no object."""
+        return self._facts.get(name, default)
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """Remember it; None forgets it."""
+        if value is None:
+            if self._facts.pop(name, None) is None:
+                return
+        elif self._facts.get(name) == value:
+            return
+        else:
+            self._facts[name] = value
+        self._dirty = True
+        self._journal.put_fact(name, value)
+
+    def commit(self) -> None:
+        """Make everything since the last commit durable as one."""
+        if self._dirty:
+            self._journal.commit(self.version, self._uids)
+            self._dirty = False
+
+    def _tell(self, key: Key, old: Body | None, new: Body | None) -> None:
+        self._dirty = True
+        for listener in self.listeners:
+            listener(key, old, new)
+
+    def _record(self, kind: Kind, event: WatchEvent) -> None:
+        log = self._log.setdefault(kind, deque())
+        log.append((self.version, event))
+        if len(log) > self._history:
+            self._horizon[kind] = log.popleft()[0]
+
+    def _index(self, key: Key, old: Body | None, new: Body | None) -> None:
+        self._listed.pop(key.kinds, None)
+        objects = self._objects.setdefault(key.kinds, {})
+        if new is None:
+            del objects[key.namespace, key.name]
+        else:
+            objects[key.namespace, key.name] = new
+        before = owner_uids(old) if old is not None else ()
+        after = owner_uids(new) if new is not None else ()
+        if before != after:
+            for uid in before:
+                self._dependents[uid].pop(key, None)
+                if not self._dependents[uid]:
+                    del self._dependents[uid]
+            for uid in after:
+                self._dependents.setdefault(uid, {})[key] = None
+        if key.namespace and (old is None or new is None):
+            space = self._spaces.setdefault(key.namespace, {}).setdefault(key.kinds, {})
+            if new is None:
+                space.pop(key, None)
+            else:
+                space[key] = None
+
+
+def _name(entry: tuple[tuple[str, str], Body]) -> tuple[str, str]:
+    return entry[0]
