@@ -1,0 +1,90 @@
+"""Do what a plan says, change by change, and say what became of each. No choices are made here.
+
+A fault of one change never stops another that does not depend on it: what depends on what is the plan's stages. The API
+server being away stops everything that is left; the next cycle looks at what was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpuctl.app.ports import Cluster, ClusterUnavailable, Conflict, NotFound, WorldFault
+from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
+from gpuctl.plan import Stage
+
+_GROUND = Stage.SCOPE
+"""Up to here a project's ledger and namespace are written: without them none of its later writes is safe."""
+
+
+def never() -> bool:
+    """The stop that never comes."""
+    return False
+
+
+def apply_plan(plan: Plan, cluster: Cluster, stop: Callable[[], bool] = never) -> ApplyResult:
+    """Apply in order, one outcome a change. `stop` is asked before each write; what is left is skipped."""
+    skips = _Skips()
+    outcomes = []
+    for change in plan.changes:
+        cause = skips.cause(change) or ("stopped" if stop() else "")
+        outcome = _attempt(change, cluster, skips) if not cause else _skipped(change, cause)
+        outcomes.append(outcome)
+        if outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
+            skips.note(change)
+    return ApplyResult(outcomes=tuple(outcomes))
+
+
+class _Skips:
+    """What may not be done any more after the failures so far.
+
+    A failed ledger or namespace stops its project. Any other failure stops what shares the object's name (a run and its
+    claim template) and the project's deletions: one broken job does not keep the others of its project from starting.
+    """
+
+    def __init__(self) -> None:
+        self.unreachable = ""
+        self._last_stages: dict[object, Stage | int] = {}
+
+    def note(self, change: Change) -> None:
+        """Remember a failure."""
+        self._last_stages.setdefault(_owner(change), change.stage if change.stage <= _GROUND else Stage.ADMIT)
+        self._last_stages.setdefault(_place(change), change.stage)
+
+    def cause(self, change: Change) -> str:
+        """Why the change is not to be made, or "" when it may be."""
+        if self.unreachable:
+            return self.unreachable
+        last = min(self._last_stages.get(key, Stage.PRUNE) for key in (_owner(change), _place(change)))
+        return "an earlier write it depends on failed" if change.stage > last else ""
+
+
+def _owner(change: Change) -> object:
+    return change.project
+
+
+def _place(change: Change) -> object:
+    return (change.ref.namespace, change.ref.name)
+
+
+def _attempt(change: Change, cluster: Cluster, skips: _Skips) -> Outcome:
+    try:
+        if change.action is Action.DELETE:
+            cluster.delete(change.ref, change.uid, change.resource_version)
+        elif change.body is not None:
+            cluster.apply(change.body)
+    except ClusterUnavailable as fault:
+        skips.unreachable = f"{fault.code}: {fault}"
+        return Outcome(change=change, status=OutcomeStatus.FAILED, error=skips.unreachable)
+    except NotFound as fault:
+        gone = change.action is Action.DELETE
+        status = OutcomeStatus.APPLIED if gone else OutcomeStatus.FAILED
+        return Outcome(change=change, status=status, error="" if gone else f"{fault.code}: {fault}")
+    except Conflict as fault:
+        return Outcome(change=change, status=OutcomeStatus.CONFLICT, error=f"{fault.code}: {fault}")
+    except WorldFault as fault:
+        return Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}")
+    return Outcome(change=change, status=OutcomeStatus.APPLIED)
+
+
+def _skipped(change: Change, cause: str) -> Outcome:
+    return Outcome(change=change, status=OutcomeStatus.SKIPPED, error=cause)

@@ -1,0 +1,98 @@
+"""One reconcile cycle, and cycles until nothing is left to do. All of gpuctl in the order in which data flows.
+
+A cycle reads everything, decides once and applies the plan. It carries nothing over to the next: what must survive is
+in the cluster. So it may be killed anywhere, and called as often as one likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuctl.app.apply import apply_plan, never
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.ports import Clock
+from gpuctl.model.change import ApplyResult, Outcome, OutcomeStatus, Plan
+from gpuctl.model.decision import Schedule
+from gpuctl.model.declared import Declared
+from gpuctl.model.manifest import Manifests
+from gpuctl.model.state import ClusterState
+from gpuctl.model.units import Instant
+from gpuctl.observe import observe
+from gpuctl.plan import make_plan
+from gpuctl.render import render
+from gpuctl.schedule import schedule
+
+CYCLES_TO_A_FIXED_POINT = 64
+"""More than any change needs: made suspended, seen, admitted, its place taken and given back are a cycle each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleReport:
+    """What one cycle saw, decided and did. `state` is as observed before the writes."""
+
+    at_ms: Instant
+    declared: Declared
+    state: ClusterState
+    schedule: Schedule
+    manifests: Manifests
+    plan: Plan
+    result: ApplyResult
+
+    @property
+    def settled(self) -> bool:
+        """Whether it wrote nothing, so that another cycle would see the same."""
+        return self.result.writes == 0
+
+    @property
+    def faults(self) -> tuple[Outcome, ...]:
+        """Writes the cluster refused, or did not answer."""
+        return tuple(o for o in self.result.outcomes if o.status is OutcomeStatus.FAILED)
+
+
+def nothing() -> None:
+    """A world that needs no help to settle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where cycles run. `settle` lets what is due happen in the world; `stop` is asked before every write."""
+
+    mirror: Mirror
+    clock: Clock
+    settle: Callable[[], None] = nothing
+    stop: Callable[[], bool] = never
+
+
+def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
+    """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
+    site.mirror.refresh()
+    now_ms = site.clock.now_ms()
+    state = observe(site.mirror.objects())
+    decided = schedule(declared, state, now_ms)
+    manifests = render(declared, decided)
+    plan = make_plan(declared, decided, manifests, state, confirmations)
+    result = apply_plan(plan, site.mirror.cluster, site.stop)
+    return CycleReport(
+        at_ms=now_ms,
+        declared=declared,
+        state=state,
+        schedule=decided,
+        manifests=manifests,
+        plan=plan,
+        result=result,
+    )
+
+
+def converge(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> tuple[CycleReport, ...]:
+    """Cycles until one writes nothing, the world settling after each that wrote something.
+
+    The last report is the fixed point, unless a stop or the bound ended it first: then it is not `settled`.
+    """
+    reports: list[CycleReport] = []
+    for _ in range(CYCLES_TO_A_FIXED_POINT):
+        reports.append(cycle(declared, site, confirmations))
+        if reports[-1].settled or site.stop():
+            break
+        site.settle()
+    return tuple(reports)
