@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from hashlib import sha256
+
 FIELD_MANAGER = "gpuctl"
 SYSTEM_NAMESPACE = "gpuctl-system"
 PRIORITY_CLASS = "gpuctl-no-preempt"
@@ -69,6 +72,8 @@ OBSERVED_KINDS: tuple[Kind, ...] = (
 )  # fmt: skip
 """What a cycle reads. A server without one of them has none of it."""
 
+_SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
 CLUSTER_SCOPED: frozenset[Kind] = frozenset({NAMESPACE, NODE, PRIORITY_CLASS_KIND, RESOURCE_SLICE, DEVICE_CLASS})
 
 
@@ -87,6 +92,13 @@ def run_name(job: str, digest: str) -> str:
     The job's name is cut so that a worker's host name, `<run>-<index>`, stays a DNS label.
     """
     return f"{job[:48].rstrip('-.')}-{digest}"
+
+
+def service_name(name: str) -> str:
+    """A job's or a run's name as a Service may have it: a DNS label that begins with a letter, different for each."""
+    if _SERVICE.fullmatch(name):
+        return name
+    return f"s-{sha256(name.encode()).hexdigest()[:8]}-{name.replace('.', '-')[:48].rstrip('-')}"
 
 
 def claim_name(job: str, index: int) -> str:

@@ -1,0 +1,46 @@
+"""Exposed ports by URL: `/<project>/<job>`, or `/<project>/<job>/<port>` where a job has several."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.model.job import ExposeVia
+from gpuctl.model.manifest import Manifest
+from gpuctl.render.owner import JobOwner, Spec
+from gpuctl.render.service import exposed_ports, port_name
+
+
+def job_ingress(owner: JobOwner) -> Manifest | None:
+    """None where no port is published. Its name is that of the Service behind it."""
+    ports = exposed_ports(owner.job, ExposeVia.INGRESS)
+    if not ports:
+        return None
+    settings = owner.project.cluster.cluster.ingress
+    name = names.service_name(owner.job.id.name)
+    base = f"/{owner.job.id.project}/{owner.job.id.name}"
+    paths = [base] if len(ports) == 1 else [f"{base}/{port}" for port in ports]
+    rule: dict[str, Any] = {
+        "http": {"paths": [_path(path, name, port) for path, port in zip(paths, ports, strict=True)]}
+    }
+    if settings is not None and not _is_address(settings.host):
+        rule["host"] = settings.host
+    spec: dict[str, Any] = {"rules": [rule]}
+    if settings is not None and settings.class_name is not None:
+        spec["ingressClassName"] = settings.class_name
+    return owner.manifest(names.INGRESS, name, {"spec": spec})
+
+
+def _path(path: str, service: str, port: int) -> Spec:
+    backend = {"service": {"name": service, "port": {"name": port_name(port)}}}
+    return {"path": path, "pathType": "Prefix", "backend": backend}
+
+
+def _is_address(host: str) -> bool:
+    """An IP address is no legal host of an Ingress rule; without a host the rule takes requests for every name."""
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True

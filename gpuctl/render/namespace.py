@@ -1,0 +1,48 @@
+"""gpuctl's own namespace and priority class, and a namespace for each project.
+
+Pod security levels are left to whoever runs the cluster: jobs may mount host paths where its policies let them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.k8s import names
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.manifest import Manifest
+from gpuctl.render.owner import ClusterOwner, ProjectOwner
+
+_PRIORITY = 1000
+"""Above pods without a class, so that those never preempt a job; can't be changed once the class exists."""
+
+
+def system_objects(owner: ClusterOwner) -> Iterator[Manifest]:
+    """What belongs to no project. The priority class keeps kube-scheduler from preempting: only the engine does."""
+    yield owner.manifest(names.NAMESPACE, names.SYSTEM_NAMESPACE, {})
+    yield owner.manifest(
+        names.PRIORITY_CLASS_KIND,
+        names.PRIORITY_CLASS,
+        {
+            "value": _PRIORITY,
+            "preemptionPolicy": "Never",
+            "globalDefault": False,
+            "description": "Jobs of gpuctl, which alone decides who is stopped for whom.",
+        },
+    )
+
+
+def project_namespace(owner: ProjectOwner) -> Manifest:
+    """A project's namespace, marked for admission policies."""
+    name = owner.project.namespace
+    meta = {
+        "name": name,
+        "labels": {**owner.labels, names.MANAGED_LABEL: "true"},
+        "annotations": owner.annotations,
+    }
+    api_version, kind = names.NAMESPACE
+    return Manifest(
+        ref=ObjectRef(api_version, kind, "", name),
+        body={"apiVersion": api_version, "kind": kind, "metadata": meta},
+        project=owner.project.name,
+        span=owner.project.span,
+    )

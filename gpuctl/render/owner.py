@@ -1,0 +1,159 @@
+"""Whose object it is: names, labels and provenance shared by all objects of a cluster, a project or a run.
+
+An owner is made once and used for many objects, which share its label mappings: bodies are never changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gpuctl.diag.span import SourceSpan
+from gpuctl.k8s import names
+from gpuctl.model.decision import Placement
+from gpuctl.model.declared import Cluster, NodePool, Project
+from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, Revision
+from gpuctl.model.job import Job, JobType
+from gpuctl.model.manifest import Manifest
+
+Spec = Mapping[str, Any]
+"""Part of a body: plain JSON values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOwner:
+    """The cluster's own objects. `pool_of_node` covers the declared inventory."""
+
+    cluster: Cluster
+    pool_of_node: Mapping[NodeName, NodePool]
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """On every object of this cluster."""
+        return {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.CLUSTER_LABEL: self.cluster.name}
+
+    @cached_property
+    def annotations(self) -> Mapping[str, str]:
+        """Where the cluster is declared."""
+        return provenance(self.cluster.span, Revision(self.cluster.span.revision))
+
+    def manifest(self, kind: names.Kind, name: str, body: Spec, *, namespace: str = "") -> Manifest:
+        """An object that belongs to no project."""
+        meta = {"name": name, "labels": self.labels, "annotations": self.annotations}
+        return _manifest(kind, {**meta, "namespace": namespace} if namespace else meta, body, None, self.cluster.span)
+
+    def pools_of(self, job: Job, placement: Placement | None) -> Sequence[NodePool]:
+        """The pools a job's workers are placed in; of a waiting job, and for nodes that are not declared, its first."""
+        nodes = [worker.node for worker in placement.workers] if placement else []
+        found = {pool.name: pool for node in nodes if (pool := self.pool_of_node.get(node)) is not None}
+        return tuple(found.values()) or tuple(self.cluster.pool(name) for name in job.pools[:1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectOwner:
+    """A project's objects, all but its Namespace in its namespace. `revision` is the commit they come from."""
+
+    cluster: ClusterOwner
+    project: Project
+    revision: Revision
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """On every object of the project."""
+        return {**self.cluster.labels, names.PROJECT_LABEL: self.project.name}
+
+    @cached_property
+    def annotations(self) -> Mapping[str, str]:
+        """Where the project is declared."""
+        return provenance(self.project.span, self.revision)
+
+    def manifest(self, kind: names.Kind, name: str, body: Spec) -> Manifest:
+        """An object of the project in its namespace."""
+        meta = {
+            "name": name,
+            "namespace": self.project.namespace,
+            "labels": self.labels,
+            "annotations": self.annotations,
+        }
+        return _manifest(kind, meta, body, self.project.name, self.project.span)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOwner:
+    """A job's objects."""
+
+    project: ProjectOwner
+    job: Job
+
+    @property
+    def namespace(self) -> str:
+        """Where the job's objects are."""
+        return self.project.project.namespace
+
+    @cached_property
+    def run(self) -> str:
+        """What this run's objects are called."""
+        return names.run_name(self.job.id.name, self.job.digest)
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether workers find each other and live or die together."""
+        return self.job.workers > 1 and self.job.type is not JobType.INFERENCE
+
+    @property
+    def run_ref(self) -> ObjectRef:
+        """The object whose pods are the run."""
+        kind = names.DEPLOYMENT if self.job.type is JobType.INFERENCE else names.JOB
+        return ObjectRef(*kind, self.namespace, self.run)
+
+    @cached_property
+    def selector(self) -> Mapping[str, str]:
+        """Finds the job's pods in every run of it."""
+        return {names.PROJECT_LABEL: self.job.id.project, names.JOB_LABEL: self.job.id.name}
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """On what lasts as long as the job: its claims, Service and Ingress."""
+        return {**self.project.labels, names.JOB_LABEL: self.job.id.name, names.TYPE_LABEL: self.job.type.value}
+
+    @cached_property
+    def run_labels(self) -> Mapping[str, str]:
+        """On what belongs to this run, pods included."""
+        return {**self.labels, names.RUN_LABEL: self.job.digest}
+
+    @cached_property
+    def annotations(self) -> Mapping[str, str]:
+        """Where the job is declared."""
+        return provenance(self.job.span, self.project.revision)
+
+    def manifest(self, kind: names.Kind, name: str, body: Spec) -> Manifest:
+        """An object that lasts as long as the job."""
+        return self._manifest(kind, name, self.labels, self.annotations, body)
+
+    def run_manifest(self, kind: names.Kind, body: Spec, facts: Mapping[str, str] | None = None) -> Manifest:
+        """An object of this run; `facts` are further annotations."""
+        return self._manifest(kind, self.run, self.run_labels, {**self.annotations, **(facts or {})}, body)
+
+    def _manifest(
+        self, kind: names.Kind, name: str, labels: Mapping[str, str], annotations: Mapping[str, str], body: Spec
+    ) -> Manifest:
+        meta = {"name": name, "namespace": self.namespace, "labels": labels, "annotations": annotations}
+        return _manifest(kind, meta, body, self.job.id.project, self.job.span)
+
+
+def provenance(span: SourceSpan, revision: Revision) -> dict[str, str]:
+    """`file:line@commit`, and the commit by itself; both without it for files under no version control."""
+    commit = span.revision or revision
+    source = f"{span.file}:{span.line}"
+    if not commit:
+        return {names.SOURCE_ANNOTATION: source}
+    return {names.SOURCE_ANNOTATION: f"{source}@{commit}", names.REVISION_ANNOTATION: commit}
+
+
+def _manifest(kind: names.Kind, meta: Spec, body: Spec, project: ProjectName | None, span: SourceSpan) -> Manifest:
+    api_version, kind_name = kind
+    ref = ObjectRef(api_version, kind_name, meta.get("namespace", ""), meta["name"])
+    whole = {"apiVersion": api_version, "kind": kind_name, "metadata": meta, **body}
+    return Manifest(ref=ref, body=whole, project=project, span=span)

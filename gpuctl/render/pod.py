@@ -1,0 +1,143 @@
+"""A run's pod template: one container named `main`, its volumes, and where it may be scheduled.
+
+A waiting run's template has no affinity: it is set in the write that lets the run go, and stays as it is while pods
+exist. The pods carry the placement and the charge they were started with, so that a pod that leaves, its Job paused or
+gone, still says what it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any, assert_never
+
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import Charge, encode_charge, encode_placement
+from gpuctl.k8s.quantity import format_bytes, format_cpu
+from gpuctl.model.decision import Placement
+from gpuctl.model.job import ClaimVolume, EnvValue, HostPathVolume, Job, NewClaimVolume, SecretKey, Volume
+from gpuctl.render.devices import DeviceTerms, container_resources, pod_claims
+from gpuctl.render.gang import gang_env, gang_labels, gang_ports, gang_spec
+from gpuctl.render.owner import JobOwner, Spec
+
+_TOLERATIONS = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in names.TOLERATED_TAINT_KEYS]
+_SHM = "shm"
+
+
+def charge_of(job: Job, terms: DeviceTerms) -> Charge:
+    """What one worker is charged."""
+    return Charge(gpu_milli=terms.gpu_milli, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes)
+
+
+def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, restart: Spec) -> Spec:
+    """The template; `restart` is the restart policy, where the workload's own default will not do."""
+    workers = len(place.workers) if place else owner.job.workers
+    metadata: dict[str, Any] = {"labels": {**owner.run_labels, **gang_labels(owner, workers)}}
+    volumes, mounts = _volumes(owner.job)
+    spec: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "containers": [_container(owner, terms, mounts)],
+        "priorityClassName": names.PRIORITY_CLASS,
+        "tolerations": _TOLERATIONS,
+        **restart,
+        **gang_spec(owner),
+        **pod_claims(owner, terms),
+    }
+    if volumes:
+        spec["volumes"] = volumes
+    if place is not None:
+        metadata["annotations"] = {
+            names.PLACEMENT_ANNOTATION: encode_placement(place),
+            names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
+        }
+        spec["affinity"] = _affinity(place)
+    return {"metadata": metadata, "spec": spec}
+
+
+def _affinity(place: Placement) -> Spec:
+    """The nodes by name, a term each: terms are alternatives, and matchFields takes one value."""
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        for node in sorted({worker.node for worker in place.workers})
+    ]
+    required = {"nodeSelectorTerms": terms}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
+    runs = owner.job.container
+    container: dict[str, Any] = {
+        "name": names.MAIN_CONTAINER,
+        "image": runs.image,
+        "imagePullPolicy": runs.image_pull_policy,
+    }
+    if runs.command:
+        container["command"] = list(runs.command)
+    if runs.args:
+        container["args"] = list(runs.args)
+    if runs.working_dir is not None:
+        container["workingDir"] = runs.working_dir
+    env = _env(gang_env(owner), runs.env)
+    if env:
+        container["env"] = env
+    ports = sorted({expose.port for expose in runs.expose} | set(gang_ports(owner)))
+    if ports:
+        container["ports"] = [{"containerPort": port, "protocol": "TCP"} for port in ports]
+    resources = _resources(owner.job, terms)
+    if resources:
+        container["resources"] = resources
+    if mounts:
+        container["volumeMounts"] = mounts
+    return container
+
+
+def _env(own: Iterable[Spec], declared: Mapping[str, EnvValue]) -> list[Spec]:
+    """Gpuctl's variables first, so that `$(NAME)` in a declared one may use them; a declared one of that name wins."""
+    mine = [variable for variable in own if variable["name"] not in declared]
+    return [*mine, *(_variable(name, value) for name, value in sorted(declared.items()))]
+
+
+def _variable(name: str, value: EnvValue) -> Spec:
+    if isinstance(value, SecretKey):
+        return {"name": name, "valueFrom": {"secretKeyRef": {"name": value.secret, "key": value.key}}}
+    return {"name": name, "value": value}
+
+
+def _resources(job: Job, terms: DeviceTerms) -> Spec:
+    """CPU is requested but not capped; memory is both, so that a job can't push its neighbours off the node."""
+    gpus, claims = container_resources(terms)
+    requests, limits = dict(gpus), dict(gpus)
+    if job.cpu_milli:
+        requests["cpu"] = format_cpu(job.cpu_milli)
+    if job.mem_bytes:
+        requests["memory"] = limits["memory"] = format_bytes(job.mem_bytes)
+    amounts = {"requests": requests, "limits": limits}
+    return {**{name: amount for name, amount in amounts.items() if amount}, **claims}
+
+
+def _volumes(job: Job) -> tuple[list[Spec], list[Spec]]:
+    """The pod's volumes and the container's mounts, in declared order; the large /dev/shm last."""
+    volumes: list[Spec] = []
+    mounts: list[Spec] = []
+    new_claims = count()
+    for index, volume in enumerate(job.container.volumes):
+        name = f"volume-{index}"
+        mount = {"name": name, "mountPath": volume.mount_path}
+        volumes.append({"name": name, **_source(job, volume, new_claims)})
+        mounts.append({**mount, "readOnly": True} if volume.read_only else mount)
+    if job.container.large_shm:
+        volumes.append({"name": _SHM, "emptyDir": {"medium": "Memory"}})
+        mounts.append({"name": _SHM, "mountPath": "/dev/shm"})  # noqa: S108 - shared memory, not a file of ours
+    return volumes, mounts
+
+
+def _source(job: Job, volume: Volume, new_claims: Iterator[int]) -> Spec:
+    match volume:
+        case ClaimVolume():
+            return {"persistentVolumeClaim": {"claimName": volume.claim}}
+        case NewClaimVolume():
+            return {"persistentVolumeClaim": {"claimName": names.claim_name(job.id.name, next(new_claims))}}
+        case HostPathVolume():
+            return {"hostPath": {"path": volume.host_path}}
+        case _:
+            assert_never(volume)

@@ -1,0 +1,93 @@
+"""What a decision means for a run's object: let go or suspended, where, until when, and what is written on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import encode_placement, encode_reason, encode_record
+from gpuctl.model.decision import (
+    Admit,
+    Decision,
+    Displace,
+    Finished,
+    Keep,
+    Pending,
+    Placement,
+    Preempt,
+    Reason,
+    Reclaim,
+    RunRecord,
+    Suspended,
+    TimeOut,
+)
+from gpuctl.model.job import Job, JobType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A run that has not finished. `placement` is where it runs, or the place reserved for it while it waits.
+
+    `deadline_s`: seconds it may be active from now on, or None.
+    """
+
+    running: bool
+    placement: Placement | None
+    deadline_s: int | None
+    reason: Reason
+    record: RunRecord
+
+    @property
+    def place(self) -> Placement | None:
+        """Where its pods go; a reservation sends none anywhere yet."""
+        return self.placement if self.running else None
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """The annotations that carry it to the next cycle."""
+        facts = {names.REASON_ANNOTATION: encode_reason(self.reason), **encode_record(self.record)}
+        if self.placement is not None:
+            facts[names.PLACEMENT_ANNOTATION] = encode_placement(self.placement)
+        return facts
+
+
+def standing_of(decision: Decision, job: Job) -> Standing | None:
+    """None for a finished run: nothing is wanted of its object any more."""
+    match decision:
+        case Admit() | Keep():
+            return _standing(decision, placement=decision.placement, running=True, deadline_s=_left_s(decision, job))
+        case Pending():
+            return _standing(decision, placement=decision.reserved)
+        case Reclaim() | Preempt() | Displace() | Suspended():
+            return _standing(decision)
+        case TimeOut():
+            # A Job ends itself within a second, as DeadlineExceeded. Nothing ends a Deployment but having no replicas.
+            return _standing(decision, running=job.type is not JobType.INFERENCE, deadline_s=1)
+        case Finished():
+            return None
+        case _:
+            assert_never(decision)
+
+
+def _standing(
+    decision: Decision, *, placement: Placement | None = None, running: bool = False, deadline_s: int | None = None
+) -> Standing:
+    return Standing(
+        running=running,
+        placement=placement,
+        deadline_s=deadline_s,
+        reason=decision.reason,
+        record=decision.record,
+    )
+
+
+def _left_s(decision: Admit | Keep, job: Job) -> int | None:
+    """What is left of maxDuration when this start began, in whole seconds rounded up, at least one.
+
+    The clock of activeDeadlineSeconds starts anew with each resume, so what ran before must be taken off.
+    """
+    if job.max_duration_ms is None:
+        return None
+    return max(1, -(-(job.max_duration_ms - decision.record.ran_ms) // 1000))

@@ -1,0 +1,39 @@
+"""Training and interactive jobs: a Job that is suspended until its run is let go.
+
+Never two live pods in one worker's place: a pod is replaced only once it is terminal. A pod that the cluster itself
+disrupts (a drained or lost node) is no failure of the job and takes none of its retries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import encode_charge
+from gpuctl.model.manifest import Manifest
+from gpuctl.render.devices import DeviceTerms
+from gpuctl.render.owner import JobOwner
+from gpuctl.render.pod import charge_of, pod_template
+from gpuctl.render.standing import Standing
+
+_NO_FAILURE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+
+
+def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
+    """The run's Job, decision included."""
+    workers = len(standing.place.workers) if standing.place else owner.job.workers
+    spec: dict[str, Any] = {
+        "suspend": not standing.running,
+        "parallelism": workers,
+        "completions": workers,
+        "backoffLimit": owner.job.container.retries,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": _NO_FAILURE,
+        "template": pod_template(owner, terms, standing.place, {"restartPolicy": "Never"}),
+    }
+    if owner.is_gang:
+        spec["completionMode"] = "Indexed"
+    if standing.running and standing.deadline_s is not None:
+        spec["activeDeadlineSeconds"] = standing.deadline_s
+    facts = {**standing.facts, names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms))}
+    return owner.run_manifest(names.JOB, {"spec": spec}, facts)
