@@ -1,11 +1,12 @@
-"""All codes, one module a family: 1 YAML, 2 schema, 3 references and capacity, 4 policy, 5 decisions' reasons,
-6 guards, 7 cluster, 8 Git, 9 internal."""
+"""All codes, one module a family: 1 YAML, 2 schema, 3 references and capacity (39 in scenarios), 4 policy,
+5 decisions' reasons, 6 guards, 7 cluster, 8 Git, 9 internal."""
 
 from __future__ import annotations
 
 from gpuctl.diag.catalogue import catalogue
-from gpuctl.diag.codes import cluster, git, guards, internal, pending, policy, references, schema, yaml
+from gpuctl.diag.codes import cluster, git, guards, internal, pending, policy, references, scenarios, schema, yaml
 
 CODES = catalogue(
-    family.ENTRIES for family in (yaml, schema, references, policy, pending, guards, cluster, git, internal)
+    family.ENTRIES
+    for family in (yaml, schema, references, scenarios, policy, pending, guards, cluster, git, internal)
 )

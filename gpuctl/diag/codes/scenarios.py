@@ -1,0 +1,36 @@
+"""GPU39xx: scenario files that refer to what is not there."""
+
+from __future__ import annotations
+
+from gpuctl.diag.catalogue import CodeEntry
+
+ENTRIES: tuple[CodeEntry, ...] = (
+    CodeEntry(
+        code="GPU3901",
+        title="the scenario names what is not declared",
+        message="{what} {name} is not declared at that time",
+        why="What is given, happens or is expected must be about something the declarations hold by then.",
+        fix="declare it under declarations, given.documents or an earlier apply, or correct the name",
+    ),
+    CodeEntry(
+        code="GPU3902",
+        title="a given placement that can't be",
+        message="{job} can't run there: {problem}",
+        why="A job that is given as running holds whole devices, or one for a fraction, of declared nodes.",
+        fix="name a declared node and the indexes of its devices, one entry a worker",
+    ),
+    CodeEntry(
+        code="GPU3903",
+        title="not one scenario",
+        message="a scenario file holds one document, this one {count}",
+        why="A file is one test with one name.",
+        fix="put each scenario into a file of its own",
+    ),
+    CodeEntry(
+        code="GPU3904",
+        title="the scenario's declarations can't be read",
+        message="{path} can't be read: {problem}",
+        why="`declarations` are folders of clusters, or files, relative to the scenario's own folder.",
+        fix="correct the path",
+    ),
+)
