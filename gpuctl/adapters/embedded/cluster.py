@@ -13,9 +13,11 @@ from threading import Condition, RLock
 from gpuctl.adapters.embedded.agenda import Agenda, Task
 from gpuctl.adapters.embedded.api import KINDS, Api
 from gpuctl.adapters.embedded.bodies import Key, put
+from gpuctl.adapters.embedded.claims import DeviceClaims, Volumes
 from gpuctl.adapters.embedded.collector import Collector, Namespaces
 from gpuctl.adapters.embedded.controller import Controller, Desk
 from gpuctl.adapters.embedded.deployments import Deployments
+from gpuctl.adapters.embedded.devices import DeviceBook
 from gpuctl.adapters.embedded.faults import not_found
 from gpuctl.adapters.embedded.jobs import Jobs
 from gpuctl.adapters.embedded.kubelets import Kubelets, run_for_fact
@@ -55,14 +57,15 @@ class EmbeddedCluster:
         self._api = Api(self._store)
         self._agenda = Agenda()
         self._book = NodeBook()
+        self._devices = DeviceBook()
         desk = Desk(self._api, self._agenda, timings or EmbeddedTimings())
         self._kubelets = Kubelets(desk, self._book)
         controllers: list[Controller] = [
-            Namespaces(desk), Collector(desk), Jobs(desk), Deployments(desk), Scheduler(desk, self._book),
-            self._kubelets, Evictions(desk, self._book),
+            Namespaces(desk), Collector(desk), Jobs(desk), Deployments(desk), DeviceClaims(desk, self._book),
+            Volumes(desk), Scheduler(desk, self._book, self._devices), self._kubelets, Evictions(desk, self._book),
         ]  # fmt: skip
         self._controllers = {controller.name: controller for controller in controllers}
-        self._store.listeners += [self._book.note, self._note]
+        self._store.listeners += [self._book.note, self._devices.note, self._note]
         self._open()
 
     # Cluster
@@ -154,6 +157,11 @@ class EmbeddedCluster:
         with self._turn():
             return self._api.update(body, manager)
 
+    def close(self) -> None:
+        """Let go of the file. The cluster is not used after this."""
+        with self._lock:
+            self._store.close()
+
     # inside
 
     @contextmanager
@@ -216,6 +224,7 @@ class EmbeddedCluster:
         self._api.instant = self._clock.now_ms()
         for key, body in self._store.all():
             self._book.note(key, None, body)
+            self._devices.note(key, None, body)
             self._note(key, None, body)
         if not self._store.version:
             for name in ("default", "kube-system"):

@@ -13,10 +13,12 @@ from typing import Any
 
 from gpuctl.adapters.embedded.amounts import amounts, pod_asks
 from gpuctl.adapters.embedded.bodies import Key, at, holds, put, terminal, with_condition
+from gpuctl.adapters.embedded.claims import volume_claims
 from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.devices import DeviceBook, Share, allocate, allocated_node, allocation
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import items, labels_of, mapping, number, text
+from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, number, text, uid
 from gpuctl.model.state import Body
 
 QUEUE = Key(*names.POD, "", "")
@@ -28,9 +30,10 @@ class Scheduler:
 
     name = "scheduler"
 
-    def __init__(self, desk: Desk, book: NodeBook) -> None:
+    def __init__(self, desk: Desk, book: NodeBook, devices: DeviceBook) -> None:
         self._desk = desk
         self._book = book
+        self._devices = devices
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """Anything that may let an unbound pod have a node."""
@@ -47,20 +50,65 @@ class Scheduler:
 
     def _place(self, pod: Body) -> None:
         asks = {**pod_asks(pod), "pods": 1}
-        refusals: Counter[str] = Counter()
-        fits: list[Body] = []
-        for node in self._candidates(pod):
-            reason = unfit(pod, node) or self._full(asks, node)
-            if reason:
-                refusals[reason] += 1
-            else:
-                fits.append(node)
-        if not fits:
-            self._refuse(pod, refusals)
+        missing, claims = self._claims(pod)
+        if missing:
+            self._say(pod, missing)
             return
-        chosen = min(fits, key=lambda node: (self._load(node), node["metadata"]["name"]))
-        bound = put(pod, ("spec", "nodeName"), chosen["metadata"]["name"])
+        refusals: Counter[str] = Counter()
+        fits: list[tuple[tuple[int, str], list[list[Share]]]] = []
+        for node in self._candidates(pod):
+            name = str(node["metadata"]["name"])
+            reason = unfit(pod, node) or self._full(asks, node)
+            shares = None if reason else self._devices_on(claims, name)
+            if shares is None:
+                refusals[reason or "cannot allocate all claims"] += 1
+            else:
+                fits.append(((self._load(node), name), shares))
+        if fits:
+            (_, chosen), shares = min(fits, key=lambda fit: fit[0])
+            self._bind(pod, chosen, list(zip(claims, shares, strict=True)))
+        else:
+            self._refuse(pod, refusals)
+
+    def _bind(self, pod: Body, node: str, claims: Sequence[tuple[Body, Sequence[Share]]]) -> None:
+        """Write the devices to the claims, then the node to the pod."""
+        user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": uid(pod)}
+        for claim, shares in claims:
+            status = {**mapping(claim, "status"), "reservedFor": [*items(claim, "status", "reservedFor"), user]}
+            if not allocated_node(claim):
+                status["allocation"] = allocation(shares, node, self._desk.store.version)
+            self._desk.api.replace(put(claim, ("status",), status))
+        bound = put(pod, ("spec", "nodeName"), node)
         self._desk.api.replace(with_condition(bound, {"type": "PodScheduled", "status": "True"}, self._desk.instant))
+
+    def _claims(self, pod: Body) -> tuple[str, list[Body]]:
+        """What the pod waits for before a node can be looked for, and its device claims."""
+        namespace = text(pod, "metadata", "namespace")
+        for name in volume_claims(pod):
+            volume = self._desk.store.get(Key(*names.CLAIM, namespace, name))
+            if volume is None or is_deleting(volume):
+                return f'persistentvolumeclaim "{name}" not found', []
+        made = {text(s, "name"): text(s, "resourceClaimName") for s in items(pod, "status", "resourceClaimStatuses")}
+        claims: list[Body] = []
+        for entry in items(pod, "spec", "resourceClaims"):
+            name = text(entry, "resourceClaimName") or made.get(text(entry, "name"), "")
+            claim = self._desk.store.get(Key(*names.RESOURCE_CLAIM, namespace, name))
+            if claim is None:
+                return "waiting for resource claim to be created", []
+            claims.append(claim)
+        return "", claims
+
+    def _devices_on(self, claims: Sequence[Body], node: str) -> list[list[Share]] | None:
+        """What each claim gets on a node; a claim that has its devices already must have them there."""
+        if any(allocated_node(claim) not in {"", node} for claim in claims):
+            return None
+        new = [claim for claim in claims if not allocated_node(claim)]
+        classes = {body["metadata"]["name"]: body for body in self._desk.store.list(names.DEVICE_CLASS)}
+        shares = allocate(self._devices, classes, new, node)
+        if shares is None:
+            return None
+        given = iter(shares)
+        return [[] if allocated_node(claim) else next(given) for claim in claims]
 
     def _candidates(self, pod: Body) -> Sequence[Body]:
         """The nodes its affinity names, where it names them; else all."""
@@ -79,12 +127,12 @@ class Scheduler:
                 return "Too many pods" if resource == "pods" else f"Insufficient {resource}"
         return ""
 
-    def _load(self, node: Body) -> tuple[int, ...]:
+    def _load(self, node: Body) -> int:
         """How full it is, in thousandths of its CPU, memory and pods."""
         room = amounts(mapping(node, "status", "allocatable"))
         used = self._book.used(node["metadata"]["name"])
         shares = [used.get(r, 0) * 1000 // max(1, room.get(r, 0)) for r in ("cpu", "memory", "pods")]
-        return (sum(shares),)
+        return sum(shares)
 
     def _refuse(self, pod: Body, refusals: Mapping[str, int]) -> None:
         nodes = len(self._desk.store.list(names.NODE))
@@ -94,6 +142,9 @@ class Scheduler:
             counted["node(s) didn't match Pod's node affinity/selector"] = others
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
         message = f"0/{nodes} nodes are available: {reasons}." if nodes else "no nodes available to schedule pods"
+        self._say(pod, message)
+
+    def _say(self, pod: Body, message: str) -> None:
         new = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         self._desk.api.replace(with_condition(pod, new, self._desk.instant))
 

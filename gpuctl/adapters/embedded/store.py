@@ -44,6 +44,10 @@ class Journal(Protocol):
         """Make it durable, with the counters as they are now."""
         ...
 
+    def close(self) -> None:
+        """Let go of what holds it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
@@ -73,6 +77,9 @@ class Memory:
 
     def commit(self, version: int, uids: int) -> None:
         """Nothing to make durable."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""
 
 
 Listener = Callable[[Key, "Body | None", "Body | None"], None]
@@ -197,6 +204,10 @@ class Store:
         if self._dirty:
             self._journal.commit(self.version, self._uids)
             self._dirty = False
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        self._journal.close()
 
     def _tell(self, key: Key, old: Body | None, new: Body | None) -> None:
         self._dirty = True
