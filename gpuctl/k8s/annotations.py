@@ -141,7 +141,7 @@ def _is_amount(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _json(text: object) -> Any:  # noqa: ANN401 - decoded JSON is of any shape, its readers narrow it
+def _json(text: object) -> Any:
     try:
         return json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):

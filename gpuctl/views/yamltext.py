@@ -1,0 +1,58 @@
+"""Manifests as one YAML stream: keys sorted, a document an object, the same bytes for equal manifests.
+
+Readers disagree on what an unquoted `no`, `1e3`, `0o7` or `12:30` is. So a text stands plain only where every YAML
+reads it as a text, and in double quotes otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from gpuctl.model.manifest import Manifests
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(?::[A-Za-z0-9_./-]+)*")
+_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"})
+_WIDTH = 2**31 - 1
+
+_Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_Base):  # type: ignore[misc]  # the C dumper has no types
+    """Writes plain JSON values; objects share label mappings, which must not become anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """No anchors, ever."""
+        del data
+        return True
+
+    def text(self, value: str) -> yaml.ScalarNode:
+        """A text, quoted unless it is surely one."""
+        plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+        node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
+        return node
+
+
+_Dumper.add_representer(str, _Dumper.text)
+
+
+def yaml_stream(manifests: Manifests) -> str:
+    """All manifests in their order, each begun by `---`."""
+    return "".join(yaml_document(manifest.body) for manifest in manifests.items)
+
+
+def yaml_document(body: Mapping[str, Any]) -> str:
+    """One object."""
+    text: str = yaml.dump(
+        body,
+        Dumper=_Dumper,
+        sort_keys=True,
+        default_flow_style=False,
+        explicit_start=True,
+        allow_unicode=True,
+        width=_WIDTH,
+    )
+    return text
