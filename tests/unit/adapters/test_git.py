@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
+from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model.ids import Revision
+from gpuctl.model.source import MAX_FILE_BYTES, SourceFault
+
+CLUSTER = "clusters/one/cluster.yaml"
+AT_MS = 1_596_000_000_000
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> WorkingCopy:
+    made = WorkingCopy.create(tmp_path / "repo")
+    made.write(CLUSTER, b"kind: Cluster\n")
+    made.write("policies/rule.yaml", b"kind: Policy\n")
+    made.write("README.md", b"hello\n")
+    made.commit("first", AT_MS)
+    return made
+
+
+def source_of(
+    copy: WorkingCopy, tmp_path: Path, *, branch: str | None = "main", path: str = "clusters/one"
+) -> GitSource:
+    return GitSource(str(copy.folder), path, branch, tmp_path / "work")
+
+
+def git(folder: Path, *args: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *args], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def fault_of(source: GitSource) -> str:
+    with pytest.raises(SourceUnavailable) as caught:
+        source.head()
+    return caught.value.code
+
+
+def test_it_reads_declarations_and_the_nearest_policies_at_a_commit(copy: WorkingCopy, tmp_path: Path) -> None:
+    source = source_of(copy, tmp_path)
+    first = source.head()
+    copy.write(CLUSTER, b"kind: Cluster # changed\n")
+    second = copy.commit("second", AT_MS)
+    assert source.head() == second
+    assert dict(source.tree(first).files).keys() == {CLUSTER, "policies/rule.yaml"}
+    assert source.tree(first).files[CLUSTER].content == b"kind: Cluster\n"
+    assert source.tree(second).files[CLUSTER].content == b"kind: Cluster # changed\n"
+    assert source.tree(second).files[CLUSTER].revision == second
+    assert source.tree(second).cluster_dir == "clusters/one"
+    assert source.follows(first, second)
+    assert not source.follows(second, first)
+    assert not source.follows(Revision("0" * 40), second)
+
+
+def test_policies_of_the_cluster_itself_come_before_those_of_the_repository(copy: WorkingCopy, tmp_path: Path) -> None:
+    copy.write("clusters/one/policies/own.yaml", b"kind: Policy\n")
+    copy.commit("own policies", AT_MS)
+    source = source_of(copy, tmp_path)
+    assert set(source.tree(source.head()).files) == {CLUSTER, "clusters/one/policies/own.yaml"}
+
+
+def test_the_root_of_a_repository_can_be_the_cluster(copy: WorkingCopy, tmp_path: Path) -> None:
+    source = source_of(copy, tmp_path, path=".", branch=None)
+    assert source.tree(source.head()).cluster_dir == "."
+    assert set(source.tree(source.head()).files) == {CLUSTER, "policies/rule.yaml"}
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_folders_and_file_addresses(copy: WorkingCopy, tmp_path: Path, form: str) -> None:
+    source = GitSource(form.format(copy.folder), "clusters/one", "main", tmp_path / "work")
+    assert source.head() == Repository(copy.folder).resolve("main")
+
+
+def test_a_remote_that_is_gone_is_unreachable_and_what_was_fetched_can_still_be_read(
+    copy: WorkingCopy, tmp_path: Path
+) -> None:
+    source = source_of(copy, tmp_path)
+    known = source.head()
+    shutil.move(copy.folder, tmp_path / "elsewhere")
+    assert fault_of(source) in {"GPU8001", "GPU8004"}
+    restarted = source_of(copy, tmp_path)
+    assert CLUSTER in restarted.tree(known).files
+    shutil.move(tmp_path / "elsewhere", copy.folder)
+    assert source.head() == known
+
+
+def test_a_deleted_branch(copy: WorkingCopy, tmp_path: Path) -> None:
+    git(copy.folder, "branch", "live")
+    source = source_of(copy, tmp_path, branch="live")
+    source.head()
+    git(copy.folder, "branch", "-D", "live")
+    assert fault_of(source) == "GPU8002"
+
+
+@pytest.mark.parametrize("branch", ["--upload-pack=touch /tmp/x", "a..b", "", "a b", "-x"])
+def test_a_branch_that_can_be_none(copy: WorkingCopy, tmp_path: Path, branch: str) -> None:
+    assert fault_of(source_of(copy, tmp_path, branch=branch)) == "GPU8002"
+
+
+def test_a_missing_path(copy: WorkingCopy, tmp_path: Path) -> None:
+    source = source_of(copy, tmp_path, path="clusters/two")
+    head = source.head()
+    with pytest.raises(SourceUnavailable) as caught:
+        source.tree(head)
+    assert caught.value.code == "GPU8003"
+
+
+@pytest.mark.parametrize("path", ["../etc", "/etc", "clusters/../../x"])
+def test_a_path_outside_the_repository(copy: WorkingCopy, tmp_path: Path, path: str) -> None:
+    with pytest.raises(SourceUnavailable) as caught:
+        source_of(copy, tmp_path, path=path)
+    assert caught.value.code == "GPU8003"
+
+
+def test_a_folder_that_is_no_repository(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    assert fault_of(GitSource(str(tmp_path / "plain"), ".", "main", tmp_path / "work")) == "GPU8004"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ext::sh -c touch% /tmp/x", "--upload-pack=x", "http://example.com/x", "git://example.com/x", "fd::17", "-x:y"],
+)
+def test_addresses_that_could_run_commands_or_be_changed_on_the_way(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SourceUnavailable) as caught:
+        GitSource(url, ".", "main", tmp_path / "work")
+    assert caught.value.code == "GPU8008"
+
+
+def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
+    source = GitSource("https://me:secret@127.0.0.1:9/x.git", ".", "main", tmp_path / "work")
+    with pytest.raises(SourceUnavailable) as caught:
+        source.head()
+    assert caught.value.code == "GPU8001"
+    assert "secret" not in str(caught.value)
+
+
+def test_a_rewritten_branch_is_followed_and_the_old_commit_stays_readable(copy: WorkingCopy, tmp_path: Path) -> None:
+    source = source_of(copy, tmp_path)
+    copy.write(CLUSTER, b"kind: Cluster # old\n")
+    old = copy.commit("old", AT_MS)
+    assert source.head() == old
+    git(copy.folder, "reset", "-q", "--hard", "HEAD~1")
+    other = WorkingCopy.open(copy.folder)
+    other.write(CLUSTER, b"kind: Cluster # new\n")
+    new = other.commit("new", AT_MS)
+    assert source.head() == new
+    assert not source.follows(old, new)
+    assert source.tree(old).files[CLUSTER].content == b"kind: Cluster # old\n"
+
+
+@pytest.mark.parametrize("damage", ["pack", "lock", "empty", "config"])
+def test_a_damaged_clone_is_made_anew(copy: WorkingCopy, tmp_path: Path, damage: str) -> None:
+    source = source_of(copy, tmp_path)
+    head = source.head()
+    clone = next((tmp_path / "work").iterdir())
+    if damage == "pack":
+        for file in [*clone.glob("objects/pack/*"), *clone.glob("objects/??/*")]:
+            file.chmod(0o600)
+            file.write_bytes(b"garbage")
+    elif damage == "lock":
+        (clone / "refs/gpuctl/refs/heads/main.lock").touch()
+        copy.write(CLUSTER, b"kind: Cluster # next\n")
+        head = copy.commit("next", AT_MS)
+    elif damage == "empty":
+        shutil.rmtree(clone)
+        clone.mkdir()
+    else:
+        (clone / "config").write_text("[broken")
+    again = source_of(copy, tmp_path)
+    assert again.head() == head
+    assert CLUSTER in again.tree(head).files
+
+
+def test_a_shallow_repository(copy: WorkingCopy, tmp_path: Path) -> None:
+    old = Repository(copy.folder).resolve("main")
+    copy.write(CLUSTER, b"kind: Cluster # two\n")
+    head = copy.commit("two", AT_MS)
+    shallow = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{copy.folder}", str(shallow)], check=True)
+    source = GitSource(str(shallow), "clusters/one", "main", tmp_path / "work")
+    assert source.head() == head
+    assert CLUSTER in source.tree(head).files
+    assert not source.follows(old, head)
+    assert source.confirmations(old, head) == frozenset()
+
+
+def test_links_are_followed_inside_the_commit_only(copy: WorkingCopy, tmp_path: Path) -> None:
+    shared = copy.folder / "shared"
+    copy.write("shared/team/job.yaml", b"kind: Job\n")
+    folder = copy.folder / "clusters/one"
+    for name, target in {
+        "file.yaml": "../../shared/team/job.yaml",
+        "team": "../../shared/team",
+        "out.yaml": "../../../outside.yaml",
+        "root.yaml": "/etc/passwd",
+        "nowhere.yaml": "missing.yaml",
+        "loop.yaml": "loop.yaml",
+        "self": ".",
+        "notes.txt": "/etc/passwd",
+        "away": "../../../other",
+    }.items():
+        (folder / name).symlink_to(target)
+    assert shared.is_dir()
+    git(copy.folder, "add", "-A")
+    copy.commit("links", AT_MS)
+    source = source_of(copy, tmp_path)
+    files = source.tree(source.head()).files
+    below = {path.removeprefix("clusters/one/"): file for path, file in files.items()}
+    assert below["file.yaml"].content == below["team/job.yaml"].content == b"kind: Job\n"
+    faults = {path: file.fault for path, file in below.items() if file.fault}
+    assert faults == {
+        "out.yaml": SourceFault.ESCAPES,
+        "root.yaml": SourceFault.ESCAPES,
+        "away": SourceFault.ESCAPES,
+        "nowhere.yaml": SourceFault.DANGLING,
+        "loop.yaml": SourceFault.DANGLING,
+        "self": SourceFault.UNREADABLE,
+    }
+
+
+def test_a_file_that_is_too_large_is_not_read(copy: WorkingCopy, tmp_path: Path) -> None:
+    copy.write("clusters/one/big.yaml", b"#" * (MAX_FILE_BYTES + 1))
+    copy.commit("big", AT_MS)
+    source = source_of(copy, tmp_path)
+    file = source.tree(source.head()).files["clusters/one/big.yaml"]
+    assert (file.content, file.fault) == (b"", SourceFault.TOO_LARGE)
+
+
+def test_names_with_spaces_and_other_letters(copy: WorkingCopy, tmp_path: Path) -> None:
+    copy.write("clusters/one/größe 1.yaml", b"x: 1\n")
+    copy.commit("names", AT_MS)
+    source = source_of(copy, tmp_path)
+    assert source.tree(source.head()).files["clusters/one/größe 1.yaml"].content == b"x: 1\n"
+
+
+def test_confirmations_are_trailers_since_a_commit(copy: WorkingCopy, tmp_path: Path) -> None:
+    first = copy.commit("one\n\nGpuctl-Confirm: aaa\n", AT_MS)
+    head = copy.commit("two\n\nSigned-off-by: x\nGpuctl-Confirm: bbb\nGpuctl-Confirm: ccc\n", AT_MS)
+    copy_source = source_of(copy, tmp_path)
+    assert copy_source.head() == head
+    assert copy_source.confirmations(first, head) == {"bbb", "ccc"}
+    assert copy_source.confirmations(Revision(""), head) == {"aaa", "bbb", "ccc"}
+    assert copy_source.confirmations(Revision("0" * 40), head) == {"aaa", "bbb", "ccc"}
+
+
+def test_a_fetch_ends_when_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = tmp_path / "slow-ssh"
+    slow.write_text("#!/bin/sh\nsleep 30\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(slow))
+    began = time.monotonic()
+    source = GitSource("host:repo", ".", "main", tmp_path / "work", stop=lambda: time.monotonic() > began + 0.2)
+    assert fault_of(source) == "GPU8001"
+    assert time.monotonic() - began < 2
+
+
+def test_resolving_names(copy: WorkingCopy) -> None:
+    repository, path = Repository.containing(copy.folder / "clusters/one")
+    assert path == "clusters/one"
+    head = repository.resolve("main")
+    assert repository.resolve(head[:10]) == repository.resolve("HEAD") == head
+    for bad in ["", "-x", "nope", "--help", "main:clusters"]:
+        with pytest.raises(SourceUnavailable) as caught:
+            repository.resolve(bad)
+        assert caught.value.code == "GPU8006"
+
+
+def test_a_removed_file_is_gone_from_the_next_commit(copy: WorkingCopy, tmp_path: Path) -> None:
+    copy.remove("policies/rule.yaml")
+    copy.commit("less", AT_MS)
+    source = source_of(copy, tmp_path)
+    assert set(source.tree(source.head()).files) == {CLUSTER}
