@@ -1,7 +1,169 @@
-"""GPU2xxx: schema."""
+"""GPU2xxx: the shape of a declaration and the values of its fields."""
 
 from __future__ import annotations
 
 from gpuctl.diag.catalogue import CodeEntry
 
-ENTRIES: tuple[CodeEntry, ...] = ()
+ENTRIES: tuple[CodeEntry, ...] = (
+    CodeEntry(
+        code="GPU2001",
+        title="not a declaration",
+        message="a declaration is a mapping, not {found}",
+        why="Every document begins with apiVersion, kind, metadata and spec.",
+        fix="write apiVersion: gpuctl.dev/v1, kind, metadata and spec",
+    ),
+    CodeEntry(
+        code="GPU2002",
+        title="another apiVersion",
+        message='the apiVersion is "{found}", this version reads "gpuctl.dev/v1"',
+        why="The version decides what the fields mean, so a document without it, or of another one, is not guessed at.",
+        fix="write apiVersion: gpuctl.dev/v1",
+    ),
+    CodeEntry(
+        code="GPU2003",
+        title="an unknown kind",
+        message="there is no kind {found}",
+        why="Every YAML file below the cluster's folder and policies/ is read; it must declare something.",
+        fix="write Cluster, Department, Project, Job or Policy",
+    ),
+    CodeEntry(
+        code="GPU2004",
+        title="an unknown field",
+        message='there is no field "{field}" here',
+        why="A misspelt field would be ignored silently, and its default used instead.",
+        fix="remove it; gpuctl schema prints every field",
+    ),
+    CodeEntry(
+        code="GPU2005",
+        title="a missing field",
+        message='the field "{field}" is missing',
+        why="It has no default that could be meant.",
+        fix="add it",
+    ),
+    CodeEntry(
+        code="GPU2006",
+        title="a value of another type",
+        message="this must be {wanted}, not {found}",
+        why="Values are not converted: what is written is what is meant.",
+        fix="write a value of that type",
+    ),
+    CodeEntry(
+        code="GPU2007",
+        title="not one of the allowed values",
+        message='"{found}" is not allowed here',
+        why="The field has a fixed set of values.",
+        fix="write one of the allowed values",
+    ),
+    CodeEntry(
+        code="GPU2008",
+        title="a number or boolean where text belongs",
+        message="this must be text, and YAML reads {found} as {kind}",
+        why="Text such as an environment variable's value is passed on exactly as written.",
+        fix="put it in quotes",
+    ),
+    CodeEntry(
+        code="GPU2009",
+        title="text where true or false belongs",
+        message="this must be true or false; YAML 1.2 reads {found} as text",
+        why="yes, no, on and off were booleans in YAML 1.1 only.",
+        fix="write true or false, without quotes",
+    ),
+    CodeEntry(
+        code="GPU2010",
+        title="not a name",
+        message='"{found}" is not a name: {rule}',
+        why="Names become names and labels of Kubernetes objects, which must be DNS labels.",
+        fix="use lower-case letters, digits and '-', beginning and ending with a letter or digit, at most 63 characters",
+    ),
+    CodeEntry(
+        code="GPU2011",
+        title="not an amount of GPUs",
+        message='"{found}" is not an amount of GPUs',
+        why="GPUs are a number such as 4 or 0.5.",
+        fix="write a number",
+    ),
+    CodeEntry(
+        code="GPU2012",
+        title="a part of a GPU too small to count",
+        message="{found} GPUs cannot be counted exactly",
+        why="GPUs are counted in thousandths.",
+        fix="write at most three digits after the point",
+    ),
+    CodeEntry(
+        code="GPU2013",
+        title="a whole and a part of a GPU",
+        message="a worker has whole GPUs or a part of one, not {found}",
+        why="A fraction is a share of one device; several devices are always whole.",
+        fix="write a whole number, or a number below 1",
+    ),
+    CodeEntry(
+        code="GPU2014",
+        title="not a duration",
+        message='"{found}" is not a duration',
+        why="Durations are numbers with a unit: d, h, m, s or ms, largest first.",
+        fix="write for example 8h, 7d, 1h30m or 500ms",
+    ),
+    CodeEntry(
+        code="GPU2015",
+        title="not an amount of memory",
+        message='"{found}" is not an amount of memory',
+        why="Memory is bytes, or a number with Ki, Mi, Gi, Ti, k, M, G or T, and whole bytes in all.",
+        fix="write for example 32Gi",
+    ),
+    CodeEntry(
+        code="GPU2016",
+        title="not an amount of CPU",
+        message='"{found}" is not an amount of CPU',
+        why="CPU is cores such as 4 or 0.5, or thousandths such as 500m.",
+        fix="write for example 4 or 500m",
+    ),
+    CodeEntry(
+        code="GPU2017",
+        title="a negative amount",
+        message="{found} is below zero",
+        why="Nothing can be had less than nothing of. No limit is the absence of the field, never -1.",
+        fix="write zero or more; leave a limit out where there is none",
+    ),
+    CodeEntry(
+        code="GPU2018",
+        title="a value out of bounds",
+        message="{found} is out of bounds: {rule}",
+        why="The field has the bounds of what it stands for.",
+        fix="write a value within the bounds",
+    ),
+    CodeEntry(
+        code="GPU2019",
+        title="one of several fields",
+        message="exactly one of {fields} is needed here, not {found}",
+        why="The fields are alternatives.",
+        fix="keep one of them",
+    ),
+    CodeEntry(
+        code="GPU2020",
+        title="not an absolute path",
+        message='"{found}" is not an absolute path',
+        why="A path in a container or on a node begins at its root.",
+        fix="begin it with / and leave out .. and :",
+    ),
+    CodeEntry(
+        code="GPU2021",
+        title="the same thing twice in a list",
+        message='"{found}" stands twice here',
+        why="One of the two would have no effect.",
+        fix="remove one of them",
+    ),
+    CodeEntry(
+        code="GPU2022",
+        title="more workers needed than there are",
+        message="minWorkers {found} is more than workers {workers}",
+        why="An elastic job runs with minWorkers to workers.",
+        fix="lower minWorkers, or raise workers",
+    ),
+    CodeEntry(
+        code="GPU2023",
+        title="text of another form",
+        message='"{found}" is not {wanted}',
+        why="The text is used as it is in Kubernetes or Git, which would refuse it.",
+        fix="write it in that form",
+    ),
+)

@@ -1,7 +1,141 @@
-"""GPU1xxx: YAML."""
+"""GPU1xxx: reading files as YAML."""
 
 from __future__ import annotations
 
 from gpuctl.diag.catalogue import CodeEntry
 
-ENTRIES: tuple[CodeEntry, ...] = ()
+ENTRIES: tuple[CodeEntry, ...] = (
+    CodeEntry(
+        code="GPU1001",
+        title="not YAML",
+        message="this is not valid YAML: {problem}",
+        why="The document cannot be read from here on. Documents after the next --- are still checked.",
+        fix="look at the marked place and just before it: indentation, a missing colon, an unclosed quote or bracket",
+    ),
+    CodeEntry(
+        code="GPU1002",
+        title="a tab as indentation",
+        message="a tab cannot indent YAML",
+        why="YAML allows only spaces for indentation: a tab is as wide as each editor likes.",
+        fix="replace the tab by spaces",
+    ),
+    CodeEntry(
+        code="GPU1003",
+        title="a key twice",
+        message='the key "{key}" stands twice in this mapping',
+        why="Of two equal keys one would be ignored silently.",
+        fix="keep one of them",
+    ),
+    CodeEntry(
+        code="GPU1004",
+        title="a key that is not text",
+        message="a key must be text, not {found}",
+        why="All fields and names are text; an unquoted 1, true or null as a key is not.",
+        fix="put the key in quotes",
+    ),
+    CodeEntry(
+        code="GPU1005",
+        title="not UTF-8",
+        message="this file is not UTF-8: byte {byte} does not belong here",
+        why="Declarations are UTF-8 text, so that every place in them has one meaning.",
+        fix="save the file as UTF-8",
+    ),
+    CodeEntry(
+        code="GPU1006",
+        title="a control character",
+        message="the character {character} is not allowed in YAML; is this a binary file?",
+        why="YAML is printable text.",
+        fix="remove the character or, if it is no YAML file, give it another extension",
+    ),
+    CodeEntry(
+        code="GPU1007",
+        title="a file too large",
+        message="this file is larger than {limit:memory} and is not read",
+        why="A declaration is short; a file of that size is a mistake or an attack on the compiler's memory.",
+        fix="split the file, or give it another extension if it holds no declarations",
+    ),
+    CodeEntry(
+        code="GPU1008",
+        title="nested too deep",
+        message="this is nested deeper than {limit} levels",
+        why="No declaration needs that; unbounded nesting would exhaust the compiler.",
+        fix="remove levels",
+    ),
+    CodeEntry(
+        code="GPU1009",
+        title="aliases expand to too much",
+        message='the alias "*{name}" makes the document larger than {limit} values',
+        why="Aliases of aliases can make a small file stand for billions of values.",
+        fix="write the values out, or split the document",
+    ),
+    CodeEntry(
+        code="GPU1010",
+        title="an alias of what contains it",
+        message='the alias "*{name}" stands inside the value it names',
+        why="Such a value has no end.",
+        fix="write the value out",
+    ),
+    CodeEntry(
+        code="GPU1011",
+        title="an alias of nothing",
+        message='the alias "*{name}" has no anchor "&{name}" before it in this document',
+        why="An alias repeats a value marked earlier in the same document. A text that begins with * needs quotes.",
+        fix="mark a value with the anchor, or put the text in quotes",
+    ),
+    CodeEntry(
+        code="GPU1012",
+        title="a tag",
+        message='the tag "{tag}" is not supported',
+        why="Tags make YAML mean something else to each program; only !!str is read, and it is never needed.",
+        fix="remove the tag; put text in quotes",
+    ),
+    CodeEntry(
+        code="GPU1013",
+        title="a merge key",
+        message='the merge key "<<" is not part of YAML 1.2',
+        why="Programs disagree about it, and a merged field hides where it was declared.",
+        fix="write the fields out",
+    ),
+    CodeEntry(
+        code="GPU1014",
+        title="not a finite number",
+        message="{text} is not a number that can be counted",
+        why="Amounts are exact; NaN and infinity are none.",
+        fix="write a number; leave a limit out where there is none",
+    ),
+    CodeEntry(
+        code="GPU1015",
+        title="a number out of range",
+        message="the number {text} is out of range",
+        why="Numbers have at most 25 digits and lie between 10^-18 and 10^18, so that all arithmetic stays exact.",
+        fix="write a smaller number, or put it in quotes if it is text",
+    ),
+    CodeEntry(
+        code="GPU1016",
+        title="too many documents in a file",
+        message="this file has more than {limit} documents; the rest is not read",
+        why="A bound on the work one file may cause.",
+        fix="split the file",
+    ),
+    CodeEntry(
+        code="GPU1017",
+        title="a symbolic link out of the tree",
+        message="this symbolic link leaves the repository and is not followed",
+        why="A declaration must be reviewed where it is declared; a link could also read files of the machine.",
+        fix="put a copy in the tree, or link to a file inside it",
+    ),
+    CodeEntry(
+        code="GPU1018",
+        title="a symbolic link to nothing",
+        message="this symbolic link leads nowhere",
+        why="What it should declare is missing.",
+        fix="remove the link, or restore what it names",
+    ),
+    CodeEntry(
+        code="GPU1019",
+        title="a file that cannot be read",
+        message="this file cannot be read",
+        why="What it declares is unknown, so nothing may be concluded from its absence.",
+        fix="check the file's permissions",
+    ),
+)

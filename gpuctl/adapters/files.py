@@ -1,0 +1,79 @@
+"""Files of the working directory as a source tree. The only module that reads declarations from the filesystem."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree
+
+YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def read_tree(cluster_dir: str) -> SourceTree:
+    """Every YAML file below a cluster's folder, and below the nearest `policies/` folder at or above it.
+
+    Policies are searched up to the top of the Git working tree, without Git up to the filesystem's root. Paths are as
+    the caller gave the folder. A folder that isn't there is an empty tree. Hidden folders are not looked into.
+    """
+    folder = Path(cluster_dir)
+    top = _top(folder)
+    files = dict(_files(folder, top))
+    policies = _policies(folder, top)
+    if policies is not None:
+        files.update(_files(policies, top))
+    return SourceTree(cluster_dir=folder.as_posix(), files=dict(sorted(files.items())))
+
+
+def _top(folder: Path) -> Path | None:
+    """The top of the Git working tree that holds the folder."""
+    resolved = folder.resolve()
+    return next((parent for parent in (resolved, *resolved.parents) if (parent / ".git").exists()), None)
+
+
+def _policies(folder: Path, top: Path | None) -> Path | None:
+    """The nearest `policies/` folder, named relative to the folder as the caller gave it."""
+    resolved = folder.resolve()
+    for steps, parent in enumerate((resolved, *resolved.parents)):
+        if (parent / "policies").is_dir():
+            return _above(folder, steps, parent) / "policies"
+        if parent == top:
+            break
+    return None
+
+
+def _above(folder: Path, steps: int, parent: Path) -> Path:
+    """The folder that many steps up, in the caller's terms as long as those lead there."""
+    named = folder
+    for _ in range(steps):
+        named = named.parent if named.name not in {"", ".."} else named / ".."
+    return named if named.resolve() == parent else parent
+
+
+def _files(folder: Path, top: Path | None) -> Iterator[tuple[str, SourceFile]]:
+    root = top or folder.resolve()
+    for where, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if name.endswith(YAML_SUFFIXES):
+                path = Path(where, name)
+                yield path.as_posix(), _file(path, root)
+
+
+def _file(path: Path, root: Path) -> SourceFile:
+    """One file, looked at before it is read: where its links lead, what it is, how large it is."""
+    try:
+        target = path.resolve(strict=True)
+    except OSError:
+        return SourceFile(content=b"", fault=SourceFault.DANGLING if path.is_symlink() else SourceFault.UNREADABLE)
+    if not target.is_relative_to(root):
+        return SourceFile(content=b"", fault=SourceFault.ESCAPES)
+    if not target.is_file():
+        return SourceFile(content=b"", fault=SourceFault.UNREADABLE)
+    try:
+        if target.stat().st_size > MAX_FILE_BYTES:
+            return SourceFile(content=b"", fault=SourceFault.TOO_LARGE)
+        return SourceFile(content=target.read_bytes())
+    except OSError:
+        return SourceFile(content=b"", fault=SourceFault.UNREADABLE)

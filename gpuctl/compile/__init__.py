@@ -1,0 +1,14 @@
+"""Files to `Declared`. A user's mistake is a diagnostic with its place; all are found at once.
+
+In the order data flows: `syntax` YAML events, `builder` and `reading` documents, `spec_v1` and `shape` their form,
+`declarations` what is declared, `resolve` references, `quota` and `capacity` whether it can be, `policy` rules over
+declarations, `lower` and `digest` the values of `model`.
+"""
+
+from __future__ import annotations
+
+from gpuctl.compile.compiler import Compiled, compile_tree
+from gpuctl.compile.reading import parse_documents
+from gpuctl.compile.shape import check_shape
+
+__all__ = ["Compiled", "check_shape", "compile_tree", "parse_documents"]

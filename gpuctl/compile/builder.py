@@ -1,0 +1,221 @@
+"""Events to data: what documents hold, with everything that is refused reported on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuctl.compile import syntax
+from gpuctl.compile.document import UNREAD, Document, kind_of
+from gpuctl.compile.scalars import NotFinite, OutOfRange, plain_scalar
+from gpuctl.compile.text import SourceText, diagnose
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.span import SourceSpan
+
+MAX_DEPTH = 50
+MAX_ALIASED = 10_000
+"""Values a document may have through aliases, each counted as often as it is used."""
+
+_STR_TAGS = ("!", "tag:yaml.org,2002:str")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragment:
+    """The text of a document that could not be read."""
+
+    source: SourceText
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """What stands there."""
+        return self.source.text[self.start : self.end]
+
+
+@dataclass(slots=True)
+class Read:
+    """What a file holds: documents in order, what could not be read, and why."""
+
+    documents: list[Document] = field(default_factory=list)
+    fragments: list[Fragment] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+class _Frame:
+    """A mapping or list that is being filled."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: dict[str, Any] | list[Any]) -> None:
+        self.value = value
+        self.key: Any = _NO_KEY
+
+
+_NO_KEY = object()
+_DROPPED = object()
+"""States of a mapping's frame: a key comes next; the next value belongs to a key that was refused."""
+
+
+class Builder:
+    """Makes data of events. `begin` is where the document that is being read begins, `first_line` that of the piece."""
+
+    def __init__(self, source: SourceText, out: Read, offset: int) -> None:
+        self.source = source
+        self.out = out
+        self.offset = offset
+        self.first_line = source.position(offset)[0]
+        self.begin = offset
+        self.given_up = False
+        self._take = {
+            syntax.ScalarEvent: self._scalar,
+            syntax.MappingStartEvent: self._open,
+            syntax.SequenceStartEvent: self._open,
+            syntax.MappingEndEvent: self._close,
+            syntax.SequenceEndEvent: self._close,
+            syntax.AliasEvent: self._alias,
+            syntax.DocumentStartEvent: self._start,
+            syntax.DocumentEndEvent: self._end,
+        }
+        self._reset()
+
+    def _reset(self) -> None:
+        self.root: Any = None
+        self.first: Any = None
+        self.stack: list[_Frame] = []
+        self.anchors: dict[str, Any] = {}
+        self.aliased = 0
+        self.name: SourceSpan | None = None
+        self.mistakes = len(self.out.diagnostics)
+        self.given_up = False
+
+    def take(self, event: Any) -> None:
+        """The next event."""
+        action = self._take.get(type(event))
+        if action is not None and (not self.given_up or type(event) is syntax.DocumentEndEvent):
+            action(event)
+
+    def _span(self, event: Any) -> SourceSpan:
+        start, end = event.start_mark, event.end_mark
+        end_column = end.column + 1 if end.line == start.line else 0
+        return self.source.span(self.first_line + start.line, start.column + 1, end_column)
+
+    def _report(self, code: str, event: Any, **params: str | int) -> None:
+        self.out.diagnostics.append(diagnose(code, self.source, self._span(event), **params))
+
+    def _start(self, event: Any) -> None:
+        self._reset()
+        mark = event.start_mark
+        self.begin = self.offset + mark.index - mark.column
+
+    def _end(self, event: Any) -> None:
+        end = self.offset + event.start_mark.index
+        if self.given_up:
+            self.out.fragments.append(Fragment(self.source, self.begin, end))
+        elif self.root is not None:
+            self.out.documents.append(
+                Document(
+                    source=self.source,
+                    start=self.begin,
+                    end=end,
+                    data=self.root,
+                    name=self.name or self._span(self.first),
+                    sound=len(self.out.diagnostics) == self.mistakes,
+                )
+            )
+        self.begin = self.offset + event.end_mark.index
+        self._reset()
+
+    def _scalar(self, event: Any) -> None:
+        value: Any = event.value
+        if event.tag is not None and event.tag not in _STR_TAGS:
+            self._report("GPU1012", event, tag=event.tag.replace("tag:yaml.org,2002:", "!!"))
+            value = UNREAD
+        elif event.implicit[0]:
+            try:
+                value = plain_scalar(value)
+            except NotFinite:
+                self._report("GPU1014", event, text=value)
+                value = UNREAD
+            except OutOfRange:
+                self._report("GPU1015", event, text=value)
+                value = UNREAD
+        if event.anchor is not None:
+            self.anchors[event.anchor] = value
+        self._put(value, event)
+
+    def _open(self, event: Any) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            self._report("GPU1008", event, limit=MAX_DEPTH)
+            self.given_up = True
+            return
+        if event.tag is not None and event.tag != "!":
+            self._report("GPU1012", event, tag=event.tag.replace("tag:yaml.org,2002:", "!!"))
+        value: dict[str, Any] | list[Any] = {} if type(event) is syntax.MappingStartEvent else []
+        if event.anchor is not None:
+            self.anchors[event.anchor] = value
+        self._put(value, event)
+        self.stack.append(_Frame(value))
+
+    def _close(self, event: Any) -> None:
+        self.stack.pop()
+
+    def _alias(self, event: Any) -> None:
+        name, value = event.anchor, UNREAD
+        if name not in self.anchors:
+            self._report("GPU1011", event, name=name)
+        elif any(frame.value is self.anchors[name] for frame in self.stack):
+            self._report("GPU1010", event, name=name)
+        else:
+            value = self.anchors[name]
+            self.aliased += _size(value, MAX_ALIASED - self.aliased + 1)
+            if self.aliased > MAX_ALIASED:
+                self._report("GPU1009", event, name=name, limit=MAX_ALIASED)
+                self.given_up = True
+        self._put(value, event)
+
+    def _put(self, value: Any, event: Any) -> None:
+        """Put a value where it belongs: it is the document, an entry of a list, a key, or the value of one."""
+        if not self.stack:
+            self.root, self.first = value, event
+            return
+        frame = self.stack[-1]
+        if isinstance(frame.value, list):
+            frame.value.append(value)
+        elif frame.key is _NO_KEY:
+            frame.key = self._key(value, event, frame.value)
+        else:
+            if frame.key is not _DROPPED:
+                frame.value[frame.key] = value
+                if frame.key == "name" and len(self.stack) == 2 and self._in_metadata():
+                    self.name = self._span(event)
+            frame.key = _NO_KEY
+
+    def _in_metadata(self) -> bool:
+        root = self.stack[0].value
+        return isinstance(root, dict) and root.get("metadata") is self.stack[1].value
+
+    def _key(self, value: Any, event: Any, mapping: dict[str, Any]) -> Any:
+        if value == "<<" and event.implicit[0]:
+            self._report("GPU1013", event)
+        elif not isinstance(value, str):
+            if value is not UNREAD:
+                self._report("GPU1004", event, found=kind_of(value))
+        elif value in mapping:
+            self._report("GPU1003", event, key=value)
+        else:
+            return value
+        return _DROPPED
+
+
+def _size(value: Any, limit: int) -> int:
+    """How many values a value consists of, itself included; counts no further than the limit."""
+    count, rest = 0, [value]
+    while rest and count < limit:
+        count += 1
+        here = rest.pop()
+        if isinstance(here, dict):
+            rest.extend(here.values())
+        elif isinstance(here, list):
+            rest.extend(here)
+    return count

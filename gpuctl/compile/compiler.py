@@ -1,0 +1,43 @@
+"""A tree of files to what it declares, or to every mistake in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuctl.compile.capacity import check_capacity
+from gpuctl.compile.declarations import collect
+from gpuctl.compile.lower import lower
+from gpuctl.compile.policy import check_policies
+from gpuctl.compile.resolve import resolve
+from gpuctl.diag.diagnostic import Diagnostic, has_errors, sorted_diagnostics
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.source import SourceTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """`declared` is None exactly when a diagnostic is an error.
+
+    `owners` says for each file whose it is: the project whose folder `projects/<p>/` it is in, else the one project all
+    its documents belong to, else None: the cluster's own.
+    """
+
+    declared: Declared | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    owners: Mapping[str, ProjectName | None] = field(default_factory=dict)
+
+
+def compile_tree(tree: SourceTree) -> Compiled:
+    """Compile all files of a tree. Never raises for their content; the order of files means nothing.
+
+    Cost: linear in the bytes of the files, about twice what merely parsing them costs.
+    """
+    declarations = collect(tree)
+    resolved = resolve(declarations, tree)
+    diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
+    diagnostics.extend(check_capacity(resolved))
+    diagnostics.extend(check_policies(declarations))
+    declared = None if has_errors(diagnostics) else lower(resolved)
+    return Compiled(declared=declared, diagnostics=sorted_diagnostics(diagnostics), owners=declarations.owners)

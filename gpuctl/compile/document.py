@@ -1,0 +1,175 @@
+"""A YAML document: plain data, and the place of every key and value in it.
+
+Places are worked out from the text when a diagnostic needs one. Most documents are right, and ten thousand trees of
+places would cost more memory than everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from gpuctl.compile import syntax
+from gpuctl.compile.text import Related, SourceText, diagnose
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.span import SourceSpan
+
+Step = str | int
+Path = tuple[Step, ...]
+"""Keys and positions from a document's root to a value."""
+
+
+class Unread:
+    """Stands in a document's data where a value could not be read; the mistake is reported already."""
+
+    __slots__ = ()
+
+
+UNREAD = Unread()
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in the words of YAML."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "text"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            return "a number"
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a value begins: line and columns from 0; `end_column` None when it ends on another line.
+
+    `line`, like the others, counts from the beginning of the document's text. Children by key or position.
+    """
+
+    line: int
+    column: int
+    end_column: int | None
+    key: Place | None = None
+    children: dict[Step, Place] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """One document of a file. `data` is made of dict, list, str, int, Decimal, bool, None and UNREAD.
+
+    `start` and `end` are the offsets of its text, `start` at the beginning of a line. `name` is the place of
+    `metadata.name`, or of the document's beginning where it has none. `sound` is False when something in it could not
+    be read.
+    """
+
+    source: SourceText
+    start: int
+    end: int
+    data: Any
+    name: SourceSpan
+    sound: bool = True
+
+    def span(self, path: Path) -> SourceSpan:
+        """The value at a path, on its first line; a value below its key, or an empty one, is its key.
+
+        A path that leads nowhere is as far as it leads.
+        """
+        place = _find(_places(self), path)
+        key = place.key
+        if key is not None and (place.line != key.line or place.end_column == place.column):
+            place = key
+        return self._span(place)
+
+    def key_span(self, path: Path) -> SourceSpan:
+        """The key at a path; for a list's entry, the entry."""
+        place = _find(_places(self), path)
+        return self._span(place.key or place)
+
+    def diagnostic(
+        self,
+        code: str,
+        span: SourceSpan,
+        *,
+        fix: str = "",
+        severity: Severity = Severity.ERROR,
+        related: Related = (),
+        **params: str | int,
+    ) -> Diagnostic:
+        """A diagnostic at a place of this document."""
+        return diagnose(code, self.source, span, fix=fix, severity=severity, related=related, **params)
+
+    def _span(self, place: Place) -> SourceSpan:
+        line = self.source.position(self.start)[0] + place.line
+        end = place.end_column
+        if end is None:
+            end = len(self.source.line(line).rstrip())
+        return self.source.span(line, place.column + 1, end + 1)
+
+
+def _find(place: Place, path: Path) -> Place:
+    for step in path:
+        child = place.children.get(step)
+        if child is None:
+            return place
+        place = child
+    return place
+
+
+@lru_cache(maxsize=8)
+def _places(document: Document) -> Place:
+    """The places of a document that has been read before, so that its text is known to be YAML. Cost: a parse."""
+    text = document.source.text[document.start : document.end]
+    stream = syntax.events(text)
+    for event in stream:
+        if type(event) is syntax.DocumentStartEvent:
+            break
+    return _place(next(stream), stream, {})
+
+
+def _place(event: syntax.Event, stream: Iterator[syntax.Event], anchors: dict[str, Place]) -> Place:
+    kind = type(event)
+    start, end = event.start_mark, event.end_mark
+    place = Place(line=start.line, column=start.column, end_column=end.column if end.line == start.line else None)
+    if kind is syntax.AliasEvent:
+        target = anchors.get(event.anchor)
+        place.children = target.children if target else {}
+        return place
+    if getattr(event, "anchor", None):
+        anchors[event.anchor] = place
+    if kind is syntax.MappingStartEvent:
+        last = _mapping(place, stream, anchors)
+    elif kind is syntax.SequenceStartEvent:
+        last = _sequence(place, stream, anchors)
+    else:
+        return place
+    end = last.end_mark
+    place.end_column = end.column if end.line == start.line else None
+    return place
+
+
+def _mapping(place: Place, stream: Iterator[syntax.Event], anchors: dict[str, Place]) -> syntax.Event:
+    """Fill in a mapping's values; returns the event of its end. Of equal keys the first is kept, as in the data."""
+    for event in stream:
+        if type(event) is syntax.MappingEndEvent:
+            return event
+        key = _place(event, stream, anchors)
+        value = _place(next(stream), stream, anchors)
+        value.key = key
+        place.children.setdefault(getattr(event, "value", ""), value)
+    raise AssertionError("a mapping that was read before has an end")
+
+
+def _sequence(place: Place, stream: Iterator[syntax.Event], anchors: dict[str, Place]) -> syntax.Event:
+    for position, event in enumerate(stream):
+        if type(event) is syntax.SequenceEndEvent:
+            return event
+        place.children[position] = _place(event, stream, anchors)
+    raise AssertionError("a list that was read before has an end")

@@ -1,0 +1,231 @@
+"""Declarations without a mistake to the values of `model`: every default filled in, every amount an integer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuctl.compile import quota, spec_v1
+from gpuctl.compile.digest import run_digest
+from gpuctl.compile.resolve import Resolved, ResolvedJob
+from gpuctl.diag.span import SourceSpan
+from gpuctl.model import declared as model
+from gpuctl.model import job as job_model
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision, RunDigest
+from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli
+
+POOL_LABEL = "gpuctl.dev/pool"
+_NO_DIGEST = RunDigest("")
+
+
+def lower(resolved: Resolved) -> model.Declared:
+    """Everything declared, for a tree in which no error was found."""
+    domains = quota.domains(resolved)
+    return model.Declared(
+        cluster=_cluster(resolved),
+        domains=domains,
+        departments=tuple(_department(resolved, name, domains) for name in sorted(resolved.departments)),
+        projects=tuple(_project(resolved, name, domains) for name in sorted(resolved.projects)),
+        jobs=tuple(sorted((_job(job) for job in resolved.jobs), key=lambda job: job.id)),
+        project_revisions=_revisions(resolved),
+    )
+
+
+def _revisions(resolved: Resolved) -> dict[ProjectName, Revision]:
+    return {
+        ProjectName(name): project.document.source.revision
+        for name, project in sorted(resolved.projects.items())
+        if project.document.source.revision
+    }
+
+
+def _cluster(resolved: Resolved) -> model.Cluster:
+    declaration = resolved.cluster
+    assert declaration is not None  # noqa: S101 - a tree without a Cluster has an error
+    spec = declaration.model.spec
+    choices = spec.scheduling
+    return model.Cluster(
+        name=declaration.model.metadata.name,
+        namespace_prefix=spec.namespace_prefix,
+        pools=tuple(
+            _pool(pool, declaration.document.span(("spec", "nodePools", position, "name")))
+            for position, pool in enumerate(spec.node_pools)
+        ),
+        ingress=None if spec.ingress is None else _ingress(spec.ingress),
+        scheduling=model.SchedulingPolicy(
+            min_runtime_ms=choices.min_runtime,
+            starvation_guard_ms=choices.starvation_guard,
+            consolidation=choices.consolidation,
+            quota_shrink=model.QuotaShrink(choices.quota_shrink),
+            fairness_half_life_ms=choices.fairness.half_life,
+            overcommit_quota=choices.overcommit_quota,
+        ),
+        span=declaration.document.name,
+    )
+
+
+def _ingress(spec: spec_v1.Ingress) -> model.IngressSettings:
+    return model.IngressSettings(host=spec.host, class_name=spec.class_name)
+
+
+def _pool(spec: spec_v1.NodePool, span: SourceSpan) -> model.NodePool:
+    return model.NodePool(
+        name=PoolName(spec.name),
+        match_labels=spec.selector.match_labels if spec.selector else {POOL_LABEL: spec.name},
+        nodes=tuple(declared_nodes(spec)),
+        gpu_mem_bytes=spec.gpu_memory or 0,
+        gpu_product=spec.gpu_product,
+        placement=model.PlacementStrategy(spec.placement),
+        sharing=model.Sharing(spec.sharing),
+        span=span,
+    )
+
+
+def declared_nodes(pool: spec_v1.NodePool) -> list[model.DeclaredNode]:
+    """A pool's inventory, with the pool's amounts where a node states none."""
+    usual = pool.resources_per_node
+    nodes = []
+    for entry in pool.nodes:
+        node = spec_v1.DeclaredNode(name=entry) if isinstance(entry, str) else entry
+        cpu, memory = node.resources.cpu, node.resources.memory
+        nodes.append(
+            model.DeclaredNode(
+                name=NodeName(node.name),
+                gpus=pool.gpus_per_node if node.gpus is None else node.gpus,
+                cpu_milli=usual.cpu if cpu is None else cpu,
+                mem_bytes=usual.memory if memory is None else memory,
+            )
+        )
+    return nodes
+
+
+def _allowances(
+    spec: spec_v1.DepartmentSpec | spec_v1.ProjectSpec,
+    quotas: dict[model.DomainName, GpuMilli],
+) -> dict[model.DomainName, model.Allowance]:
+    weight = spec.over_quota_weight
+    return {
+        domain: model.Allowance(
+            quota_milli=amount,
+            limit_milli=quota.limit_in(spec.limit, domain),
+            weight=amount if weight is None else weight,
+        )
+        for domain, amount in quotas.items()
+    }
+
+
+def _department(resolved: Resolved, name: str, domains: tuple[model.QuotaDomain, ...]) -> model.Department:
+    declaration = resolved.departments[name]
+    quotas = {domain.name: quota.department_quota(resolved, name, domain.name) for domain in domains}
+    spec = declaration.model.spec
+    return model.Department(
+        name=name, allowances=_allowances(spec, quotas), parent=spec.department, span=declaration.document.name
+    )
+
+
+def _project(resolved: Resolved, name: str, domains: tuple[model.QuotaDomain, ...]) -> model.Project:
+    """Its allowances are for the domains it can reach; of one it can't, it has no claim."""
+    declaration, cluster = resolved.projects[name], resolved.cluster
+    assert cluster is not None  # noqa: S101 - a tree without a Cluster has an error
+    spec = declaration.model.spec
+    reach = set(quota.reachable(resolved, spec))
+    quotas = {domain.name: quota.in_domain(spec.quota, domain.name) for domain in domains if reach & set(domain.pools)}
+    return model.Project(
+        name=ProjectName(name),
+        namespace=cluster.model.spec.namespace_prefix + name,
+        allowances=_allowances(spec, quotas),
+        department=spec.department,
+        priority=spec.priority,
+        owners=tuple(spec.owners),
+        adopt=spec.adopt,
+        access=tuple(
+            model.RoleGrant(
+                subject_kind="User" if grant.user is not None else "Group",
+                subject=grant.user or grant.group or "",
+                role=grant.role,
+            )
+            for grant in spec.access
+        ),
+        span=declaration.document.name,
+    )
+
+
+def _job(resolved: ResolvedJob) -> job_model.Job:
+    declaration, limits = resolved.declaration, resolved.project.model.spec
+    metadata, spec = declaration.model.metadata, declaration.model.spec
+    kind = job_model.JobType(spec.type)
+    interactive = kind is job_model.JobType.INTERACTIVE
+    job = job_model.Job(
+        id=JobId(ProjectName(metadata.project), metadata.name),
+        digest=_NO_DIGEST,
+        type=kind,
+        container=_container(spec),
+        gpu_milli=spec.gpus if spec.gpu_memory is None else _largest_charge(spec.gpu_memory, resolved),
+        gpu_mem_bytes=spec.gpu_memory,
+        workers=spec.workers,
+        min_workers=spec.workers if spec.min_workers is None else spec.min_workers,
+        cpu_milli=spec.resources.cpu,
+        mem_bytes=spec.resources.memory,
+        priority=spec.priority,
+        preemptible=is_preemptible(spec),
+        max_duration_ms=_tightest(spec.max_duration, project_max_duration(spec, limits)),
+        idle_timeout_ms=limits.interactive.idle_timeout if interactive else None,
+        pools=tuple(PoolName(pool.name) for pool in resolved.pools),
+        suspend=spec.suspend,
+        run_index=spec.run_index,
+        span=declaration.document.name,
+    )
+    return replace(job, digest=run_digest(job))
+
+
+def is_preemptible(spec: spec_v1.JobSpec) -> bool:
+    """What the job says, else whether it is training."""
+    return spec.type == "training" if spec.preemptible is None else spec.preemptible
+
+
+def project_max_duration(spec: spec_v1.JobSpec, project: spec_v1.ProjectSpec) -> DurationMs | None:
+    """The project's limit for jobs of this type; inference has none."""
+    if spec.type == "inference":
+        return None
+    return project.interactive.max_duration if spec.type == "interactive" else project.training.max_duration
+
+
+def _tightest(*limits: DurationMs | None) -> DurationMs | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _largest_charge(mem_bytes: int, resolved: ResolvedJob) -> GpuMilli:
+    """What a request for GPU memory costs on the smallest device it may get."""
+    return max(-(-mem_bytes * WHOLE_GPU // pool.gpu_memory) for pool in resolved.pools if pool.gpu_memory)
+
+
+def _container(spec: spec_v1.JobSpec) -> job_model.Container:
+    return job_model.Container(
+        image=spec.image,
+        image_pull_policy=spec.image_pull_policy,
+        command=tuple(spec.command),
+        args=tuple(spec.args),
+        working_dir=spec.working_dir,
+        env={name: _env(value) for name, value in sorted(spec.env.items())},
+        expose=tuple(job_model.Expose(port=e.port, via=job_model.ExposeVia(e.via)) for e in spec.expose),
+        large_shm=spec.large_shm,
+        volumes=tuple(_volume(volume) for volume in spec.volumes),
+        retries=spec.retries,
+    )
+
+
+def _env(value: str | spec_v1.SecretKey) -> job_model.EnvValue:
+    return value if isinstance(value, str) else job_model.SecretKey(secret=value.secret, key=value.key)
+
+
+def _volume(volume: spec_v1.Volume) -> job_model.Volume:
+    mount, read_only = volume.mount_path, volume.read_only
+    if volume.new_claim is not None:
+        return job_model.NewClaimVolume(
+            size_bytes=volume.new_claim.size,
+            storage_class=volume.new_claim.storage_class,
+            mount_path=mount,
+            read_only=read_only,
+        )
+    if volume.host_path is not None:
+        return job_model.HostPathVolume(host_path=volume.host_path, mount_path=mount, read_only=read_only)
+    return job_model.ClaimVolume(claim=volume.claim or "", mount_path=mount, read_only=read_only)

@@ -1,0 +1,112 @@
+"""Quotas by domain: what projects and departments claim, and how many GPUs there are to claim.
+
+A cluster's quotas are either all plain numbers, with all its pools as one domain, or all by pool, with a domain each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuctl.compile.resolve import Resolved
+from gpuctl.compile.spec_v1 import NodePool, ProjectSpec
+from gpuctl.model.declared import WHOLE_CLUSTER, DomainName, QuotaDomain
+from gpuctl.model.ids import PoolName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+
+Amount = int | Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One declared quota or limit. `field` is quota or limit; `kind` and `name` say whose."""
+
+    kind: str
+    name: str
+    field: str
+    amount: Amount
+
+    @property
+    def by_pool(self) -> bool:
+        """True for {pool: number}."""
+        return isinstance(self.amount, Mapping)
+
+
+def statements(resolved: Resolved) -> list[Statement]:
+    """Every quota and limit that is written down, projects before departments, by name."""
+    found = []
+    for kind, declared in (("Project", resolved.projects), ("Department", resolved.departments)):
+        for name in sorted(declared):
+            spec = declared[name].model.spec
+            for field in ("quota", "limit"):
+                amount = getattr(spec, field)
+                if amount is not None and field in spec.model_fields_set:
+                    found.append(Statement(kind=kind, name=name, field=field, amount=amount))
+    return found
+
+
+def domains(resolved: Resolved) -> tuple[QuotaDomain, ...]:
+    """The cluster's quota domains, in the order of its pools: the first quota decides about their form."""
+    pools = [PoolName(name) for name in resolved.pools]
+    stated = statements(resolved)
+    if stated and stated[0].by_pool:
+        return tuple(QuotaDomain(name=DomainName(pool), pools=(pool,)) for pool in pools)
+    return (QuotaDomain(name=WHOLE_CLUSTER, pools=tuple(pools)),)
+
+
+def in_domain(amount: Amount | None, domain: DomainName) -> GpuMilli:
+    """An amount's part in a domain; what is not mentioned is 0."""
+    if amount is None:
+        return 0
+    return amount.get(domain, 0) if isinstance(amount, Mapping) else amount
+
+
+def limit_in(amount: Amount | None, domain: DomainName) -> GpuMilli | None:
+    """A limit's part in a domain; what is not mentioned has none."""
+    if amount is None:
+        return None
+    return amount.get(domain) if isinstance(amount, Mapping) else amount
+
+
+def department_quota(resolved: Resolved, name: str, domain: DomainName) -> GpuMilli:
+    """A department's own quota in a domain or, where it states none, what its projects and departments have."""
+    quota = resolved.departments[name].model.spec.quota
+    if quota is not None:
+        return in_domain(quota, domain)
+    return sum(amount for _, _, amount in members(resolved, name, domain))
+
+
+def members(resolved: Resolved, department: str | None, domain: DomainName) -> list[tuple[str, str, GpuMilli]]:
+    """Who divides a department's quota (None: the cluster's GPUs): (kind, name, quota) by name. No circles, please."""
+    found = [
+        ("Project", name, in_domain(project.model.spec.quota, domain))
+        for name, project in resolved.projects.items()
+        if project.model.spec.department == department
+    ]
+    found += [
+        ("Department", name, department_quota(resolved, name, domain))
+        for name, below in resolved.departments.items()
+        if below.model.spec.department == department
+    ]
+    return sorted(found, key=lambda member: (member[1], member[0]))
+
+
+def reachable(resolved: Resolved, spec: ProjectSpec) -> tuple[str, ...]:
+    """The pools that some job of a project may use, in preference order."""
+    affinity = spec.node_affinity
+    if affinity.training is None or affinity.interactive is None:
+        return tuple(resolved.pools)
+    return tuple(name for name in resolved.pools if name in {*affinity.training, *affinity.interactive})
+
+
+def node_gpus(pool: NodePool) -> list[int]:
+    """GPUs of each declared node of a pool."""
+    counts = [pool.gpus_per_node if isinstance(node, str) else node.gpus for node in pool.nodes]
+    return [pool.gpus_per_node if count is None else count for count in counts]
+
+
+def capacity(resolved: Resolved, pools: tuple[str, ...]) -> GpuMilli | None:
+    """Declared GPUs of some pools; None where one of them declares no nodes, so that nobody knows."""
+    if any(not resolved.pools[name].nodes for name in pools):
+        return None
+    return WHOLE_GPU * sum(sum(node_gpus(resolved.pools[name])) for name in pools)

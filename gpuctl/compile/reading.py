@@ -1,0 +1,116 @@
+"""Bytes to documents. Never raises for what a file contains: every mistake is a diagnostic, and the rest is still read.
+
+After a mistake that ends a document's YAML, reading goes on at the next line that begins with `---`, which begins a
+document wherever it stands.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuctl.compile import syntax
+from gpuctl.compile.builder import Builder, Fragment, Read
+from gpuctl.compile.document import Document
+from gpuctl.compile.text import SourceText, diagnose
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.model.ids import NO_REVISION, Revision
+from gpuctl.model.source import MAX_FILE_BYTES
+
+MAX_DOCUMENTS = 20_000
+
+_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_DOCUMENT_LINE = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+
+
+def read_file(
+    path: str, content: bytes, revision: Revision = NO_REVISION, parser: syntax.Parser = syntax.FastParser
+) -> Read:
+    """Read one file. Cost: linear in its size."""
+    if len(content) > MAX_FILE_BYTES:
+        source = SourceText(path, "", revision)
+        read = Read(fragments=[Fragment(source, 0, 0)])
+        read.diagnostics.append(diagnose("GPU1007", source, source.span(1, 1), limit=MAX_FILE_BYTES))
+        return read
+    text = content.decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
+    return _Reader(SourceText(path, text, revision), parser).read()
+
+
+def parse_documents(path: str, content: bytes) -> tuple[list[Document], list[Diagnostic]]:
+    """The documents of one file that could be read, and what is wrong with its YAML."""
+    read = read_file(path, content)
+    return read.documents, read.diagnostics
+
+
+class _Reader:
+    """Reads one text piece by piece; a piece ends where its YAML does."""
+
+    def __init__(self, source: SourceText, parser: syntax.Parser) -> None:
+        self.source = source
+        self.parser = parser
+        self.out = Read()
+
+    def read(self) -> Read:
+        text, offset = self.source.text, 0
+        bad = _NOT_TEXT.search(text)
+        while offset < len(text):
+            if bad is None:
+                offset = self._piece(offset, len(text))
+                continue
+            begin = max((m.start() for m in _DOCUMENT_LINE.finditer(text, offset, bad.start())), default=offset)
+            if begin > offset:
+                offset = self._piece(offset, begin)
+                continue
+            self._not_text(bad)
+            offset = self._skip(offset, bad.start())
+            bad = _NOT_TEXT.search(text, offset)
+        return self.out
+
+    def _piece(self, start: int, end: int) -> int:
+        """Read documents from `start`; returns where to go on: `end`, or beyond a document that is no YAML."""
+        builder = Builder(self.source, self.out, start)
+        try:
+            for event in syntax.events(self.source.text[start:end], self.parser):
+                builder.take(event)
+                if len(self.out.documents) > MAX_DOCUMENTS:
+                    self._too_many()
+                    return len(self.source.text)
+        except syntax.NotYaml as error:
+            line = builder.first_line + error.line
+            if not builder.given_up:
+                self._not_yaml(error, line)
+            return min(end, self._skip(builder.begin, self.source.offset(builder.first_line + error.stopped)))
+        return end
+
+    def _skip(self, begin: int, search_from: int) -> int:
+        """Leave the document that begins at `begin`; returns where the next one does."""
+        text = self.source.text
+        found = _DOCUMENT_LINE.search(text, max(begin + 1, search_from))
+        end = found.start() if found else len(text)
+        self.out.fragments.append(Fragment(self.source, begin, end))
+        return end
+
+    def _report(self, code: str, line: int, column: int, end_column: int = 0, **params: str | int) -> None:
+        span = self.source.span(line, column, end_column)
+        self.out.diagnostics.append(diagnose(code, self.source, span, **params))
+
+    def _not_yaml(self, error: syntax.NotYaml, line: int) -> None:
+        text = self.source.line(line)
+        indent = text[: len(text) - len(text.lstrip())]
+        if "\t" in indent:
+            self._report("GPU1002", line, indent.index("\t") + 1)
+        else:
+            self._report("GPU1001", line, error.column + 1, problem=error.problem)
+
+    def _not_text(self, bad: re.Match[str]) -> None:
+        line, column = self.source.position(bad.start())
+        code_point = ord(bad.group())
+        if 0xDC80 <= code_point <= 0xDCFF:
+            self._report("GPU1005", line, column, byte=f"0x{code_point - 0xDC00:02x}")
+        else:
+            self._report("GPU1006", line, column, character=f"U+{code_point:04X}")
+
+    def _too_many(self) -> None:
+        extra = self.out.documents.pop()
+        span = self.source.span(self.source.position(extra.start)[0], 1)
+        self.out.diagnostics.append(diagnose("GPU1016", self.source, span, limit=MAX_DOCUMENTS))
+        self.out.fragments.append(Fragment(self.source, extra.start, len(self.source.text)))

@@ -1,0 +1,225 @@
+"""References between declarations: each leads to something that is declared once, in the right place.
+
+What this returns is complete only where no error was found; checks that need more than one declaration take it from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
+from gpuctl.compile.document import Document, Path
+from gpuctl.compile.shape import nearest
+from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobV1, NodePool, ProjectV1
+from gpuctl.compile.text import SourceText, diagnose
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import one_of
+from gpuctl.model.source import SourceTree
+
+_SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "gpuctl-system"})
+_NAME = ("metadata", "name")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolvedJob:
+    """A job with its project and the pools it may use, in preference order."""
+
+    declaration: Declaration[JobV1]
+    project: Declaration[ProjectV1]
+    pools: tuple[NodePool, ...]
+
+
+@dataclass(slots=True)
+class Resolved:
+    """Declarations by name. `jobs` are those whose project and pools are known."""
+
+    cluster: Declaration[ClusterV1] | None = None
+    pools: Mapping[str, NodePool] = field(default_factory=dict)
+    departments: dict[str, Declaration[DepartmentV1]] = field(default_factory=dict)
+    projects: dict[str, Declaration[ProjectV1]] = field(default_factory=dict)
+    jobs: list[ResolvedJob] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
+    """Follow all references. Cost: linear in the number of declarations."""
+    out = Resolved()
+    out.diagnostics.extend(_duplicates(declarations))
+    out.diagnostics.extend(_strangers(declarations, tree))
+    out.diagnostics.extend(_cluster_count(declarations, tree))
+    if declarations.clusters:
+        out.cluster = declarations.clusters[0]
+        out.pools = {pool.name: pool for pool in out.cluster.model.spec.node_pools}
+    for department in declarations.departments:
+        out.departments.setdefault(department.model.metadata.name, department)
+    for project in declarations.projects:
+        out.projects.setdefault(project.model.metadata.name, project)
+    names = _Names(declarations, out)
+    for department in declarations.departments:
+        out.diagnostics.extend(names.department(department.document, department.model.spec.department))
+    out.diagnostics.extend(_circles(out.departments))
+    for project in declarations.projects:
+        out.diagnostics.extend(_project(project, names))
+    for job in declarations.jobs:
+        _job(job, names)
+    return out
+
+
+def _duplicates(declarations: Declarations) -> Iterator[Diagnostic]:
+    first: dict[tuple[str, str, str], Claim] = {}
+    for claim in declarations.claims:
+        if claim.kind == "Cluster" or not claim.name:
+            continue
+        project = claim.project if claim.kind == "Job" else ""
+        before = first.setdefault((claim.kind, project, claim.name), claim)
+        if before is not claim:
+            name = f"{project}/{claim.name}" if project else claim.name
+            related = (("first declared here", before.document.name),)
+            yield claim.document.diagnostic("GPU3003", claim.document.name, related=related, kind=claim.kind, name=name)
+
+
+def _strangers(declarations: Declarations, tree: SourceTree) -> Iterator[Diagnostic]:
+    """Projects and jobs below another project's folder."""
+    for claim in declarations.claims:
+        if claim.kind not in {"Project", "Job"}:
+            continue
+        field_name = "name" if claim.kind == "Project" else "project"
+        project = claim.name if claim.kind == "Project" else claim.project
+        folder = folder_project(tree, claim.document.source.path)
+        if folder is not None and project and project != folder:
+            kind = "the Project" if claim.kind == "Project" else "a Job"
+            span = claim.document.span(("metadata", field_name))
+            yield claim.document.diagnostic("GPU3008", span, folder=folder, kind=kind, project=project)
+
+
+def _cluster_count(declarations: Declarations, tree: SourceTree) -> Iterator[Diagnostic]:
+    claims = [claim for claim in declarations.claims if claim.kind == "Cluster"]
+    if not claims and "Cluster" not in declarations.guessed:
+        folder = tree.cluster_dir
+        yield diagnose("GPU3001", SourceText(folder, "", tree.revision), SourceSpan(file=folder), folder=folder)
+    for claim in claims[1:]:
+        related = (("the first is here", claims[0].document.name),)
+        yield claim.document.diagnostic("GPU3002", claim.document.name, related=related, name=claim.name)
+
+
+def _circles(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[Diagnostic]:
+    """Each circle once, at its first department by name."""
+    seen: set[str] = set()
+    for start in sorted(departments):
+        chain: list[str] = []
+        name: str | None = start
+        while name is not None and name in departments and name not in seen:
+            seen.add(name)
+            chain.append(name)
+            name = departments[name].model.spec.department
+        if name in chain:
+            circle = chain[chain.index(name) :]
+            at = departments[min(circle)].document
+            shown = " > ".join(f'"{member}"' for member in [*circle, circle[0]])
+            yield at.diagnostic("GPU3006", at.span(("spec", "department")), chain=shown)
+
+
+class _Names:
+    """Looks names up, and says what is wrong with those that lead nowhere."""
+
+    def __init__(self, declarations: Declarations, out: Resolved) -> None:
+        self.out = out
+        self.known = {(claim.kind, claim.name) for claim in declarations.claims}
+        self.guessed = declarations.guessed
+
+    def _missing(self, kind: str, name: str) -> bool:
+        return (kind, name) not in self.known and name not in self.guessed
+
+    def _nearest(self, kind: str, name: str) -> tuple[str, tuple[tuple[str, SourceSpan], ...]]:
+        """The help for a name that is not declared, and where the name that may be meant is."""
+        declared: Mapping[str, Declaration[Any]] = self.out.projects if kind == "Project" else self.out.departments
+        fix = nearest(name, declared)
+        meant = fix.partition('"')[2].rpartition('"')[0]
+        related = ((f'"{meant}" is declared here', declared[meant].document.name),) if fix else ()
+        return fix, related
+
+    def project(self, document: Document, name: str) -> Iterator[Diagnostic]:
+        """Nothing, or that the project is not declared."""
+        if self._missing("Project", name):
+            fix, related = self._nearest("Project", name)
+            span = document.span(("metadata", "project"))
+            yield document.diagnostic("GPU3004", span, fix=fix, related=related, project=name)
+
+    def department(self, document: Document, name: str | None) -> Iterator[Diagnostic]:
+        """Nothing, or that the department is not declared."""
+        if name is not None and self._missing("Department", name):
+            fix, related = self._nearest("Department", name)
+            span = document.span(("spec", "department"))
+            yield document.diagnostic("GPU3005", span, fix=fix, related=related, department=name)
+
+    def pools(
+        self, document: Document, path: Path, names: Iterable[str], *, keys: bool = False
+    ) -> Iterator[Diagnostic]:
+        """What pools are not declared: entries of a list at the path, or keys of a mapping."""
+        if self.out.cluster is None:
+            return
+        for position, name in enumerate(names):
+            if name not in self.out.pools:
+                span = document.key_span((*path, name)) if keys else document.span((*path, position))
+                fix = (
+                    nearest(name, self.out.pools)
+                    or f"the cluster has {one_of(self.out.pools).replace(' or ', ' and ')}"
+                )
+                yield document.diagnostic("GPU3007", span, fix=fix, pool=name)
+
+
+def _project(project: Declaration[ProjectV1], names: _Names) -> Iterator[Diagnostic]:
+    document, spec, name = project.document, project.model.spec, project.model.metadata.name
+    yield from names.department(document, spec.department)
+    affinity = spec.node_affinity
+    yield from names.pools(document, ("spec", "nodeAffinity", "training"), affinity.training or ())
+    yield from names.pools(document, ("spec", "nodeAffinity", "interactive"), affinity.interactive or ())
+    if names.out.cluster is None:
+        return
+    namespace = names.out.cluster.model.spec.namespace_prefix + name
+    if len(namespace) > 63:
+        yield document.diagnostic("GPU3022", document.span(_NAME), namespace=namespace, length=len(namespace))
+    if namespace in _SYSTEM_NAMESPACES:
+        yield document.diagnostic("GPU3027", document.span(_NAME), namespace=namespace)
+
+
+def affinity_pools(affinity: Affinity, job_type: str) -> Sequence[str] | None:
+    """The pools a project's jobs of a type may use; None: any. Inference goes where training does."""
+    return affinity.interactive if job_type == "interactive" else affinity.training
+
+
+def _job(job: Declaration[JobV1], names: _Names) -> None:
+    document, spec, out = job.document, job.model.spec, names.out
+    wanted = spec.node_pools
+    diagnostics = list(names.project(document, job.model.metadata.project))
+    if wanted is not None:
+        diagnostics.extend(names.pools(document, ("spec", "nodePools"), wanted))
+    project = out.projects.get(job.model.metadata.project)
+    out.diagnostics.extend(diagnostics)
+    if diagnostics or project is None or out.cluster is None:
+        return
+    allowed = affinity_pools(project.model.spec.node_affinity, spec.type)
+    for position, pool in enumerate(wanted or ()):
+        if allowed is not None and pool not in allowed:
+            out.diagnostics.append(_outside(job, project, position, pool))
+            return
+    usable = wanted if wanted is not None else allowed
+    pools = tuple(pool for name, pool in out.pools.items() if usable is None or name in usable)
+    if pools:
+        out.jobs.append(ResolvedJob(declaration=job, project=project, pools=pools))
+
+
+def _outside(job: Declaration[JobV1], project: Declaration[ProjectV1], position: int, pool: str) -> Diagnostic:
+    document, job_type = job.document, job.model.spec.type
+    where = project.document.span(("spec", "nodeAffinity", "interactive" if job_type == "interactive" else "training"))
+    return document.diagnostic(
+        "GPU3018",
+        document.span(("spec", "nodePools", position)),
+        related=(("the project's affinity is here", where),),
+        project=project.model.metadata.name,
+        type=job_type,
+        pool=pool,
+    )

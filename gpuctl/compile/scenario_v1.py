@@ -1,0 +1,226 @@
+"""The public form of scenario files, apiVersion gpuctl.dev/v1, kind Scenario.
+
+Times are after the scenario's 0s; what is given lies before it. Documents inside are checked when they are compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
+
+from gpuctl.compile import amounts
+from gpuctl.compile.amounts import WrongValue
+from gpuctl.compile.document import Document, Path
+from gpuctl.compile.reading import parse_documents
+from gpuctl.compile.shape import check_shape
+from gpuctl.compile.spec_v1 import Duration, Gpus, Metadata, Name, Spec, Subdomain
+from gpuctl.compile.syntax import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent, events
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.model.decision import JobState
+from gpuctl.model.ids import JobId
+
+END = "end"
+
+
+def _job_id(value: Any) -> JobId:
+    try:
+        job = JobId.parse(value if isinstance(value, str) else "")
+        amounts.label(job.project)
+        amounts.label(job.name)
+    except ValueError:
+        raise WrongValue("GPU2023", found=str(value), wanted="a job: project/name") from None
+    return job
+
+
+def _past(value: Any) -> int:
+    """A time up to 0s: -10m, 0s."""
+    if isinstance(value, str) and value.startswith("-"):
+        return -amounts.duration(value[1:])
+    if amounts.duration(value):
+        raise WrongValue("GPU2018", found=str(value), rule="what is given began before 0s: write -10m, or 0s")
+    return 0
+
+
+def _any_time(value: Any) -> int:
+    return _past(value) if isinstance(value, str) and value.startswith("-") else amounts.duration(value)
+
+
+def _instant_or_end(value: Any) -> int | None:
+    return None if value == END else amounts.duration(value)
+
+
+def _state(value: str) -> str:
+    states = [state.value for state in JobState]
+    if value not in states:
+        raise WrongValue("GPU2023", found=value, wanted=f"a state: {', '.join(states)}")
+    return value
+
+
+_TIME = {"type": "string"}
+_JOB = {"type": "string", "pattern": "^[a-z0-9-]+/[a-z0-9-]+$"}
+JobIdText = Annotated[Any, PlainValidator(_job_id), WithJsonSchema(_JOB)]
+JobKey = Annotated[str, AfterValidator(lambda text: str(_job_id(text)))]
+Past = Annotated[int, PlainValidator(_past), WithJsonSchema(_TIME)]
+AnyTime = Annotated[int, PlainValidator(_any_time), WithJsonSchema(_TIME)]
+InstantOrEnd = Annotated[int | None, PlainValidator(_instant_or_end), WithJsonSchema(_TIME)]
+State = Annotated[str, AfterValidator(_state)]
+RawDocument = dict[str, Any]
+
+
+class WorkerPlace(Spec):
+    """Where one worker is."""
+
+    node: Subdomain = Field(description="The node's name.")
+    gpus: list[int] = Field([], description="The indexes of its devices there.")
+
+
+class Running(Spec):
+    """A job that already runs."""
+
+    job: JobIdText = Field(description="The job, as project/name.")
+    since: Past = Field(description="When it started: -10m.")
+    placement: list[WorkerPlace] = Field(min_length=1, description="Where each worker is, in order.")
+
+
+class Queued(Spec):
+    """A job that already waits."""
+
+    job: JobIdText = Field(description="The job, as project/name.")
+    since: Past = Field(description="Since when it waits: -3m.")
+
+
+class NodeState(Spec):
+    """How a node departs from the declared inventory."""
+
+    ready: bool = Field(description="False: the node is lost.")
+
+
+class GivenV1(Spec):
+    """How things stand at 0s."""
+
+    documents: list[RawDocument] = Field([], description="Declarations, besides those of `declarations`.")
+    nodes: dict[Subdomain, NodeState] = Field({}, description="Departures from the declared inventory.")
+    running: list[Running] = Field([], description="Jobs that already run.")
+    queued: list[Queued] = Field([], description="Jobs that already wait; others are new at 0s.")
+    usage: dict[Name, Gpus] = Field({}, description="Decayed GPU-hours of projects, for fairness over time.")
+
+
+class FinishV1(Spec):
+    """A job whose processes end."""
+
+    job: JobIdText = Field(description="The job, as project/name.")
+    exit_code: int = Field(0, ge=0, le=255, description="0: it succeeded.")
+
+
+class NodeChange(Spec):
+    """A node that is lost or comes back."""
+
+    name: Subdomain = Field(description="The node's name.")
+    ready: bool = Field(description="False: it is lost.")
+
+
+class IdleV1(Spec):
+    """A job whose GPUs do nothing."""
+
+    job: JobIdText = Field(description="The job, as project/name.")
+    since: AnyTime | None = Field(description="Since when; null: they are used again.")
+
+
+class EventV1(Spec):
+    """One thing that happens."""
+
+    at: Duration = Field(description="When it happens: 5m.")
+    apply: list[RawDocument] | None = Field(None, min_length=1, description="Declarations added, or replaced by name.")
+    delete: list[JobIdText] | None = Field(None, min_length=1, description="Jobs removed, as project/name.")
+    finish: FinishV1 | None = Field(None, description="A job's processes end.")
+    node: NodeChange | None = Field(None, description="A node is lost or comes back.")
+    idle: IdleV1 | None = Field(None, description="A job's GPUs stop working, or work again.")
+
+    @model_validator(mode="after")
+    def _one_happening(self) -> EventV1:
+        given = [name for name in ("apply", "delete", "finish", "node", "idle") if getattr(self, name) is not None]
+        if len(given) != 1:
+            fields = "apply, delete, finish, node and idle"
+            raise WrongValue("GPU2019", at=tuple(given[1:2]), fields=fields, found=" and ".join(given) or "none")
+        return self
+
+
+class ProjectWanted(Spec):
+    """What is expected of a project. Only what is written is checked."""
+
+    allocated: Gpus | None = Field(None, description="GPUs its jobs hold.")
+    quota: Gpus | None = Field(None, description="Its guaranteed GPUs.")
+    fair_share: Gpus | None = Field(None, description="GPUs it may hold now.")
+    pending: list[str] | None = Field(None, description="All its waiting jobs, in any order.")
+    queued: int | None = Field(None, ge=0, description="How many jobs wait.")
+
+
+class JobWanted(Spec):
+    """What is expected of a job. Only what is written is checked."""
+
+    state: State | None = Field(None, description="Its state: Running, Preempted …")
+    starts: int | None = Field(None, ge=0, description="How often it was started.")
+    node: str | None = Field(None, description="Its node; for a gang its nodes, sorted, with commas.")
+    placement: list[WorkerPlace] | None = Field(None, description="Where each worker is, in order.")
+    reason: str | None = Field(None, description="The code of its reason: GPU5010.")
+    paused_for: JobIdText | None = Field(None, description="The job it was last paused for.")
+
+
+class EvictionV1(Spec):
+    """A pause that is expected."""
+
+    job: JobIdText = Field(description="The job that is paused.")
+    for_: JobIdText | None = Field(None, alias="for", description="Whom it makes room for. Default: anybody.")
+
+
+class ExpectV1(Spec):
+    """What is expected at a time."""
+
+    at: InstantOrEnd = Field(description="A time, after what happens then has come to rest; or end.")
+    projects: dict[Name, ProjectWanted] = Field({}, description="By name.")
+    jobs: dict[JobKey, JobWanted] = Field({}, description="By project/name.")
+    evictions: list[EvictionV1] | None = Field(None, description="All pauses up to then, in any order.")
+
+
+class ScenarioV1(Spec):
+    """What is given, what happens, and what is expected."""
+
+    api_version: Literal["gpuctl.dev/v1"] = Field(description="The version of this form.")
+    kind: Literal["Scenario"] = Field(description="What this is.")
+    metadata: Metadata = Field(description="Its name.")
+    why: str = Field("", description="What it shows, in a sentence.")
+    declarations: list[str] = Field([], description="Folders or files with declarations, relative to this file.")
+    given: GivenV1 = Field(GivenV1(), description="How things stand at 0s.")
+    durations: dict[JobKey, Duration] = Field({}, description="How long jobs run in all, by project/name.")
+    when: list[EventV1] = Field([], description="What happens.")
+    until: Duration | None = Field(None, description="When it ends. Default: when nothing changes any more.")
+    expect: list[ExpectV1] = Field([], description="What is expected.")
+
+
+def read_scenario(path: str, content: bytes) -> tuple[ScenarioV1 | None, list[Document], list[Diagnostic]]:
+    """The documents of a file; when it is one alone, the scenario it is, or what is wrong with it."""
+    documents, diagnostics = parse_documents(path, content)
+    if len(documents) != 1:
+        return None, documents, diagnostics
+    spec, mistakes = check_shape(documents[0], ScenarioV1)
+    return spec, documents, [*diagnostics, *mistakes]
+
+
+def text_at(document: Document, path: Path) -> str:
+    """The text of the mapping at a path, after as many line breaks and spaces as put it where it stands in the file."""
+    span = document.span(path)
+    start = document.source.offset(span.line) + span.column - 1
+    text = " " * (span.column - 1) + document.source.text[start:]
+    return "\n" * (span.line - 1) + text[: _end_of_mapping(text)]
+
+
+def _end_of_mapping(text: str) -> int:
+    depth = 0
+    for event in events(text):
+        kind = type(event)
+        depth += kind in {MappingStartEvent, SequenceStartEvent}
+        depth -= kind in {MappingEndEvent, SequenceEndEvent}
+        if not depth and kind is MappingEndEvent:
+            return int(event.end_mark.index)
+    return len(text)

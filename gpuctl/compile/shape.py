@@ -1,0 +1,172 @@
+"""Documents against pydantic models: every mistake as a diagnostic at its place, with the nearest right word."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from gpuctl.compile.amounts import WrongValue
+from gpuctl.compile.document import UNREAD, Document, Path, kind_of
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.wording import one_of
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_QUOTED = re.compile(r"'([^']*)'")
+_YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_WANTED = {
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_SHOWN_CHARACTERS = 80
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """`did you mean "..."?` with the most similar of the words, or nothing."""
+    found = difflib.get_close_matches(word[:_SHOWN_CHARACTERS], sorted(words), n=1, cutoff=0.6)
+    return f'did you mean "{found[0]}"?' if found else ""
+
+
+def check_shape(document: Document, model: type[Model]) -> tuple[Model | None, list[Diagnostic]]:
+    """The document as an instance of the model, or all that is wrong with its shape.
+
+    Values that were refused when the YAML was read are not reported again.
+    """
+    try:
+        return model.model_validate(document.data), []
+    except ValidationError as error:
+        return None, list(_diagnostics(document, model, error))
+
+
+def _diagnostics(document: Document, model: type[BaseModel], error: ValidationError) -> Iterator[Diagnostic]:
+    for details in error.errors(include_url=False):
+        if details["input"] is UNREAD:
+            continue
+        mistake = _mistake(document, model, details)
+        span = document.key_span(mistake.path) if mistake.at_key else document.span(mistake.path)
+        yield document.diagnostic(mistake.code, span, fix=mistake.fix, **mistake.params)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mistake:
+    code: str
+    path: Path
+    params: Mapping[str, str | int]
+    fix: str = ""
+    at_key: bool = False
+
+
+def _mistake(document: Document, model: type[BaseModel], details: Any) -> _Mistake:
+    kind, found, context = details["type"], details["input"], details.get("ctx", {})
+    path, at_key = _path(document.data, details["loc"])
+    match kind:
+        case "value_error":
+            wrong: WrongValue = context["error"]
+            return _Mistake(code=wrong.code, path=path + wrong.at, params=wrong.params, fix=wrong.fix, at_key=at_key)
+        case "extra_forbidden":
+            field = str(path[-1])
+            fix = nearest(field, _fields(model, path[:-1]))
+            return _Mistake(code="GPU2004", path=path, params={"field": field}, fix=fix, at_key=True)
+        case "missing":
+            field = str(details["loc"][-1])
+            return _Mistake(code="GPU2005", path=path, params={"field": field}, at_key=True)
+        case "literal_error":
+            return _not_allowed(path, found, _QUOTED.findall(str(context["expected"])))
+        case "greater_than_equal":
+            if context["ge"] == 0:
+                return _Mistake(code="GPU2017", path=path, params={"found": found})
+            return _bounds(path, found, f"at least {context['ge']}")
+        case "less_than_equal":
+            return _bounds(path, found, f"at most {context['le']}")
+        case "string_too_short":
+            return _bounds(path, '""', "it must not be empty")
+        case "too_short":
+            return _bounds(path, kind_of(found), "it must not be empty")
+        case _:
+            return _wrong_type(path, found, _WANTED.get(kind, "something else"))
+
+
+def _bounds(path: Path, found: Any, rule: str) -> _Mistake:
+    return _Mistake(code="GPU2018", path=path, params={"found": str(found), "rule": rule})
+
+
+def _not_allowed(path: Path, found: Any, allowed: list[str]) -> _Mistake:
+    if not isinstance(found, str):
+        return _wrong_type(path, found, one_of(f'"{word}"' for word in allowed))
+    fix = nearest(found, allowed) or nearest(found.lower(), allowed) or f"write {one_of(allowed)}"
+    return _Mistake(code="GPU2007", path=path, params={"found": _short(found)}, fix=fix)
+
+
+def _wrong_type(path: Path, found: Any, wanted: str) -> _Mistake:
+    if wanted == "text" and isinstance(found, int | Decimal):
+        shown = str(found).lower()
+        kind = "true or false" if isinstance(found, bool) else "a number"
+        return _Mistake(code="GPU2008", path=path, params={"found": shown, "kind": kind}, fix=f'write "{shown}"')
+    if wanted == "true or false" and isinstance(found, str):
+        meant = _YAML_1_1.get(found.lower())
+        return _Mistake(
+            code="GPU2009", path=path, params={"found": _short(found)}, fix=f"write {meant}" if meant else ""
+        )
+    return _Mistake(code="GPU2006", path=path, params={"wanted": wanted, "found": kind_of(found)})
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def _path(data: Any, location: tuple[str | int, ...]) -> tuple[Path, bool]:
+    """pydantic's location as a path in the document: without the names it gives to alternatives.
+
+    True when the mistake is in a key.
+    """
+    path: list[str | int] = []
+    for step in location:
+        if isinstance(data, dict) and step in data:
+            data = data[step]
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+            data = data[step]
+        else:
+            continue
+        path.append(step)
+    return tuple(path), location[-1:] == ("[key]",)
+
+
+def _fields(model: type[BaseModel], path: Path) -> list[str]:
+    """The fields that the mapping at a path may have: those of all models that may stand there."""
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+    here = [schema]
+    for step in path:
+        here = [found for node in here for found in _below(_alternatives(node, definitions), step)]
+    return [name for node in here for one in _alternatives(node, definitions) for name in one.get("properties", {})]
+
+
+def _below(nodes: list[Any], step: str | int) -> Iterator[Any]:
+    for node in nodes:
+        if isinstance(step, int):
+            found = node.get("items")
+        else:
+            found = node.get("properties", {}).get(step) or node.get("additionalProperties")
+        if isinstance(found, dict):
+            yield found
+
+
+def _alternatives(node: Any, definitions: Mapping[str, Any]) -> list[Any]:
+    """A schema with its references followed, or all of its alternatives."""
+    if "$ref" in node:
+        return _alternatives(definitions[node["$ref"].rpartition("/")[2]], definitions)
+    branches = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
+    if branches:
+        return [found for branch in branches for found in _alternatives(branch, definitions)]
+    return [node]

@@ -1,0 +1,472 @@
+"""The public form of declarations, apiVersion gpuctl.dev/v1: the one source of `schemas/gpuctl.dev/v1/*.json`.
+
+Field names are public and written in camelCase in YAML. After validation amounts are exact integers in the units of
+`model.units`. What depends on another document is checked in `resolve` and `capacity`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from gpuctl.compile import amounts
+from gpuctl.compile.amounts import WrongValue
+
+API_VERSION = "gpuctl.dev/v1"
+INT32 = 2**31 - 1
+LABEL_PATTERN = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+
+class Spec(BaseModel):
+    """What all parts of a declaration have in common: no unknown fields, no conversion of types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
+
+
+def _matching(pattern: str, wanted: str) -> AfterValidator:
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if compiled.fullmatch(value):
+            return value
+        raise WrongValue("GPU2023", found=value, wanted=wanted)
+
+    return AfterValidator(check)
+
+
+def _unique(key: str = "") -> AfterValidator:
+    """No two entries alike, or with the same value of a field."""
+
+    def check(entries: Sequence[Any]) -> Sequence[Any]:
+        seen = set()
+        for position, entry in enumerate(entries):
+            name = getattr(entry, key, entry) if key else entry
+            if name in seen:
+                at = (position, to_camel(key)) if name is not entry else (position,)
+                raise WrongValue("GPU2021", at=at, found=str(name))
+            seen.add(name)
+        return entries
+
+    return AfterValidator(check)
+
+
+def _positive(value: int | None) -> int | None:
+    if value == 0:
+        raise WrongValue("GPU2018", found=0, rule="it must be more than zero")
+    return value
+
+
+def _form(value: Any) -> str:
+    return "(mapping)" if isinstance(value, dict) else "(plain)"
+
+
+_NUMBER = {"type": "number", "minimum": 0}
+_NUMBER_TEXT = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]{1,3})?$"}
+
+Name = Annotated[
+    str,
+    AfterValidator(amounts.label),
+    WithJsonSchema({"type": "string", "pattern": LABEL_PATTERN, "maxLength": amounts.NAME_LENGTH}),
+]
+Subdomain = Annotated[str, AfterValidator(amounts.subdomain)]
+Gpus = Annotated[int, PlainValidator(amounts.gpus), WithJsonSchema({"anyOf": [_NUMBER, _NUMBER_TEXT]})]
+WorkerGpus = Annotated[int, PlainValidator(amounts.worker_gpus), WithJsonSchema({"anyOf": [_NUMBER, _NUMBER_TEXT]})]
+Duration = Annotated[
+    int,
+    PlainValidator(amounts.duration),
+    WithJsonSchema({"type": "string", "pattern": r"^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
+]
+Memory = Annotated[
+    int,
+    PlainValidator(amounts.memory),
+    WithJsonSchema({
+        "anyOf": [_NUMBER, {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"}]
+    }),
+]
+Cpu = Annotated[
+    int,
+    PlainValidator(amounts.cpu),
+    WithJsonSchema({"anyOf": [_NUMBER, {"type": "string", "pattern": r"^[0-9]+(m|\.[0-9]{1,3})?$"}]}),
+]
+AbsolutePath = Annotated[
+    str, AfterValidator(amounts.absolute_path), WithJsonSchema({"type": "string", "pattern": "^/"})
+]
+Quota = Annotated[Annotated[Gpus, Tag("(plain)")] | Annotated[dict[Name, Gpus], Tag("(mapping)")], Discriminator(_form)]
+Limit = Annotated[Duration, AfterValidator(_positive)]
+Image = Annotated[str, _matching(r"\S+", "an image reference")]
+EnvName = Annotated[str, _matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an environment variable")]
+Owner = Annotated[
+    str, _matching(r"@[\w.-]+(/[\w.-]+)?|[^@\s]+@[^@\s]+", "an owner: @user, @organisation/team or an e-mail address")
+]
+Pools = Annotated[list[Name], _unique()]
+Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
+
+
+class Metadata(Spec):
+    """What a declaration is called."""
+
+    name: Name = Field(description="Unique among declarations of its kind: a DNS label.")
+
+
+class JobMetadata(Spec):
+    """What a job is called, and whose it is."""
+
+    name: Name = Field(description="Unique among the jobs of its project: a DNS label.")
+    project: Name = Field(description="The project that owns the job and whose quota it uses.")
+
+
+class Selector(Spec):
+    """Which live nodes belong to a pool."""
+
+    match_labels: dict[str, str] = Field(min_length=1, description="Node labels, all of which must match.")
+
+
+class NodeResources(Spec):
+    """What one node offers besides GPUs, where it differs from its pool."""
+
+    cpu: Cpu | None = Field(None, description="CPU cores that pods may use: 80 or 79500m. Default: the pool's.")
+    memory: Memory | None = Field(None, description="Memory that pods may use: 512Gi. Default: the pool's.")
+
+
+class PoolResources(Spec):
+    """What each node of a pool offers besides GPUs."""
+
+    cpu: Cpu = Field(0, description="CPU cores that pods may use: 80 or 79500m.")
+    memory: Memory = Field(0, description="Memory that pods may use: 512Gi.")
+
+
+class DeclaredNode(Spec):
+    """A node that differs from its pool."""
+
+    name: Subdomain = Field(description="The node's name in Kubernetes.")
+    gpus: int | None = Field(None, ge=0, le=1024, description="GPUs of this node. Default: the pool's gpusPerNode.")
+    resources: NodeResources = Field(NodeResources(), description="CPU and memory of this node.")
+
+
+NodeEntry = Annotated[
+    Annotated[Subdomain, Tag("(plain)")] | Annotated[DeclaredNode, Tag("(mapping)")], Discriminator(_form)
+]
+
+
+class NodePool(Spec):
+    """A group of like nodes."""
+
+    name: Name = Field(description="The pool's name in quotas and affinities.")
+    selector: Selector | None = Field(
+        None, description="Which live nodes belong to the pool. Default: label gpuctl.dev/pool with the pool's name."
+    )
+    nodes: list[NodeEntry] = Field(
+        [], description="The declared inventory: names, or {name, gpus, resources} for a node that differs."
+    )
+    gpus_per_node: int = Field(0, ge=0, le=1024, description="GPUs of each node.")
+    gpu_memory: Memory | None = Field(
+        None, description="Memory of one GPU: 32510Mi. Needed where jobs ask for GPU memory or a fraction of a GPU."
+    )
+    gpu_product: str = Field("", description="The GPU's product name, as the node label nvidia.com/gpu.product has it.")
+    resources_per_node: PoolResources = Field(PoolResources(), description="CPU and memory of each node.")
+    placement: Literal["binpack", "spread"] = Field(
+        "binpack", description="The fullest node that fits first, or the emptiest."
+    )
+    sharing: Literal["device-plugin", "mig", "hami", "dra"] = Field(
+        "device-plugin", description="How a fraction of a GPU becomes real; device-plugin has whole GPUs only."
+    )
+
+
+class Ingress(Spec):
+    """Where jobs with `expose: via: ingress` are published."""
+
+    host: Subdomain = Field(description="Host name or IPv4 address, without a scheme.")
+    class_name: str | None = Field(None, description="The IngressClass. Default: the cluster's default class.")
+
+
+class Fairness(Spec):
+    """Whether past usage counts."""
+
+    half_life: Limit | None = Field(None, description="Weigh over-quota by usage decayed with this half-life: 24h.")
+
+
+class Scheduling(Spec):
+    """The choices a cluster makes."""
+
+    min_runtime: Duration = Field(
+        "0s", validate_default=True, description="A preemptible job is not stopped before it has run this long."
+    )
+    starvation_guard: Duration = Field(
+        "10m",
+        validate_default=True,
+        description="The oldest blocked job gets a reservation after this; smaller ones backfill around it.",
+    )
+    consolidation: bool = Field(
+        True, description="Preemptible jobs may be moved when that lets a job within its fair share start."
+    )
+    quota_shrink: Literal["reclaim", "drain"] = Field(
+        "reclaim", description="What a quota cut does to jobs already running over it: stop them, or let them end."
+    )
+    fairness: Fairness = Field(Fairness(), description="Whether past usage counts.")
+    overcommit_quota: bool = Field(
+        False,
+        description="Quotas above the declared GPUs: false: an error; true: a warning, guarantees scale by quota.",
+    )
+
+
+class ClusterSpec(Spec):
+    """The cluster: its node pools and its choices."""
+
+    node_pools: Annotated[list[NodePool], _unique("name")] = Field(
+        min_length=1, description="Groups of like nodes, in order of preference."
+    )
+    namespace_prefix: Annotated[str, _matching(r"([a-z0-9][a-z0-9-]{0,30})?", "the beginning of a DNS label")] = Field(
+        "gpu-", description="A project's namespace is this and its name."
+    )
+    ingress: Ingress | None = Field(None, description="Where exposed ports are published; without it none can be.")
+    scheduling: Scheduling = Field(Scheduling(), description="The choices the fair-share engine is given.")
+
+
+class DepartmentSpec(Spec):
+    """The optional level above projects."""
+
+    quota: Quota | None = Field(
+        None, description="Guaranteed GPUs: a number, or {pool: number}. Default: the sum of its projects' quotas."
+    )
+    limit: Quota | None = Field(None, description="Hard ceiling with over-quota, in the form of quota. Default: none.")
+    over_quota_weight: Gpus | None = Field(None, description="Claim on spare GPUs. Default: the quota.")
+    department: Name | None = Field(None, description="The department this one belongs to.")
+
+
+class Affinity(Spec):
+    """The node pools a project may use."""
+
+    training: Pools | None = Field(None, description="Pools for training and inference jobs. Default: any.")
+    interactive: Pools | None = Field(None, description="Pools for interactive jobs. Default: any.")
+
+
+class InteractiveLimits(Spec):
+    """Limits of interactive jobs."""
+
+    max_duration: Limit | None = Field(None, description="An interactive job ends after running this long: 8h.")
+    idle_timeout: Limit | None = Field(None, description="An interactive job ends after its GPUs idled this long: 1h.")
+
+
+class TrainingLimits(Spec):
+    """Limits of training jobs."""
+
+    max_duration: Limit | None = Field(None, description="A training job ends after running this long: 7d.")
+
+
+class Access(Spec):
+    """Access to the project's namespace for a group or a user."""
+
+    group: str | None = Field(None, min_length=1, description="A group, as the cluster's authentication names it.")
+    user: str | None = Field(None, min_length=1, description="A user, as the cluster's authentication names them.")
+    role: str = Field(min_length=1, description="A ClusterRole: view, edit, admin or another.")
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> Access:
+        _exactly_one(group=self.group, user=self.user)
+        return self
+
+
+class ProjectSpec(Spec):
+    """The unit that owns quota and jobs."""
+
+    quota: Quota = Field(0, description="Guaranteed GPUs of the whole cluster: 4; or of each pool: {dgx1: 4, h100: 2}.")
+    limit: Quota | None = Field(None, description="Hard ceiling with over-quota, in the form of quota. Default: none.")
+    over_quota_weight: Gpus | None = Field(
+        None, description="Claim on spare GPUs, relative to other projects. Default: the quota. 0: only what is left."
+    )
+    department: Name | None = Field(None, description="The department the project belongs to.")
+    priority: Priority = Field(0, description="Band for over-quota: higher bands are served first. Never for quota.")
+    node_affinity: Affinity = Field(Affinity(), description="The node pools the project may use.")
+    interactive: InteractiveLimits = Field(InteractiveLimits(), description="Limits of its interactive jobs.")
+    training: TrainingLimits = Field(TrainingLimits(), description="Limits of its training jobs.")
+    owners: Annotated[list[Owner], _unique()] = Field([], description="Who reviews changes, as CODEOWNERS names them.")
+    adopt: bool = Field(False, description="Take over a namespace that is already there.")
+    access: list[Access] = Field([], description="Who may use the namespace.")
+
+
+class SecretKey(Spec):
+    """A value from a Secret of the project's namespace."""
+
+    secret: Subdomain = Field(description="The Secret's name.")
+    key: str = Field(min_length=1, description="The key in it.")
+
+
+EnvEntry = Annotated[Annotated[str, Tag("(plain)")] | Annotated[SecretKey, Tag("(mapping)")], Discriminator(_form)]
+
+
+class Resources(Spec):
+    """What one worker asks for besides GPUs."""
+
+    cpu: Cpu = Field(0, description="CPU cores: 4, 0.5 or 500m.")
+    memory: Memory = Field(0, description="Memory: 32Gi.")
+
+
+class Expose(Spec):
+    """A port that is reached from outside."""
+
+    port: int = Field(ge=1, le=65535, description="The port the container listens on.")
+    via: Literal["ingress", "service", "portForward"] = Field(
+        "service", description="An Ingress at /<project>/<job>, a Service, or port-forwarding only."
+    )
+
+
+class NewClaim(Spec):
+    """A volume made for the job, kept across its runs."""
+
+    size: Annotated[Memory, AfterValidator(_positive)] = Field(description="Its size: 100Gi.")
+    storage_class: Subdomain | None = Field(None, description="The StorageClass. Default: the cluster's default class.")
+
+
+class Volume(Spec):
+    """A volume: exactly one of claim, newClaim and hostPath."""
+
+    claim: Subdomain | None = Field(None, description="An existing PersistentVolumeClaim of the project's namespace.")
+    new_claim: NewClaim | None = Field(None, description="A claim made for the job.")
+    host_path: AbsolutePath | None = Field(None, description="A folder of the node.")
+    mount_path: AbsolutePath = Field(description="Where the container sees it.")
+    read_only: bool = Field(False, description="Mount it read-only.")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Volume:
+        _exactly_one(claim=self.claim, newClaim=self.new_claim, hostPath=self.host_path)
+        return self
+
+
+class JobSpec(Spec):
+    """What runs, and what it needs."""
+
+    type: Literal["training", "interactive", "inference"] = Field(
+        "training", description="Training is preemptible unless it says otherwise; interactive and inference are not."
+    )
+    image: Image = Field(description="The container image.")
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        "IfNotPresent", description="When the image is pulled. Never: it is on the node already."
+    )
+    command: list[str] = Field([], description="Replaces the image's entry point.")
+    args: list[str] = Field([], description="Arguments of the command, or of the image's entry point.")
+    working_dir: AbsolutePath | None = Field(None, description="Working directory. Default: the image's.")
+    env: dict[EnvName, EnvEntry] = Field({}, description="Environment variables: text, or {secret, key}.")
+    gpus: WorkerGpus = Field(
+        0, description="GPUs of each worker: 4, or a fraction such as 0.5. 0: a CPU job, outside of GPU quota."
+    )
+    gpu_memory: Annotated[Memory, AfterValidator(_positive)] | None = Field(
+        None, description="Instead of gpus: that much memory of one GPU for each worker: 16Gi."
+    )
+    workers: int = Field(1, ge=1, le=10_000, description="More than one: a gang, started all or none.")
+    min_workers: int | None = Field(None, ge=1, description="Elastic: may run with so few. Default: all workers.")
+    resources: Resources = Field(Resources(), description="What each worker asks for besides GPUs.")
+    priority: Priority = Field(0, description="Order within the project: higher first.")
+    preemptible: bool | None = Field(
+        None, description="May be stopped for others. Default: training true, interactive and inference false."
+    )
+    max_duration: Limit | None = Field(
+        None, description="Ends after running this long: 8h. The project's limit holds too."
+    )
+    node_pools: Annotated[Pools, Field(min_length=1)] | None = Field(
+        None, description="Narrows the project's node affinity. Default: all of it."
+    )
+    expose: Annotated[list[Expose], _unique("port")] = Field([], description="Ports that are reached from outside.")
+    large_shm: bool = Field(False, description="Shared memory as large as the worker's memory, for data loaders.")
+    volumes: Annotated[list[Volume], _unique("mount_path")] = Field([], description="Volumes of each worker.")
+    retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
+    suspend: bool = Field(False, description="A person's pause. The engine never writes it.")
+    run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> JobSpec:
+        if self.gpu_memory is not None and self.gpus:
+            raise WrongValue("GPU2019", at=("gpuMemory",), fields="gpus and gpuMemory", found="both")
+        if self.min_workers is not None and self.min_workers > self.workers:
+            raise WrongValue("GPU2022", at=("minWorkers",), found=self.min_workers, workers=self.workers)
+        return self
+
+
+class Match(Spec):
+    """Which declarations a policy is about."""
+
+    kind: Literal["Cluster", "Department", "Project", "Job"] = Field(description="The kind of declaration.")
+    projects: list[str] = Field(["*"], description="Projects it holds for, with * and ?.")
+    except_: list[str] = Field([], alias="except", description="Projects it does not hold for, with * and ?.")
+
+
+class PolicySpec(Spec):
+    """A rule over declarations."""
+
+    match: Match = Field(description="Which declarations the rule is about.")
+    severity: Literal["error", "warning"] = Field("error", description="Whether breaking it makes the tree invalid.")
+    schema_: dict[str, Any] | None = Field(
+        None, alias="schema", description="A JSON Schema (2020-12) that each such declaration, as written, must match."
+    )
+    cel: str | None = Field(None, min_length=1, description="A CEL expression. Not supported yet.")
+    message: str = Field(min_length=1, description="What to tell people whose declaration breaks it.")
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> PolicySpec:
+        _exactly_one(schema=self.schema_, cel=self.cel)
+        return self
+
+
+def _exactly_one(**fields: object) -> None:
+    given = [name for name, value in fields.items() if value is not None]
+    if len(given) != 1:
+        names = " and ".join([", ".join(list(fields)[:-1]), list(fields)[-1]])
+        at = (given[1],) if given else ()
+        raise WrongValue("GPU2019", at=at, fields=names, found="none" if not given else " and ".join(given))
+
+
+class _Declaration(Spec):
+    api_version: Literal["gpuctl.dev/v1"] = Field(description="The version of this form.")
+
+
+class ClusterV1(_Declaration):
+    """The cluster a folder declares: its nodes and the choices of its engine."""
+
+    kind: Literal["Cluster"] = Field(description="What this declares.")
+    metadata: Metadata = Field(description="Its name.")
+    spec: ClusterSpec = Field(description="The cluster.")
+
+
+class DepartmentV1(_Declaration):
+    """The optional level above projects."""
+
+    kind: Literal["Department"] = Field(description="What this declares.")
+    metadata: Metadata = Field(description="Its name.")
+    spec: DepartmentSpec = Field(DepartmentSpec(), description="The department.")
+
+
+class ProjectV1(_Declaration):
+    """A project: who owns quota and jobs."""
+
+    kind: Literal["Project"] = Field(description="What this declares.")
+    metadata: Metadata = Field(description="Its name.")
+    spec: ProjectSpec = Field(ProjectSpec(), description="The project.")
+
+
+class JobV1(_Declaration):
+    """A job: what runs on how many GPUs."""
+
+    kind: Literal["Job"] = Field(description="What this declares.")
+    metadata: JobMetadata = Field(description="Its name and project.")
+    spec: JobSpec = Field(description="The job.")
+
+
+class PolicyV1(_Declaration):
+    """A rule that declarations must keep."""
+
+    kind: Literal["Policy"] = Field(description="What this declares.")
+    metadata: Metadata = Field(description="Its name.")
+    spec: PolicySpec = Field(description="The rule.")

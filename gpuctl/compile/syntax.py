@@ -1,0 +1,108 @@
+"""YAML as a stream of events, each with the place where it begins and ends. The only module that knows the YAML library.
+
+libyaml's parser where PyYAML was built with it, else PyYAML's own, some ten times slower; both give the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+try:
+    from yaml._yaml import CParser as FastParser
+except ImportError:  # PyYAML without libyaml
+    FastParser = yaml.SafeLoader  # type: ignore[misc, assignment]
+
+__all__ = [
+    "AliasEvent",
+    "DocumentEndEvent",
+    "DocumentStartEvent",
+    "Event",
+    "FastParser",
+    "MappingEndEvent",
+    "MappingStartEvent",
+    "NotYaml",
+    "Parser",
+    "PlainParser",
+    "ScalarEvent",
+    "SequenceEndEvent",
+    "SequenceStartEvent",
+    "events",
+]
+
+Parser: TypeAlias = Any
+"""A class whose instances are made from a text and have `get_event`."""
+
+PlainParser: Parser = yaml.SafeLoader
+
+
+class NotYaml(ValueError):
+    """The text stops being YAML. `line` and `column` are where the mistake is, `stopped` the line reading got to, all
+    from 0 in the text that was parsed."""
+
+    def __init__(self, problem: str, line: int, column: int, stopped: int) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.line = line
+        self.column = column
+        self.stopped = stopped
+
+
+def events(text: str, parser: Parser = FastParser) -> Iterator[Event]:
+    """The events of a text in order. Raises NotYaml where the text is none; events before that place came out.
+
+    Cost: linear in the text; nothing is kept.
+    """
+    try:
+        next_event = parser(text).get_event
+        while (event := next_event()) is not None:
+            yield event
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(error) from None
+    except yaml.YAMLError as error:
+        raise NotYaml(str(error), 0, 0, 0) from None
+
+
+def _not_yaml(error: yaml.MarkedYAMLError) -> NotYaml:
+    problem, context = str(error.problem), str(error.context)
+    stopped = error.problem_mark or error.context_mark
+    opened = error.context_mark or stopped
+    if stopped is None or opened is None:
+        return NotYaml(problem, 0, 0, 0)
+    unclosed = "quoted scalar" in context and "unexpected" in problem
+    unclosed = unclosed or ("flow" in context and stopped.line != opened.line)
+    mark = opened if unclosed or "simple key" in context else stopped
+    return NotYaml(_in_words(problem, unclosed=unclosed), mark.line, mark.column, stopped.line)
+
+
+def _in_words(problem: str, *, unclosed: bool) -> str:
+    if unclosed:
+        return "what is opened here is not closed"
+    return next((words for found, words in _WORDS if found in problem), problem)
+
+
+_WORDS = (
+    ("mapping values are not allowed", 'a ":" is not expected here'),
+    ("did not find expected key", "this line is not indented like the keys around it"),
+    ("expected <block end>", "this line is not indented like the lines around it"),
+    ("expected '-' indicator", "this line is not indented like the entries of its list"),
+    ("could not find expected ':'", 'this line has no ":"'),
+    ("sequence entries are not allowed", "a list entry is not expected here"),
+    ("cannot start any token", "this character cannot begin a value without quotes"),
+    ("unknown escape character", "no such escape in \"double quotes\"; a backslash is itself in 'single quotes'"),
+    ("expected ',' or", "a comma is missing here, or what is opened is not closed"),
+    ("<document start>", "a second document needs a line of --- before it"),
+)

@@ -1,0 +1,107 @@
+"""Messages of the catalogue with their parameters filled in.
+
+A message is a `str.format` template with plain names and, where a parameter is an amount, one of these units after a
+colon: `{quota:gpus}` milli-GPU as GPUs, `{limit:duration}` milliseconds, `{size:memory}` bytes, `{cores:cpu}` milli-CPU.
+Anything a person typed is made printable here, so that no file can send control sequences to a terminal.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from gpuctl.diag.catalogue import CodeEntry
+from gpuctl.diag.codes import CODES
+
+_DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
+_MEMORY_UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
+
+
+class ReasonLike(Protocol):
+    """A code with the parameters of its message, as `model.decision.Reason` has them."""
+
+    @property
+    def code(self) -> str:
+        """The catalogue code."""
+        ...
+
+    @property
+    def params(self) -> tuple[tuple[str, str | int], ...]:
+        """Named parameters."""
+        ...
+
+
+def printable(text: str) -> str:
+    """The text with control characters, line breaks and other invisible marks as visible escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def thousandths(milli: int) -> str:
+    """Thousandths as a decimal number: 4000 -> "4", 500 -> "0.5"."""
+    whole, rest = divmod(abs(milli), 1000)
+    sign = "-" if milli < 0 else ""
+    return f"{sign}{whole}" if not rest else f"{sign}{whole}.{rest:03d}".rstrip("0")
+
+
+def duration(milliseconds: int) -> str:
+    """A duration as people write it: 5_400_000 -> "1h30m"."""
+    parts = []
+    for unit, name in _DURATION_UNITS:
+        count, milliseconds = divmod(milliseconds, unit)
+        if count:
+            parts.append(f"{count}{name}")
+    return "".join(parts) or "0s"
+
+
+def memory(size: int) -> str:
+    """Bytes in the largest binary unit that is exact: 17_179_869_184 -> "16Gi"."""
+    for unit, name in _MEMORY_UNITS:
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{name}"
+    return str(size)
+
+
+_UNITS = {"gpus": thousandths, "cpu": thousandths, "duration": duration, "memory": memory}
+
+
+class _Words(string.Formatter):
+    """`str.format` with the units of this module."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        unit = _UNITS.get(format_spec)
+        if unit is not None and isinstance(value, int):
+            return unit(value)
+        return printable(str(value))
+
+
+_WORDS = _Words()
+
+
+def message(code: str, params: Mapping[str, str | int]) -> str:
+    """The code's message with its parameters; KeyError for an unknown code or a missing parameter."""
+    return _WORDS.vformat(CODES[code].message, (), params)
+
+
+def reason_text(reason: ReasonLike) -> str:
+    """A reason in words. A code or a parameter that this version does not know is shown as it is."""
+    try:
+        return message(reason.code, dict(reason.params))
+    except KeyError:
+        return " ".join([reason.code, *(f"{name}={printable(str(value))}" for name, value in reason.params)])
+
+
+def explain_code(code: str) -> str:
+    """What a code means, why it is checked and what to do; KeyError for an unknown one."""
+    entry: CodeEntry = CODES[code]
+    return f"{entry.code}: {entry.title}\n\n{entry.why}\n\nFix: {entry.fix}\n\nSince {entry.since}.\n"
+
+
+def one_of(words: Iterable[str]) -> str:
+    """A list in words: `a`, `a or b`, `a, b or c`."""
+    listed: Sequence[str] = [printable(word) for word in words]
+    if len(listed) < 2:
+        return "".join(listed)
+    return f"{', '.join(listed[:-1])} or {listed[-1]}"

@@ -1,0 +1,35 @@
+"""What all tests share: one Hypothesis profile, and golden files that only `--update-golden` rewrites."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("gpuctl", derandomize=True, deadline=None, database=None)
+settings.load_profile("gpuctl")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files as they come out now")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """`golden(path, text)`: the text is exactly what the file holds, or becomes it with --update-golden."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(path: Path, text: str) -> None:
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode("utf-8"))
+            return
+        wanted = path.read_bytes().decode("utf-8") if path.exists() else ""
+        if text != wanted:
+            lines = difflib.unified_diff(wanted.splitlines(True), text.splitlines(True), str(path), "now")
+            pytest.fail(f"{path} differs; --update-golden rewrites it\n{''.join(lines)}", pytrace=False)
+
+    return check
