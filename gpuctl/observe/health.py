@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from gpuctl.k8s.objects import condition, flag, is_deleting, number, text
+from gpuctl.k8s.objects import condition, flag, is_deleting, items, number, text
 from gpuctl.model.state import Body
 
 
@@ -55,8 +55,7 @@ def _deployment(body: Body) -> Health:
 
 
 def _progress_deadline_exceeded(body: Body) -> bool:
-    conditions = body.get("status", {}).get("conditions", ())
-    return any(c.get("type") == "Progressing" and c.get("reason") == "ProgressDeadlineExceeded" for c in conditions)
+    return any(entry.get("reason") == "ProgressDeadlineExceeded" for entry in items(body, "status", "conditions"))
 
 
 def _pod(body: Body) -> Health:

@@ -1,0 +1,120 @@
+"""What nodes can hold, and what others take of it."""
+
+from typing import Any
+
+import pytest
+from objects_by_hand import NOON, claim, job, node, only_node, pod, resource_slice, seen
+
+from gpuctl.k8s import names
+from gpuctl.model.state import Body
+
+NOT_READY = {"conditions": [{"type": "Ready", "status": "Unknown"}], "allocatable": {}}
+
+
+def taint(key: str, effect: str = "NoSchedule") -> dict[str, Any]:
+    return {"taints": [{"key": key, "effect": effect}]}
+
+
+def test_a_nodes_amounts() -> None:
+    found = only_node(node())
+    assert (found.gpus, found.cpu_milli, found.mem_bytes) == (8, 80_000, 512 * 2**30)
+    assert found.labels == {"gpuctl.dev/pool": "dgx1"}
+    assert found.usable
+    assert found.ready
+    assert found.foreign_gpu_milli == (0,) * 8
+
+
+@pytest.mark.parametrize(
+    ("body", "usable", "ready"),
+    [
+        (node(unschedulable=True), False, True),
+        (node(**taint("nvidia.com/gpu")), True, True),
+        (node(**taint("gpuctl.dev/managed")), True, True),
+        (node(**taint("dedicated")), False, True),
+        (node(**taint("dedicated", "PreferNoSchedule")), True, True),
+        (node(**taint("node.kubernetes.io/unreachable", "NoExecute")), False, False),
+        (node(metadata={"deletionTimestamp": NOON}), False, False),
+        ({**node(), "status": NOT_READY}, False, False),
+    ],
+)
+def test_a_node_may_be_used_or_at_least_kept(body: Body, *, usable: bool, ready: bool) -> None:
+    found = only_node(body)
+    assert (found.usable, found.ready) == (usable, ready)
+
+
+def test_others_pods_count_until_they_end() -> None:
+    amounts = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    theirs = pod("b", labels={}, resources=amounts)
+    ended = pod("c", labels={}, resources=amounts, phase="Succeeded")
+    waiting = pod("d", labels={}, resources=amounts, on=None)
+    found = only_node(node(), theirs, ended, waiting, pod("e", labels={}, resources={"limits": {"cpu": "2"}}))
+    assert (found.foreign_cpu_milli, found.foreign_mem_bytes) == (2500, 2**30)
+
+
+def test_gpuctls_pods_are_runs_and_not_others() -> None:
+    found = seen(node(), job(), pod(resources={"requests": {"cpu": "4"}, "limits": {names.GPU_RESOURCE: "2"}}))
+    assert found.nodes[0].foreign_cpu_milli == 0
+    assert found.nodes[0].foreign_gpu_milli == (0,) * 8
+
+
+def test_init_containers_and_sidecars_count_as_the_scheduler_counts_them() -> None:
+    init = [
+        {"name": "sidecar", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+        {"name": "setup", "resources": {"requests": {"cpu": "7"}}},
+    ]
+    theirs = pod("b", labels={}, resources={"requests": {"cpu": "2"}}, spec={"initContainers": init})
+    assert only_node(node(), theirs).foreign_cpu_milli == 8000
+
+
+def test_others_gpus_take_the_highest_slots_no_run_holds() -> None:
+    theirs = pod("b", labels={}, resources={"limits": {names.GPU_RESOURCE: "2"}})
+    ours = job(annotations={names.PLACEMENT_ANNOTATION: '[{"node":"dgx1-1","gpus":[7]}]'})
+    (found,) = seen(node(), theirs, ours, pod()).nodes
+    assert found.foreign_gpu_milli == (0, 0, 0, 0, 0, 1000, 1000, 0)
+
+
+def test_a_gpu_the_plugin_lost_is_one_no_run_holds() -> None:
+    ours = job(annotations={names.PLACEMENT_ANNOTATION: '[{"node":"dgx1-1","gpus":[7]}]'})
+    (found,) = seen(node(healthy=7), ours, pod()).nodes
+    assert found.gpus == 8
+    assert found.lost_gpus == {6}
+
+
+def test_published_devices_are_the_nodes_gpus() -> None:
+    found = only_node(node(gpus=0), resource_slice(minors=(0, 1, 3)))
+    assert found.gpus == 4
+    assert found.lost_gpus == {2}
+    assert found.usable
+
+
+def test_a_tainted_device_is_lost() -> None:
+    body = resource_slice(minors=(0, 1))
+    body["spec"]["devices"][1]["taints"] = [{"key": "unhealthy", "effect": "NoExecute"}]
+    assert only_node(node(), body).lost_gpus == {1}
+
+
+def test_only_the_newest_generation_counts() -> None:
+    old, new = resource_slice(minors=(0, 1, 2)), resource_slice(minors=(0, 1), generation=2)
+    assert only_node(node(), old, new).gpus == 2
+
+
+def test_a_node_whose_devices_are_not_all_published_takes_nothing_new() -> None:
+    half = resource_slice(minors=(0, 1), resourceSliceCount=2)
+    assert not only_node(node(), half).usable
+    assert only_node(node(), half, resource_slice(minors=(2, 3), resourceSliceCount=2)).usable
+
+
+def test_others_claims_take_their_share_of_their_device() -> None:
+    theirs = [claim("x", "hami-gpu-3", pod_name="p", cores="50"), claim("y", "hami-gpu-3", cores="20")]
+    found = only_node(node(gpus=0), resource_slice(), *theirs)
+    assert found.foreign_gpu_milli == (0, 0, 0, 700, 0, 0, 0, 0)
+
+
+def test_gpuctls_claims_in_passing_are_not_others() -> None:
+    body = claim("x", "hami-gpu-3", pod_name="gone")
+    body = {**body, "metadata": {**body["metadata"], "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}}
+    assert only_node(node(gpus=0), resource_slice(), body).foreign_gpu_milli == (0,) * 8
+
+
+def test_nodes_are_sorted() -> None:
+    assert [found.name for found in seen(node("b"), node("a")).nodes] == ["a", "b"]

@@ -1,0 +1,183 @@
+"""Phases, places and times of runs."""
+
+from typing import Any
+
+import pytest
+from objects_by_hand import (
+    DIGEST,
+    JOB_ID,
+    NAMESPACE,
+    NOON,
+    NOON_MS,
+    PLACEMENT,
+    claim,
+    condition,
+    deployment,
+    job,
+    node,
+    only_run,
+    pod,
+    resource_slice,
+    seen,
+)
+
+from gpuctl.k8s import names
+from gpuctl.model.decision import Placement, Reason, WorkerPlacement
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.state import Body, RunPhase
+
+DELETED = {"deletionTimestamp": NOON}
+LEAVING = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, **DELETED}}
+COMPLETE = condition("Complete")
+
+
+def place(*workers: tuple[str, tuple[int, ...]]) -> Placement:
+    return Placement(workers=tuple(WorkerPlacement(node=NodeName(n), gpus=gpus) for n, gpus in workers))
+
+
+@pytest.mark.parametrize(
+    ("phase", "bodies"),
+    [
+        (RunPhase.QUEUED, [job(suspend=True)]),
+        (RunPhase.QUEUED, [job(suspend=True), pod(phase="Failed")]),
+        (RunPhase.STOPPING, [job(suspend=True), pod()]),
+        (RunPhase.STOPPING, [job(suspend=True), pod(**DELETED)]),
+        (RunPhase.STARTING, [job()]),
+        (RunPhase.STARTING, [job(), pod(phase="Pending")]),
+        (RunPhase.STARTING, [job(), pod(on=None, phase="Pending")]),
+        (RunPhase.STARTING, [job(parallelism=2), pod()]),
+        (RunPhase.RUNNING, [job(), pod()]),
+        (RunPhase.RUNNING, [job(parallelism=2), pod("a"), pod("b")]),
+        (RunPhase.RUNNING, [job(parallelism=2), pod("a"), pod("b", phase="Succeeded")]),
+        (RunPhase.STOPPING, [job(metadata=DELETED), pod()]),
+        (RunPhase.STOPPING, [job(), pod(), LEAVING]),
+        (RunPhase.STOPPING, [job(suspend=True), LEAVING]),
+        (RunPhase.STOPPING, [job(condition("FailureTarget")), pod(**DELETED)]),
+        (RunPhase.STOPPING, [job(condition("Failed")), pod(**DELETED)]),
+        (RunPhase.SUCCEEDED, [job(COMPLETE), pod(phase="Succeeded")]),
+        (RunPhase.FAILED, [job(condition("Failed", "BackoffLimitExceeded"))]),
+        (RunPhase.TIMED_OUT, [job(condition("Failed", "DeadlineExceeded"))]),
+        (RunPhase.STOPPING, [pod()]),
+        (RunPhase.QUEUED, [deployment(0)]),
+        (RunPhase.STOPPING, [deployment(0), pod()]),
+        (RunPhase.STARTING, [deployment(2), pod("a")]),
+        (RunPhase.RUNNING, [deployment(2), pod("a"), pod("b")]),
+        (RunPhase.STARTING, [deployment(2), pod("a"), pod("b", phase="Succeeded")]),
+    ],
+)
+def test_phase(phase: RunPhase, bodies: list[Body]) -> None:
+    assert only_run(*bodies).phase is phase
+
+
+def test_a_runs_facts_are_read_from_its_object() -> None:
+    notes = {
+        names.RAN_ANNOTATION: "5000",
+        names.PAUSED_FOR_ANNOTATION: "team-d/d-1",
+        names.REASON_ANNOTATION: '{"code":"GPU5000","params":{}}',
+        names.IDLE_SINCE_ANNOTATION: NOON,
+    }
+    run = only_run(job(annotations=notes, startTime=NOON), pod())
+    assert (run.job, run.digest) == (JOB_ID, DIGEST)
+    assert (run.queued_at_ms, run.started_at_ms, run.idle_since_ms) == (NOON_MS, NOON_MS, NOON_MS)
+    assert (run.starts, run.ran_ms, run.gpu_milli) == (1, 5000, 2000)
+    assert run.paused_for == JobId(ProjectName("team-d"), "d-1")
+    assert run.reason == Reason(code="GPU5000")
+
+
+def test_a_run_without_notes_waits_since_it_was_made() -> None:
+    bare = dict.fromkeys((names.QUEUED_AT_ANNOTATION, names.PLACEMENT_ANNOTATION, names.CHARGE_ANNOTATION))
+    run = only_run(job(suspend=True, annotations=bare))
+    assert run.queued_at_ms == NOON_MS
+    assert run.placement is None
+
+
+def test_what_is_not_gpuctls_or_only_looks_like_it_is_no_run() -> None:
+    other = job(metadata={"labels": {}})
+    copied = job(metadata={"name": "by-hand"})
+    assert seen(other, copied).runs == ()
+
+
+def test_a_queued_run_keeps_its_reservation() -> None:
+    assert only_run(job(suspend=True)).placement == place(("dgx1-1", (0, 1)))
+
+
+def test_a_final_run_holds_nothing_and_says_when_it_ended() -> None:
+    run = only_run(job(condition("Failed", "DeadlineExceeded"), startTime=NOON))
+    assert run.placement is None
+    assert run.finished_at_ms == NOON_MS
+
+
+def test_the_node_of_the_pod_is_the_truth() -> None:
+    assert only_run(job(), pod(on="dgx1-2")).placement == place(("dgx1-2", (0, 1)))
+
+
+def test_a_gang_dealt_out_in_another_order_is_where_it_was_planned() -> None:
+    planned = '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-2","gpus":[5]}]'
+    gang = job(parallelism=2, annotations={names.PLACEMENT_ANNOTATION: planned})
+    first = pod("a", on="dgx1-2", annotations={names.WORKER_INDEX_LABEL: "0"})
+    second = pod("b", on="dgx1-1", annotations={names.WORKER_INDEX_LABEL: "1"})
+    assert only_run(gang, first, second).placement == place(("dgx1-1", (0,)), ("dgx1-2", (5,)))
+
+
+def test_a_worker_that_is_not_bound_yet_still_has_its_place() -> None:
+    planned = '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-2","gpus":[5]}]'
+    gang = job(parallelism=2, annotations={names.PLACEMENT_ANNOTATION: planned})
+    bound = pod("b", on="dgx1-2", annotations={names.WORKER_INDEX_LABEL: "1"})
+    waiting = pod("a", on=None, phase="Pending")
+    assert only_run(gang, bound, waiting).placement == place(("dgx1-1", (0,)), ("dgx1-2", (5,)))
+
+
+def test_two_workers_on_one_node_where_one_was_planned_hold_two_places() -> None:
+    planned = '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-2","gpus":[5]}]'
+    gang = job(parallelism=2, annotations={names.PLACEMENT_ANNOTATION: planned})
+    assert only_run(gang, pod("a"), pod("b")).placement == place(("dgx1-1", (0,)), ("dgx1-1", (5,)))
+
+
+def test_claims_say_which_devices() -> None:
+    state = seen(node(), resource_slice(), job(), pod(), claim("c", "hami-gpu-6", pod_name="a-1-x"))
+    assert state.runs[0].placement == place(("dgx1-1", (6,)))
+    assert state.nodes[0].foreign_gpu_milli == (0,) * 8
+
+
+def stopping(**fields: Any) -> tuple[Body, Body]:
+    """A paused Job: its own placement is gone, its pod still says what it was started with."""
+    paused = job(suspend=True, annotations={names.PLACEMENT_ANNOTATION: None})
+    notes = {names.PLACEMENT_ANNOTATION: PLACEMENT, names.CHARGE_ANNOTATION: '{"cpuMilli":1,"gpuMilli":2,"memBytes":3}'}
+    return paused, pod(annotations=notes, **fields)
+
+
+def test_a_stopping_run_holds_what_its_pods_were_started_with() -> None:
+    run = only_run(*stopping(deletionTimestamp=NOON))
+    assert run.phase is RunPhase.STOPPING
+    assert run.placement == place(("dgx1-1", (0, 1)))
+    assert run.started_at_ms is None
+
+
+def test_a_stopping_run_holds_only_what_its_live_pods_hold() -> None:
+    planned = '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-2","gpus":[5]}]'
+    notes = {names.PLACEMENT_ANNOTATION: planned}
+    paused = job(suspend=True, parallelism=2, annotations={names.PLACEMENT_ANNOTATION: None})
+    gone = pod("a", phase="Failed", annotations=notes)
+    left = pod("b", on="dgx1-2", annotations={**notes, names.WORKER_INDEX_LABEL: "1"})
+    assert only_run(paused, gone, left).placement == place(("dgx1-2", (5,)))
+
+
+def test_pods_that_outlive_their_job_hold_their_place_and_say_their_charge() -> None:
+    _, orphan = stopping()
+    run = only_run(orphan)
+    assert run.phase is RunPhase.STOPPING
+    assert run.placement == place(("dgx1-1", (0, 1)))
+    assert (run.gpu_milli, run.cpu_milli, run.mem_bytes) == (2, 1, 3)
+
+
+def test_a_run_let_go_by_hand_holds_the_highest_free_slots() -> None:
+    by_hand = job(annotations={names.PLACEMENT_ANNOTATION: None})
+    assert only_run(node(), by_hand, pod()).placement == place(("dgx1-1", (6, 7)))
+
+
+def test_a_gang_is_idle_since_its_last_worker_is() -> None:
+    earlier, later = "2020-07-29T11:00:00Z", "2020-07-29T12:00:00Z"
+    gang = job(parallelism=2)
+    first = pod("a", annotations={names.IDLE_SINCE_ANNOTATION: earlier})
+    assert only_run(gang, first, pod("b", annotations={names.IDLE_SINCE_ANNOTATION: later})).idle_since_ms == NOON_MS
+    assert only_run(gang, first, pod("b")).idle_since_ms is None
