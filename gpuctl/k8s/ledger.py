@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import compact_json, decode_instant
-from gpuctl.k8s.objects import labels_of, mapping
+from gpuctl.k8s.objects import labels_of, mapping, text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import NO_REVISION, JobId, ObjectRef, ProjectName, Revision, RunDigest
 from gpuctl.model.state import Body, FinishedRun, Ledger
@@ -64,6 +64,7 @@ def encode_ledger(cluster: str, ledger: Ledger) -> Body:
             "finished": compact_json(finished),
             "inventory": compact_json(inventory),
             "revision": ledger.revision,
+            **({"content": ledger.content} if ledger.content else {}),
             "seen": compact_json(seen),
         },
     }
@@ -97,7 +98,14 @@ def decode_ledger(body: Body) -> LedgerReading | None:
     if not isinstance(revision, str):
         damaged.append("revision")
         revision = NO_REVISION
-    ledger = Ledger(project=owner, revision=Revision(revision), inventory=inventory, seen=seen, finished=finished)
+    ledger = Ledger(
+        project=owner,
+        revision=Revision(revision),
+        content=text(data, "content"),
+        inventory=inventory,
+        seen=seen,
+        finished=finished,
+    )
     return LedgerReading(ledger=ledger, damaged=tuple(damaged))
 
 

@@ -164,6 +164,7 @@ class Project:
 class Declared:
     """Everything declared, with all references resolved. All tuples but pools are sorted by name.
 
+    `project_contents` are digests of what each project declares, wherever its files say it.
     `held` are projects that are declared but can't be read now, at any good commit: what runs of theirs is left alone.
     """
 
@@ -173,6 +174,7 @@ class Declared:
     projects: tuple[Project, ...] = ()
     jobs: tuple[Job, ...] = ()
     project_revisions: Mapping[ProjectName, Revision] = field(default_factory=dict)
+    project_contents: Mapping[ProjectName, str] = field(default_factory=dict)
     held: frozenset[ProjectName] = frozenset()
 
     def project(self, name: ProjectName) -> Project:

@@ -118,11 +118,13 @@ class Ledger:
 
     `inventory` is every object gpuctl may have applied for the project and may therefore prune. `seen` are the runs
     whose object was observed to exist (`<job>-<digest>` -> job): one of them that is gone is not started again.
-    `revision` is the last good commit applied for the project.
+    `revision` is the last good commit applied for the project, `content` a digest of what it declares there: another
+    commit that declares the same is not recorded.
     """
 
     project: ProjectName
     revision: Revision = NO_REVISION
+    content: str = ""
     inventory: frozenset[ObjectRef] = frozenset()
     seen: frozenset[tuple[JobId, RunDigest]] = frozenset()
     finished: Mapping[tuple[JobId, RunDigest], FinishedRun] = field(default_factory=dict)

@@ -63,6 +63,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
     return Ledger(
         project=project,
         revision=declared.project_revisions.get(project, old.revision),
+        content=declared.project_contents.get(project, old.content),
         inventory=wanted | frozenset(ref for ref in old.inventory if ref in state.live),
         seen=frozenset(seen),
         finished=finished,

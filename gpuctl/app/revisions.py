@@ -1,0 +1,229 @@
+"""Which commit is in force, part by part: each project, and the cluster's own files, at its last good one.
+
+The newest commit is taken whole when it compiles. When it does not, each part that is to blame stays at the commit that
+was last good for it, and the others move on: one broken project never blocks another. What was good is remembered in
+memory, and over a restart in the ledgers, as a commit to read again. A part that can't be read at any good commit is
+held: what runs of it is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from gpuctl.app.ports import Source, SourceUnavailable
+from gpuctl.compile import Compiled, compile_tree
+from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
+from gpuctl.k8s.names import CLUSTER_LEDGER
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import Ledger
+
+OWN = ProjectName(CLUSTER_LEDGER)
+"""The cluster's own files, where a project would stand."""
+
+_NOWHERE = SourceSpan(file="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One owner's files, and the commit they are from."""
+
+    revision: Revision
+    files: Mapping[str, SourceFile]
+
+    def says_the_same(self, other: Part | None) -> bool:
+        """Whether the other part has the same files, at whatever commit."""
+        return other is not None and {p: (f.content, f.fault) for p, f in self.files.items()} == {
+            p: (f.content, f.fault) for p, f in other.files.items()
+        }
+
+
+Parts = dict[ProjectName, Part]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """What is to be enforced. `diagnostics` are the newest commit's, and which parts are kept back because of them.
+
+    `declared` None: nothing that compiles is known. `kept_back` maps a part that is not at the newest commit to the one
+    it is at.
+    """
+
+    revision: Revision = NO_REVISION
+    declared: Declared | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    kept_back: Mapping[ProjectName, Revision] = field(default_factory=dict)
+
+
+class Revisions:
+    """What was last good, part by part. Cost: one compilation for a good commit; for a bad one, one more for each
+    commit a ledger names, and one for each part that changed when they can't be taken together."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._good: Parts = {}
+
+    def compose(self, newest: SourceTree | None, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
+        """What to enforce now that `newest` is the newest commit; None: it can't be read, keep to what was good."""
+        compiled = None if newest is None else compile_tree(newest)
+        if newest is not None and compiled is not None and compiled.declared is not None:
+            self._good = _parts(newest, compiled.owners)
+            declared = _stamped(compiled.declared, self._good, ledgers)
+            return Desired(revision=newest.revision, declared=declared, diagnostics=compiled.diagnostics)
+        fresh = {} if newest is None or compiled is None else _parts(newest, compiled.owners)
+        blamed = _blamed(compiled)
+        folder = newest.cluster_dir if newest is not None else ""
+        base = _grow(folder, {}, self._known(ledgers))
+        taken = _grow(folder, base.parts, _changes(base.parts, fresh, blamed))
+        if taken.compiled is None or taken.compiled.declared is None:
+            return Desired(revision=_revision(newest), diagnostics=() if compiled is None else compiled.diagnostics)
+        self._good = taken.parts
+        removed = {owner for owner in ledgers if owner not in fresh} if fresh and OWN not in blamed else set()
+        held = frozenset(owner for owner in ledgers if owner not in taken.parts and owner not in removed) - {OWN}
+        kept_back = {
+            owner: part.revision
+            for owner, part in taken.parts.items()
+            if fresh and not part.says_the_same(fresh.get(owner))
+        }
+        declared = replace(_stamped(taken.compiled.declared, taken.parts, ledgers), held=held)
+        told = () if compiled is None else compiled.diagnostics
+        return Desired(
+            revision=_revision(newest),
+            declared=declared,
+            diagnostics=sorted_diagnostics([*told, *_notes(kept_back, held, told, _revision(newest))]),
+            kept_back=kept_back,
+        )
+
+    def _known(self, ledgers: Mapping[ProjectName, Ledger]) -> Parts:
+        """The last good parts: those in memory, else those at the ledgers' commits."""
+        known = dict(self._good)
+        for owner, ledger in sorted(ledgers.items()):
+            if owner not in known and ledger.revision:
+                known |= self._read(owner, ledger.revision)
+        return known
+
+    def _read(self, owner: ProjectName, revision: Revision) -> Parts:
+        try:
+            tree = self._source.tree(revision)
+        except SourceUnavailable:
+            return {}
+        part = _parts(tree, compile_tree(tree).owners).get(owner)
+        return {} if part is None else {owner: part}
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """Parts that compile together, and what they compile to; None when not even the first does."""
+
+    parts: Parts
+    compiled: Compiled | None = None
+
+
+def _grow(folder: str, parts: Parts, changes: Mapping[ProjectName, Part | None]) -> _Grown:
+    """Take the changes (None removes a part) that leave a tree that compiles: all at once, else each that can be."""
+    grown = _Grown(parts, _compiled(folder, parts)) if not changes else _tried(folder, parts, changes)
+    if grown is not None:
+        return grown
+    grown = _Grown(parts)
+    for owner in sorted(changes):
+        grown = _tried(folder, grown.parts, {owner: changes[owner]}) or grown
+    return grown if grown.compiled is not None else _Grown(parts, _compiled(folder, parts))
+
+
+def _tried(folder: str, parts: Parts, changes: Mapping[ProjectName, Part | None]) -> _Grown | None:
+    merged = {**parts, **changes}
+    kept = {owner: part for owner, part in merged.items() if part is not None}
+    compiled = _compiled(folder, kept)
+    return None if compiled is None else _Grown(kept, compiled)
+
+
+def _compiled(folder: str, parts: Parts) -> Compiled | None:
+    """The parts as one tree, compiled; None when it has errors."""
+    if OWN not in parts:
+        return None
+    files = {path: file for _, part in sorted(parts.items()) for path, file in part.files.items()}
+    compiled = compile_tree(SourceTree(cluster_dir=folder, revision=parts[OWN].revision, files=files))
+    return compiled if compiled.declared is not None else None
+
+
+def _parts(tree: SourceTree, owners: Mapping[str, ProjectName | None]) -> Parts:
+    grouped: dict[ProjectName, dict[str, SourceFile]] = {}
+    for path, file in sorted(tree.files.items()):
+        grouped.setdefault(owners.get(path) or OWN, {})[path] = file
+    return {owner: Part(revision=tree.revision, files=files) for owner, files in grouped.items()}
+
+
+def _blamed(compiled: Compiled | None) -> frozenset[ProjectName]:
+    """Owners of the files that errors are in."""
+    if compiled is None:
+        return frozenset()
+    errors = [d for d in compiled.diagnostics if d.severity is Severity.ERROR]
+    return frozenset(compiled.owners.get(d.span.file) or OWN for d in errors)
+
+
+def _changes(good: Parts, fresh: Parts, blamed: frozenset[ProjectName]) -> dict[ProjectName, Part | None]:
+    """What the newest commit changes in parts not to blame. A commit whose cluster is broken removes nothing."""
+    changes: dict[ProjectName, Part | None] = {
+        owner: part for owner, part in fresh.items() if owner not in blamed and not part.says_the_same(good.get(owner))
+    }
+    if fresh and OWN not in blamed:
+        changes |= dict.fromkeys(owner for owner in good if owner not in fresh)
+    return changes
+
+
+def _stamped(declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:
+    """With the commit each part is from. A commit that says what the recorded one says does not take its place."""
+    contents = _contents(declared, parts)
+    revisions = {
+        owner: ledgers[owner].revision
+        if owner in ledgers and ledgers[owner].content == content
+        else parts[owner].revision
+        for owner, content in contents.items()
+        if owner in parts
+    }
+    return replace(declared, project_revisions=revisions, project_contents=contents)
+
+
+def _contents(declared: Declared, parts: Parts) -> dict[ProjectName, str]:
+    """A digest of what each part says, wherever its files say it; the cluster's own files count by their bytes."""
+    digests = {project.name: sha256(repr(replace(project, span=_NOWHERE)).encode()) for project in declared.projects}
+    for job in declared.jobs:
+        digests[job.id.project].update(repr(replace(job, span=_NOWHERE)).encode())
+    if OWN in parts:
+        own = sorted((path, file.content) for path, file in parts[OWN].files.items())
+        digests[OWN] = sha256(repr(own).encode())
+    return {owner: digest.hexdigest()[:16] for owner, digest in digests.items()}
+
+
+def _notes(
+    kept_back: Mapping[ProjectName, Revision],
+    held: Iterable[ProjectName],
+    told: Iterable[Diagnostic],
+    head: Revision,
+) -> list[Diagnostic]:
+    """A diagnostic for every part that does not follow the newest commit, placed on one of its errors."""
+    errors = sorted_diagnostics(d for d in told if d.severity is Severity.ERROR)
+    notes = []
+    for code, severity, owners in (
+        ("GPU8009", Severity.WARNING, kept_back),
+        ("GPU8010", Severity.ERROR, dict.fromkeys(held, NO_REVISION)),
+    ):
+        for owner, revision in sorted(owners.items()):
+            params = {"owner": _title(owner), "revision": revision[:12], "head": head[:12]}
+            place = next((d.span for d in errors if f"/projects/{owner}/" in f"/{d.span.file}"), None)
+            place = place or (errors[0].span if errors else _NOWHERE)
+            notes.append(Diagnostic(code=code, message=message(code, params), span=place, severity=severity))
+    return notes
+
+
+def _title(owner: ProjectName) -> str:
+    return f"project {owner}" if owner != OWN else "the cluster's own part"
+
+
+def _revision(tree: SourceTree | None) -> Revision:
+    return NO_REVISION if tree is None else tree.revision
