@@ -88,7 +88,8 @@ class Lab:
         until = self.clock.now_ms() + within_ms
         while not holds():
             due = self.cluster.next_event_ms()
-            assert due is not None and due <= until, "it never came to hold"
+            assert due is not None, "nothing is due any more, and it does not hold"
+            assert due <= until, "it did not come to hold in time"
             self.clock.advance_to(due)
             self.cluster.settle()
 

@@ -9,6 +9,8 @@ from labs import DRIVER, Lab, claim_template, dra_job, lab
 
 from gpuctl.k8s import names
 
+GANG: Mapping[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+
 
 def devices(lab: Lab, job: str) -> list[tuple[str, str, Mapping[str, str]]]:
     """(node, device, consumed capacity) of a job's claims, sorted."""
@@ -57,9 +59,8 @@ def test_a_count_takes_exactly_the_devices_of_the_selector(lab: Lab) -> None:
 
 def test_a_gang_takes_the_same_devices_on_each_of_its_nodes_from_one_template(lab: Lab) -> None:
     lab.apply(claim_template("gang", (0, 1, 2, 3), count=4))
-    indexed = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
     # Each worker asks for so much CPU that a node has room for one.
-    big = dra_job("gang", "gang", nodes=("shared-1", "shared-2"), **indexed)
+    big = dra_job("gang", "gang", nodes=("shared-1", "shared-2"), **GANG)
     big["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "60"}
     lab.apply(big)
     pods = lab.running("gang", 2)
@@ -74,8 +75,7 @@ def test_a_gang_that_fits_nowhere_together_still_gets_what_there_is(lab: Lab) ->
     lab.apply(dra_job("holder", "holder", nodes=("shared-1",)))
     lab.running("holder")
     lab.apply(claim_template("gang", (0, 1, 2, 3), count=4))
-    indexed = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
-    lab.apply(dra_job("gang", "gang", nodes=("shared-1", "shared-2"), **indexed))
+    lab.apply(dra_job("gang", "gang", nodes=("shared-1", "shared-2"), **GANG))
     lab.later(60_000)
     assert sorted(pod["status"]["phase"] for pod in lab.pods("gang")) == ["Pending", "Running"]
 

@@ -23,7 +23,9 @@ from gpuctl.adapters.embedded.jobs import Jobs
 from gpuctl.adapters.embedded.kubelets import Kubelets, run_for_fact
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.nodes import Evictions, provide, set_ready
+from gpuctl.adapters.embedded.quotas import Quotas
 from gpuctl.adapters.embedded.scheduler import Scheduler
+from gpuctl.adapters.embedded.sqlite import SqliteJournal
 from gpuctl.adapters.embedded.store import HISTORY, Memory, Store
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.ports import Clock, ObjectList, WatchEvent
@@ -53,7 +55,7 @@ class EmbeddedCluster:
         self._clock = clock
         self._lock = RLock()
         self._written = Condition(self._lock)
-        self._store = Store(Memory(), history)
+        self._store = Store(SqliteJournal(path) if path else Memory(), history)
         self._api = Api(self._store)
         self._agenda = Agenda()
         self._book = NodeBook()
@@ -61,9 +63,17 @@ class EmbeddedCluster:
         desk = Desk(self._api, self._agenda, timings or EmbeddedTimings())
         self._kubelets = Kubelets(desk, self._book)
         controllers: list[Controller] = [
-            Namespaces(desk), Collector(desk), Jobs(desk), Deployments(desk), DeviceClaims(desk, self._book),
-            Volumes(desk), Scheduler(desk, self._book, self._devices), self._kubelets, Evictions(desk, self._book),
-        ]  # fmt: skip
+            Namespaces(desk),
+            Collector(desk),
+            Jobs(desk),
+            Deployments(desk),
+            DeviceClaims(desk, self._book),
+            Volumes(desk),
+            Quotas(desk),
+            Scheduler(desk, self._book, self._devices),
+            self._kubelets,
+            Evictions(desk, self._book),
+        ]
         self._controllers = {controller.name: controller for controller in controllers}
         self._store.listeners += [self._book.note, self._devices.note, self._note]
         self._open()
@@ -174,7 +184,7 @@ class EmbeddedCluster:
                 yield
                 self._settle()
             finally:
-                self._store.commit()
+                self._store.commit(self._api.instant)
                 if self._store.version != before:
                     self._written.notify_all()
 
@@ -208,7 +218,7 @@ class EmbeddedCluster:
             return False
         written = self._written.wait(max(_WAIT_MS, ahead) / 1000)
         self._settle()
-        self._store.commit()
+        self._store.commit(self._api.instant)
         return written or self._clock.now_ms() > now
 
     def _bookmark(self, kind: Kind) -> WatchEvent:
@@ -220,8 +230,9 @@ class EmbeddedCluster:
             raise not_found(f"the server has no {kind[1]} of {kind[0]}")
 
     def _open(self) -> None:
-        """Look at everything that is there once; on a new store, make the namespaces every server has."""
-        self._api.instant = self._clock.now_ms()
+        """Look at everything that is there, as of the time it was left; a new store gets a server's own namespaces."""
+        now = self._clock.now_ms()
+        self._api.instant = min(now, self._store.closed_ms or now)
         for key, body in self._store.all():
             self._book.note(key, None, body)
             self._devices.note(key, None, body)
@@ -229,4 +240,4 @@ class EmbeddedCluster:
         if not self._store.version:
             for name in ("default", "kube-system"):
                 self._api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        self._store.commit()
+        self._store.commit(self._api.instant)

@@ -1,8 +1,8 @@
 """Dynamic resource allocation: which devices there are, what claims hold of them, and what one more would get.
 
-A request is for an exact count. Devices with `allowMultipleAllocations` are shared by consuming their capacities; others
-are held whole. Requests are served in order, each by the first devices that fit: no search over combinations, which a
-real allocator does; one request a claim, as gpuctl writes, needs none.
+A request is for an exact count. Devices with `allowMultipleAllocations` are shared by consuming their capacities;
+others are held whole. Requests are served in order, each by the first devices that fit: no search over combinations,
+which a real allocator does; one request a claim, as gpuctl writes, needs none.
 Source: KEP-4381 (structured parameters), KEP-5075 (consumable capacity).
 """
 

@@ -16,7 +16,7 @@ from gpuctl.adapters.embedded.podwork import TRACKING, active, dismiss, new_pod,
 from gpuctl.app.ports import WorldFault
 from gpuctl.k8s import names
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
-from gpuctl.k8s.objects import annotations_of, flag, instant, is_deleting, items, mapping, number, text
+from gpuctl.k8s.objects import annotations_of, flag, instant, is_deleting, items, mapping, number, text, uid
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
@@ -68,18 +68,28 @@ class Jobs:
         ended = [pod for pod in pods if terminal(pod) and TRACKING in at(pod, "metadata", "finalizers", default=())]
         done = completed_indexes(job)
         for pod in ended:
-            field = "succeeded" if text(pod, "status", "phase") == "Succeeded" else "failed"
             index = worker_index(pod)
-            if field == "failed":
-                self._desk.store.set_fact(f"failed/{at(job, 'metadata', 'uid')}", self._desk.instant)
-            if field == "failed" or index is None or index not in done:
-                job = put(job, ("status", field), number(job, "status", field) + 1)
-            if field == "succeeded" and index is not None:
-                done |= {index}
+            if text(pod, "status", "phase") == "Failed":
+                job = self._count_failure(job, pod)
+            elif index is None or index not in done:
+                job = put(job, ("status", "succeeded"), number(job, "status", "succeeded") + 1)
+                done |= set() if index is None else {index}
             release(self._desk, pod)
         if ended and _indexed(job):
             job = put(job, ("status", "completedIndexes"), ranges(done))
         return job
+
+    def _count_failure(self, job: Body, pod: Body) -> Body:
+        """A failure costs a retry, unless the Job's policy says otherwise."""
+        action = failure_action(job, pod)
+        if action == "Ignore":
+            return job
+        self._desk.store.set_fact(f"failed/{uid(job)}", self._desk.instant)
+        job = put(job, ("status", "failed"), number(job, "status", "failed") + 1)
+        if action != "FailJob":
+            return job
+        message = f"Pod {pod['metadata']['name']} failed in a way the policy ends the Job for"
+        return self._condition(job, "FailureTarget", "PodFailurePolicy", message)
 
     def _tally(self, job: Body, pods: Sequence[Body]) -> Body:
         """The counts of pods as they are now."""
@@ -196,7 +206,7 @@ class Jobs:
     def _backoff_until(self, job: Body) -> Instant:
         """When the next pod may be made after failures: the delay doubles with each."""
         failures = number(job, "status", "failed")
-        last = self._desk.store.fact(f"failed/{at(job, 'metadata', 'uid')}")
+        last = self._desk.store.fact(f"failed/{uid(job)}")
         if not failures or last is None:
             return 0
         timings = self._desk.timings
@@ -211,6 +221,24 @@ def deadline_ms(job: Body) -> Instant | None:
     """When the Job has been active too long, if it has started and has a limit."""
     started, limit = instant(job, "status", "startTime"), at(job, "spec", "activeDeadlineSeconds")
     return None if started is None or limit is None else started + 1000 * int(limit)
+
+
+def failure_action(job: Body, pod: Body) -> str:
+    """What the Job's podFailurePolicy makes of a failed pod: Ignore, FailJob or Count."""
+    for rule in items(job, "spec", "podFailurePolicy", "rules"):
+        patterns = list(items(rule, "onPodConditions"))
+        if any(
+            condition["type"] == pattern["type"] and condition["status"] == pattern.get("status", "True")
+            for condition in items(pod, "status", "conditions")
+            for pattern in patterns
+        ):
+            return text(rule, "action")
+        codes = [number(s, "state", "terminated", "exitCode") for s in items(pod, "status", "containerStatuses")]
+        wanted = mapping(rule, "onExitCodes")
+        within = text(wanted, "operator") == "In"
+        if wanted and any(code and (code in wanted["values"]) is within for code in codes):
+            return text(rule, "action")
+    return "Count"
 
 
 def worker_index(pod: Body) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 from gpuctl.adapters.embedded.bodies import Key, at, holds, key_of, put, terminal, with_condition
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.nodebook import NodeBook, job_of
+from gpuctl.adapters.embedded.podwork import disrupted
 from gpuctl.k8s import names
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
 from gpuctl.k8s.objects import annotations_of, is_deleting, items, number, text, uid
@@ -48,7 +49,7 @@ class Kubelets:
             return
         node = self._desk.store.get(Key(*names.NODE, "", text(pod, "spec", "nodeName")))
         if node is None:
-            self._end(pod, "Failed", 137, "NodeLost")
+            self._end(disrupted(pod, "DeletionByPodGC", self._desk.instant), "Failed", 137, "Error")
             return
         lost = not holds(node, "Ready")
         self._progress(pod, executing=text(pod, "status", "phase") == "Running" and not lost and not is_deleting(pod))

@@ -50,7 +50,7 @@ def merged(shape: Shape, live: Any, wanted: Any) -> Any:
             return result
         case Keyed(item=item):
             old = {item_key(shape, entry): entry for entry in live or ()}
-            new = {item_key(shape, entry): entry for entry in wanted or ()}
+            new = {item_key(shape, entry): entry for entry in wanted}
             both = [merged(item, old[k], entry) if k in old else entry for k, entry in new.items()]
             return both + [entry for k, entry in old.items() if k not in new]
         case SetOf():

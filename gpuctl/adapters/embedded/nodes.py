@@ -9,6 +9,7 @@ from gpuctl.adapters.embedded.api import Api
 from gpuctl.adapters.embedded.bodies import Key, holds, put, with_condition
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.nodebook import NodeBook
+from gpuctl.adapters.embedded.podwork import disrupted
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import instant, is_deleting, items, mapping, text
 from gpuctl.k8s.quantity import MEBIBYTE, format_bytes, format_cpu
@@ -78,6 +79,7 @@ class Evictions:
         for pod_key in self._book.on(key.name):
             pod = self._desk.store.get(pod_key)
             if pod is not None and not is_deleting(pod):
+                self._desk.api.replace(disrupted(pod, "DeletionByTaintManager", self._desk.instant))
                 self._desk.api.delete(pod_key)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from gpuctl.adapters.embedded.api import EVENT
-from gpuctl.adapters.embedded.bodies import Key, at, drop, key_of, put, terminal
+from gpuctl.adapters.embedded.bodies import Key, at, drop, key_of, put, terminal, with_condition
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, mapping, text, uid
 from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer that keeps a Job's pod until the Job has counted it."""
@@ -83,6 +84,11 @@ def dismiss(desk: Desk, pod: Body) -> None:
     left = release(desk, pod)
     if left is not None:
         desk.api.delete(key_of(left))
+
+
+def disrupted(pod: Body, reason: str, now_ms: Instant) -> Body:
+    """The pod with the mark of an end that the cluster brought about, not the pod."""
+    return with_condition(pod, {"type": "DisruptionTarget", "status": "True", "reason": reason}, now_ms)
 
 
 def warn(desk: Desk, about: Body, reason: str, message: str) -> None:

@@ -1,11 +1,111 @@
-"""ResourceQuota admission."""
+"""ResourceQuota admission: what an object would add, refused where a quota of its namespace has no room.
+
+Only quotas without scopes; `validation` refuses others. Source: pkg/quota/v1, plugin/pkg/admission/resourcequota.
+"""
 
 from __future__ import annotations
 
-from gpuctl.adapters.embedded.bodies import Key
+from collections.abc import Iterable, Mapping
+
+from gpuctl.adapters.embedded.amounts import amount, amounts, pod_asks, total
+from gpuctl.adapters.embedded.bodies import Key, terminal
+from gpuctl.adapters.embedded.faults import forbidden
 from gpuctl.adapters.embedded.store import Store
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import items, mapping, number, text
+from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.state import Body
+
+COUNTED: Mapping[names.Kind, str] = {
+    names.POD: "pods",
+    names.SERVICE: "services",
+    names.CONFIG_MAP: "configmaps",
+    names.CLAIM: "persistentvolumeclaims",
+    names.JOB: "jobs.batch",
+    names.DEPLOYMENT: "deployments.apps",
+    names.CLAIM_TEMPLATE: "resourceclaimtemplates.resource.k8s.io",
+    names.RESOURCE_CLAIM: "resourceclaims.resource.k8s.io",
+}
+"""What quotas count, and the name they count it by."""
+_MUST_ASK = ("cpu", "memory")
 
 
 def admit(store: Store, key: Key, body: Body) -> None:
-    """First version"""
+    """Raises Forbidden when a quota of the namespace has no room for a new object, or must know what it asks for."""
+    adds = None
+    for quota_key in store.in_namespace(key.namespace, names.RESOURCE_QUOTA) if key.namespace else ():
+        quota = store.get(quota_key)
+        if quota is None:
+            continue
+        adds = use_of(body) if adds is None else adds
+        hard = mapping(quota, "spec", "hard")
+        unsaid = [name for name in hard if key.kinds == names.POD and name not in adds and _of_compute(name)]
+        if unsaid:
+            raise forbidden(f"{key} is forbidden: failed quota: {quota_key.name}: must specify {', '.join(unsaid)}")
+        used = usage(store, key.namespace, [name for name in hard if name in adds])
+        for name, now in used.items():
+            if adds[name] and now + adds[name] > amount(name, hard[name]):
+                raise forbidden(
+                    f"{key} is forbidden: exceeded quota: {quota_key.name}, "
+                    f"requested: {name}={written(name, adds[name])}, "
+                    f"used: {name}={written(name, now)}, limited: {name}={hard[name]}"
+                )
+
+
+def usage(store: Store, namespace: str, resources: Iterable[str]) -> dict[str, int]:
+    """What a namespace uses of these resources. Cost: O(its objects of the kinds they count)."""
+    wanted = list(resources)
+    kinds = {kind for name in wanted for kind in COUNTED if _counts(name, kind)}
+    bodies = (store.get(key) for kind in sorted(kinds) for key in store.in_namespace(namespace, kind))
+    used = total(use_of(body) for body in bodies if body is not None)
+    return {name: used.get(name, 0) for name in wanted}
+
+
+def use_of(body: Body) -> dict[str, int]:
+    """What one object counts for, under every name a quota may use. A pod that ended counts for nothing."""
+    kind = (body["apiVersion"], body["kind"])
+    if kind not in COUNTED or (kind == names.POD and terminal(body)):
+        return {}
+    plural = COUNTED[kind]
+    use = {f"count/{plural}": 1, plural.partition(".")[0]: 1}
+    if kind == names.POD:
+        requests = pod_asks(body)
+        use |= {f"requests.{name}": value for name, value in requests.items()}
+        use |= {name: requests[name] for name in _MUST_ASK if name in requests}
+        use |= {f"limits.{name}": value for name, value in pod_asks(body, "limits").items()}
+    elif kind == names.CLAIM:
+        size = amounts(mapping(body, "spec", "resources", "requests")).get("storage", 0)
+        use["requests.storage"] = size
+        storage_class = text(body, "spec", "storageClassName")
+        if storage_class:
+            use[f"{storage_class}.storageclass.storage.k8s.io/requests.storage"] = size
+            use[f"{storage_class}.storageclass.storage.k8s.io/persistentvolumeclaims"] = 1
+    elif kind == names.RESOURCE_CLAIM:
+        asked = [mapping(request, "exactly") for request in items(body, "spec", "devices", "requests")]
+        use |= total({_devices(text(r, "deviceClassName")): number(r, "count", default=1)} for r in asked)
+    return use
+
+
+def written(name: str, value: int) -> str:
+    """An amount as a quantity."""
+    return format_cpu(value) if name.rpartition(".")[2] == "cpu" else format_bytes(value)
+
+
+def _devices(device_class: str) -> str:
+    return f"{device_class}.deviceclass.resource.k8s.io/devices"
+
+
+def _of_compute(name: str) -> bool:
+    """Whether a pod must say how much it asks of this."""
+    return name in _MUST_ASK or name in {f"{side}.{r}" for side in ("requests", "limits") for r in _MUST_ASK}
+
+
+def _counts(name: str, kind: names.Kind) -> bool:
+    """Whether objects of a kind can count for a resource."""
+    if name == f"count/{COUNTED[kind]}" or name == COUNTED[kind].partition(".")[0]:
+        return True
+    if ".storageclass.storage.k8s.io/" in name or name == "requests.storage":
+        return kind == names.CLAIM
+    if name.endswith(".deviceclass.resource.k8s.io/devices"):
+        return kind == names.RESOURCE_CLAIM
+    return kind == names.POD and (name in _MUST_ASK or name.startswith(("requests.", "limits.")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gpuctl.adapters.embedded.bodies import Key, key_of, owner_uids, put
@@ -16,6 +16,7 @@ from gpuctl.adapters.embedded.faults import gone, unavailable
 from gpuctl.app.ports import WatchEvent
 from gpuctl.k8s.names import Kind
 from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
 
 HISTORY = 20_000
 """Events a kind keeps for watches."""
@@ -40,8 +41,8 @@ class Journal(Protocol):
         """Keep a fact; None forgets it."""
         ...
 
-    def commit(self, version: int, uids: int) -> None:
-        """Make it durable, with the counters as they are now."""
+    def commit(self, counters: Mapping[str, int]) -> None:
+        """Make it durable, with the counters as they are. Raises ClusterUnavailable; the next commit tries again."""
         ...
 
     def close(self) -> None:
@@ -54,9 +55,8 @@ class Restored:
     """The content of a journal."""
 
     objects: tuple[Body, ...] = ()
-    facts: Mapping[str, Any]
-    version: int = 0
-    uids: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 class Memory:
@@ -64,7 +64,7 @@ class Memory:
 
     def load(self) -> Restored:
         """Nothing."""
-        return Restored(facts={})
+        return Restored()
 
     def put_object(self, key: Key, body: Body) -> None:
         """Kept in the store only."""
@@ -75,7 +75,7 @@ class Memory:
     def put_fact(self, name: str, value: Any) -> None:
         """Kept in the store only."""
 
-    def commit(self, version: int, uids: int) -> None:
+    def commit(self, counters: Mapping[str, int]) -> None:
         """Nothing to make durable."""
 
     def close(self) -> None:
@@ -99,10 +99,11 @@ class Store:
         self._spaces: dict[str, dict[Kind, dict[Key, None]]] = {}
         self._log: dict[Kind, deque[tuple[int, WatchEvent]]] = {}
         self._horizon: dict[Kind, int] = {}
-        self._born = kept.version
+        self.version = kept.counters.get("version", 0)
+        self.closed_ms = kept.counters.get("instant", 0)
+        self._born = self.version
         self._facts = dict(kept.facts)
-        self._uids = kept.uids
-        self.version = kept.version
+        self._uids = kept.counters.get("uids", 0)
         self.listeners: list[Listener] = []
         self._dirty = False
         for body in kept.objects:
@@ -199,10 +200,10 @@ class Store:
         self._dirty = True
         self._journal.put_fact(name, value)
 
-    def commit(self) -> None:
-        """Make everything since the last commit durable as one."""
+    def commit(self, instant: Instant) -> None:
+        """Make everything since the last commit durable as one; `closed_ms` is this instant when it is opened again."""
         if self._dirty:
-            self._journal.commit(self.version, self._uids)
+            self._journal.commit({"version": self.version, "uids": self._uids, "instant": instant})
             self._dirty = False
 
     def close(self) -> None:

@@ -1,0 +1,41 @@
+"""The controller that keeps what a ResourceQuota's namespace uses in its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuctl.adapters.embedded.bodies import Key, put, terminal
+from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.quota import COUNTED, usage, written
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import is_deleting, mapping
+from gpuctl.model.state import Body
+
+
+class Quotas:
+    """The controller that keeps `status.used`."""
+
+    name = "quotas"
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
+        """A quota, and the quotas of a namespace where something began or ceased to count."""
+        if key.kinds == names.RESOURCE_QUOTA:
+            return (key,) if new is not None else ()
+        if not key.namespace or key.kinds not in COUNTED:
+            return ()
+        ended = old is not None and new is not None and terminal(new) and not terminal(old)
+        if old is None or new is None or ended:
+            return self._desk.store.in_namespace(key.namespace, names.RESOURCE_QUOTA)
+        return ()
+
+    def sync(self, key: Key) -> None:
+        """Write what is used now."""
+        quota = self._desk.store.get(key)
+        if quota is None or is_deleting(quota):
+            return
+        hard = mapping(quota, "spec", "hard")
+        used = {name: written(name, value) for name, value in usage(self._desk.store, key.namespace, hard).items()}
+        self._desk.api.replace(put(quota, ("status",), {"hard": dict(hard), "used": used}))
