@@ -1,7 +1,69 @@
-"""GPU7xxx: cluster."""
+"""GPU7xxx: cluster. The API server's own words follow most of these codes."""
 
 from __future__ import annotations
 
 from gpuctl.diag.catalogue import CodeEntry
 
-ENTRIES: tuple[CodeEntry, ...] = ()
+ENTRIES: tuple[CodeEntry, ...] = (
+    CodeEntry(
+        code="GPU7001",
+        title="the API server does not answer",
+        message="{what}",
+        why="The API server is away, or says it can't now. Nothing is lost: what was to be written is worked out anew "
+        "from what is there when it answers again.",
+        fix="Check that the API server is up and reachable. gpuctl asks again by itself, less and less often.",
+    ),
+    CodeEntry(
+        code="GPU7002",
+        title="the API server forbids it",
+        message="{what}",
+        why="gpuctl's account may not do that, or a ResourceQuota of the namespace is used up.",
+        fix="Give the account the rights that `gpuctl install` lists, or raise the quota that the message names.",
+    ),
+    CodeEntry(
+        code="GPU7003",
+        title="the API server knows no such object",
+        message="{what}",
+        why="The object or its namespace was deleted at that moment, or the server does not serve the kind.",
+        fix="Usually nothing: the next cycle looks again. A kind that is missing needs a newer Kubernetes.",
+    ),
+    CodeEntry(
+        code="GPU7004",
+        title="the object has changed meanwhile",
+        message="{what}",
+        why="Somebody wrote or deleted the object between gpuctl's look and its write, or its namespace is being "
+        "deleted.",
+        fix="Usually nothing: the next cycle looks again. If it goes on, find who else writes the object.",
+    ),
+    CodeEntry(
+        code="GPU7005",
+        title="the watch can't be continued",
+        message="{what}",
+        why="The server has forgotten the version the watch was at. gpuctl lists again.",
+        fix="Nothing to do.",
+    ),
+    CodeEntry(
+        code="GPU7006",
+        title="the API server refuses the object",
+        message="{what}",
+        why="The object as rendered breaks a rule of the server that gpuctl does not check itself. It is never deleted "
+        "for that.",
+        fix="Correct the declaration that the object comes from; its annotation `gpuctl.dev/source` names the line.",
+    ),
+    CodeEntry(
+        code="GPU7007",
+        title="the cluster does not come to rest",
+        message="{cycles} cycles in a row had something to write, last: {last}",
+        why="Somebody else keeps changing what gpuctl writes, or jobs start and end faster than cycles run.",
+        fix="If an object stands there again and again, see who else writes it: `kubectl get -o yaml "
+        "--show-managed-fields`.",
+    ),
+    CodeEntry(
+        code="GPU7008",
+        title="a record of gpuctl's is damaged",
+        message="{ledger}: its part {part} can't be read and counts as empty",
+        why="The ledger in namespace gpuctl-system was edited by hand. What it said is lost: a run that had ended and "
+        "whose object is gone may start again, and objects that are no longer declared may be left behind.",
+        fix="Restore the ConfigMap from a backup. Without one, it is written anew from what is there.",
+    ),
+)

@@ -1,0 +1,241 @@
+"""The unattended loop: follow the branch, enforce what it says, stay up whatever happens outside.
+
+Git is asked every interval; between two of those the cluster is watched, and a change there is answered at once. What
+can't be read or reached is tried again after one second, then two, then four, up to five minutes, and meanwhile what
+was last good is enforced. A bug in a cycle is reported and does not end the loop.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import FrameType, TracebackType
+from typing import Protocol, Self
+
+from gpuctl.app.cycle import CycleReport, Site, converge
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.ports import Clock, Cluster, Machines, Source, SourceUnavailable, WorldFault
+from gpuctl.app.report import Entry, Journal, Level, of_cycle, of_diagnostic, of_fault, of_troubles
+from gpuctl.app.revisions import Desired, Revisions
+from gpuctl.diag.wording import message
+from gpuctl.model.ids import NO_REVISION, Revision
+from gpuctl.model.source import SourceTree
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.observe import observe
+
+FIRST_RETRY_MS: DurationMs = 1_000
+LAST_RETRY_MS: DurationMs = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """`interval_ms`: how often Git is asked; `react_ms`: how often the cluster's watch is emptied in between."""
+
+    interval_ms: DurationMs = 30_000
+    react_ms: DurationMs = 250
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """The world the loop works on, through its ports."""
+
+    source: Source
+    cluster: Cluster
+    machines: Machines
+    clock: Clock
+
+
+class Stop(Protocol):
+    """Whether to end, and the loop's only way to wait."""
+
+    def requested(self) -> bool:
+        """Whether the loop is to end."""
+        ...
+
+    def wait(self, duration_ms: DurationMs) -> bool:
+        """Wait that long, less if the loop is to end: then True."""
+        ...
+
+
+class StopOnSignal:
+    """SIGTERM or SIGINT ends the loop: between two writes, in the middle of a wait or of a fetch."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._reading)
+        os.close(self._writing)
+
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self._requested
+
+    def wait(self, duration_ms: DurationMs) -> bool:
+        """Wait, less if a signal comes."""
+        if not self._requested:
+            select.select([self._reading], [], [], duration_ms / 1000)
+        return self._requested
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._requested = True
+        os.write(self._writing, b".")
+
+
+def retry_ms(failures: int) -> DurationMs:
+    """How long to wait after so many failures in a row: doubling, bounded."""
+    return min(FIRST_RETRY_MS << min(failures - 1, 20), LAST_RETRY_MS)
+
+
+def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) -> int:
+    """Reconcile until told to stop, or once. Returns the exit code: 1 only for once, when an error stands."""
+    reconciler = Reconciler(outside, journal, stop)
+    clock = outside.clock
+    fetch_due = enforce_due = clock.now_ms()
+    fetch_failures = enforce_failures = 0
+    while not stop.requested():
+        if clock.now_ms() >= fetch_due:
+            fetch_failures = 0 if reconciler.follow() else fetch_failures + 1
+            fetch_due = clock.now_ms() + (retry_ms(fetch_failures) if fetch_failures else settings.interval_ms)
+            enforce_due = enforce_due if enforce_failures else clock.now_ms()
+        if clock.now_ms() >= enforce_due or (not enforce_failures and reconciler.stirred()):
+            enforce_failures = 0 if reconciler.enforce() else enforce_failures + 1
+            enforce_due = clock.now_ms() + (retry_ms(enforce_failures) if enforce_failures else settings.interval_ms)
+        if settings.once:
+            return 1 if journal.has_errors else 0
+        stop.wait(settings.react_ms)
+    return 0
+
+
+class Reconciler:
+    """Follows the branch and enforces it, each when told to. What it remembers is only what it can read again."""
+
+    def __init__(self, outside: Outside, journal: Journal, stop: Stop) -> None:
+        self._outside = outside
+        self._journal = journal
+        self._stop = stop
+        self._mirror = Mirror(outside.cluster)
+        self._site = Site(mirror=self._mirror, clock=outside.clock, stop=stop.requested)
+        self._revisions = Revisions(outside.source)
+        self._head: Revision = NO_REVISION
+        self._desired = Desired()
+        self._confirmations: frozenset[str] = frozenset()
+        self._provided: Desired | None = None
+
+    def follow(self) -> bool:
+        """Fetch the branch and work out what to enforce; False when something could not be read."""
+        return self._guarded("git", self._follow)
+
+    def enforce(self) -> bool:
+        """Run cycles until nothing is left to write; False when the cluster could not be read."""
+        return self._guarded("cluster", self._enforce)
+
+    def stirred(self) -> bool:
+        """Whether the cluster changed since it was last looked at; True when that can't be seen."""
+        try:
+            return self._mirror.refresh() > 0
+        except WorldFault:
+            return True
+
+    def _follow(self) -> list[Entry]:
+        if self._desired.declared is None:
+            self._mirror.refresh()
+        problems: list[Entry] = []
+        newest: SourceTree | None = None
+        source = self._outside.source
+        try:
+            head = source.head()
+            if head == self._head and self._desired.revision == head:
+                return []
+            newest = source.tree(head)
+            self._note_rewriting(head)
+            self._confirmations = source.confirmations(NO_REVISION, head)
+            self._head = head
+        except SourceUnavailable as fault:
+            if self._stop.requested():
+                return []
+            problems = [of_fault("source", fault)]
+        if newest is not None or self._desired.declared is None:
+            self._desired = self._revisions.compose(newest, observe(self._mirror.objects()).ledgers)
+            self._tell_desired()
+        return problems
+
+    def _note_rewriting(self, head: Revision) -> None:
+        """Say so when the branch no longer contains what was applied, by this process or by one before it."""
+        ledgers = observe(self._mirror.objects()).ledgers if not self._head else {}
+        applied = {self._head} if self._head else {ledger.revision for ledger in ledgers.values() if ledger.revision}
+        for old in sorted(applied):
+            if not self._outside.source.follows(old, head):
+                told = message("GPU8007", {"old": old[:12], "new": head[:12]})
+                facts = {"code": "GPU8007", "old": old, "new": head, "message": told}
+                self._journal.tell(self._now(), Entry(event="rewritten", level=Level.WARNING, fields=facts))
+
+    def _tell_desired(self) -> None:
+        desired = self._desired
+        if desired.revision:
+            self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
+        entries = [of_diagnostic("invalid", found) for found in desired.diagnostics]
+        self._journal.stand(self._now(), "declarations", entries)
+
+    def _enforce(self) -> list[Entry]:
+        declared = self._desired.declared
+        if declared is None:
+            told = message("GPU8012", {"why": "nothing was read yet"})
+            return [Entry(event="idle", level=Level.ERROR, fields={"code": "GPU8012", "message": told})]
+        if self._provided is not self._desired:
+            self._outside.machines.provide(declared.cluster.pools)
+            self._provided = self._desired
+        reports = converge(declared, self._site, self._confirmations)
+        for report in reports:
+            entry = of_cycle(report, self._desired.revision)
+            if entry is not None:
+                self._journal.tell(report.at_ms, entry)
+        return [*of_troubles(reports[-1]), *self._unrest(reports)]
+
+    def _unrest(self, reports: tuple[CycleReport, ...]) -> list[Entry]:
+        last = reports[-1]
+        if last.settled or self._stop.requested():
+            return []
+        written = ", ".join(sorted({str(change.ref) for change in last.plan.changes})[:3])
+        told = message("GPU7007", {"cycles": len(reports), "last": written})
+        return [Entry(event="restless", level=Level.WARNING, fields={"code": "GPU7007", "message": told})]
+
+    def _guarded(self, area: str, work: Callable[[], list[Entry]]) -> bool:
+        """Do it; what goes wrong outside, or in gpuctl itself, becomes a line of the journal."""
+        well = True
+        try:
+            problems = work()
+            well = not any(problem.event in {"source", "unreachable"} for problem in problems)
+        except WorldFault as fault:
+            problems, well = [of_fault("unreachable", fault)], False
+        except Exception as error:  # noqa: BLE001 - a bug of one cycle must not end months of service
+            problems, well = [_of_bug(error)], False
+        self._journal.stand(self._now(), area, problems)
+        return well
+
+    def _now(self) -> Instant:
+        return self._outside.clock.now_ms()
+
+
+def _of_bug(error: Exception) -> Entry:
+    """Our own mistake, with the line it was made in."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {error} ({PurePath(frame.filename).name}:{frame.lineno})"
+    facts = {"code": "GPU9001", "message": message("GPU9001", {"what": what})}
+    return Entry(event="bug", level=Level.ERROR, fields=facts)

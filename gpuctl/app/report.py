@@ -1,0 +1,153 @@
+"""The journal of the unattended loop: one line for each thing that happened, none while nothing does.
+
+What is wrong stands until it is right: it is told when it begins and when it ends, not each time it is found again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpuctl.app.cycle import CycleReport
+from gpuctl.app.ports import WorldFault
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.wording import message
+from gpuctl.k8s import names
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.change import Action, Change, OutcomeStatus
+from gpuctl.model.decision import Admit, Decision, Preempt, Reclaim
+from gpuctl.model.ids import JobId
+from gpuctl.model.units import Instant
+from gpuctl.plan import Stage
+
+FieldValue = str | int | Sequence[str]
+
+
+class LogForm(StrEnum):
+    """How a line is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Level(StrEnum):
+    """How much a line matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line: what it is about in a word, and the facts."""
+
+    event: str
+    level: Level = Level.INFO
+    fields: Mapping[str, FieldValue] = field(default_factory=dict)
+
+    def line(self, at_ms: Instant, form: LogForm) -> str:
+        """The line, without its end."""
+        at = format_timestamp(at_ms)
+        if form is LogForm.JSON:
+            facts = {key: list(v) if isinstance(v, tuple) else v for key, v in self.fields.items()}
+            return json.dumps({"at": at, "level": self.level, "event": self.event, **facts}, ensure_ascii=False)
+        return " ".join([at, self.level, self.event, *(f"{key}={_plain(v)}" for key, v in self.fields.items())])
+
+
+class Journal:
+    """Writes lines and remembers what stands wrong, by area (Git, declarations, cluster)."""
+
+    def __init__(self, write: Callable[[str], None], form: LogForm = LogForm.TEXT) -> None:
+        self._write = write
+        self._form = form
+        self._standing: dict[str, dict[str, Entry]] = {}
+
+    def tell(self, at_ms: Instant, entry: Entry) -> None:
+        """Something happened."""
+        self._write(entry.line(at_ms, self._form))
+
+    def stand(self, at_ms: Instant, area: str, problems: Iterable[Entry]) -> None:
+        """All that is wrong in an area now. Tells what is new of it, and what was wrong and is no more."""
+        before = self._standing.get(area, {})
+        now = {entry.line(0, self._form): entry for entry in problems}
+        for key, entry in now.items():
+            if key not in before:
+                self.tell(at_ms, entry)
+        for key, entry in before.items():
+            if key not in now:
+                told = {name: entry.fields[name] for name in ("code", "place", "object") if name in entry.fields}
+                self.tell(at_ms, Entry(event="resolved", fields={"was": entry.event, **told}))
+        self._standing[area] = now
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether an error stands."""
+        return any(entry.level is Level.ERROR for area in self._standing.values() for entry in area.values())
+
+
+def of_fault(event: str, fault: WorldFault) -> Entry:
+    """A fault of the world."""
+    return Entry(event=event, level=Level.ERROR, fields={"code": fault.code, "message": str(fault)})
+
+
+def of_diagnostic(event: str, found: Diagnostic) -> Entry:
+    """A diagnostic, with its place and its fix."""
+    facts: dict[str, FieldValue] = {"code": found.code, "place": str(found.span), "message": found.message}
+    if found.help:
+        facts["help"] = found.help
+    level = Level.ERROR if found.severity is Severity.ERROR else Level.WARNING
+    return Entry(event=event, level=level, fields=facts)
+
+
+def of_cycle(report: CycleReport, revision: str) -> Entry | None:
+    """What a cycle did; None when it wrote nothing."""
+    applied = [o.change for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
+    if not applied:
+        return None
+    facts: dict[str, FieldValue] = {"revision": revision[:12], "writes": len(applied)}
+    for action in Action:
+        count = sum(change.action is action for change in applied)
+        if count:
+            facts[f"{action}d"] = count
+    jobs = {job.id: names.run_name(job.id.name, job.digest) for job in report.declared.jobs}
+    told: dict[str, list[str]] = {
+        "started": [str(d.job) for d in _decided(report, applied, jobs, Stage.ADMIT) if isinstance(d, Admit)],
+        "paused": [
+            f"{d.job} for {d.beneficiary}"
+            for d in _decided(report, applied, jobs, Stage.PAUSE)
+            if isinstance(d, Reclaim | Preempt)
+        ],
+    }
+    facts |= {key: words for key, words in told.items() if words}
+    return Entry(event="applied", fields=facts)
+
+
+def of_troubles(report: CycleReport) -> Iterator[Entry]:
+    """What stands wrong after a cycle: refusals, writes that failed, records that can't be read."""
+    for refusal in report.plan.refusals:
+        yield of_diagnostic("refused", refusal)
+    for outcome in report.faults:
+        facts: dict[str, FieldValue] = {"object": str(outcome.change.ref), "message": outcome.error}
+        yield Entry(event="failed", level=Level.ERROR, fields=facts)
+    for ref, part in report.state.damaged:
+        text = message("GPU7008", {"ledger": ref.name, "part": part})
+        yield Entry(
+            event="damaged", level=Level.WARNING, fields={"code": "GPU7008", "object": str(ref), "message": text}
+        )
+
+
+def _decided(
+    report: CycleReport, applied: Iterable[Change], jobs: Mapping[JobId, str], stage: Stage
+) -> Iterator[Decision]:
+    """The decisions whose write in that stage was made."""
+    written = {(change.project, change.ref.name) for change in applied if change.stage == stage}
+    return (d for d in report.schedule.decisions if (d.job.project, jobs[d.job]) in written)
+
+
+def _plain(value: FieldValue) -> str:
+    """A value without spaces as it is, any other quoted."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ", ".join(value)
+    return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text, ensure_ascii=False)
