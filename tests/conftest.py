@@ -29,7 +29,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
             return
         wanted = path.read_bytes().decode("utf-8") if path.exists() else ""
         if text != wanted:
-            lines = difflib.unified_diff(wanted.splitlines(True), text.splitlines(True), str(path), "now")
+            lines = difflib.unified_diff(
+                wanted.splitlines(keepends=True), text.splitlines(keepends=True), str(path), "now"
+            )
             pytest.fail(f"{path} differs; --update-golden rewrites it\n{''.join(lines)}", pytrace=False)
 
     return check

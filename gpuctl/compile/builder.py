@@ -8,7 +8,7 @@ from typing import Any
 from gpuctl.compile import syntax
 from gpuctl.compile.document import UNREAD, Document, kind_of
 from gpuctl.compile.scalars import NotFinite, OutOfRange, plain_scalar
-from gpuctl.compile.text import SourceText, diagnose
+from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 
@@ -100,8 +100,8 @@ class Builder:
         end_column = end.column + 1 if end.line == start.line else 0
         return self.source.span(self.first_line + start.line, start.column + 1, end_column)
 
-    def _report(self, code: str, event: Any, **params: str | int) -> None:
-        self.out.diagnostics.append(diagnose(code, self.source, self._span(event), **params))
+    def _report(self, code: str, event: Any, params: Params = NO_PARAMS) -> None:
+        self.out.diagnostics.append(diagnose(self.source, code, self._span(event), params))
 
     def _start(self, event: Any) -> None:
         self._reset()
@@ -129,16 +129,16 @@ class Builder:
     def _scalar(self, event: Any) -> None:
         value: Any = event.value
         if event.tag is not None and event.tag not in _STR_TAGS:
-            self._report("GPU1012", event, tag=event.tag.replace("tag:yaml.org,2002:", "!!"))
+            self._report("GPU1012", event, {"tag": event.tag.replace("tag:yaml.org,2002:", "!!")})
             value = UNREAD
         elif event.implicit[0]:
             try:
                 value = plain_scalar(value)
             except NotFinite:
-                self._report("GPU1014", event, text=value)
+                self._report("GPU1014", event, {"text": value})
                 value = UNREAD
             except OutOfRange:
-                self._report("GPU1015", event, text=value)
+                self._report("GPU1015", event, {"text": value})
                 value = UNREAD
         if event.anchor is not None:
             self.anchors[event.anchor] = value
@@ -146,31 +146,31 @@ class Builder:
 
     def _open(self, event: Any) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            self._report("GPU1008", event, limit=MAX_DEPTH)
+            self._report("GPU1008", event, {"limit": MAX_DEPTH})
             self.given_up = True
             return
         if event.tag is not None and event.tag != "!":
-            self._report("GPU1012", event, tag=event.tag.replace("tag:yaml.org,2002:", "!!"))
+            self._report("GPU1012", event, {"tag": event.tag.replace("tag:yaml.org,2002:", "!!")})
         value: dict[str, Any] | list[Any] = {} if type(event) is syntax.MappingStartEvent else []
         if event.anchor is not None:
             self.anchors[event.anchor] = value
         self._put(value, event)
         self.stack.append(_Frame(value))
 
-    def _close(self, event: Any) -> None:
+    def _close(self, _: Any) -> None:
         self.stack.pop()
 
     def _alias(self, event: Any) -> None:
         name, value = event.anchor, UNREAD
         if name not in self.anchors:
-            self._report("GPU1011", event, name=name)
+            self._report("GPU1011", event, {"name": name})
         elif any(frame.value is self.anchors[name] for frame in self.stack):
-            self._report("GPU1010", event, name=name)
+            self._report("GPU1010", event, {"name": name})
         else:
             value = self.anchors[name]
             self.aliased += _size(value, MAX_ALIASED - self.aliased + 1)
             if self.aliased > MAX_ALIASED:
-                self._report("GPU1009", event, name=name, limit=MAX_ALIASED)
+                self._report("GPU1009", event, {"name": name, "limit": MAX_ALIASED})
                 self.given_up = True
         self._put(value, event)
 
@@ -200,9 +200,9 @@ class Builder:
             self._report("GPU1013", event)
         elif not isinstance(value, str):
             if value is not UNREAD:
-                self._report("GPU1004", event, found=kind_of(value))
+                self._report("GPU1004", event, {"found": kind_of(value)})
         elif value in mapping:
-            self._report("GPU1003", event, key=value)
+            self._report("GPU1003", event, {"key": value})
         else:
             return value
         return _DROPPED

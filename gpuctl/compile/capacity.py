@@ -1,12 +1,159 @@
-"""Whether what is declared can be: quotas against the declared GPUs, jobs against limits, quotas and nodes."""
+"""Whether the cluster's own declarations can be: pools that make sense, and quotas that the declared GPUs can serve.
+
+Where a pool declares no nodes nobody knows how much there is, and nothing is said about it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from gpuctl.compile import quota
+from gpuctl.compile.declarations import Declaration
+from gpuctl.compile.document import Path
+from gpuctl.compile.quota import Statement
 from gpuctl.compile.resolve import Resolved
-from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.compile.shape import nearest
+from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, ProjectV1
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import all_of, thousandths
+from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
+
+_SHOWN_MEMBERS = 5
 
 
 def check_capacity(resolved: Resolved) -> Iterator[Diagnostic]:
-    yield from ()
+    """What is wrong with pools and quotas. Cost: linear in projects and pools."""
+    cluster = resolved.cluster
+    if cluster is None:
+        return
+    yield from _pools(cluster)
+    yield from _unknown_pools(resolved)
+    mixed = list(_mixtures(resolved))
+    yield from mixed
+    yield from _limits_below_quota(resolved)
+    if mixed or resolved.circular:
+        return
+    yield from _unserved(resolved)
+    severity = Severity.WARNING if cluster.model.spec.scheduling.overcommit_quota else Severity.ERROR
+    for found in _sums(resolved):
+        yield replace(found, severity=severity)
+
+
+def _pools(cluster: Declaration[ClusterV1]) -> Iterator[Diagnostic]:
+    document = cluster.document
+    first: dict[str, Path] = {}
+    for position, pool in enumerate(cluster.model.spec.node_pools):
+        here = ("spec", "nodePools", position)
+        if pool.sharing in {"mig", "hami"}:
+            yield document.diagnostic("GPU3020", document.span((*here, "sharing")), {"sharing": pool.sharing})
+        if pool.sharing == "dra" and pool.gpu_memory is None:
+            yield document.diagnostic("GPU3026", document.span((*here, "sharing")), {"pool": pool.name})
+        for index, node in enumerate(pool.nodes):
+            name = node if isinstance(node, str) else node.name
+            path = (*here, "nodes", index) if isinstance(node, str) else (*here, "nodes", index, "name")
+            before = first.setdefault(name, path)
+            if before != path:
+                found = document.diagnostic("GPU3024", document.span(path), {"node": name})
+                yield replace(found, related=(("first declared here", document.span(before)),))
+
+
+def _declaration(resolved: Resolved, stated: Statement) -> Declaration[ProjectV1] | Declaration[DepartmentV1]:
+    return resolved.projects[stated.name] if stated.kind == "Project" else resolved.departments[stated.name]
+
+
+def _span(resolved: Resolved, stated: Statement) -> SourceSpan:
+    return _declaration(resolved, stated).document.span(("spec", stated.field))
+
+
+def _unknown_pools(resolved: Resolved) -> Iterator[Diagnostic]:
+    for stated in quota.statements(resolved):
+        document = _declaration(resolved, stated).document
+        for pool in stated.amount if not isinstance(stated.amount, int) else ():
+            if pool not in resolved.pools:
+                fix = nearest(pool, resolved.pools) or f"the cluster has {all_of(resolved.pools)}"
+                span = document.key_span(("spec", stated.field, pool))
+                yield document.diagnostic("GPU3007", span, {"pool": pool}, fix)
+
+
+def _mixtures(resolved: Resolved) -> Iterator[Diagnostic]:
+    """Every quota and limit of another form than the first one by name."""
+    forms = {False: "a plain number", True: "an amount for each pool"}
+    stated = quota.statements(resolved)
+    for other in stated[1:]:
+        if other.by_pool != stated[0].by_pool:
+            document = _declaration(resolved, other).document
+            params = {"form": forms[other.by_pool], "other": forms[stated[0].by_pool]}
+            found = document.diagnostic("GPU3011", document.key_span(("spec", other.field)), params)
+            yield replace(found, related=(("the first quota is here", _span(resolved, stated[0])),))
+
+
+def _limits_below_quota(resolved: Resolved) -> Iterator[Diagnostic]:
+    levels = (resolved.projects, resolved.departments)
+    for spec, document in ((d.model.spec, d.document) for level in levels for d in level.values()):
+        if isinstance(spec.limit, int) and isinstance(spec.quota, int) and spec.limit < spec.quota:
+            params = {"limit": spec.limit, "quota": spec.quota}
+            yield document.diagnostic("GPU3013", document.span(("spec", "limit")), params)
+        if isinstance(spec.limit, dict) and isinstance(spec.quota, dict):
+            for pool, limit in spec.limit.items():
+                if limit < spec.quota.get(pool, 0):
+                    params = {"limit": limit, "quota": spec.quota[pool]}
+                    yield document.diagnostic("GPU3013", document.span(("spec", "limit", pool)), params)
+
+
+def _unserved(resolved: Resolved) -> Iterator[Diagnostic]:
+    """Quotas of projects that the pools of their own affinity can't serve."""
+    for project in resolved.projects.values():
+        spec, document = project.model.spec, project.document
+        reach = quota.reachable(resolved, spec)
+        if isinstance(spec.quota, int):
+            capacity = quota.capacity(resolved, reach)
+            everything = quota.capacity(resolved, tuple(resolved.pools))
+            if capacity is not None and capacity != everything and spec.quota > capacity:
+                params = {"quota": spec.quota, "capacity": capacity}
+                yield document.diagnostic("GPU3012", document.span(("spec", "quota")), params)
+            continue
+        for pool, amount in spec.quota.items():
+            if amount and pool in resolved.pools and pool not in reach:
+                params = {"quota": amount, "capacity": 0}
+                yield document.diagnostic("GPU3012", document.span(("spec", "quota", pool)), params)
+
+
+def _sums(resolved: Resolved) -> Iterator[Diagnostic]:
+    """Where the quotas of those who divide something add up to more than there is."""
+    for domain in resolved.domains:
+        where = "the cluster" if domain.name == WHOLE_CLUSTER else f'pool "{domain.name}"'
+        capacity = quota.capacity(resolved, domain.pools)
+        if capacity is not None:
+            yield from _over(resolved, None, domain.name, capacity, where)
+        for name, department in sorted(resolved.departments.items()):
+            if department.model.spec.quota is not None:
+                own = quota.in_domain(department.model.spec.quota, domain.name)
+                yield from _over(resolved, name, domain.name, own, where)
+
+
+def _over(
+    resolved: Resolved, department: str | None, domain: DomainName, available: int, where: str
+) -> Iterator[Diagnostic]:
+    """The first quota by name that exceeds what is available, if one does; the others are told with it."""
+    members = [member for member in quota.members(resolved, department, domain) if member.quota]
+    total = 0
+    before: list[tuple[str, SourceSpan]] = []
+    for member in members:
+        total += member.quota
+        declaration = (resolved.projects if member.kind == "Project" else resolved.departments)[member.name]
+        path: Path = ("spec", "quota") if domain == WHOLE_CLUSTER else ("spec", "quota", domain)
+        span = declaration.document.span(path)
+        if total > available:
+            document = declaration.document
+            everything = sum(other.quota for other in members)
+            if department is None:
+                params: dict[str, str | int] = {"sum": everything, "capacity": available, "where": where}
+                found = document.diagnostic("GPU3009", span, params)
+            else:
+                params = {"sum": everything, "quota": available, "department": department}
+                found = document.diagnostic("GPU3010", span, params)
+            yield replace(found, related=tuple(before[-_SHOWN_MEMBERS:]))
+            return
+        before.append((f"{member.kind} {member.name} has {thousandths(member.quota)}", span))

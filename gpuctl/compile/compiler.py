@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from gpuctl.compile.capacity import check_capacity
 from gpuctl.compile.declarations import collect
+from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
-from gpuctl.compile.policy import check_policies
+from gpuctl.compile.quota import quota_domains
 from gpuctl.compile.resolve import resolve
 from gpuctl.diag.diagnostic import Diagnostic, has_errors, sorted_diagnostics
 from gpuctl.model.declared import Declared
@@ -37,7 +38,13 @@ def compile_tree(tree: SourceTree) -> Compiled:
     declarations = collect(tree)
     resolved = resolve(declarations, tree)
     diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
+    resolved.domains = quota_domains(resolved)
     diagnostics.extend(check_capacity(resolved))
-    diagnostics.extend(check_policies(declarations))
+    resolved.jobs, unfit = fit_jobs(resolved)
+    diagnostics.extend(unfit)
+    if declarations.policies:
+        from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema, which takes a while
+
+        diagnostics.extend(check_policies(declarations))
     declared = None if has_errors(diagnostics) else lower(resolved)
     return Compiled(declared=declared, diagnostics=sorted_diagnostics(diagnostics), owners=declarations.owners)

@@ -26,11 +26,10 @@ from gpuctl.compile.spec_v1 import (
 )
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceTree
 
-Model = TypeVar("Model", bound=Spec, covariant=True)
+Model_co = TypeVar("Model_co", bound=Spec, covariant=True)
 
 KINDS: Mapping[str, type[Spec]] = {
     "Cluster": ClusterV1,
@@ -49,11 +48,11 @@ _NAMED = re.compile(r"\b(kind|name|project)[\"']?:[ \t]+[\"']?([A-Za-z0-9.-]+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Declaration(Generic[Model]):
+class Declaration(Generic[Model_co]):
     """A document of the right shape."""
 
     document: Document
-    model: Model
+    model: Model_co
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +85,14 @@ class Declarations:
 
     def add(self, kind: str, declaration: Declaration[Any]) -> None:
         """Put a declaration with its like."""
-        {
+        lists: dict[str, list[Any]] = {
             "Cluster": self.clusters,
             "Department": self.departments,
             "Project": self.projects,
             "Job": self.jobs,
             "Policy": self.policies,
-        }[kind].append(declaration)
-
-    def may_exist(self, kind: str, name: str) -> bool:
-        """True when something of that kind and name is declared, perhaps where it can't be read."""
-        return name in self.guessed or any(claim.kind == kind and claim.name == name for claim in self.claims)
+        }
+        lists[kind].append(declaration)
 
 
 def collect(tree: SourceTree) -> Declarations:
@@ -121,8 +117,8 @@ def _file(path: str, tree: SourceTree, out: Declarations) -> None:
     out.owners[path] = ProjectName(folder) if folder else None
     if file.fault is not None:
         source = SourceText(path, "", file.revision)
-        limits = {"limit": MAX_FILE_BYTES} if file.fault is SourceFault.TOO_LARGE else {}
-        out.diagnostics.append(diagnose(_FAULTS[file.fault], source, source.span(1, 1), **limits))
+        code, span = _FAULTS[file.fault], source.span(1, 1)
+        out.diagnostics.append(diagnose(source, code, span, {"limit": MAX_FILE_BYTES}))
         out.guessed.update({folder} if folder else ())
         return
     read = read_file(path, file.content, file.revision)
@@ -141,7 +137,7 @@ def _document(document: Document, out: Declarations) -> str:
     data = document.data
     if not isinstance(data, dict):
         if data is not UNREAD:
-            out.diagnostics.append(document.diagnostic("GPU2001", document.name, found=kind_of(data)))
+            out.diagnostics.append(document.diagnostic("GPU2001", document.name, {"found": kind_of(data)}))
         return ""
     kind, version = data.get("kind"), data.get("apiVersion")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -150,7 +146,7 @@ def _document(document: Document, out: Declarations) -> str:
     if isinstance(version, str) and version != API_VERSION:
         fix = "" if "gpuctl" not in version else f"write {API_VERSION}"
         span = document.span(("apiVersion",))
-        out.diagnostics.append(document.diagnostic("GPU2002", span, fix=fix, found=version))
+        out.diagnostics.append(document.diagnostic("GPU2002", span, {"found": version}, fix))
         declaration = None
     else:
         model, diagnostics = check_shape(document, KINDS[kind])
@@ -168,11 +164,11 @@ def _kind_diagnostics(document: Document, kind: Any) -> Iterator[Diagnostic]:
     if kind is UNREAD:
         return
     if kind is None:
-        yield document.diagnostic("GPU2005", document.key_span(()), field="kind")
+        yield document.diagnostic("GPU2005", document.key_span(()), {"field": "kind"})
         return
     found = f'"{kind}"' if isinstance(kind, str) else kind_of(kind)
     fix = nearest(kind, KINDS) if isinstance(kind, str) else ""
-    yield document.diagnostic("GPU2003", document.span(("kind",)), fix=fix, found=found)
+    yield document.diagnostic("GPU2003", document.span(("kind",)), {"found": found}, fix)
 
 
 def _text(metadata: Any, key: str) -> str:

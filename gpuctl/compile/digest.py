@@ -47,11 +47,11 @@ def _env(value: str | SecretKey) -> Any:
 
 
 def _volume(volume: Volume) -> list[Any]:
+    mount = [volume.mount_path, volume.read_only]
     match volume:
         case ClaimVolume():
-            what: list[Any] = ["claim", volume.claim]
+            return ["claim", volume.claim, *mount]
         case NewClaimVolume():
-            what = ["newClaim", volume.size_bytes, volume.storage_class]
+            return ["newClaim", volume.size_bytes, volume.storage_class, *mount]
         case HostPathVolume():
-            what = ["hostPath", volume.host_path]
-    return [*what, volume.mount_path, volume.read_only]
+            return ["hostPath", volume.host_path, *mount]

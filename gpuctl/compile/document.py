@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from gpuctl.compile import syntax
-from gpuctl.compile.text import Related, SourceText, diagnose
-from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
+from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 
 Step = str | int
@@ -93,18 +93,9 @@ class Document:
         place = _find(_places(self), path)
         return self._span(place.key or place)
 
-    def diagnostic(
-        self,
-        code: str,
-        span: SourceSpan,
-        *,
-        fix: str = "",
-        severity: Severity = Severity.ERROR,
-        related: Related = (),
-        **params: str | int,
-    ) -> Diagnostic:
-        """A diagnostic at a place of this document."""
-        return diagnose(code, self.source, span, fix=fix, severity=severity, related=related, **params)
+    def diagnostic(self, code: str, span: SourceSpan, params: Params = NO_PARAMS, fix: str = "") -> Diagnostic:
+        """An error at a place of this document."""
+        return diagnose(self.source, code, span, params, fix)
 
     def _span(self, place: Place) -> SourceSpan:
         line = self.source.position(self.start)[0] + place.line
@@ -134,7 +125,7 @@ def _places(document: Document) -> Place:
     return _place(next(stream), stream, {})
 
 
-def _place(event: syntax.Event, stream: Iterator[syntax.Event], anchors: dict[str, Place]) -> Place:
+def _place(event: Any, stream: Iterator[Any], anchors: dict[str, Place]) -> Place:
     kind = type(event)
     start, end = event.start_mark, event.end_mark
     place = Place(line=start.line, column=start.column, end_column=end.column if end.line == start.line else None)
@@ -142,7 +133,7 @@ def _place(event: syntax.Event, stream: Iterator[syntax.Event], anchors: dict[st
         target = anchors.get(event.anchor)
         place.children = target.children if target else {}
         return place
-    if getattr(event, "anchor", None):
+    if event.anchor is not None:
         anchors[event.anchor] = place
     if kind is syntax.MappingStartEvent:
         last = _mapping(place, stream, anchors)
@@ -155,7 +146,7 @@ def _place(event: syntax.Event, stream: Iterator[syntax.Event], anchors: dict[st
     return place
 
 
-def _mapping(place: Place, stream: Iterator[syntax.Event], anchors: dict[str, Place]) -> syntax.Event:
+def _mapping(place: Place, stream: Iterator[Any], anchors: dict[str, Place]) -> Any:
     """Fill in a mapping's values; returns the event of its end. Of equal keys the first is kept, as in the data."""
     for event in stream:
         if type(event) is syntax.MappingEndEvent:
@@ -167,7 +158,7 @@ def _mapping(place: Place, stream: Iterator[syntax.Event], anchors: dict[str, Pl
     raise AssertionError("a mapping that was read before has an end")
 
 
-def _sequence(place: Place, stream: Iterator[syntax.Event], anchors: dict[str, Place]) -> syntax.Event:
+def _sequence(place: Place, stream: Iterator[Any], anchors: dict[str, Place]) -> Any:
     for position, event in enumerate(stream):
         if type(event) is syntax.SequenceEndEvent:
             return event

@@ -19,7 +19,7 @@ _NO_DIGEST = RunDigest("")
 
 def lower(resolved: Resolved) -> model.Declared:
     """Everything declared, for a tree in which no error was found."""
-    domains = quota.domains(resolved)
+    domains = resolved.domains
     return model.Declared(
         cluster=_cluster(resolved),
         domains=domains,

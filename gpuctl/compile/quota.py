@@ -45,7 +45,7 @@ def statements(resolved: Resolved) -> list[Statement]:
     return found
 
 
-def domains(resolved: Resolved) -> tuple[QuotaDomain, ...]:
+def quota_domains(resolved: Resolved) -> tuple[QuotaDomain, ...]:
     """The cluster's quota domains, in the order of its pools: the first quota decides about their form."""
     pools = [PoolName(name) for name in resolved.pools]
     stated = statements(resolved)
@@ -73,22 +73,31 @@ def department_quota(resolved: Resolved, name: str, domain: DomainName) -> GpuMi
     quota = resolved.departments[name].model.spec.quota
     if quota is not None:
         return in_domain(quota, domain)
-    return sum(amount for _, _, amount in members(resolved, name, domain))
+    return sum(member.quota for member in members(resolved, name, domain))
 
 
-def members(resolved: Resolved, department: str | None, domain: DomainName) -> list[tuple[str, str, GpuMilli]]:
-    """Who divides a department's quota (None: the cluster's GPUs): (kind, name, quota) by name. No circles, please."""
-    found = [
-        ("Project", name, in_domain(project.model.spec.quota, domain))
+@dataclass(frozen=True, slots=True, order=True)
+class Member:
+    """A project or department that divides something with others."""
+
+    name: str
+    kind: str
+    quota: GpuMilli
+
+
+def members(resolved: Resolved, department: str | None, domain: DomainName) -> list[Member]:
+    """Who divides a department's quota (None: the cluster's GPUs), by name. Departments must not be in a circle."""
+    projects = [
+        Member(name, "Project", in_domain(project.model.spec.quota, domain))
         for name, project in resolved.projects.items()
         if project.model.spec.department == department
     ]
-    found += [
-        ("Department", name, department_quota(resolved, name, domain))
+    departments = [
+        Member(name, "Department", department_quota(resolved, name, domain))
         for name, below in resolved.departments.items()
         if below.model.spec.department == department
     ]
-    return sorted(found, key=lambda member: (member[1], member[0]))
+    return sorted(projects + departments)
 
 
 def reachable(resolved: Resolved, spec: ProjectSpec) -> tuple[str, ...]:

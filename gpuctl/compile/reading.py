@@ -11,7 +11,7 @@ import re
 from gpuctl.compile import syntax
 from gpuctl.compile.builder import Builder, Fragment, Read
 from gpuctl.compile.document import Document
-from gpuctl.compile.text import SourceText, diagnose
+from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import MAX_FILE_BYTES
@@ -29,7 +29,7 @@ def read_file(
     if len(content) > MAX_FILE_BYTES:
         source = SourceText(path, "", revision)
         read = Read(fragments=[Fragment(source, 0, 0)])
-        read.diagnostics.append(diagnose("GPU1007", source, source.span(1, 1), limit=MAX_FILE_BYTES))
+        read.diagnostics.append(diagnose(source, "GPU1007", source.span(1, 1), {"limit": MAX_FILE_BYTES}))
         return read
     text = content.decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
     return _Reader(SourceText(path, text, revision), parser).read()
@@ -89,9 +89,8 @@ class _Reader:
         self.out.fragments.append(Fragment(self.source, begin, end))
         return end
 
-    def _report(self, code: str, line: int, column: int, end_column: int = 0, **params: str | int) -> None:
-        span = self.source.span(line, column, end_column)
-        self.out.diagnostics.append(diagnose(code, self.source, span, **params))
+    def _report(self, code: str, line: int, column: int, params: Params = NO_PARAMS) -> None:
+        self.out.diagnostics.append(diagnose(self.source, code, self.source.span(line, column), params))
 
     def _not_yaml(self, error: syntax.NotYaml, line: int) -> None:
         text = self.source.line(line)
@@ -99,18 +98,18 @@ class _Reader:
         if "\t" in indent:
             self._report("GPU1002", line, indent.index("\t") + 1)
         else:
-            self._report("GPU1001", line, error.column + 1, problem=error.problem)
+            self._report("GPU1001", line, error.column + 1, {"problem": error.problem})
 
     def _not_text(self, bad: re.Match[str]) -> None:
         line, column = self.source.position(bad.start())
         code_point = ord(bad.group())
         if 0xDC80 <= code_point <= 0xDCFF:
-            self._report("GPU1005", line, column, byte=f"0x{code_point - 0xDC00:02x}")
+            self._report("GPU1005", line, column, {"byte": f"0x{code_point - 0xDC00:02x}"})
         else:
-            self._report("GPU1006", line, column, character=f"U+{code_point:04X}")
+            self._report("GPU1006", line, column, {"character": f"U+{code_point:04X}"})
 
     def _too_many(self) -> None:
         extra = self.out.documents.pop()
         span = self.source.span(self.source.position(extra.start)[0], 1)
-        self.out.diagnostics.append(diagnose("GPU1016", self.source, span, limit=MAX_DOCUMENTS))
+        self.out.diagnostics.append(diagnose(self.source, "GPU1016", span, {"limit": MAX_DOCUMENTS}))
         self.out.fragments.append(Fragment(self.source, extra.start, len(self.source.text)))

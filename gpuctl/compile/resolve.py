@@ -1,12 +1,12 @@
 """References between declarations: each leads to something that is declared once, in the right place.
 
-What this returns is complete only where no error was found; checks that need more than one declaration take it from here.
+What this returns is complete only where no error was found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
@@ -16,7 +16,8 @@ from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobV1, Nod
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
-from gpuctl.diag.wording import one_of
+from gpuctl.diag.wording import all_of
+from gpuctl.model.declared import QuotaDomain
 from gpuctl.model.source import SourceTree
 
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "gpuctl-system"})
@@ -34,13 +35,18 @@ class ResolvedJob:
 
 @dataclass(slots=True)
 class Resolved:
-    """Declarations by name. `jobs` are those whose project and pools are known."""
+    """Declarations by name. `jobs` are those whose project and pools are known; `domains` are filled in by `quota`.
+
+    `circular`: departments belong to each other, so that quotas can't be added up.
+    """
 
     cluster: Declaration[ClusterV1] | None = None
     pools: Mapping[str, NodePool] = field(default_factory=dict)
     departments: dict[str, Declaration[DepartmentV1]] = field(default_factory=dict)
     projects: dict[str, Declaration[ProjectV1]] = field(default_factory=dict)
     jobs: list[ResolvedJob] = field(default_factory=list)
+    domains: tuple[QuotaDomain, ...] = ()
+    circular: bool = False
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -60,7 +66,9 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     names = _Names(declarations, out)
     for department in declarations.departments:
         out.diagnostics.extend(names.department(department.document, department.model.spec.department))
-    out.diagnostics.extend(_circles(out.departments))
+    circles = list(_circles(out.departments))
+    out.circular = bool(circles)
+    out.diagnostics.extend(circles)
     for project in declarations.projects:
         out.diagnostics.extend(_project(project, names))
     for job in declarations.jobs:
@@ -78,7 +86,8 @@ def _duplicates(declarations: Declarations) -> Iterator[Diagnostic]:
         if before is not claim:
             name = f"{project}/{claim.name}" if project else claim.name
             related = (("first declared here", before.document.name),)
-            yield claim.document.diagnostic("GPU3003", claim.document.name, related=related, kind=claim.kind, name=name)
+            found = claim.document.diagnostic("GPU3003", claim.document.name, {"kind": claim.kind, "name": name})
+            yield replace(found, related=related)
 
 
 def _strangers(declarations: Declarations, tree: SourceTree) -> Iterator[Diagnostic]:
@@ -92,17 +101,17 @@ def _strangers(declarations: Declarations, tree: SourceTree) -> Iterator[Diagnos
         if folder is not None and project and project != folder:
             kind = "the Project" if claim.kind == "Project" else "a Job"
             span = claim.document.span(("metadata", field_name))
-            yield claim.document.diagnostic("GPU3008", span, folder=folder, kind=kind, project=project)
+            yield claim.document.diagnostic("GPU3008", span, {"folder": folder, "kind": kind, "project": project})
 
 
 def _cluster_count(declarations: Declarations, tree: SourceTree) -> Iterator[Diagnostic]:
     claims = [claim for claim in declarations.claims if claim.kind == "Cluster"]
     if not claims and "Cluster" not in declarations.guessed:
         folder = tree.cluster_dir
-        yield diagnose("GPU3001", SourceText(folder, "", tree.revision), SourceSpan(file=folder), folder=folder)
+        yield diagnose(SourceText(folder, ""), "GPU3001", SourceSpan(file=folder), {"folder": folder})
     for claim in claims[1:]:
         related = (("the first is here", claims[0].document.name),)
-        yield claim.document.diagnostic("GPU3002", claim.document.name, related=related, name=claim.name)
+        yield replace(claim.document.diagnostic("GPU3002", claim.document.name, {"name": claim.name}), related=related)
 
 
 def _circles(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[Diagnostic]:
@@ -119,7 +128,7 @@ def _circles(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[D
             circle = chain[chain.index(name) :]
             at = departments[min(circle)].document
             shown = " > ".join(f'"{member}"' for member in [*circle, circle[0]])
-            yield at.diagnostic("GPU3006", at.span(("spec", "department")), chain=shown)
+            yield at.diagnostic("GPU3006", at.span(("spec", "department")), {"chain": shown})
 
 
 class _Names:
@@ -146,14 +155,14 @@ class _Names:
         if self._missing("Project", name):
             fix, related = self._nearest("Project", name)
             span = document.span(("metadata", "project"))
-            yield document.diagnostic("GPU3004", span, fix=fix, related=related, project=name)
+            yield replace(document.diagnostic("GPU3004", span, {"project": name}, fix), related=related)
 
     def department(self, document: Document, name: str | None) -> Iterator[Diagnostic]:
         """Nothing, or that the department is not declared."""
         if name is not None and self._missing("Department", name):
             fix, related = self._nearest("Department", name)
             span = document.span(("spec", "department"))
-            yield document.diagnostic("GPU3005", span, fix=fix, related=related, department=name)
+            yield replace(document.diagnostic("GPU3005", span, {"department": name}, fix), related=related)
 
     def pools(
         self, document: Document, path: Path, names: Iterable[str], *, keys: bool = False
@@ -164,11 +173,8 @@ class _Names:
         for position, name in enumerate(names):
             if name not in self.out.pools:
                 span = document.key_span((*path, name)) if keys else document.span((*path, position))
-                fix = (
-                    nearest(name, self.out.pools)
-                    or f"the cluster has {one_of(self.out.pools).replace(' or ', ' and ')}"
-                )
-                yield document.diagnostic("GPU3007", span, fix=fix, pool=name)
+                fix = nearest(name, self.out.pools) or f"the cluster has {all_of(self.out.pools)}"
+                yield document.diagnostic("GPU3007", span, {"pool": name}, fix)
 
 
 def _project(project: Declaration[ProjectV1], names: _Names) -> Iterator[Diagnostic]:
@@ -181,9 +187,9 @@ def _project(project: Declaration[ProjectV1], names: _Names) -> Iterator[Diagnos
         return
     namespace = names.out.cluster.model.spec.namespace_prefix + name
     if len(namespace) > 63:
-        yield document.diagnostic("GPU3022", document.span(_NAME), namespace=namespace, length=len(namespace))
+        yield document.diagnostic("GPU3022", document.span(_NAME), {"namespace": namespace, "length": len(namespace)})
     if namespace in _SYSTEM_NAMESPACES:
-        yield document.diagnostic("GPU3027", document.span(_NAME), namespace=namespace)
+        yield document.diagnostic("GPU3027", document.span(_NAME), {"namespace": namespace})
 
 
 def affinity_pools(affinity: Affinity, job_type: str) -> Sequence[str] | None:
@@ -215,11 +221,6 @@ def _job(job: Declaration[JobV1], names: _Names) -> None:
 def _outside(job: Declaration[JobV1], project: Declaration[ProjectV1], position: int, pool: str) -> Diagnostic:
     document, job_type = job.document, job.model.spec.type
     where = project.document.span(("spec", "nodeAffinity", "interactive" if job_type == "interactive" else "training"))
-    return document.diagnostic(
-        "GPU3018",
-        document.span(("spec", "nodePools", position)),
-        related=(("the project's affinity is here", where),),
-        project=project.model.metadata.name,
-        type=job_type,
-        pool=pool,
-    )
+    params = {"project": project.model.metadata.name, "type": job_type, "pool": pool}
+    found = document.diagnostic("GPU3018", document.span(("spec", "nodePools", position)), params)
+    return replace(found, related=(("the project's affinity is here", where),))

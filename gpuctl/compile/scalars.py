@@ -61,7 +61,7 @@ def _decimal(text: str) -> Decimal:
         raise OutOfRange
     if value and not -MAX_EXPONENT <= value.adjusted() < MAX_EXPONENT:
         raise OutOfRange
-    return value if value else Decimal(0)
+    return value or Decimal(0)
 
 
 def plain_scalar(text: str) -> Scalar:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -55,7 +56,7 @@ def _diagnostics(document: Document, model: type[BaseModel], error: ValidationEr
             continue
         mistake = _mistake(document, model, details)
         span = document.key_span(mistake.path) if mistake.at_key else document.span(mistake.path)
-        yield document.diagnostic(mistake.code, span, fix=mistake.fix, **mistake.params)
+        yield document.diagnostic(mistake.code, span, mistake.params, mistake.fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,25 +127,27 @@ def _short(text: str) -> str:
 
 
 def _path(data: Any, location: tuple[str | int, ...]) -> tuple[Path, bool]:
-    """pydantic's location as a path in the document: without the names it gives to alternatives.
+    """The path in the document of pydantic's location: without the names it gives to alternatives.
 
     True when the mistake is in a key.
     """
     path: list[str | int] = []
     for step in location:
-        if isinstance(data, dict) and step in data:
+        entry = isinstance(data, list) and isinstance(step, int) and step < len(data)
+        if entry or (isinstance(data, dict) and step in data):
             data = data[step]
-        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
-            data = data[step]
-        else:
-            continue
-        path.append(step)
+            path.append(step)
     return tuple(path), location[-1:] == ("[key]",)
+
+
+@lru_cache(maxsize=16)
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
 
 
 def _fields(model: type[BaseModel], path: Path) -> list[str]:
     """The fields that the mapping at a path may have: those of all models that may stand there."""
-    schema = model.model_json_schema()
+    schema = _schema(model)
     definitions = schema.get("$defs", {})
     here = [schema]
     for step in path:

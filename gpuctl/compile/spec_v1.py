@@ -7,7 +7,7 @@ Field names are public and written in camelCase in YAML. After validation amount
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -211,14 +211,14 @@ class Scheduling(Spec):
         description="The oldest blocked job gets a reservation after this; smaller ones backfill around it.",
     )
     consolidation: bool = Field(
-        True, description="Preemptible jobs may be moved when that lets a job within its fair share start."
+        default=True, description="Preemptible jobs may be moved when that lets a job within its fair share start."
     )
     quota_shrink: Literal["reclaim", "drain"] = Field(
         "reclaim", description="What a quota cut does to jobs already running over it: stop them, or let them end."
     )
     fairness: Fairness = Field(Fairness(), description="Whether past usage counts.")
     overcommit_quota: bool = Field(
-        False,
+        default=False,
         description="Quotas above the declared GPUs: false: an error; true: a warning, guarantees scale by quota.",
     )
 
@@ -294,7 +294,7 @@ class ProjectSpec(Spec):
     interactive: InteractiveLimits = Field(InteractiveLimits(), description="Limits of its interactive jobs.")
     training: TrainingLimits = Field(TrainingLimits(), description="Limits of its training jobs.")
     owners: Annotated[list[Owner], _unique()] = Field([], description="Who reviews changes, as CODEOWNERS names them.")
-    adopt: bool = Field(False, description="Take over a namespace that is already there.")
+    adopt: bool = Field(default=False, description="Take over a namespace that is already there.")
     access: list[Access] = Field([], description="Who may use the namespace.")
 
 
@@ -338,7 +338,7 @@ class Volume(Spec):
     new_claim: NewClaim | None = Field(None, description="A claim made for the job.")
     host_path: AbsolutePath | None = Field(None, description="A folder of the node.")
     mount_path: AbsolutePath = Field(description="Where the container sees it.")
-    read_only: bool = Field(False, description="Mount it read-only.")
+    read_only: bool = Field(default=False, description="Mount it read-only.")
 
     @model_validator(mode="after")
     def _one_origin(self) -> Volume:
@@ -380,10 +380,12 @@ class JobSpec(Spec):
         None, description="Narrows the project's node affinity. Default: all of it."
     )
     expose: Annotated[list[Expose], _unique("port")] = Field([], description="Ports that are reached from outside.")
-    large_shm: bool = Field(False, description="Shared memory as large as the worker's memory, for data loaders.")
+    large_shm: bool = Field(
+        default=False, description="Shared memory as large as the worker's memory, for data loaders."
+    )
     volumes: Annotated[list[Volume], _unique("mount_path")] = Field([], description="Volumes of each worker.")
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
-    suspend: bool = Field(False, description="A person's pause. The engine never writes it.")
+    suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
-"""YAML as a stream of events, each with the place where it begins and ends. The only module that knows the YAML library.
+"""YAML as a stream of events, each with the place where it begins and ends. Only this module knows the YAML library.
 
-libyaml's parser where PyYAML was built with it, else PyYAML's own, some ten times slower; both give the same events.
+It is libyaml's parser where PyYAML was built with it, else PyYAML's own, some ten times slower, with the same events.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from gpuctl.diag.codes import CODES
-from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import NO_REVISION, Revision
@@ -19,7 +20,8 @@ LONGEST_QUOTED_LINE = 2000
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
-Related = tuple[tuple[str, SourceSpan], ...]
+Params = Mapping[str, str | int]
+NO_PARAMS: Params = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,23 +63,12 @@ def _line_starts(source: SourceText) -> Sequence[int]:
     return [0, *(found.end() for found in _BREAK.finditer(source.text))]
 
 
-def diagnose(
-    code: str,
-    source: SourceText,
-    span: SourceSpan,
-    *,
-    fix: str = "",
-    severity: Severity = Severity.ERROR,
-    related: Related = (),
-    **params: str | int,
-) -> Diagnostic:
-    """A diagnostic of the catalogue at a place; without a nearer `fix` its help is the catalogue's."""
+def diagnose(source: SourceText, code: str, span: SourceSpan, params: Params = NO_PARAMS, fix: str = "") -> Diagnostic:
+    """An error of the catalogue at a place; without a nearer `fix` its help is the catalogue's."""
     return Diagnostic(
         code=code,
         message=message(code, params),
         span=span,
-        severity=severity,
         help=fix or CODES[code].fix,
         source_line=source.line(span.line),
-        related=related,
     )

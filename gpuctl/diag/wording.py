@@ -1,20 +1,23 @@
 """Messages of the catalogue with their parameters filled in.
 
-A message is a `str.format` template with plain names and, where a parameter is an amount, one of these units after a
-colon: `{quota:gpus}` milli-GPU as GPUs, `{limit:duration}` milliseconds, `{size:memory}` bytes, `{cores:cpu}` milli-CPU.
+A message is a `str.format` template with plain names and, where a parameter is an amount, its unit after a colon:
+`{quota:gpus}` milli-GPU as GPUs, `{limit:duration}` milliseconds, `{size:memory}` bytes, `{cores:cpu}` milli-CPU.
 Anything a person typed is made printable here, so that no file can send control sequences to a terminal.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from gpuctl.diag.catalogue import CodeEntry
 from gpuctl.diag.codes import CODES
 
 _DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
+_LONGEST_LIST = 8
+_LONGEST_VALUE = 200
+"""What a message shows of a list of words, and of a value that somebody typed."""
 _MEMORY_UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
@@ -74,7 +77,11 @@ class _Words(string.Formatter):
         unit = _UNITS.get(format_spec)
         if unit is not None and isinstance(value, int):
             return unit(value)
-        return printable(str(value))
+        return printable(_shortened(str(value)))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 _WORDS = _Words()
@@ -100,8 +107,18 @@ def explain_code(code: str) -> str:
 
 
 def one_of(words: Iterable[str]) -> str:
-    """A list in words: `a`, `a or b`, `a, b or c`."""
-    listed: Sequence[str] = [printable(word) for word in words]
-    if len(listed) < 2:
-        return "".join(listed)
-    return f"{', '.join(listed[:-1])} or {listed[-1]}"
+    """A choice in words: `a`, `a or b`, `a, b or c`."""
+    return _joined(list(words), "or")
+
+
+def all_of(words: Iterable[str]) -> str:
+    """A list in words: `a`, `a and b`, `a, b and c`; a long one is cut."""
+    return _joined(list(words), "and")
+
+
+def _joined(words: list[str], last: str) -> str:
+    if len(words) < 2:
+        return "".join(words)
+    if len(words) > _LONGEST_LIST:
+        return f"{', '.join(words[:_LONGEST_LIST])} {last} {len(words) - _LONGEST_LIST} more"
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"

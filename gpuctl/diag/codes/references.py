@@ -64,15 +64,15 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU3009",
         title="quotas above the cluster's capacity",
-        message="the quotas add up to {sum:gpus} GPUs here, and {where} has {capacity:gpus}",
-        why="A quota is a guarantee; more than there is cannot be guaranteed. Quotas are added in order of name.",
+        message="the quotas add up to {sum:gpus} GPUs, and {where} has {capacity:gpus}",
+        why="A quota is a guarantee; the marked one is the first, by name, that exceeds what there is.",
         fix="lower quotas, or set scheduling.overcommitQuota: true to scale guarantees by quota",
     ),
     CodeEntry(
         code="GPU3010",
         title="quotas above their department's quota",
-        message='the quotas in department "{department}" add up to {sum:gpus} GPUs here, and its own is {quota:gpus}',
-        why="A department's quota is what it can guarantee. Quotas are added in order of name.",
+        message='the quotas in department "{department}" add up to {sum:gpus} GPUs, and its own is {quota:gpus}',
+        why="A department's quota is what it can guarantee; the marked quota is the first, by name, to exceed it.",
         fix="lower quotas in the department, or raise its own",
     ),
     CodeEntry(
@@ -106,7 +106,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU3015",
         title="a non-preemptible job above its project's quota",
-        message='the job needs {need:gpus} GPUs and is not preemptible, and project "{project}" has a quota of {quota:gpus}',
+        message='the job is not preemptible and needs {need:gpus} GPUs; project "{project}" has {quota:gpus} of quota',
         why="Over-quota can be reclaimed, so it is only lent to jobs that can be stopped; this one could never start.",
         fix="set preemptible: true, ask for fewer GPUs, or raise the quota",
     ),
@@ -134,8 +134,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU3019",
         title="a part of a GPU where only whole ones can be had",
-        message="a part of a GPU needs a pool that shares GPUs, and {pools} does not",
-        why="sharing: device-plugin hands out whole GPUs. The backends mig, hami and dra can share; this version runs dra.",
+        message="a part of a GPU cannot be had on {pools}, which hands out whole GPUs only",
+        why="sharing: device-plugin hands out whole GPUs. mig, hami and dra can share; this version runs dra.",
         fix="ask for whole GPUs, or use a pool with sharing: dra (mig and hami can share too, in a later version)",
     ),
     CodeEntry(

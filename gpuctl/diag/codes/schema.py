@@ -73,7 +73,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="not a name",
         message='"{found}" is not a name: {rule}',
         why="Names become names and labels of Kubernetes objects, which must be DNS labels.",
-        fix="use lower-case letters, digits and '-', beginning and ending with a letter or digit, at most 63 characters",
+        fix="use lower-case letters, digits and '-', at most 63, with a letter or digit at both ends",
     ),
     CodeEntry(
         code="GPU2011",

@@ -1,0 +1,173 @@
+"""Jobs against what they run on: their project's limits and quota, the pools and nodes that are declared.
+
+A job that could never start is a mistake here already, not after a week in the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gpuctl.compile import quota
+from gpuctl.compile.document import Document, Path
+from gpuctl.compile.lower import declared_nodes, is_preemptible, project_max_duration
+from gpuctl.compile.resolve import Resolved, ResolvedJob
+from gpuctl.compile.spec_v1 import JobSpec, NodePool
+from gpuctl.compile.text import Params
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.wording import all_of, memory, thousandths
+from gpuctl.model.declared import DeclaredNode
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, MemBytes
+
+_GPUS = ("spec", "gpus")
+_GPU_MEMORY = ("spec", "gpuMemory")
+_CPU = ("spec", "resources", "cpu")
+_MEMORY = ("spec", "resources", "memory")
+
+
+def fit_jobs(resolved: Resolved) -> tuple[list[ResolvedJob], list[Diagnostic]]:
+    """Jobs with only the pools that can give them what they ask for, and what is wrong with the others.
+
+    Cost: linear in the jobs; nodes are looked at once for each kind of worker.
+    """
+    nodes = _Nodes(resolved)
+    jobs: list[ResolvedJob] = []
+    found: list[Diagnostic] = []
+    for job in resolved.jobs:
+        found.extend(_lesser_mistakes(resolved, job))
+        fitting, mistake = _on_pools(job)
+        if mistake is not None:
+            found.append(mistake)
+            continue
+        found.extend(_within_project(resolved, fitting))
+        found.extend(nodes.mistakes(fitting))
+        jobs.append(fitting)
+    return jobs, found
+
+
+def charge(spec: JobSpec, pool: NodePool) -> GpuMilli:
+    """GPUs one worker is charged on a pool."""
+    if spec.gpu_memory is None or not pool.gpu_memory:
+        return spec.gpus
+    return -(-spec.gpu_memory * WHOLE_GPU // pool.gpu_memory)
+
+
+def _pool_words(pools: Sequence[NodePool]) -> str:
+    return f"{'pool' if len(pools) == 1 else 'pools'} {all_of(pool.name for pool in pools)}"
+
+
+def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
+    document, spec = job.declaration.document, job.declaration.model.spec
+    if resolved.cluster is not None and resolved.cluster.model.spec.ingress is None:
+        for position, port in enumerate(spec.expose):
+            if port.via == "ingress":
+                span = document.span(("spec", "expose", position, "via"))
+                yield document.diagnostic("GPU3023", span, {"port": port.port})
+    limit = project_max_duration(spec, job.project.model.spec)
+    if limit is not None and spec.max_duration is not None and spec.max_duration > limit:
+        params = {"found": spec.max_duration, "limit": limit}
+        found = document.diagnostic("GPU3025", document.span(("spec", "maxDuration")), params)
+        yield replace(found, severity=Severity.WARNING)
+
+
+def _on_pools(job: ResolvedJob) -> tuple[ResolvedJob, Diagnostic | None]:
+    """The job with the pools that can share a GPU where it needs a part of one, and have that much memory in one."""
+    document, spec = job.declaration.document, job.declaration.model.spec
+    if spec.gpu_memory is None and (not spec.gpus or spec.gpus % WHOLE_GPU == 0):
+        return job, None
+    sharing = tuple(pool for pool in job.pools if pool.sharing != "device-plugin")
+    if not sharing:
+        span = document.span(_GPUS if spec.gpu_memory is None else _GPU_MEMORY)
+        return job, document.diagnostic("GPU3019", span, {"pools": _pool_words(job.pools)})
+    if spec.gpu_memory is None:
+        return replace(job, pools=sharing), None
+    large = tuple(pool for pool in sharing if (pool.gpu_memory or 0) >= spec.gpu_memory)
+    if not large:
+        largest = max(pool.gpu_memory or 0 for pool in sharing)
+        params: Params = {"need": spec.gpu_memory, "pools": _pool_words(sharing), "largest": largest}
+        return job, document.diagnostic("GPU3021", document.span(_GPU_MEMORY), params)
+    return replace(job, pools=large), None
+
+
+def _within_project(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
+    """Against the limit and, when it can't be stopped, the quota of its project, in the domains of its pools."""
+    document, spec, project = job.declaration.document, job.declaration.model.spec, job.project.model
+    need = min(charge(spec, pool) for pool in job.pools) * (spec.min_workers or spec.workers)
+    if not need:
+        return
+    names = {pool.name for pool in job.pools}
+    domains = [domain.name for domain in resolved.domains if names & set(domain.pools)]
+    limits = [quota.limit_in(project.spec.limit, domain) for domain in domains]
+    known = [limit for limit in limits if limit is not None]
+    span = document.span(_GPUS if spec.gpu_memory is None else _GPU_MEMORY) if need else document.name
+    name = project.metadata.name
+    if len(known) == len(limits) and need > sum(known):
+        yield document.diagnostic("GPU3014", span, {"need": need, "project": name, "limit": sum(known)})
+        return
+    guaranteed = sum(quota.in_domain(project.spec.quota, domain) for domain in domains)
+    if need > guaranteed and not is_preemptible(spec):
+        yield document.diagnostic("GPU3015", span, {"need": need, "project": name, "quota": guaranteed})
+
+
+class _Nodes:
+    """The declared nodes, and how many workers of a kind they hold."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self.by_pool: dict[str, list[DeclaredNode]] = {
+            pool.name: declared_nodes(pool) for pool in resolved.pools.values()
+        }
+        self.rooms: dict[tuple[object, ...], int] = {}
+
+    def mistakes(self, job: ResolvedJob) -> Iterator[Diagnostic]:
+        """Nothing, or that not one worker fits a node, or not all that must start together fit their pools."""
+        if not all(self.by_pool[pool.name] for pool in job.pools):
+            return
+        spec, document = job.declaration.model.spec, job.declaration.document
+        room = sum(self._room(spec, pool) for pool in job.pools)
+        together = spec.min_workers or spec.workers
+        if room == 0:
+            yield self._no_node(job, document)
+        elif room < together:
+            path = ("spec", "minWorkers") if spec.min_workers else ("spec", "workers")
+            params: Params = {"need": together, "pools": _pool_words(job.pools), "room": room}
+            yield document.diagnostic("GPU3017", document.span(path), params)
+
+    def _room(self, spec: JobSpec, pool: NodePool) -> int:
+        cpu, size, milli = spec.resources.cpu, spec.resources.memory, charge(spec, pool)
+        kind = (pool.name, milli, cpu, size)
+        if kind not in self.rooms:
+            self.rooms[kind] = sum(_workers(node, milli, cpu, size) for node in self.by_pool[pool.name])
+        return self.rooms[kind]
+
+    def _no_node(self, job: ResolvedJob, document: Document) -> Diagnostic:
+        spec = job.declaration.model.spec
+        nodes = [(node, charge(spec, pool)) for pool in job.pools for node in self.by_pool[pool.name]]
+        cpu, size = spec.resources.cpu, spec.resources.memory
+        fix = ""
+        path: Path
+        if all(node.gpus * WHOLE_GPU < milli for node, milli in nodes):
+            path, need = _GPUS if spec.gpu_memory is None else _GPU_MEMORY, f"{thousandths(spec.gpus)} GPUs"
+        elif all(node.cpu_milli < cpu for node, _ in nodes):
+            path, need = _CPU, f"{thousandths(cpu)} CPUs"
+        elif all(node.mem_bytes < size for node, _ in nodes):
+            path, need = _MEMORY, f"{memory(size)} of memory"
+        else:
+            path, need = ("spec",), "that much of GPUs, CPUs and memory together"
+        if path in {_CPU, _MEMORY}:
+            largest = max(node.cpu_milli if path is _CPU else node.mem_bytes for node, _ in nodes)
+            fix = "" if largest else "declare resourcesPerNode of the pool"
+        return document.diagnostic("GPU3016", document.span(path), {"pools": _pool_words(job.pools), "need": need}, fix)
+
+
+def _workers(node: DeclaredNode, gpu_milli: GpuMilli, cpu_milli: int, mem_bytes: MemBytes) -> int:
+    """How many workers a node holds; a part of a GPU is on one device. A worker that needs nothing fits always."""
+    rooms = []
+    if gpu_milli >= WHOLE_GPU:
+        rooms.append(node.gpus * WHOLE_GPU // gpu_milli)
+    elif gpu_milli:
+        rooms.append(node.gpus * (WHOLE_GPU // gpu_milli))
+    if cpu_milli:
+        rooms.append(node.cpu_milli // cpu_milli)
+    if mem_bytes:
+        rooms.append(node.mem_bytes // mem_bytes)
+    return min(rooms, default=1_000_000)
