@@ -335,42 +335,46 @@ def _without_password(url: str) -> str:
 class WorkingCopy:
     """A repository with a working tree that gpuctl writes itself, for demonstrations."""
 
-    def __init__(self, repository: git.Repo) -> None:
-        self._repository = repository
-        self.folder = Path(repository.working_dir)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._written: set[str] = set()
+        self._removed: set[str] = set()
 
     @staticmethod
     def create(folder: Path, branch: str = "main") -> WorkingCopy:
         """A new repository in a folder that holds none."""
         try:
-            return WorkingCopy(git.Repo.init(folder, initial_branch=branch))
+            git.Repo.init(folder, initial_branch=branch).close()
         except (git.GitError, OSError) as error:
             raise _unavailable("GPU8001", url=str(folder), why=str(error)) from error
-
-    @staticmethod
-    def open(folder: Path) -> WorkingCopy:
-        """The repository in a folder."""
-        try:
-            return WorkingCopy(git.Repo(folder))
-        except (git.GitError, OSError) as error:
-            raise _unavailable("GPU8004", url=str(folder)) from error
+        return WorkingCopy(folder)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file and stage it."""
+        """Write a file, for the next commit."""
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
-        self._repository.index.add([path])
+        self._removed.discard(path)
+        self._written.add(path)
 
     def remove(self, path: str) -> None:
-        """Delete a file and stage that."""
-        self._repository.index.remove([path], working_tree=True)
+        """Delete a file, for the next commit."""
+        (self.folder / path).unlink()
+        self._written.discard(path)
+        self._removed.add(path)
 
     def commit(self, text: str, at_ms: Instant) -> Revision:
-        """Commit what is staged."""
+        """Commit what was written and removed since the last one."""
         author = git.Actor("gpuctl demo", "demo@gpuctl.dev")
         date = f"{at_ms // 1000} +0000"
-        made = self._repository.index.commit(
-            text, author=author, committer=author, author_date=date, commit_date=date, skip_hooks=True
-        )
-        return Revision(made.hexsha)
+        with git.Repo(self.folder) as repository:
+            if self._written:
+                repository.index.add(sorted(self._written))
+            if self._removed:
+                repository.index.remove(sorted(self._removed))
+            made = repository.index.commit(
+                text, author=author, committer=author, author_date=date, commit_date=date, skip_hooks=True
+            )
+            self._written.clear()
+            self._removed.clear()
+            return Revision(made.hexsha)

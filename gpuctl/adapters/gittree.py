@@ -40,15 +40,10 @@ class Contents:
 
     def files(self, where: str, revision: Revision) -> dict[str, SourceFile]:
         """The declarations below the cluster's folder and the policies that go with it, links followed."""
-        roots = (where, *self._policies(where))
         chosen: dict[str, str | SourceFault] = {}
-        for root in roots:
-            below = "" if root == "." else f"{root}/"
-            chosen |= {path: path for path in self._blobs if path.startswith(below)}
-            for path in self._links:
-                if path.startswith(below):
-                    chosen |= self._behind(path)
-        chosen = {path: real for path, real in chosen.items() if _declares(path) or isinstance(real, SourceFault)}
+        for root in (where, *self._policies(where)):
+            chosen |= {path: path for path in self._blobs if _declares(path, root)}
+            chosen |= {path: self._behind(path) for path in self._links if _declares(path, root)}
         read = self._read(self._blobs[real] for real in chosen.values() if not isinstance(real, SourceFault))
         return {path: self._file(real, read, revision) for path, real in sorted(chosen.items())}
 
@@ -68,18 +63,12 @@ class Contents:
                 yield policies
                 return
 
-    def _behind(self, link: str) -> dict[str, str | SourceFault]:
-        """The files a link stands for: the one it names, or all below the folder it names."""
+    def _behind(self, link: str) -> str | SourceFault:
+        """The file a link stands for."""
         real = self._resolved(link)
-        if isinstance(real, SourceFault):
-            return {link: real} if _declares(link) or "." not in PurePosixPath(link).name else {}
-        if real in self._blobs:
-            return {link: real}
-        below = f"{real}/"
-        if f"{link}/".startswith(below):
-            return {link: SourceFault.UNREADABLE}
-        found = {f"{link}/{path.removeprefix(below)}": path for path in self._blobs if path.startswith(below)}
-        return dict(found) or {link: SourceFault.DANGLING}
+        if isinstance(real, SourceFault) or real in self._blobs:
+            return real
+        return SourceFault.UNREADABLE if self.holds(real or ".") else SourceFault.DANGLING
 
     def _resolved(self, link: str) -> str | SourceFault:
         """The path a link leads to, through links on its way; never outside the commit."""
@@ -129,5 +118,8 @@ def file_contents(output: bytes) -> Iterator[tuple[str, bytes]]:
         at = end + 2 + int(size)
 
 
-def _declares(path: str) -> bool:
-    return path.endswith(_DECLARATIONS)
+def _declares(path: str, root: str) -> bool:
+    """Whether a path is a YAML file below a folder, and in no hidden folder."""
+    below = path if root == "." else path.removeprefix(f"{root}/")
+    inside = root == "." or path.startswith(f"{root}/")
+    return inside and path.endswith(_DECLARATIONS) and not any(part.startswith(".") for part in below.split("/")[:-1])
