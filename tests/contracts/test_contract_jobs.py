@@ -1,0 +1,220 @@
+"""Jobs: suspension, resumption, deadlines, ends and indexed workers, as the real Job controller was seen to do them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from labs import Lab, job, lab
+
+from gpuctl.app.ports import Invalid
+from gpuctl.k8s import names
+
+TWO_WORKERS: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+
+
+def test_a_suspended_job_has_no_pods_and_says_so(lab: Lab) -> None:
+    lab.apply(job("j", suspend=True))
+    lab.later(30_000)
+    assert lab.pods("j") == []
+    assert "startTime" not in lab.status("j")
+    assert lab.condition("j", "Suspended")["reason"] == "JobSuspended"
+
+
+def test_one_write_resumes_places_and_limits(lab: Lab) -> None:
+    lab.apply(job("j", suspend=True))
+    lab.apply(job("j", nodes=("plain-2",), activeDeadlineSeconds=600))
+    pods = lab.running("j")
+    assert [pod["spec"]["nodeName"] for pod in pods] == ["plain-2"]
+    assert lab.status("j")["active"] == 1
+    assert lab.status("j")["startTime"]
+    assert not lab.condition("j", "Suspended")
+
+
+def test_suspending_deletes_the_pods_with_time_to_end_and_clears_the_start(lab: Lab) -> None:
+    lab.apply(job("j", nodes=("plain-1",)))
+    lab.running("j")
+    lab.apply(job("j", nodes=("plain-1",), suspend=True))
+    assert "deletionTimestamp" in lab.pods("j")[0]["metadata"]
+    lab.eventually(lambda: not lab.pods("j"))
+    status = lab.status("j")
+    assert "startTime" not in status
+    assert not status.get("active")
+    assert not status.get("failed")
+
+
+def test_a_paused_job_resumes_elsewhere_with_a_new_start(lab: Lab) -> None:
+    lab.apply(job("j", nodes=("plain-1",)))
+    lab.running("j")
+    first = lab.status("j")["startTime"]
+    lab.apply(job("j", nodes=("plain-1",), suspend=True))
+    lab.eventually(lambda: not lab.pods("j"))
+    lab.apply(job("j", nodes=("plain-2",)))
+    assert [pod["spec"]["nodeName"] for pod in lab.running("j")] == ["plain-2"]
+    assert lab.status("j")["startTime"] > first
+
+
+def test_the_pod_template_of_a_running_job_is_immutable_affinity_included(lab: Lab) -> None:
+    lab.apply(job("j", nodes=("plain-1",)))
+    lab.running("j")
+    before = lab.there(names.JOB, "j")
+    with pytest.raises(Invalid, match=r"spec\.template"):
+        lab.apply(job("j", nodes=("plain-2",)))
+    assert lab.there(names.JOB, "j") == before
+
+
+def test_the_template_may_not_change_in_the_write_that_suspends(lab: Lab) -> None:
+    lab.apply(job("j", nodes=("plain-1",)))
+    lab.running("j")
+    with pytest.raises(Invalid):
+        lab.apply(job("j", nodes=("plain-2",), suspend=True))
+
+
+def test_while_suspended_only_what_schedules_may_change(lab: Lab) -> None:
+    lab.apply(job("j", suspend=True))
+    toleration = {"key": "gpuctl.dev/managed", "operator": "Exists", "effect": "NoSchedule"}
+    moved = job("j", suspend=True, nodes=("plain-2",), pod={"tolerations": [toleration]})
+    moved["spec"]["template"]["metadata"]["annotations"] = {"gpuctl.dev/note": "moved"}
+    lab.apply(moved)
+    other_image = job("j", suspend=True)
+    other_image["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.local/other:1"
+    with pytest.raises(Invalid, match="immutable"):
+        lab.apply(other_image)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"selector": {"matchLabels": {"a": "b"}}}, {"completions": 3}, {"completionMode": "Indexed", "completions": 1}],
+)
+def test_what_identifies_a_jobs_work_is_immutable(lab: Lab, change: dict[str, Any]) -> None:
+    lab.apply(job("j", suspend=True))
+    with pytest.raises(Invalid, match="immutable"):
+        lab.apply(job("j", suspend=True, **change))
+
+
+def test_an_indexed_job_may_change_its_size_in_both_fields_at_once(lab: Lab) -> None:
+    lab.apply(job("gang", suspend=True, **TWO_WORKERS))
+    lab.apply(job("gang", suspend=True, completionMode="Indexed", completions=3, parallelism=3))
+    with pytest.raises(Invalid, match="immutable"):
+        lab.apply(job("gang", suspend=True, completionMode="Indexed", completions=2, parallelism=3))
+
+
+def test_the_deadline_may_change_while_running_and_ends_the_job(lab: Lab) -> None:
+    lab.apply(job("j", activeDeadlineSeconds=3600))
+    lab.running("j")
+    lab.apply(job("j", activeDeadlineSeconds=5))
+    lab.eventually(lambda: lab.condition("j", "Failed"))
+    assert lab.condition("j", "Failed")["reason"] == "DeadlineExceeded"
+    assert lab.pods("j") == []
+    assert "completionTime" not in lab.status("j")
+
+
+def test_the_deadline_ends_a_job_whose_pod_never_had_a_node(lab: Lab) -> None:
+    lab.apply(job("j", gpus=16, activeDeadlineSeconds=5))
+    lab.eventually(lambda: lab.condition("j", "Failed"))
+    assert lab.condition("j", "Failed")["reason"] == "DeadlineExceeded"
+
+
+def test_the_deadline_counts_anew_from_each_resume(lab: Lab) -> None:
+    lab.apply(job("j", activeDeadlineSeconds=20))
+    lab.running("j")
+    lab.later(15_000)
+    lab.apply(job("j", activeDeadlineSeconds=20, suspend=True))
+    lab.later(30_000)
+    assert not lab.condition("j", "Failed")
+    lab.apply(job("j", activeDeadlineSeconds=20))
+    lab.later(15_000)
+    assert not lab.condition("j", "Failed")
+    lab.eventually(lambda: lab.condition("j", "Failed"), within_ms=10_000)
+
+
+def test_a_failed_condition_waits_for_the_pods_to_be_gone(lab: Lab) -> None:
+    lab.apply(job("j", activeDeadlineSeconds=10))
+    lab.running("j")
+    lab.eventually(lambda: lab.condition("j", "FailureTarget"))
+    if lab.pods("j"):
+        assert not lab.condition("j", "Failed")
+    lab.eventually(lambda: lab.condition("j", "Failed"))
+
+
+def test_a_job_whose_pod_succeeds_is_complete(lab: Lab) -> None:
+    lab.apply(job("j"))
+    lab.running("j")
+    lab.finish("j")
+    lab.eventually(lambda: lab.condition("j", "Complete"))
+    assert lab.status("j")["succeeded"] == 1
+    assert lab.status("j")["completionTime"]
+    assert [pod["status"]["phase"] for pod in lab.pods("j")] == ["Succeeded"]
+
+
+def test_a_failure_without_retries_fails_the_job(lab: Lab) -> None:
+    lab.apply(job("j"))
+    lab.running("j")
+    lab.finish("j", 3)
+    lab.eventually(lambda: lab.condition("j", "Failed"))
+    assert lab.condition("j", "Failed")["reason"] == "BackoffLimitExceeded"
+    ended = lab.pods("j")[0]["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["exitCode"] == 3
+
+
+def test_a_failure_with_a_retry_left_gets_another_pod_after_a_while(lab: Lab) -> None:
+    lab.apply(job("j", backoffLimit=1))
+    lab.running("j")
+    lab.finish("j", 1)
+    lab.eventually(lambda: len(lab.pods("j")) == 2)
+    assert not lab.condition("j", "Failed")
+    lab.eventually(lambda: any(pod["status"]["phase"] == "Running" for pod in lab.pods("j")))
+    lab.finish("j", 1)
+    lab.eventually(lambda: lab.condition("j", "Failed"))
+    assert lab.status("j")["failed"] == 2
+
+
+def test_a_pod_that_somebody_deletes_counts_as_failed_and_is_replaced_once_gone(lab: Lab) -> None:
+    lab.apply(job("j", backoffLimit=1))
+    (first,) = lab.running("j")
+    lab.delete(names.POD, first["metadata"]["name"])
+    assert len(lab.pods("j")) == 1
+    lab.eventually(lambda: [p for p in lab.pods("j") if p["metadata"]["uid"] != first["metadata"]["uid"]])
+    assert lab.status("j")["failed"] == 1
+
+
+def test_workers_have_their_index_in_name_host_name_and_annotation(lab: Lab) -> None:
+    lab.apply(job("gang", **TWO_WORKERS))
+    pods = sorted(lab.running("gang", 2), key=lambda pod: str(pod["metadata"]["name"]))
+    assert [pod["metadata"]["name"].rsplit("-", 1)[0] for pod in pods] == ["gang-0", "gang-1"]
+    assert [pod["spec"]["hostname"] for pod in pods] == ["gang-0", "gang-1"]
+    assert [pod["metadata"]["annotations"][names.WORKER_INDEX_LABEL] for pod in pods] == ["0", "1"]
+    assert [pod["metadata"]["labels"][names.WORKER_INDEX_LABEL] for pod in pods] == ["0", "1"]
+
+
+def test_an_indexed_job_is_complete_when_every_index_is(lab: Lab) -> None:
+    lab.apply(job("gang", **TWO_WORKERS))
+    lab.running("gang", 2)
+    lab.finish("gang")
+    lab.eventually(lambda: lab.condition("gang", "Complete"))
+    assert lab.status("gang")["completedIndexes"] == "0,1" or lab.status("gang")["completedIndexes"] == "0-1"
+
+
+def test_a_finished_job_goes_after_its_time_to_live(lab: Lab) -> None:
+    lab.apply(job("j", ttlSecondsAfterFinished=10))
+    lab.running("j")
+    lab.finish("j")
+    lab.eventually(lambda: lab.get(names.JOB, "j") is None)
+    lab.eventually(lambda: not lab.pods("j"))
+
+
+def test_a_changed_spec_raises_the_generation_and_a_changed_label_does_not(lab: Lab) -> None:
+    first = lab.apply(job("j", suspend=True))
+    second = lab.apply(job("j", suspend=True, activeDeadlineSeconds=9))
+    labelled = job("j", suspend=True, activeDeadlineSeconds=9)
+    labelled["metadata"]["labels"] = {**labelled["metadata"]["labels"], "more": "so"}
+    third = lab.apply(labelled)
+    assert [o["metadata"]["generation"] for o in (first, second, third)] == [1, 2, 2]
+
+
+def test_deleting_a_job_deletes_its_pods_in_the_background(lab: Lab) -> None:
+    lab.apply(job("j"))
+    lab.running("j")
+    lab.delete(names.JOB, "j")
+    assert lab.get(names.JOB, "j") is None
+    lab.eventually(lambda: not lab.pods("j"))

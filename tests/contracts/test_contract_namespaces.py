@@ -1,0 +1,131 @@
+"""Namespaces, quotas, owners: where objects may be, how many, and what goes when something goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from labs import DRIVER, Lab, body, claim_template, dra_job, job, lab
+
+from gpuctl.app.ports import Forbidden, NotFound
+from gpuctl.k8s import names
+
+
+def hard(amounts: dict[str, str]) -> dict[str, Any]:
+    return body(names.RESOURCE_QUOTA, "q", spec={"hard": amounts})
+
+
+def used(lab: Lab) -> dict[str, str]:
+    return dict(lab.there(names.RESOURCE_QUOTA, "q").get("status", {}).get("used", {}))
+
+
+def test_a_namespace_that_is_not_there_is_not_found(lab: Lab) -> None:
+    with pytest.raises(NotFound):
+        lab.apply(body(names.CONFIG_MAP, "c", namespace="gpu-nowhere"))
+
+
+def test_a_new_namespace_is_active_and_labelled(lab: Lab) -> None:
+    live = lab.there(names.NAMESPACE, lab.namespace)
+    assert live["status"]["phase"] == "Active"
+    assert live["metadata"]["labels"]["kubernetes.io/metadata.name"] == lab.namespace
+
+
+def test_deleting_a_namespace_ends_all_in_it_and_takes_nothing_new(lab: Lab) -> None:
+    lab.apply(body(names.CONFIG_MAP, "c"))
+    lab.apply(job("j"))
+    lab.running("j")
+    lab.delete(names.NAMESPACE, lab.namespace)
+    assert lab.there(names.NAMESPACE, lab.namespace)["status"]["phase"] == "Terminating"
+    with pytest.raises(Forbidden, match="terminated"):
+        lab.apply(body(names.CONFIG_MAP, "late"))
+    lab.eventually(lambda: lab.get(names.NAMESPACE, lab.namespace) is None)
+    for kind in (names.CONFIG_MAP, names.JOB, names.POD):
+        assert [o for o in lab.cluster.list(kind).items if o["metadata"]["namespace"] == lab.namespace] == []
+    with pytest.raises(NotFound):
+        lab.apply(body(names.CONFIG_MAP, "later"))
+
+
+def test_a_namespace_can_be_made_again(lab: Lab) -> None:
+    first = lab.there(names.NAMESPACE, lab.namespace)
+    lab.delete(names.NAMESPACE, lab.namespace)
+    lab.eventually(lambda: lab.get(names.NAMESPACE, lab.namespace) is None)
+    second = lab.apply(body(names.NAMESPACE, lab.namespace, namespace=None))
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+def test_what_is_owned_goes_with_its_owner(lab: Lab) -> None:
+    owner = lab.apply(body(names.CONFIG_MAP, "owner"))
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    lab.apply(body(names.CONFIG_MAP, "owned", metadata={"ownerReferences": [reference]}))
+    lab.apply(body(names.CONFIG_MAP, "free"))
+    lab.delete(names.CONFIG_MAP, "owner")
+    lab.eventually(lambda: lab.get(names.CONFIG_MAP, "owned") is None)
+    assert lab.get(names.CONFIG_MAP, "free") is not None
+
+
+def test_an_owner_of_another_uid_is_no_owner(lab: Lab) -> None:
+    lab.apply(body(names.CONFIG_MAP, "owner"))
+    stale = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "00000000-0000-4000-8000-000000000000"}
+    lab.apply(body(names.CONFIG_MAP, "orphan", metadata={"ownerReferences": [stale]}))
+    lab.eventually(lambda: lab.get(names.CONFIG_MAP, "orphan") is None)
+
+
+def test_a_quota_refuses_the_pod_that_is_too_much_and_lets_it_in_later(lab: Lab) -> None:
+    lab.apply(hard({"requests.nvidia.com/gpu": "2"}))
+    lab.apply(job("first", gpus=2))
+    lab.running("first")
+    assert used(lab) == {"requests.nvidia.com/gpu": "2"}
+    lab.apply(job("second", gpus=1))
+    lab.later(30_000)
+    assert lab.pods("second") == []
+    assert not lab.status("second").get("active")
+    events = [e for e in lab.cluster.list(("v1", "Event")).items if e["involvedObject"]["name"] == "second"]
+    assert "exceeded quota" in events[0]["message"]
+    lab.finish("first")
+    lab.running("second")
+    lab.eventually(lambda: used(lab) == {"requests.nvidia.com/gpu": "1"})
+
+
+def test_a_quota_of_compute_wants_to_know_what_a_pod_asks_for(lab: Lab) -> None:
+    lab.apply(hard({"requests.memory": "1Ti"}))
+    lab.apply(job("j"))
+    lab.later(30_000)
+    assert lab.pods("j") == []
+    events = lab.cluster.list(("v1", "Event")).items
+    assert any("must specify" in event["message"] for event in events)
+
+
+def test_a_quota_counts_objects(lab: Lab) -> None:
+    lab.apply(hard({"count/jobs.batch": "1"}))
+    lab.apply(job("first", suspend=True))
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        lab.apply(job("second", suspend=True))
+    lab.apply(job("first", suspend=False))
+    lab.delete(names.JOB, "first")
+    lab.apply(job("second", suspend=True))
+
+
+def test_a_quota_counts_devices_of_claims(lab: Lab) -> None:
+    lab.apply(hard({f"{DRIVER}.deviceclass.resource.k8s.io/devices": "2"}))
+    for name, minors in (("first", (0, 1)), ("second", (2,))):
+        lab.apply(claim_template(name, minors, count=len(minors)))
+        lab.apply(dra_job(name, name, nodes=("shared-1",)))
+    lab.running("first")
+    lab.later(30_000)
+    assert [pod["status"]["phase"] for pod in lab.pods("second")] == ["Pending"]
+    lab.finish("first")
+    lab.running("second")
+
+
+def test_a_storage_claim_stays_while_a_pod_uses_it(lab: Lab) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    lab.apply(body(names.CLAIM, "p", spec=spec))
+    container = {"name": "main", "image": "i:1", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "p"}}]
+    lab.apply(job("j", pod={"containers": [container], "volumes": volumes}))
+    lab.running("j")
+    lab.delete(names.CLAIM, "p")
+    lab.later(10_000)
+    assert lab.there(names.CLAIM, "p")["metadata"]["deletionTimestamp"]
+    lab.finish("j")
+    lab.eventually(lambda: lab.get(names.CLAIM, "p") is None)

@@ -1,0 +1,127 @@
+"""Pods find nodes: affinity, room, taints, readiness; and Deployments keep theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labs import Lab, body, job, lab
+
+from gpuctl.k8s import names
+from gpuctl.k8s.names import Kind
+
+
+def nodes_of(lab: Lab, job_name: str) -> set[str]:
+    return {pod["spec"].get("nodeName", "") for pod in lab.pods(job_name)}
+
+
+def edit_node(lab: Lab, name: str, **spec: Any) -> None:
+    node = lab.there(names.NODE, name)
+    lab.cluster.update({**node, "spec": {**node["spec"], **spec}}, "kubectl")
+
+
+def inference(replicas: int, image: str = "i:1") -> dict[str, Any]:
+    labels = {"app": "serve"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": image}]}}
+    fields = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return body(names.DEPLOYMENT, "serve", spec=fields)
+
+
+def serving(lab: Lab) -> list[str]:
+    """Images of the running pods of the Deployment."""
+    pods = [p for p in lab.cluster.list(names.POD).items if p["metadata"]["labels"].get("app") == "serve"]
+    return [p["spec"]["containers"][0]["image"] for p in pods if p["status"]["phase"] == "Running"]
+
+
+def test_terms_for_two_nodes_are_alternatives(lab: Lab) -> None:
+    two: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    lab.apply(job("gang", nodes=("plain-1", "plain-2"), gpus=8, **two))
+    lab.running("gang", 2)
+    assert nodes_of(lab, "gang") == {"plain-1", "plain-2"}
+
+
+def test_affinity_to_a_full_node_waits_there(lab: Lab) -> None:
+    lab.apply(job("first", nodes=("plain-1",), gpus=8))
+    lab.running("first")
+    lab.apply(job("second", nodes=("plain-1",), gpus=1))
+    lab.later(60_000)
+    assert nodes_of(lab, "second") == {""}
+    assert "Insufficient nvidia.com/gpu" in lab.unschedulable("second")
+    lab.finish("first")
+    lab.running("second")
+    assert nodes_of(lab, "second") == {"plain-1"}
+
+
+def test_a_pod_that_ends_slowly_holds_its_place_until_it_is_gone(lab: Lab) -> None:
+    lab.apply(job("first", nodes=("plain-1",), gpus=8))
+    lab.running("first")
+    lab.apply(job("first", nodes=("plain-1",), gpus=8, suspend=True))
+    lab.apply(job("second", nodes=("plain-1",), gpus=8))
+    assert nodes_of(lab, "second") == {""}
+    lab.running("second")
+    assert lab.pods("first") == []
+
+
+def test_what_asks_for_more_than_any_node_has_stays_pending(lab: Lab) -> None:
+    lab.apply(job("huge", gpus=9))
+    lab.later(60_000)
+    assert "0/4 nodes are available" in lab.unschedulable("huge")
+
+
+def test_affinity_by_label(lab: Lab) -> None:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["plain-2"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    lab.apply(job("j", pod={"affinity": affinity}))
+    lab.running("j")
+    assert nodes_of(lab, "j") == {"plain-2"}
+
+
+def test_a_cordoned_node_takes_nothing_new_and_keeps_what_it_has(lab: Lab) -> None:
+    lab.apply(job("old", nodes=("plain-1",)))
+    lab.running("old")
+    edit_node(lab, "plain-1", unschedulable=True)
+    lab.apply(job("new", nodes=("plain-1",)))
+    lab.later(30_000)
+    assert nodes_of(lab, "new") == {""}
+    assert [pod["status"]["phase"] for pod in lab.pods("old")] == ["Running"]
+    edit_node(lab, "plain-1", unschedulable=False)
+    lab.running("new")
+
+
+def test_a_taint_keeps_out_what_does_not_tolerate_it(lab: Lab) -> None:
+    edit_node(lab, "plain-1", taints=[{"key": "gpuctl.dev/managed", "value": "yes", "effect": "NoSchedule"}])
+    lab.apply(job("bare", nodes=("plain-1",)))
+    toleration = {"key": "gpuctl.dev/managed", "operator": "Exists", "effect": "NoSchedule"}
+    lab.apply(job("tolerant", nodes=("plain-1",), pod={"tolerations": [toleration]}))
+    lab.running("tolerant")
+    assert nodes_of(lab, "bare") == {""}
+
+
+def test_a_deployment_keeps_its_pods(lab: Lab) -> None:
+    lab.apply(inference(2))
+    lab.eventually(lambda: len(serving(lab)) == 2)
+    assert lab.there(names.DEPLOYMENT, "serve")["status"]["readyReplicas"] == 2
+    pod = next(p for p in lab.cluster.list(names.POD).items if p["metadata"]["labels"].get("app") == "serve")
+    lab.delete(names.POD, pod["metadata"]["name"])
+    lab.eventually(lambda: len(serving(lab)) == 2 and lab.get(names.POD, pod["metadata"]["name"]) is None)
+
+
+def test_a_deployment_scales_to_nothing(lab: Lab) -> None:
+    lab.apply(inference(2))
+    lab.eventually(lambda: len(serving(lab)) == 2)
+    lab.apply(inference(0))
+    lab.eventually(lambda: not lab.cluster.list(names.POD).items)
+    assert not lab.there(names.DEPLOYMENT, "serve")["status"].get("replicas")
+
+
+def test_a_deployments_new_template_replaces_its_pods(lab: Lab) -> None:
+    lab.apply(inference(2))
+    lab.eventually(lambda: len(serving(lab)) == 2)
+    lab.apply(inference(2, image="i:2"))
+    lab.eventually(lambda: serving(lab) == ["i:2", "i:2"])
+
+
+def test_all_that_gpuctl_reads_can_be_listed(lab: Lab) -> None:
+    kinds: tuple[Kind, ...] = names.OBSERVED_KINDS
+    for kind in kinds:
+        assert int(lab.cluster.list(kind).resource_version) > 0

@@ -1,0 +1,93 @@
+"""Lists and watches: versions, order, bookmarks, and versions that are too old or from the future."""
+
+from __future__ import annotations
+
+import pytest
+from labs import Lab, body, job, lab
+
+from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.k8s import names
+
+
+def test_a_watch_continues_where_a_list_ends(lab: Lab) -> None:
+    lab.apply(body(names.CONFIG_MAP, "before"))
+    listed = lab.cluster.list(names.CONFIG_MAP)
+    made = lab.apply(body(names.CONFIG_MAP, "after", data={"a": "1"}))
+    changed = lab.apply(body(names.CONFIG_MAP, "after", data={"a": "2"}))
+    lab.delete(names.CONFIG_MAP, "after")
+    events = lab.cluster.watch(names.CONFIG_MAP, listed.resource_version, 0)
+    assert [event.type for event in events if event.type != "BOOKMARK"] == ["ADDED", "MODIFIED", "DELETED"]
+    assert events[0].body == made
+    assert events[1].body == changed
+    assert events[2].body["metadata"]["name"] == "after"
+
+
+def test_every_event_has_a_higher_version_than_the_one_before(lab: Lab) -> None:
+    listed = lab.cluster.list(names.POD)
+    lab.apply(job("j"))
+    lab.running("j")
+    lab.delete(names.JOB, "j")
+    lab.eventually(lambda: not lab.pods("j"))
+    events = lab.cluster.watch(names.POD, listed.resource_version, 0)
+    versions = [int(listed.resource_version), *(int(event.body["metadata"]["resourceVersion"]) for event in events)]
+    changes = [event.type for event in events if event.type != "BOOKMARK"]
+    assert versions[: len(changes) + 1] == sorted(set(versions[: len(changes) + 1]))
+    assert (changes[0], changes[-1]) == ("ADDED", "DELETED")
+
+
+def test_a_watch_sees_its_kind_only(lab: Lab) -> None:
+    version = lab.cluster.list(names.SERVICE).resource_version
+    lab.apply(body(names.CONFIG_MAP, "c"))
+    assert [e.type for e in lab.cluster.watch(names.SERVICE, version, 0) if e.type != "BOOKMARK"] == []
+
+
+def test_a_bookmark_is_a_version_to_go_on_from(lab: Lab) -> None:
+    version = lab.cluster.list(names.SERVICE).resource_version
+    lab.apply(body(names.CONFIG_MAP, "c"))
+    bookmark = lab.cluster.watch(names.SERVICE, version, 0)[-1]
+    assert bookmark.type == "BOOKMARK"
+    assert (bookmark.body["apiVersion"], bookmark.body["kind"]) == names.SERVICE
+    from_there = bookmark.body["metadata"]["resourceVersion"]
+    assert int(from_there) >= int(version)
+    made = lab.apply(body(names.SERVICE, "s", spec={"ports": [{"port": 80}]}))
+    assert [e.body for e in lab.cluster.watch(names.SERVICE, from_there, 0) if e.type == "ADDED"] == [made]
+
+
+def test_replaying_the_events_on_the_list_gives_the_next_list(lab: Lab) -> None:
+    first = lab.cluster.list(names.POD)
+    copy = {item["metadata"]["uid"]: item for item in first.items}
+    for name in ("a", "b", "c"):
+        lab.apply(job(name))
+    lab.running("a")
+    lab.finish("b")
+    lab.delete(names.JOB, "c")
+    lab.later(30_000)
+    for event in lab.cluster.watch(names.POD, first.resource_version, 0):
+        if event.type == "DELETED":
+            del copy[event.body["metadata"]["uid"]]
+        elif event.type != "BOOKMARK":
+            copy[event.body["metadata"]["uid"]] = event.body
+    second = lab.cluster.list(names.POD)
+    assert copy == {item["metadata"]["uid"]: item for item in second.items}
+
+
+def test_lists_are_by_namespace_and_name(lab: Lab) -> None:
+    for name in ("b", "a", "c"):
+        lab.apply(body(names.CONFIG_MAP, name))
+    listed = [o["metadata"]["name"] for o in lab.cluster.list(names.CONFIG_MAP).items]
+    assert listed == sorted(listed)
+
+
+def test_a_version_from_the_future_can_not_be_watched_now(lab: Lab) -> None:
+    version = int(lab.cluster.list(names.POD).resource_version) + 1_000_000
+    with pytest.raises(ClusterUnavailable):
+        lab.cluster.watch(names.POD, str(version), 0)
+
+
+def test_bodies_handed_out_do_not_change_later(lab: Lab) -> None:
+    lab.apply(job("j"))
+    (before,) = lab.cluster.list(names.JOB).items
+    as_it_was = str(before)
+    lab.running("j")
+    assert str(before) == as_it_was
+    assert lab.cluster.list(names.JOB).items[0] != before
