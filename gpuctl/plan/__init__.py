@@ -10,14 +10,12 @@ cluster is empty.
 from __future__ import annotations
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
-from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import ObjectRef
-from gpuctl.model.manifest import Manifest, Manifests
+from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
 from gpuctl.plan.diff import drift
 from gpuctl.plan.guard import CONFIRM_TRAILER, foreign_namespaces, review
@@ -27,17 +25,6 @@ from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import Writer, book, delete
 
 __all__ = ["CONFIRM_TRAILER", "OWN", "Stage", "drift", "make_plan"]
-
-_SYSTEM_NAMESPACE = Manifest(
-    ref=ObjectRef(*names.NAMESPACE, "", names.SYSTEM_NAMESPACE),
-    body={
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": names.SYSTEM_NAMESPACE, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
-    },
-    project=None,
-)
-"""Where the ledgers are. Every cluster declared to one API server shares it, so no inventory holds it."""
 
 
 def make_plan(
@@ -66,7 +53,7 @@ def make_plan(
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
-    wanted = [item for item in _with_system_namespace(manifests) if item.project not in untouched]
+    wanted = [item for item in manifests.items if item.project not in untouched]
     writer = Writer(
         state=state,
         recorded=frozenset(recorded),
@@ -80,9 +67,3 @@ def make_plan(
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(item.ref not in touched for item in wanted),
     )
-
-
-def _with_system_namespace(manifests: Manifests) -> tuple[Manifest, ...]:
-    if any(item.ref == _SYSTEM_NAMESPACE.ref for item in manifests.items):
-        return manifests.items
-    return (_SYSTEM_NAMESPACE, *manifests.items)
