@@ -16,6 +16,9 @@ from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_IN_ORDER = json.JSONEncoder(separators=(",", ":"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
@@ -28,14 +31,12 @@ class Charge:
 
 def compact_json(value: object) -> str:
     """JSON with sorted keys and no spaces: one text for one value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _SORTED.encode(value)
 
 
 def encode_placement(placement: Placement) -> str:
     """`[{"node":"dgx1-2","gpus":[0,1]}]`, a worker each in worker order."""
-    return json.dumps(
-        [{"node": worker.node, "gpus": list(worker.gpus)} for worker in placement.workers], separators=(",", ":")
-    )
+    return _IN_ORDER.encode([{"node": worker.node, "gpus": worker.gpus} for worker in placement.workers])
 
 
 def decode_placement(text: object) -> Placement | None:

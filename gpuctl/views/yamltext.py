@@ -1,7 +1,7 @@
 """Manifests as one YAML stream: keys sorted, a document an object, the same bytes for equal manifests.
 
 Readers disagree on what an unquoted `no`, `1e3`, `0o7` or `12:30` is. So a text stands plain only where every YAML
-reads it as a text, and in double quotes otherwise.
+reads it as a text, and in quotes otherwise: single ones where it is JSON, for people.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 
 from gpuctl.model.manifest import Manifests
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(?::[A-Za-z0-9_./-]+)*")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"})
 _WIDTH = 2**31 - 1
 
@@ -31,8 +31,11 @@ class _Dumper(_Base):  # type: ignore[misc]  # the C dumper has no types
 
     def text(self, value: str) -> yaml.ScalarNode:
         """A text, quoted unless it is surely one."""
-        plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
-        node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
+        if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+            style = None
+        else:
+            style = "'" if '"' in value and value.isprintable() else '"'
+        node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", value, style=style)
         return node
 
 
