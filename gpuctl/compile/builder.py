@@ -64,7 +64,7 @@ class Builder:
         self.source = source
         self.out = out
         self.offset = offset
-        self.first_line = source.position(offset)[0]
+        self.first_line = source.position(offset)[0] if offset else 1
         self.begin = offset
         self.given_up = False
         self._take = {

@@ -99,14 +99,15 @@ def _within_project(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic
     domains = [domain.name for domain in resolved.domains if names & set(domain.pools)]
     limits = [quota.limit_in(project.spec.limit, domain) for domain in domains]
     known = [limit for limit in limits if limit is not None]
-    span = document.span(_GPUS if spec.gpu_memory is None else _GPU_MEMORY) if need else document.name
-    name = project.metadata.name
+    path, name = _GPUS if spec.gpu_memory is None else _GPU_MEMORY, project.metadata.name
     if len(known) == len(limits) and need > sum(known):
-        yield document.diagnostic("GPU3014", span, {"need": need, "project": name, "limit": sum(known)})
+        params: Params = {"need": need, "project": name, "limit": sum(known)}
+        yield document.diagnostic("GPU3014", document.span(path), params)
         return
     guaranteed = sum(quota.in_domain(project.spec.quota, domain) for domain in domains)
     if need > guaranteed and not is_preemptible(spec):
-        yield document.diagnostic("GPU3015", span, {"need": need, "project": name, "quota": guaranteed})
+        params = {"need": need, "project": name, "quota": guaranteed}
+        yield document.diagnostic("GPU3015", document.span(path), params)
 
 
 class _Nodes:

@@ -154,7 +154,7 @@ class DeclaredNode(Spec):
 
     name: Subdomain = Field(description="The node's name in Kubernetes.")
     gpus: int | None = Field(None, ge=0, le=1024, description="GPUs of this node. Default: the pool's gpusPerNode.")
-    resources: NodeResources = Field(NodeResources(), description="CPU and memory of this node.")
+    resources: NodeResources = Field({}, validate_default=True, description="CPU and memory of this node.")
 
 
 NodeEntry = Annotated[
@@ -177,7 +177,7 @@ class NodePool(Spec):
         None, description="Memory of one GPU: 32510Mi. Needed where jobs ask for GPU memory or a fraction of a GPU."
     )
     gpu_product: str = Field("", description="The GPU's product name, as the node label nvidia.com/gpu.product has it.")
-    resources_per_node: PoolResources = Field(PoolResources(), description="CPU and memory of each node.")
+    resources_per_node: PoolResources = Field({}, validate_default=True, description="CPU and memory of each node.")
     placement: Literal["binpack", "spread"] = Field(
         "binpack", description="The fullest node that fits first, or the emptiest."
     )
@@ -216,7 +216,7 @@ class Scheduling(Spec):
     quota_shrink: Literal["reclaim", "drain"] = Field(
         "reclaim", description="What a quota cut does to jobs already running over it: stop them, or let them end."
     )
-    fairness: Fairness = Field(Fairness(), description="Whether past usage counts.")
+    fairness: Fairness = Field({}, validate_default=True, description="How past usage counts.")
     overcommit_quota: bool = Field(
         default=False,
         description="Quotas above the declared GPUs: false: an error; true: a warning, guarantees scale by quota.",
@@ -233,7 +233,7 @@ class ClusterSpec(Spec):
         "gpu-", description="A project's namespace is this and its name."
     )
     ingress: Ingress | None = Field(None, description="Where exposed ports are published; without it none can be.")
-    scheduling: Scheduling = Field(Scheduling(), description="The choices the fair-share engine is given.")
+    scheduling: Scheduling = Field({}, validate_default=True, description="The choices the fair-share engine is given.")
 
 
 class DepartmentSpec(Spec):
@@ -290,9 +290,9 @@ class ProjectSpec(Spec):
     )
     department: Name | None = Field(None, description="The department the project belongs to.")
     priority: Priority = Field(0, description="Band for over-quota: higher bands are served first. Never for quota.")
-    node_affinity: Affinity = Field(Affinity(), description="The node pools the project may use.")
-    interactive: InteractiveLimits = Field(InteractiveLimits(), description="Limits of its interactive jobs.")
-    training: TrainingLimits = Field(TrainingLimits(), description="Limits of its training jobs.")
+    node_affinity: Affinity = Field({}, validate_default=True, description="The node pools the project may use.")
+    interactive: InteractiveLimits = Field({}, validate_default=True, description="Limits of its interactive jobs.")
+    training: TrainingLimits = Field({}, validate_default=True, description="Limits of its training jobs.")
     owners: Annotated[list[Owner], _unique()] = Field([], description="Who reviews changes, as CODEOWNERS names them.")
     adopt: bool = Field(default=False, description="Take over a namespace that is already there.")
     access: list[Access] = Field([], description="Who may use the namespace.")
@@ -368,7 +368,7 @@ class JobSpec(Spec):
     )
     workers: int = Field(1, ge=1, le=10_000, description="More than one: a gang, started all or none.")
     min_workers: int | None = Field(None, ge=1, description="Elastic: may run with so few. Default: all workers.")
-    resources: Resources = Field(Resources(), description="What each worker asks for besides GPUs.")
+    resources: Resources = Field({}, validate_default=True, description="What each worker asks for besides GPUs.")
     priority: Priority = Field(0, description="Order within the project: higher first.")
     preemptible: bool | None = Field(
         None, description="May be stopped for others. Default: training true, interactive and inference false."
@@ -447,7 +447,7 @@ class DepartmentV1(_Declaration):
 
     kind: Literal["Department"] = Field(description="What this declares.")
     metadata: Metadata = Field(description="Its name.")
-    spec: DepartmentSpec = Field(DepartmentSpec(), description="The department.")
+    spec: DepartmentSpec = Field({}, validate_default=True, description="The department.")
 
 
 class ProjectV1(_Declaration):
@@ -455,7 +455,7 @@ class ProjectV1(_Declaration):
 
     kind: Literal["Project"] = Field(description="What this declares.")
     metadata: Metadata = Field(description="Its name.")
-    spec: ProjectSpec = Field(ProjectSpec(), description="The project.")
+    spec: ProjectSpec = Field({}, validate_default=True, description="The project.")
 
 
 class JobV1(_Declaration):

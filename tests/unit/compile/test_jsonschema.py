@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from gpuctl.compile.jsonschema import LOCATION, schemas
+
+ROOT = Path(__file__).parents[3]
+Golden = Callable[[Path, str], None]
+
+
+@pytest.mark.parametrize("kind", sorted(schemas()))
+def test_the_schema_files_are_current(kind: str, golden: Golden) -> None:
+    text = json.dumps(schemas()[kind], indent=2) + "\n"
+    golden(ROOT / LOCATION / f"{kind.lower()}.json", text)
+
+
+@pytest.mark.parametrize("kind", sorted(schemas()))
+def test_schemas_are_schemas(kind: str) -> None:
+    Draft202012Validator.check_schema(schemas()[kind])
+
+
+def _objects(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        if "properties" in node:
+            yield node
+        for value in node.values():
+            yield from _objects(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _objects(value)
+
+
+@pytest.mark.parametrize("kind", sorted(schemas()))
+def test_every_field_is_described_and_no_other_is_allowed(kind: str) -> None:
+    for schema in _objects(schemas()[kind]):
+        assert schema["additionalProperties"] is False
+        for name, field in schema["properties"].items():
+            assert field.get("description"), name
+            assert name in schema.get("required", ()) or "default" in field, name
+
+
+def _declarations() -> list[tuple[Path, dict[str, Any]]]:
+    files = [*(ROOT / "clusters").rglob("*.yaml"), *(ROOT / "policies").rglob("*.yaml")]
+    return [(path, document) for path in files for document in yaml.safe_load_all(path.read_text())]
+
+
+def test_the_examples_match_the_schemas() -> None:
+    known = schemas()
+    for path, document in _declarations():
+        errors = list(Draft202012Validator(known[document["kind"]]).iter_errors(document))
+        assert not errors, (path, errors)
