@@ -5,7 +5,7 @@ written by a later cycle, when what is observed allows it: nothing here remember
 
 Rules:
 1. An object that is not there is made suspended. A crash right after leaves nothing running that no ledger knows.
-2. Suspended becomes running only when the run is in the ledger that this plan writes first.
+2. Suspended becomes running only when the run is in the ledger that this plan writes first, and no pod of it is left.
 3. The pod template of a running or stopping run stays as it was applied: the API server refuses a Job's change, and
    a Deployment would restart.
 4. A claim template can't be changed: it is made anew, and only while no pod of its run is there.
@@ -53,15 +53,13 @@ def is_stopped(body: Body) -> bool:
     return not runs(body) and not text(body, "status", "startTime") and not number(body, "status", "replicas")
 
 
-def permitted(wanted: Body, live: Body | None, *, recorded: bool) -> Body | None:
-    """A workload as it may be written now; None when it has to wait for what is there. `recorded`: rule 2 is met."""
+def permitted(wanted: Body, live: Body | None, *, ready: bool) -> Body | None:
+    """A workload as it may be written now; None when it has to wait for what is there. `ready`: rule 2 is met."""
     if live is None:
         return born(wanted)
-    if is_stopped(live):
-        return wanted if recorded or not runs(wanted) else born(wanted)
     if not runs(live) and runs(wanted):
-        return None
-    return _with_template(wanted, live)
+        return wanted if ready and is_stopped(live) else None
+    return wanted if is_stopped(live) else _with_template(wanted, live)
 
 
 def born(wanted: Body) -> Body:

@@ -33,7 +33,7 @@ def drift(wanted: Body, live: Body) -> tuple[str, ...]:
 
 def _differing(wanted: object, live: object, path: str, *, amounts: bool = False) -> Iterator[str]:
     """Leaves of `wanted` that `live` lacks or has otherwise. `amounts`: scalars here are Kubernetes quantities."""
-    if wanted == live and isinstance(wanted, bool) == isinstance(live, bool):
+    if wanted == live:
         return
     if isinstance(wanted, Mapping):
         if isinstance(live, Mapping):

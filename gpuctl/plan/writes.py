@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpuctl.k8s import names
@@ -30,7 +30,7 @@ class Writer:
 
     state: ClusterState
     recorded: frozenset[RunKey]
-    phases: dict[RunKey, RunPhase]
+    phases: Mapping[RunKey, RunPhase]
     ending: frozenset[str]
 
     def writes(self, item: Manifest) -> Iterator[Change]:
@@ -57,7 +57,9 @@ class Writer:
     def _writable(self, item: Manifest, live: Body | None) -> Body | None:
         if not is_workload(item.ref):
             return item.body
-        return permitted(item.body, live, recorded=run_of(item.body) in self.recorded)
+        run = run_of(item.body)
+        ready = run in self.recorded and self.phases.get(run) is RunPhase.QUEUED
+        return permitted(item.body, live, ready=ready)
 
     def _is_queued(self, item: Manifest) -> bool:
         """Whether no pod of the object's run is there."""
