@@ -159,3 +159,19 @@ class World(Protocol):
     def set_idle(self, job: JobId, since_ms: Instant | None) -> None:
         """Report the job's GPUs as unused since then; None: in use."""
         ...
+
+
+class Workshop(Protocol):
+    """A repository that a demonstration writes itself."""
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file for the next commit."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file with the next commit."""
+        ...
+
+    def commit(self, text: str, at_ms: Instant) -> Revision:
+        """Commit what was written and removed, as if it were that time. Raises SourceUnavailable."""
+        ...

@@ -1,4 +1,4 @@
-"""The public form of scenario files, apiVersion gpuctl.dev/v1, kind Scenario.
+"""The public form of scenario files, apiVersion gpuctl.dev/v1, kind Scenario; and of the demonstration's story.
 
 Times are after the scenario's 0s; what is given lies before it. Documents inside are checked when they are compiled.
 """
@@ -198,6 +198,40 @@ class ScenarioV1(Spec):
     expect: list[ExpectV1] = Field([], description="What is expected.")
 
 
+class CommitV1(Spec):
+    """One commit of a story: files taken from the example, written, removed. Paths are inside the cluster's folder."""
+
+    text: str = Field(description="The commit's message.")
+    take: list[str] = Field([], description="Files copied from the example cluster.")
+    write: dict[str, str] = Field({}, description="Files by path, with their text.")
+    remove: list[str] = Field([], description="Files that are removed.")
+
+
+class SectionV1(Spec):
+    """A part of a story."""
+
+    label: str = Field(description="The label of the checkpoint after its last commit.")
+    title: str = Field(description="What it shows.")
+    commits: list[CommitV1] = Field(min_length=1, description="Its commits.")
+    expect: list[ExpectV1] = Field([], description="What is so after its last commit.")
+
+
+class StoryV1(Spec):
+    """What a demonstration tells, by commits."""
+
+    example: str = Field(description="The cluster's folder in the repository that is made.")
+    sections: list[SectionV1] = Field(min_length=1, description="Its parts.")
+
+
+def read_story(path: str, content: bytes) -> tuple[StoryV1, Document]:
+    """The story that comes with the package, and the document it stands in. ValueError where it is wrong."""
+    documents, diagnostics = parse_documents(path, content)
+    story, mistakes = check_shape(documents[0], StoryV1)
+    if story is None or diagnostics:
+        raise ValueError(f"{path}: {[*diagnostics, *mistakes]}")
+    return story, documents[0]
+
+
 def read_scenario(path: str, content: bytes) -> tuple[ScenarioV1 | None, list[Document], list[Diagnostic]]:
     """The documents of a file; when it is one alone, the scenario it is, or what is wrong with it."""
     documents, diagnostics = parse_documents(path, content)
@@ -222,5 +256,5 @@ def _end_of_mapping(text: str) -> int:
         depth += kind in {MappingStartEvent, SequenceStartEvent}
         depth -= kind in {MappingEndEvent, SequenceEndEvent}
         if not depth and kind is MappingEndEvent:
-            return int(event.end_mark.index)
+            return int(event.end_mark.index)  # type: ignore[union-attr] # only hand-made events have no mark
     return len(text)

@@ -19,4 +19,18 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="The command line has an option, an argument or a combination that the command does not know.",
         fix="`gpuctl COMMAND --help` lists what it knows, with an example.",
     ),
+    CodeEntry(
+        code="GPU9003",
+        title="no such thing",
+        message="{what}",
+        why="The command names a job, a code or a kind that is not there, or more than one could be meant.",
+        fix="`gpuctl list -A` shows jobs; codes are printed with every message.",
+    ),
+    CodeEntry(
+        code="GPU9004",
+        title="a file can't be written",
+        message="{file} can't be written: {problem}",
+        why="The command writes files, and the place it was given does not take them.",
+        fix="Give a folder that you may write to.",
+    ),
 )

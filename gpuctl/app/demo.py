@@ -1,0 +1,167 @@
+"""`demo`: the report's story, told by commits. Each one is fetched, compiled and reconciled like any other.
+
+What is told stands in `story.yaml` beside this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gpuctl.app.narrative import devices, moment, news
+from gpuctl.app.play import Play, Sandbox
+from gpuctl.app.ports import Source, Workshop
+from gpuctl.app.revisions import Revisions
+from gpuctl.compile.scenario_v1 import CommitV1, SectionV1, read_story
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import NodeName, ProjectName, Revision
+from gpuctl.observe import observe
+from gpuctl.simulate.expect import evaluate
+from gpuctl.simulate.reading import expectation
+from gpuctl.simulate.report import Checkpoint, Outcome, SimulationReport
+from gpuctl.simulate.scenario import EPOCH_MS, Expectation
+from gpuctl.views.story import Moment, News
+
+COMMIT_EVERY_MS = 60_000
+STORY = "story.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One commit and what came of it. `nodes` are the cluster's devices."""
+
+    text: str
+    revision: Revision
+    at_ms: int
+    nodes: dict[NodeName, int]
+    projects: tuple[ProjectName, ...]
+    moment: Moment
+    news: tuple[News, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A section begins."""
+
+    label: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A section ends, and whether it ended as it must."""
+
+    label: str
+    checkpoint: Checkpoint
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where the story is played. `example` reads a file of the example cluster by its path there."""
+
+    example: Callable[[str], bytes]
+    workshop: Workshop
+    source: Source
+    sandbox: Sandbox
+
+
+class Demo:
+    """The story under way: `steps` plays it, `report` is the whole of it afterwards."""
+
+    def __init__(self, story: bytes, stage: Stage) -> None:
+        self._story, self._document = read_story(STORY, story)
+        self._stage = stage
+        self._revisions = Revisions(stage.source)
+        self._play: Play | None = None
+        self._commits = 0
+        self._outcomes: list[Outcome] = []
+
+    def steps(self) -> Iterator[Opening | Step | Ending]:
+        """Play it, commit by commit. Raises SourceUnavailable."""
+        for number, section in enumerate(self._story.sections):
+            yield Opening(label=section.label, title=section.title)
+            for position, commit in enumerate(section.commits):
+                last = position == len(section.commits) - 1
+                yield self._step(commit, section.label if last else commit.text)
+            yield self._ending(section, number)
+
+    def report(self) -> SimulationReport:
+        """All that happened."""
+        play = self._play
+        return SimulationReport(
+            name="demo",
+            why="NetApp TR-4858, sections 4.8 to 4.10, from Git commits",
+            checkpoints=tuple(play.checkpoints) if play else (),
+            transitions=tuple(play.observer.transitions) if play else (),
+            outcomes=tuple(self._outcomes),
+            cycles=play.cycles if play else 0,
+            stable=play is not None and play.stable,
+        )
+
+    def _step(self, commit: CommitV1, label: str) -> Step:
+        at_ms = EPOCH_MS + self._commits * COMMIT_EVERY_MS
+        self._commits += 1
+        revision = self._commit(commit, at_ms)
+        play = self._reconcile(at_ms)
+        play.revision = revision
+        before = len(play.observer.transitions)
+        play.pass_until(at_ms + COMMIT_EVERY_MS - 1, label)
+        checkpoint = play.checkpoints[-1]
+        return Step(
+            text=commit.text,
+            revision=revision,
+            at_ms=at_ms - EPOCH_MS,
+            nodes=devices(play.declared),
+            projects=tuple(project.name for project in play.declared.projects),
+            moment=moment(checkpoint),
+            news=news(play.observer.transitions[before:], checkpoint),
+        )
+
+    def _commit(self, commit: CommitV1, at_ms: int) -> Revision:
+        folder, workshop = self._story.example, self._stage.workshop
+        for path in commit.take:
+            workshop.write(f"{folder}/{path}", self._stage.example(path))
+        for path, text in commit.write.items():
+            workshop.write(f"{folder}/{path}", text.encode())
+        for path in commit.remove:
+            workshop.remove(f"{folder}/{path}")
+        return workshop.commit(commit.text, at_ms)
+
+    def _reconcile(self, at_ms: int) -> Play:
+        """Fetch, compose what is to be enforced, and hand it to the cycles."""
+        declared = self._declared()
+        if self._play is None:
+            self._play = Play(self._stage.sandbox, declared, EPOCH_MS)
+        else:
+            self._play.move_to(at_ms)
+            self._play.declare(declared)
+        return self._play
+
+    def _declared(self) -> Declared:
+        source = self._stage.source
+        ledgers = observe(self._play.site.mirror.objects()).ledgers if self._play else {}
+        desired = self._revisions.compose(source.tree(source.head()), ledgers)
+        if desired.declared is None:
+            raise AssertionError(f"the story's commits are right: {desired.diagnostics}")
+        return desired.declared
+
+    def _ending(self, section: SectionV1, number: int) -> Ending:
+        play = self._play
+        if play is None:
+            raise AssertionError("a section has commits")
+        checkpoint = play.checkpoints[-1]
+        outcomes = evaluate(self._expected(section, number), lambda _: checkpoint, play.observer.transitions)
+        told = tuple(_labelled(outcome, section.label) for outcome in outcomes)
+        self._outcomes += told
+        return Ending(label=section.label, checkpoint=checkpoint, outcomes=told)
+
+    def _expected(self, section: SectionV1, number: int) -> tuple[Expectation, ...]:
+        return tuple(
+            expectation(expect, self._document, ("sections", number, "expect", index))
+            for index, expect in enumerate(section.expect)
+        )
+
+
+def _labelled(outcome: Outcome, label: str) -> Outcome:
+    return Outcome(at=label, path=outcome.path, want=outcome.want, got=outcome.got, ok=outcome.ok)

@@ -1,0 +1,115 @@
+"""`render` and `plan`: the objects that declarations ask for, and how they differ between two revisions.
+
+No cluster is looked at: every job is rendered as it is born, waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.model.change import Action
+from gpuctl.model.decision import Pending, RunRecord, Schedule
+from gpuctl.model.declared import Allowance, Declared, DomainName
+from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.manifest import Manifest, Manifests
+from gpuctl.render import render
+from gpuctl.schedule import reasons
+from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
+
+SHOWN_FIELDS = 3
+"""Fields that a change names; the rest are counted."""
+
+
+def waiting_manifests(declared: Declared) -> Manifests:
+    """Everything that is declared, with no job started."""
+    decisions = tuple(
+        Pending(job=job.id, reason=reasons.no_free_gpus(job), record=RunRecord(queued_at_ms=0)) for job in declared.jobs
+    )
+    return render(declared, Schedule(at_ms=0, decisions=decisions))
+
+
+def plan_report(base: Declared | None, head: Declared | None, base_name: str, head_name: str) -> PlanReport:
+    """What head wants differently from base; None stands for a cluster that is not declared there."""
+    return PlanReport(
+        base=base_name,
+        head=head_name,
+        objects=tuple(sorted(_object_changes(_by_ref(base), _by_ref(head)), key=_in_reading_order)),
+        quotas=tuple(_quota_changes(base, head)),
+    )
+
+
+def _by_ref(declared: Declared | None) -> Mapping[ObjectRef, Manifest]:
+    return {item.ref: item for item in waiting_manifests(declared).items} if declared is not None else {}
+
+
+def _in_reading_order(change: ObjectChange) -> tuple[str, ObjectRef, str]:
+    return (change.project or "", change.ref, change.action.value)
+
+
+def _object_changes(base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef, Manifest]) -> Iterable[ObjectChange]:
+    stay = {_job_of(item) for item in base.values()} & {_job_of(item) for item in head.values()} - {None}
+    for ref in base.keys() | head.keys():
+        before, after = base.get(ref), head.get(ref)
+        if before is None and after is not None:
+            reason = "a new run: its declaration changed" if _job_of(after) in stay else "declared"
+            yield ObjectChange(action=Action.CREATE, ref=ref, project=after.project, reason=reason)
+        elif before is not None and after is None:
+            reason = "its declaration changed" if _job_of(before) in stay else "no longer declared"
+            yield ObjectChange(action=Action.DELETE, ref=ref, project=before.project, reason=reason)
+        elif before is not None and after is not None:
+            changed = sorted(_differences(_lasting(before.body), _lasting(after.body), ""))
+            if changed:
+                yield ObjectChange(action=Action.UPDATE, ref=ref, project=after.project, reason=_named(changed))
+
+
+def _job_of(manifest: Manifest) -> tuple[Any, Any] | None:
+    """Project and job of an object that belongs to one run; None for others."""
+    labels = manifest.body.get("metadata", {}).get("labels", {})
+    if names.RUN_LABEL not in labels:
+        return None
+    return labels.get(names.PROJECT_LABEL), labels.get(names.JOB_LABEL)
+
+
+def _lasting(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An object without what merely says where its declaration stands."""
+    metadata = body.get("metadata", {})
+    annotations = metadata.get("annotations", {})
+    kept = {key: value for key, value in annotations.items() if key not in names.PROVENANCE_ANNOTATIONS}
+    return {**body, "metadata": {**metadata, "annotations": kept}}
+
+
+def _differences(before: Any, after: Any, path: str) -> Iterable[str]:
+    """Paths of the values that differ."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in before.keys() | after.keys():
+            yield from _differences(before.get(key), after.get(key), f"{path}.{key}" if path else str(key))
+    elif before != after:
+        yield path
+
+
+def _named(paths: list[str]) -> str:
+    shown = ", ".join(paths[:SHOWN_FIELDS])
+    return shown if len(paths) <= SHOWN_FIELDS else f"{shown} and {len(paths) - SHOWN_FIELDS} more"
+
+
+def _quota_changes(base: Declared | None, head: Declared | None) -> Iterable[QuotaChange]:
+    before, after = _allowances(base), _allowances(head)
+    for project, domain in sorted(before.keys() | after.keys()):
+        old, new = before.get((project, domain)), after.get((project, domain))
+        if old != new:
+            yield QuotaChange(
+                project=project,
+                domain=domain,
+                quota=(old.quota_milli if old else None, new.quota_milli if new else None),
+                limit=(old.limit_milli if old else None, new.limit_milli if new else None),
+                weight=(old.weight if old else None, new.weight if new else None),
+            )
+
+
+def _allowances(declared: Declared | None) -> Mapping[tuple[ProjectName, DomainName], Allowance]:
+    projects = declared.projects if declared is not None else ()
+    return {
+        (project.name, domain): allowance for project in projects for domain, allowance in project.allowances.items()
+    }

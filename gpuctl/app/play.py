@@ -1,0 +1,123 @@
+"""Virtual time under the ordinary cycle, and what is written down of it. `simulate` and `demo` are made of this.
+
+Time moves from one thing that is due to the next: something in the cluster (a pod ends), or an instant from which on
+the engine may decide differently by itself. At each, cycles run until one writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuctl.app.cycle import CycleReport, Site, converge
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.observation import Observer, checkpoint, sight
+from gpuctl.app.ports import Cluster, Machines, VirtualTime, World
+from gpuctl.model.decision import Pending
+from gpuctl.model.declared import Declared
+from gpuctl.model.state import RunPhase
+from gpuctl.model.units import Instant
+from gpuctl.simulate.report import Checkpoint
+from gpuctl.simulate.wakeups import wakeups
+
+INSTANTS = 100_000
+"""A cluster that is not at rest after so many instants is reported as unstable."""
+
+MOVING = frozenset({RunPhase.STARTING, RunPhase.STOPPING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """A cluster in virtual time, through each of its ports."""
+
+    cluster: Cluster
+    machines: Machines
+    world: World
+    time: VirtualTime
+
+
+Sandboxes = Callable[[Instant], Sandbox]
+"""Makes an empty cluster whose clock stands at an instant."""
+
+
+class Play:
+    """A simulation under way. Instants in what it writes down are told from `zero_ms` on."""
+
+    def __init__(self, sandbox: Sandbox, declared: Declared, zero_ms: Instant) -> None:
+        self.sandbox = sandbox
+        self.zero_ms = zero_ms
+        self.site = Site(mirror=Mirror(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
+        self.observer = Observer(zero_ms=zero_ms)
+        self.checkpoints: list[Checkpoint] = []
+        self.cycles = 0
+        self.stable = True
+        self.confirmations: frozenset[str] = frozenset()
+        self.revision = ""
+        self.declare(declared)
+
+    def declare(self, declared: Declared) -> None:
+        """From now on these are the declarations."""
+        self.declared = declared
+        self.sandbox.machines.provide(declared.cluster.pools)
+
+    def pass_until(self, until_ms: Instant | None, label: str) -> Checkpoint | None:
+        """Let happen what is due up to an instant (None: all there is).
+
+        With a label, returns a checkpoint: of the first time at which nothing starts or stops, or else of the last.
+        """
+        report = self._come_to_rest()
+        noted = self._note(report, label) if label and _at_rest(report) else None
+        for _ in range(INSTANTS):
+            due = self._next_due(report)
+            if due is None or (until_ms is not None and due > until_ms):
+                break
+            report = self._come_to_rest(due)
+            if label and noted is None and _at_rest(report):
+                noted = self._note(report, label)
+        else:
+            self.stable = False
+        return noted or (self._note(report, label) if label else None)
+
+    def move_to(self, at_ms: Instant) -> None:
+        """Let it be that instant, up to which all has happened."""
+        self.sandbox.time.advance_to(max(at_ms, self.sandbox.time.now_ms()))
+        self.sandbox.world.settle()
+
+    def note_at(self, at_ms: Instant, label: str) -> Checkpoint:
+        """A checkpoint of an instant up to which all has happened."""
+        return self._note(self._come_to_rest(at_ms), label)
+
+    def note_end(self) -> Checkpoint:
+        """A checkpoint of the instant at which something changed last."""
+        return self._note(self._changed, "end")
+
+    def _come_to_rest(self, at_ms: Instant | None = None) -> CycleReport:
+        """Go on to an instant, and run cycles there until one writes nothing."""
+        if at_ms is not None:
+            self.move_to(at_ms)
+        changes = len(self.observer.transitions)
+        reports = converge(self.declared, self.site, self.confirmations)
+        for report in reports:
+            self.observer.take(sight(report))
+        self.cycles += len(reports)
+        self.stable = self.stable and reports[-1].settled
+        if len(reports) > 1 or len(self.observer.transitions) > changes or not self.checkpoints:
+            self._changed = reports[-1]
+        return reports[-1]
+
+    def _note(self, report: CycleReport, label: str) -> Checkpoint:
+        noted = checkpoint(sight(report), label=label, revision=self.revision, zero_ms=self.zero_ms)
+        self.checkpoints.append(noted)
+        return noted
+
+    def _next_due(self, report: CycleReport) -> Instant | None:
+        now_ms = self.sandbox.time.now_ms()
+        due = [self.sandbox.world.next_event_ms(), *wakeups(self.declared, report.state, now_ms)]
+        return min((at_ms for at_ms in due if at_ms is not None and at_ms > now_ms), default=None)
+
+
+def _at_rest(report: CycleReport) -> bool:
+    """Nothing starts or stops, and nobody waits for a place that is being freed."""
+    if any(run.phase in MOVING for run in report.state.runs):
+        return False
+    return not any(isinstance(decision, Pending) and decision.reserved for decision in report.schedule.decisions)

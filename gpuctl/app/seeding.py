@@ -1,0 +1,70 @@
+"""Brings a cluster into the state a scenario gives: jobs that already run, at their places, and jobs that already wait.
+
+The ordinary observe, render, plan and apply do it, in the ordinary order and at the instants that are given; only the
+decisions are the scenario's instead of the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpuctl.app.apply import apply_plan
+from gpuctl.app.cycle import CYCLES_TO_A_FIXED_POINT, Site
+from gpuctl.app.play import Sandbox
+from gpuctl.model.decision import Admit, Decision, Keep, Pending, Placement, RunRecord, Schedule
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId
+from gpuctl.model.job import Job
+from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.units import Instant
+from gpuctl.observe import observe
+from gpuctl.plan import make_plan
+from gpuctl.render import render
+from gpuctl.schedule import reasons
+from gpuctl.simulate.scenario import Given
+
+
+def seed(declared: Declared, given: Given, site: Site, sandbox: Sandbox, zero_ms: Instant) -> None:
+    """Play the past up to `zero_ms`. The clock stands at or before the earliest instant that is given."""
+    since = given.since_ms
+    places = {run.job: run.placement for run in given.running}
+    for at_ms in sorted(set(since.values())):
+        _pass_until(zero_ms + at_ms, sandbox)
+        known = tuple(job for job in declared.jobs if since.get(job.id, 1) <= at_ms)
+        _settle_as_given(replace(declared, jobs=known), places, site)
+    _pass_until(zero_ms, sandbox)
+
+
+def _pass_until(at_ms: Instant, sandbox: Sandbox) -> None:
+    sandbox.time.advance_to(at_ms)
+    sandbox.world.settle()
+
+
+def _settle_as_given(declared: Declared, places: Mapping[JobId, Placement], site: Site) -> None:
+    for _ in range(CYCLES_TO_A_FIXED_POINT):
+        site.mirror.refresh()
+        now_ms = site.clock.now_ms()
+        state = observe(site.mirror.objects())
+        schedule = _as_given(declared, places, state, now_ms)
+        plan = make_plan(declared, schedule, render(declared, schedule), state, frozenset())
+        if not apply_plan(plan, site.mirror.cluster).writes:
+            return
+        site.settle()
+
+
+def _as_given(declared: Declared, places: Mapping[JobId, Placement], state: ClusterState, now_ms: Instant) -> Schedule:
+    runs = {run.job: run for run in state.runs}
+    decisions = tuple(_decision(job, places.get(job.id), runs.get(job.id), now_ms) for job in declared.jobs)
+    return Schedule(at_ms=now_ms, decisions=decisions)
+
+
+def _decision(job: Job, place: Placement | None, run: Run | None, now_ms: Instant) -> Decision:
+    queued_at_ms = run.queued_at_ms if run is not None else now_ms
+    record = RunRecord(queued_at_ms=queued_at_ms, starts=run.starts if run is not None else 0)
+    if place is None:
+        return Pending(job=job.id, reason=reasons.no_free_gpus(job), record=record)
+    reason = reasons.runs_in_quota(job.id.project)
+    if run is not None and run.phase in {RunPhase.STARTING, RunPhase.RUNNING}:
+        return Keep(job=job.id, reason=reason, record=record, placement=run.placement or place)
+    return Admit(job=job.id, reason=reason, record=replace(record, starts=record.starts + 1), placement=place)

@@ -1,0 +1,34 @@
+"""How a command is declared: with examples, which its help prints last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+Function = Callable[..., Any]
+
+
+class ExampleCommand(click.Command):
+    """A command whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: tuple[str, ...], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the examples."""
+        write_examples(formatter, self.examples)
+
+
+def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
+    """The last section of a help text, unwrapped, so that a line can be copied."""
+    with formatter.section("Examples" if len(examples) > 1 else "Example"):
+        for example in examples:
+            formatter.write(f"{' ' * formatter.current_indent}{example}\n")
+
+
+def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Function], click.Command]:
+    """Declare a command."""
+    return click.command(name, cls=ExampleCommand, examples=examples)

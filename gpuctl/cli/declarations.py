@@ -1,0 +1,32 @@
+"""Declarations for commands that need them to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.output import coloured, tally
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.text import text_form
+from gpuctl.model.declared import Declared
+
+
+def compiled_folder(folder: str) -> Declared:
+    """What a folder declares; when it is wrong, its diagnostics on standard error and exit 1."""
+    from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
+    from gpuctl.compile import compile_tree  # noqa: PLC0415
+
+    compiled = compile_tree(read_tree(folder))
+    tell(compiled.diagnostics)
+    if compiled.declared is None:
+        click.echo(f"{folder}: {tally(compiled.diagnostics)}", err=True)
+        raise click.exceptions.Exit(EXIT_FAILED)
+    return compiled.declared
+
+
+def tell(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print diagnostics on standard error."""
+    if diagnostics:
+        click.echo(coloured(text_form(diagnostics)), err=True)

@@ -1,0 +1,47 @@
+"""What the command line says when it can't go on: one line with a code, one line of help, an exit code."""
+
+from __future__ import annotations
+
+import traceback
+from typing import IO, Any
+
+import click
+
+from gpuctl.cli.terminal import paint
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class Failure(click.ClickException):
+    """An end with a catalogue code. Exit 2 unless the command's own table of exit codes says otherwise."""
+
+    def __init__(self, code: str, message: str, *, hint: str = "", exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+        self.exit_code = exit_code  # type: ignore[misc] # click reads it off the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print to standard error."""
+        click.echo(f"{paint('error', 'error')} {self.code}: {self.message}", file=file, err=file is None)
+        if self.hint:
+            click.echo(f"{paint('help', 'help')}: {self.hint}", file=file, err=file is None)
+
+
+def usage_failure(error: click.UsageError) -> Failure:
+    """A wrong command line, with the command whose help tells more."""
+    path = error.ctx.command_path if error.ctx else "gpuctl"
+    return Failure("GPU9002", error.format_message(), hint=f"gpuctl explain GPU9002, or: {path} --help")
+
+
+def internal_failure(error: Exception) -> Failure:
+    """A broken promise of ours, with the place, and how to report it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename.rpartition('/gpuctl/')[2]}:{frames[-1].lineno})" if frames else ""
+    what = " ".join(str(error).split()) or "no message"
+    return Failure(
+        "GPU9001",
+        f"internal error: {type(error).__name__}: {what}{place}",
+        hint="this is a bug in gpuctl. Report it with this line, the command line and `gpuctl version -o json`",
+    )

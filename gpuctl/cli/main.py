@@ -1,0 +1,83 @@
+"""The root command. Commands are imported when they are used; whatever goes wrong becomes one line with a code."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from gpuctl import __version__
+from gpuctl.app.ports import WorldFault
+from gpuctl.cli.command import write_examples
+from gpuctl.cli.failures import Failure, internal_failure, usage_failure
+
+COMMANDS = {
+    "validate": "gpuctl.cli.validate:validate",
+    "render": "gpuctl.cli.render:render",
+    "plan": "gpuctl.cli.plan:plan",
+    "simulate": "gpuctl.cli.simulate:simulate",
+    "reconcile": "gpuctl.cli.reconcile:reconcile",
+    "demo": "gpuctl.cli.demo:demo",
+    "list": "gpuctl.cli.list_jobs:list_jobs",
+    "get": "gpuctl.cli.get:get",
+    "explain": "gpuctl.cli.explain:explain",
+    "schema": "gpuctl.cli.schema:schema",
+    "version": "gpuctl.cli.version:version",
+}
+"""Every command and where it is, in the order a newcomer meets them."""
+
+EXAMPLES = ("gpuctl demo", "gpuctl validate clusters/tr4858", "gpuctl plan clusters/tr4858 --base origin/main")
+
+
+class RootGroup(click.Group):
+    """Commands by name from COMMANDS, and the one place where exceptions become messages and exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names, in the order of COMMANDS."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import one command; None for a name that is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, with mistakes told as failures."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise usage_failure(error) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command. World faults keep their code; anything unforeseen is GPU9001, exit 2."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise usage_failure(error) from error
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except WorldFault as fault:
+            raise Failure(fault.code, str(fault)) from fault
+        except Exception as error:
+            raise internal_failure(error) from error
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the examples."""
+        write_examples(formatter, EXAMPLES)
+
+
+@click.group(
+    cls=RootGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", message="gpuctl %(version)s")
+@click.pass_context
+def gpuctl(ctx: click.Context) -> None:
+    """GPU projects, quotas and jobs declared in Git, scheduled fairly and reconciled into Kubernetes."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -1,0 +1,41 @@
+"""`gpuctl render`: the Kubernetes objects that a cluster's declarations ask for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gpuctl.cli.command import command
+from gpuctl.cli.declarations import compiled_folder
+from gpuctl.cli.failures import Failure
+from gpuctl.cli.output import counted
+
+
+@command("render", examples=("gpuctl render clusters/tr4858", "gpuctl render clusters/tr4858 --output manifests"))
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--output", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="A file for each object."
+)
+def render(folder: str, output: Path | None) -> None:
+    """Print the objects of a cluster as one YAML stream, the same bytes for the same declarations.
+
+    No cluster is looked at and nothing is scheduled: jobs are as they are born, suspended.
+    """
+    from gpuctl.app.planning import waiting_manifests  # noqa: PLC0415 - only now
+    from gpuctl.views.yamltext import yaml_document, yaml_stream  # noqa: PLC0415
+
+    manifests = waiting_manifests(compiled_folder(folder))
+    if output is None:
+        sys.stdout.write(yaml_stream(manifests))
+        return
+    for item in manifests.items:
+        ref = item.ref
+        file = output / (ref.namespace or "_cluster") / f"{ref.kind.lower()}-{ref.name.replace(':', '-')}.yaml"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(yaml_document(item.body), encoding="utf-8")
+        except OSError as error:
+            raise Failure("GPU9004", f"{file} can't be written: {error.strerror}") from error
+    click.echo(f"{counted(len(manifests.items), 'object')} in {output}")

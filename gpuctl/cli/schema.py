@@ -1,0 +1,27 @@
+"""`gpuctl schema`: the JSON Schema of a kind, as editors use it."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli.command import command
+from gpuctl.cli.failures import Failure
+from gpuctl.cli.output import print_json
+from gpuctl.diag.wording import one_of
+
+
+@command("schema", examples=("gpuctl schema Job > job.schema.json", "gpuctl schema"))
+@click.argument("kind", required=False)
+def schema(kind: str | None) -> None:
+    """Print the JSON Schema of a KIND of declaration, or of a Scenario; without KIND, of each by name."""
+    from gpuctl.compile.jsonschema import schemas  # noqa: PLC0415 - pydantic is imported only now
+    from gpuctl.compile.scenario_v1 import ScenarioV1  # noqa: PLC0415
+
+    by_kind = {**schemas(), "Scenario": ScenarioV1.model_json_schema()}
+    named = {name.lower(): name for name in by_kind}
+    if kind is None:
+        print_json(by_kind)
+    elif kind.lower() in named:
+        print_json(by_kind[named[kind.lower()]])
+    else:
+        raise Failure("GPU9003", f"there is no kind {kind}", hint=f"name {one_of(by_kind)}")

@@ -1,0 +1,58 @@
+"""`gpuctl validate`: every mistake in the declarations, at its place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from gpuctl.cli.command import command
+from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.output import coloured, counted, tally
+from gpuctl.diag import text
+from gpuctl.diag.diagnostic import Diagnostic, has_errors
+
+FORMS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
+    "text": lambda diagnostics: coloured(text.text_form(diagnostics)),
+    "json": text.json_form,
+    "github": text.github_annotations,
+}
+
+
+@command("validate", examples=("gpuctl validate clusters/tr4858", "gpuctl validate --format github"))
+@click.argument("dirs", metavar="[CLUSTER_DIR]...", nargs=-1, type=click.Path(exists=True, file_okay=False))
+@click.option("--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
+def validate(dirs: tuple[str, ...], form: str) -> None:
+    """Check the declarations of clusters; without CLUSTER_DIR, of every folder in clusters/.
+
+    Exit code: 0 valid, 1 invalid, 2 wrong use or internal error.
+    """
+    from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - nothing else of the shell is needed
+    from gpuctl.compile import compile_tree  # noqa: PLC0415
+
+    found: list[Diagnostic] = []
+    summaries = []
+    for folder in dirs or cluster_folders():
+        compiled = compile_tree(read_tree(folder))
+        found += compiled.diagnostics
+        declared = compiled.declared
+        if declared is not None:
+            counts = f"{counted(len(declared.projects), 'project')}, {counted(len(declared.jobs), 'job')}"
+            summaries.append(f"{folder}: valid, {counts}")
+        else:
+            summaries.append(f"{folder}: {tally(compiled.diagnostics)}")
+    sys.stdout.write(FORMS[form](found))
+    if form == "text":
+        click.echo(("\n" if found else "") + "\n".join(summaries))
+    if has_errors(found):
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def cluster_folders() -> list[str]:
+    """The folders in clusters/."""
+    folders = sorted(str(path) for path in Path("clusters").glob("*") if path.is_dir())
+    if not folders:
+        raise Failure("GPU9002", "there is no folder in clusters/ here", hint="gpuctl validate CLUSTER_DIR")
+    return folders

@@ -1,0 +1,97 @@
+"""Whether a scenario is about things that are there: jobs, projects, nodes and devices it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuctl.diag.codes import CODES
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.job import Job
+from gpuctl.simulate.scenario import Delete, Event, Finish, GivenRun, Scenario, SetIdle, SetNode
+
+
+def mistakes(scenario: Scenario, stages: Sequence[Declared]) -> tuple[Diagnostic, ...]:
+    """All names that mean nothing. `stages` are the declarations at 0s, then after each event."""
+    return (
+        *_given(scenario, stages[0]),
+        *(found for event, before in zip(scenario.events, stages, strict=False) for found in _event(event, before)),
+        *_expected(scenario, stages),
+    )
+
+
+def _given(scenario: Scenario, declared: Declared) -> Iterator[Diagnostic]:
+    jobs = {job.id: job for job in declared.jobs}
+    named = [(run.job, run.span) for run in scenario.given.running]
+    named += [(waiting.job, waiting.span) for waiting in scenario.given.queued]
+    for id_, span in named:
+        if id_ not in jobs:
+            yield _unknown("job", str(id_), span)
+    for run in scenario.given.running:
+        problem = _problem(run, jobs[run.job], declared) if run.job in jobs else ""
+        if problem:
+            yield _diagnostic("GPU3902", run.span, job=str(run.job), problem=problem)
+    for node in scenario.given.nodes_ready.keys() - _devices(declared).keys():
+        yield _unknown("node", node, scenario.span)
+
+
+def _problem(run: GivenRun, job: Job, declared: Declared) -> str:
+    """Why a job can't be where it is said to run; "" when it can."""
+    devices = _devices(declared)
+    workers = run.placement.workers
+    if not job.min_workers <= len(workers) <= job.workers:
+        return f"it has {job.workers} workers, not {len(workers)}"
+    wanted = -(-job.gpu_milli // 1000)
+    for worker in workers:
+        if worker.node not in devices:
+            return f"there is no node {worker.node}"
+        if len(set(worker.gpus)) != len(worker.gpus) or any(not 0 <= gpu < devices[worker.node] for gpu in worker.gpus):
+            return f"{worker.node} has GPUs 0 to {devices[worker.node] - 1}"
+        if len(worker.gpus) != wanted:
+            return f"a worker needs {wanted} devices, not {len(worker.gpus)}"
+    return ""
+
+
+def _event(event: Event, before: Declared) -> Iterator[Diagnostic]:
+    match event.what:
+        case Delete(jobs=jobs):
+            wanted: tuple[JobId, ...] = jobs
+        case Finish(job=job) | SetIdle(job=job):
+            wanted = (job,)
+        case SetNode(node=node):
+            if node not in _devices(before):
+                yield _unknown("node", node, event.span)
+            return
+        case _:
+            return
+    known = {job.id for job in before.jobs}
+    for id_ in wanted:
+        if id_ not in known:
+            yield _unknown("job", str(id_), event.span)
+
+
+def _expected(scenario: Scenario, stages: Sequence[Declared]) -> Iterator[Diagnostic]:
+    jobs = {job.id for stage in stages for job in stage.jobs}
+    projects = {project.name for stage in stages for project in stage.projects}
+    for expectation in scenario.expectations:
+        for name in expectation.projects:
+            if name not in projects:
+                yield _unknown("project", name, expectation.spans["project", name])
+        for id_ in expectation.jobs:
+            if id_ not in jobs:
+                yield _unknown("job", str(id_), expectation.spans["job", str(id_)])
+
+
+def _devices(declared: Declared) -> dict[NodeName, int]:
+    return {node.name: node.gpus for pool in declared.cluster.pools for node in pool.nodes}
+
+
+def _unknown(what: str, name: str, span: SourceSpan) -> Diagnostic:
+    return _diagnostic("GPU3901", span, what=what, name=name)
+
+
+def _diagnostic(code: str, span: SourceSpan, **params: str) -> Diagnostic:
+    return Diagnostic(code=code, message=message(code, params), span=span, help=CODES[code].fix)

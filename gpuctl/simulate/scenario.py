@@ -1,0 +1,157 @@
+"""A scenario as values. Instants are milliseconds after the scenario's 0s; what is given lies before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from gpuctl.diag.span import SourceSpan
+from gpuctl.model.decision import Placement
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.source import SourceFile
+from gpuctl.model.units import DurationMs, Instant
+
+EPOCH_MS: Instant = 1_596_000_000_000
+"""The instant that every scenario's 0s stands for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A name written in the scenario, and where."""
+
+    name: str
+    span: SourceSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlineDocument:
+    """A document written in the scenario: its identity, and a file in which it stands at the place it has there."""
+
+    kind: str
+    project: str
+    name: str
+    file: SourceFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenRun:
+    """A job that runs since before the scenario begins, and where."""
+
+    job: JobId
+    since_ms: Instant
+    placement: Placement
+    span: SourceSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenQueued:
+    """A job that has waited since before the scenario begins."""
+
+    job: JobId
+    since_ms: Instant
+    span: SourceSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """How things stand at 0s, beside the declarations."""
+
+    documents: tuple[InlineDocument, ...] = ()
+    nodes_ready: Mapping[NodeName, bool] = field(default_factory=dict)
+    running: tuple[GivenRun, ...] = ()
+    queued: tuple[GivenQueued, ...] = ()
+    usage_milli_hours: Mapping[ProjectName, int] = field(default_factory=dict)
+
+    @property
+    def since_ms(self) -> dict[JobId, Instant]:
+        """When each job that is there already began to wait, or to run."""
+        waiting = {queued.job: queued.since_ms for queued in self.queued}
+        return waiting | {run.job: run.since_ms for run in self.running}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apply:
+    """Documents are added, or take the place of those of the same name."""
+
+    documents: tuple[InlineDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Jobs are removed from the declarations."""
+
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """A running job's processes end."""
+
+    job: JobId
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetNode:
+    """A node is lost, or comes back."""
+
+    node: NodeName
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetIdle:
+    """A job's GPUs are reported unused since an instant; None: used again."""
+
+    job: JobId
+    since_ms: Instant | None
+
+
+Happening: TypeAlias = Apply | Delete | Finish | SetNode | SetIdle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happens at an instant."""
+
+    at_ms: Instant
+    what: Happening
+    span: SourceSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedEviction:
+    """A pause that is expected; `beneficiary` None: for whomever."""
+
+    job: JobId
+    beneficiary: JobId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What should be so at an instant; None is the end. The fields of a project or job are those of `expect`.
+
+    `spans` is where each stands: by ("project" or "job", name).
+    """
+
+    at_ms: Instant | None
+    projects: Mapping[ProjectName, Mapping[str, Any]] = field(default_factory=dict)
+    jobs: Mapping[JobId, Mapping[str, Any]] = field(default_factory=dict)
+    evictions: tuple[WantedEviction, ...] | None = None
+    spans: Mapping[tuple[str, str], SourceSpan] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One scenario. `declarations` are paths as written, relative to the scenario's folder; events in order of time."""
+
+    name: str
+    why: str
+    span: SourceSpan
+    declarations: tuple[Named, ...] = ()
+    given: Given = Given()
+    durations: Mapping[JobId, DurationMs] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    until_ms: Instant | None = None
+    expectations: tuple[Expectation, ...] = ()

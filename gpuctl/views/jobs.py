@@ -1,0 +1,186 @@
+"""Jobs as people see them: one state, one reason, one place, made of what is observed and what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gpuctl.k8s import names, objects
+from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName
+from gpuctl.model.state import Body, ClusterState, FinishedRun, Run, RunPhase
+from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.schedule import reasons
+
+PHASE_STATES = {
+    RunPhase.STARTING: JobState.STARTING,
+    RunPhase.RUNNING: JobState.RUNNING,
+    RunPhase.STOPPING: JobState.STOPPING,
+    RunPhase.SUCCEEDED: JobState.SUCCEEDED,
+    RunPhase.FAILED: JobState.FAILED,
+    RunPhase.TIMED_OUT: JobState.TIMED_OUT,
+}
+HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING, RunPhase.STOPPING})
+"""Phases in which a run has its GPUs."""
+
+TYPE_NAMES = {"training": "Train", "interactive": "Interactive", "inference": "Inference"}
+"""Job types as Run:ai lists them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """One pod of a job."""
+
+    name: str
+    phase: str
+    node: str
+    created_at_ms: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A live job. `gpu_milli` is of all workers together; `nodes` in worker order, each once."""
+
+    id: JobId
+    state: JobState
+    type: str
+    image: str
+    ref: ObjectRef
+    workers: int
+    gpu_milli: GpuMilli
+    run: Run
+    urls: tuple[str, ...] = ()
+    pods: tuple[PodView, ...] = field(default_factory=tuple)
+
+    @property
+    def placement(self) -> Placement | None:
+        """What it has now."""
+        return held_placement(self.run)
+
+    @property
+    def nodes(self) -> tuple[NodeName, ...]:
+        """Where it runs."""
+        workers = self.placement.workers if self.placement else ()
+        return tuple(dict.fromkeys(worker.node for worker in workers))
+
+    @property
+    def since_ms(self) -> Instant:
+        """When it last started, or last began to wait."""
+        return self.run.queued_at_ms if self.run.started_at_ms is None else self.run.started_at_ms
+
+
+def job_state(run: Run | None, finished: FinishedRun | None = None, decision: Decision | None = None) -> JobState:
+    """The one state of a job's current run. `finished` is the ledger's word on it, `decision` the engine's last."""
+    if isinstance(decision, Finished):
+        return decision.state
+    if finished is not None:
+        return JobState(finished.state)
+    if run is not None and run.phase is not RunPhase.QUEUED:
+        return PHASE_STATES[run.phase]
+    if isinstance(decision, Suspended) or (decision is None and run is not None and _was_suspended(run.reason)):
+        return JobState.SUSPENDED
+    return JobState.PREEMPTED if run is not None and run.starts else JobState.PENDING
+
+
+def held_placement(run: Run | None) -> Placement | None:
+    """What a run has now; a place that is only reserved for it is not shown as one it has."""
+    return run.placement if run is not None and run.phase in HOLDING else None
+
+
+def held_milli(run: Run) -> GpuMilli:
+    """GPUs the run has now, of all its workers."""
+    placement = held_placement(run)
+    return run.gpu_milli * len(placement.workers) if placement else 0
+
+
+def job_views(state: ClusterState) -> tuple[JobView, ...]:
+    """Every live run, newest start first, then by name."""
+    workloads = {
+        _run_key(body): (ref, body)
+        for ref, body in state.live.items()
+        if (ref.api_version, ref.kind) in (names.JOB, names.DEPLOYMENT) and names.RUN_LABEL in objects.labels_of(body)
+    }
+    urls = _urls(state.live)
+    pods = _pods(state.live)
+    views = [
+        replace(_view(state, run, *workloads[key]), urls=urls.get(run.job, ()), pods=pods.get(key, ()))
+        for run in state.runs
+        if (key := (run.job.project, run.job.name, run.digest)) in workloads
+    ]
+    return tuple(sorted(views, key=lambda view: (-view.since_ms, view.id)))
+
+
+_RunKey = tuple[str, str, str]
+
+
+def _run_key(body: Body) -> _RunKey:
+    project, job, run = (
+        str(objects.labels_of(body).get(label, "")) for label in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL)
+    )
+    return project, job, run
+
+
+def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
+    spec = objects.mapping(body, "spec")
+    containers = objects.items(spec, "template", "spec", "containers")
+    image = next((str(container.get("image", "")) for container in containers), "")
+    placed = len(run.placement.workers) if run.placement else 0
+    workers = placed or objects.number(spec, "parallelism", default=objects.number(spec, "replicas", default=1)) or 1
+    return JobView(
+        id=run.job,
+        state=job_state(run, _finished(state, run)),
+        type=str(objects.labels_of(body).get(names.TYPE_LABEL, "")),
+        image=image,
+        ref=ref,
+        workers=workers,
+        gpu_milli=run.gpu_milli * workers,
+        run=run,
+    )
+
+
+def _finished(state: ClusterState, run: Run) -> FinishedRun | None:
+    ledger = state.ledgers.get(run.job.project)
+    return ledger.finished.get((run.job, run.digest)) if ledger else None
+
+
+def _was_suspended(reason: Reason | None) -> bool:
+    return reason is not None and reason == reasons.suspended()
+
+
+def _urls(live: Mapping[ObjectRef, Body]) -> dict[JobId, tuple[str, ...]]:
+    """The addresses that Ingress objects give to jobs."""
+    urls: dict[JobId, tuple[str, ...]] = {}
+    for ref, body in sorted(live.items()):
+        labels = objects.labels_of(body)
+        if (ref.api_version, ref.kind) != names.INGRESS or names.JOB_LABEL not in labels:
+            continue
+        job = JobId(ProjectName(str(labels.get(names.PROJECT_LABEL, ""))), str(labels[names.JOB_LABEL]))
+        urls[job] = (*urls.get(job, ()), *_ingress_urls(body))
+    return urls
+
+
+def _ingress_urls(body: Body) -> Iterable[str]:
+    for rule in objects.items(body, "spec", "rules"):
+        host = objects.text(rule, "host") or next(
+            (objects.text(entry, "ip") or objects.text(entry, "hostname")
+             for entry in objects.items(body, "status", "loadBalancer", "ingress")),
+            "<pending>",
+        )  # fmt: skip
+        for path in objects.items(rule, "http", "paths"):
+            yield f"https://{host}{objects.text(path, 'path')}"
+
+
+def _pods(live: Mapping[ObjectRef, Body]) -> dict[_RunKey, tuple[PodView, ...]]:
+    pods: dict[_RunKey, tuple[PodView, ...]] = {}
+    for ref, body in sorted(live.items()):
+        if (ref.api_version, ref.kind) != names.POD or names.RUN_LABEL not in objects.labels_of(body):
+            continue
+        phase = "Terminating" if objects.is_deleting(body) else objects.text(body, "status", "phase") or "Pending"
+        pod = PodView(
+            name=ref.name,
+            phase=phase,
+            node=objects.text(body, "spec", "nodeName"),
+            created_at_ms=objects.instant(body, "metadata", "creationTimestamp"),
+        )
+        pods[_run_key(body)] = (*pods.get(_run_key(body), ()), pod)
+    return pods

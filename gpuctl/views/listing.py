@@ -1,0 +1,129 @@
+"""Lists of jobs and one job in full, in Run:ai's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpuctl.diag.wording import duration, reason_text
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.units import Instant, format_gpus
+from gpuctl.views.jobs import TYPE_NAMES, JobView
+from gpuctl.views.tables import age, table
+
+COLUMNS = (
+    "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs", "CREATED BY CLI", "SERVICE URL(S)",
+)  # fmt: skip
+WIDE_COLUMNS = (*COLUMNS, "DEVICES", "STARTS", "PAUSED FOR", "REASON")
+MULTIPLE = "<multiple>"
+
+
+def heading(project: ProjectName | None) -> str:
+    """The line above a list."""
+    return f"Showing jobs for project {project}" if project else "Showing jobs for all projects"
+
+
+def job_table(views: Sequence[JobView], now_ms: Instant, *, wide: bool) -> str:
+    """The list as a table."""
+    if not wide:
+        return table(COLUMNS, [_cells(view, now_ms) for view in views])
+    return table(WIDE_COLUMNS, [(*_cells(view, now_ms), *_wide_cells(view)) for view in views])
+
+
+def _cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
+    return (
+        view.id.name,
+        view.state.value,
+        age(now_ms - view.since_ms),
+        _nodes(view),
+        view.image,
+        TYPE_NAMES.get(view.type, view.type),
+        view.id.project,
+        "-",
+        format_gpus(view.gpu_milli),
+        "false",
+        ",".join(view.urls),
+    )
+
+
+def _wide_cells(view: JobView) -> tuple[str, ...]:
+    workers = view.placement.workers if view.placement else ()
+    devices = " ".join(f"{worker.node}:{','.join(str(gpu) for gpu in worker.gpus)}" for worker in workers)
+    paused_for = str(view.run.paused_for) if view.run.paused_for else "-"
+    reason = reason_text(view.run.reason) if view.run.reason else "-"
+    return (devices or "-", str(view.run.starts), paused_for, reason)
+
+
+def _nodes(view: JobView) -> str:
+    if not view.nodes:
+        return "-"
+    return view.nodes[0] if len(view.nodes) == 1 else MULTIPLE
+
+
+def job_form(view: JobView) -> dict[str, Any]:
+    """One job as JSON and YAML show it."""
+    run = view.run
+    return {
+        "name": view.id.name,
+        "project": view.id.project,
+        "state": view.state.value,
+        "type": view.type,
+        "image": view.image,
+        "gpuMilli": view.gpu_milli,
+        "workers": view.workers,
+        "placement": [
+            {"node": worker.node, "gpus": list(worker.gpus)}
+            for worker in (view.placement.workers if view.placement else ())
+        ],
+        "queuedAt": format_timestamp(run.queued_at_ms),
+        "startedAt": _timestamp(run.started_at_ms),
+        "finishedAt": _timestamp(run.finished_at_ms),
+        "ranMs": run.ran_ms,
+        "starts": run.starts,
+        "reason": {"code": run.reason.code, "message": reason_text(run.reason)} if run.reason else None,
+        "pausedFor": str(run.paused_for) if run.paused_for else None,
+        "urls": list(view.urls),
+        "object": {"kind": view.ref.kind, "namespace": view.ref.namespace, "name": view.ref.name},
+        "pods": [{"name": pod.name, "phase": pod.phase, "node": pod.node or None} for pod in view.pods],
+    }
+
+
+def job_text(view: JobView, now_ms: Instant) -> str:
+    """One job in full."""
+    run = view.run
+    facts = [
+        ("NAME", view.id.name),
+        ("PROJECT", view.id.project),
+        ("TYPE", TYPE_NAMES.get(view.type, view.type)),
+        ("STATUS", view.state.value),
+        ("REASON", reason_text(run.reason) if run.reason else "-"),
+        ("NAMESPACE", view.ref.namespace),
+        ("OBJECT", f"{view.ref.kind} {view.ref.name}"),
+        ("IMAGE", view.image),
+        ("GPUs", format_gpus(view.gpu_milli)),
+        ("NODE", ", ".join(view.nodes) or "-"),
+        ("SINCE", f"{age(now_ms - view.since_ms)} ago"),
+        ("RAN BEFORE", duration(run.ran_ms // 1000 * 1000)),
+        ("STARTS", str(run.starts)),
+        ("PAUSED FOR", str(run.paused_for) if run.paused_for else "-"),
+        ("SERVICE URL(S)", ", ".join(view.urls) or "-"),
+    ]
+    width = max(len(name) for name, _ in facts) + 2
+    lines = "".join(f"{name + ':':<{width}}{value}\n" for name, value in facts)
+    return f"{lines}\nPods:\n{pod_table(view, now_ms)}"
+
+
+def pod_table(view: JobView, now_ms: Instant) -> str:
+    """A job's pods."""
+    rows = [(pod.name, pod.phase, age(now_ms - (pod.created_at_ms or now_ms)), pod.node or "-") for pod in view.pods]
+    return table(("POD", "STATUS", "AGE", "NODE"), rows) if rows else "none\n"
+
+
+def name_lines(views: Iterable[JobView]) -> str:
+    """`project/name`, a line each."""
+    return "".join(f"{view.id}\n" for view in views)
+
+
+def _timestamp(at_ms: Instant | None) -> str | None:
+    return None if at_ms is None else format_timestamp(at_ms)

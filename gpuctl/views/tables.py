@@ -1,0 +1,57 @@
+"""Aligned columns, the way kubectl prints them, and durations as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuctl.model.units import DurationMs
+
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2) -> str:
+    """Left-aligned columns; no trailing spaces; ends with a newline. Without rows only the header stands."""
+    lines = [tuple(header), *(tuple(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "".join(
+        (" " * gap).join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"
+        for line in lines
+    )
+
+
+def age(duration_ms: DurationMs) -> str:
+    """A duration in at most two units, as kubectl shows ages: 45s, 3m20s, 25m, 5h3m, 30h, 3d4h, 200d."""
+    ms = max(0, duration_ms)
+    if ms < 2 * MINUTE_MS:
+        return f"{ms // SECOND_MS}s"
+    if ms < 10 * MINUTE_MS:
+        return _two(ms, MINUTE_MS, "m", SECOND_MS, "s")
+    if ms < 3 * HOUR_MS:
+        return f"{ms // MINUTE_MS}m"
+    if ms < 8 * HOUR_MS:
+        return _two(ms, HOUR_MS, "h", MINUTE_MS, "m")
+    if ms < 2 * DAY_MS:
+        return f"{ms // HOUR_MS}h"
+    if ms < 8 * DAY_MS:
+        return _two(ms, DAY_MS, "d", HOUR_MS, "h")
+    return f"{ms // DAY_MS}d"
+
+
+def clock_time(offset_ms: DurationMs) -> str:
+    """A time of a scenario: 0s, 90s as 1m30s, 3600000 as 1h, -10m. Exact to the millisecond."""
+    sign, rest = ("-", -offset_ms) if offset_ms < 0 else ("", offset_ms)
+    parts: list[str] = []
+    for unit_ms, unit in ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "m"), (SECOND_MS, "s"), (1, "ms")):
+        count, rest = divmod(rest, unit_ms)
+        if count:
+            parts.append(f"{count}{unit}")
+    return sign + ("".join(parts) or "0s")
+
+
+def _two(ms: int, large_ms: int, large: str, small_ms: int, small: str) -> str:
+    first, rest = divmod(ms, large_ms)
+    second = rest // small_ms
+    return f"{first}{large}{second}{small}" if second else f"{first}{large}"

@@ -1,0 +1,149 @@
+"""The composition root: builds adapters and hands them to the verbs. Only commands import this, when they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpuctl.adapters.clock import SystemClock, VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
+from gpuctl.app.demo import STORY, Demo, Stage
+from gpuctl.app.loop import LoopSettings, Outside, StopOnSignal, run
+from gpuctl.app.play import Sandbox
+from gpuctl.app.ports import SourceUnavailable
+from gpuctl.app.report import Journal, LogForm
+from gpuctl.app.simulation import ReadTree
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.simulate.scenario import EPOCH_MS
+
+EXAMPLE = "clusters/tr4858"
+NO_SUCH_PATH = "GPU8003"
+"""The fault of a folder that a commit does not hold."""
+
+
+def now_ms() -> Instant:
+    """The machine's time."""
+    return SystemClock().now_ms()
+
+
+def sandbox(at_ms: Instant) -> Sandbox:
+    """An empty cluster in memory whose clock stands at an instant."""
+    clock = VirtualClock(at_ms)
+    cluster = EmbeddedCluster(clock)
+    return Sandbox(cluster=cluster, machines=cluster, world=cluster, time=clock)
+
+
+@contextmanager
+def embedded_file(path: str) -> Iterator[EmbeddedCluster]:
+    """The embedded cluster of a file, in real time."""
+    yield EmbeddedCluster(SystemClock(), path)
+
+
+def scenario_reader(scenario: Path) -> ReadTree:
+    """Reads what a scenario names: folders of clusters, and files, relative to the scenario's own folder."""
+
+    def read(name: str) -> SourceTree:
+        path = Path(os.path.normpath(scenario.parent / name))
+        if path.is_dir():
+            return read_tree(str(path))
+        try:
+            return SourceTree(cluster_dir=str(path.parent), files={str(path): SourceFile(content=path.read_bytes())})
+        except OSError as error:
+            raise SourceUnavailable("GPU3904", error.strerror or "not readable") from error
+
+    return read
+
+
+def plan_trees(folder: Path, base: str, head: str | None) -> tuple[SourceTree | None, SourceTree | None]:
+    """A cluster's folder at two revisions; no head is the working tree. None where the folder isn't there.
+
+    Raises SourceUnavailable: no repository, no such revision.
+    """
+    standing = _existing(folder)
+    repository, inside = Repository.containing(standing)
+    path = (Path(inside) / folder.absolute().relative_to(standing)).as_posix()
+    before = _tree_at(repository, base, path)
+    if head is not None:
+        return before, _tree_at(repository, head, path)
+    return before, read_tree(str(folder)) if folder.is_dir() else None
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there: a new or removed cluster is in one revision only."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+
+
+def _tree_at(repository: Repository, name: str, path: str) -> SourceTree | None:
+    try:
+        return repository.tree(repository.resolve(name), path)
+    except SourceUnavailable as fault:
+        if fault.code == NO_SUCH_PATH:
+            return None
+        raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follow:
+    """Which branch the controller follows, and how. `workdir` None: the user's cache folder."""
+
+    url: str
+    path: str
+    branch: str | None
+    workdir: str | None
+    once: bool
+    interval_ms: DurationMs
+
+
+def reconcile(follow: Follow, *, embedded: str | None, log_format: str, write: Callable[[str], None]) -> int:
+    """The controller on the embedded cluster, in memory or in a file. Returns the exit code."""
+    clock = SystemClock()
+    cluster = EmbeddedCluster(clock, embedded)
+    workdir = Path(follow.workdir) if follow.workdir else _cache_folder()
+    with StopOnSignal() as stop:
+        outside = Outside(
+            source=GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested),
+            cluster=cluster,
+            machines=cluster,
+            clock=clock,
+        )
+        settings = LoopSettings(interval_ms=follow.interval_ms, once=follow.once)
+        return run(settings, outside, Journal(write, LogForm(log_format)), stop)
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    return Path(base, "gpuctl")
+
+
+@contextmanager
+def demo(keep: Path | None) -> Iterator[Demo]:
+    """The story, ready to be played: a new repository (in `keep`, or a folder that goes afterwards) and a cluster."""
+    with TemporaryDirectory(prefix="gpuctl-demo-") as scratch:
+        folder = keep or Path(scratch, "repository")
+        example = example_cluster()
+        yield Demo(
+            resources.files("gpuctl.app").joinpath(STORY).read_bytes(),
+            Stage(
+                example=lambda path: example.joinpath(*path.split("/")).read_bytes(),
+                workshop=WorkingCopy.create(folder, "main"),
+                source=GitSource(str(folder), EXAMPLE, "main", Path(scratch, "clones")),
+                sandbox=sandbox(EPOCH_MS),
+            ),
+        )
+
+
+def example_cluster() -> Traversable:
+    """The report's cluster: beside the package in a wheel, in `clusters/` of a checkout."""
+    packaged = resources.files("gpuctl").joinpath("examples", "tr4858")
+    if packaged.is_dir():
+        return packaged
+    return Path(__file__).resolve().parent.parent / EXAMPLE
