@@ -23,9 +23,9 @@ def gang_spec(owner: JobOwner) -> Spec:
     return {"subdomain": names.service_name(owner.run)} if owner.is_gang else {}
 
 
-def gang_ports(owner: JobOwner) -> tuple[int, ...]:
-    """Ports a gang's container opens for its own use."""
-    return (MASTER_PORT,) if owner.is_gang else ()
+def gang_ports(owner: JobOwner) -> list[Spec]:
+    """The port on which worker 0 meets the others."""
+    return [{"containerPort": MASTER_PORT, "name": "rendezvous", "protocol": "TCP"}] if owner.is_gang else []
 
 
 def gang_env(owner: JobOwner) -> tuple[Spec, ...]:

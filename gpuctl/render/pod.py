@@ -1,5 +1,8 @@
 """A run's pod template: one container named `main`, its volumes, and where it may be scheduled.
 
+Nothing is in it that may change without a new run, but the place: the API server takes no other change, not even while
+the Job is suspended. So the ports a job exposes are named in its Service alone.
+
 A waiting run's template has no affinity: it is set in the write that lets the run go, and stays as it is while pods
 exist. The pods carry the placement and the charge they were started with, so that a pod that leaves, its Job paused or
 gone, still says what it holds.
@@ -80,9 +83,9 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
     env = _env(gang_env(owner), runs.env)
     if env:
         container["env"] = env
-    ports = sorted({expose.port for expose in runs.expose} | set(gang_ports(owner)))
+    ports = gang_ports(owner)
     if ports:
-        container["ports"] = [{"containerPort": port, "protocol": "TCP"} for port in ports]
+        container["ports"] = ports
     resources = _resources(owner.job, terms)
     if resources:
         container["resources"] = resources

@@ -14,7 +14,7 @@ import yaml
 
 from gpuctl.model.manifest import Manifests
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*")
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*|[0-9]+[KMGT]i")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"})
 _WIDTH = 2**31 - 1
 
