@@ -31,9 +31,10 @@ _NOWHERE = SourceSpan(file="")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One owner's files, and the commit they are from."""
+    """One owner's files, the commit they are from and the cluster's folder there."""
 
     revision: Revision
+    folder: str
     files: Mapping[str, SourceFile]
 
     def says_the_same(self, other: Part | None) -> bool:
@@ -62,7 +63,7 @@ class Desired:
 
 class Revisions:
     """What was last good, part by part. Cost: one compilation for a good commit; for a bad one, one more for each
-    commit a ledger names, and one for each part that changed when they can't be taken together."""
+    commit a ledger names and for each part that changed."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -77,9 +78,11 @@ class Revisions:
             return Desired(revision=newest.revision, declared=declared, diagnostics=compiled.diagnostics)
         fresh = {} if newest is None or compiled is None else _parts(newest, compiled.owners)
         blamed = _blamed(compiled)
-        folder = newest.cluster_dir if newest is not None else ""
-        base = _grow(folder, {}, self._known(ledgers))
-        taken = _grow(folder, base.parts, _changes(base.parts, fresh, blamed))
+        base = _grow({}, self._known(ledgers))
+        changes = _changes(base.parts, fresh, blamed)
+        taken = _grow(base.parts, {owner: part for owner, part in changes.items() if owner not in blamed})
+        # An error two parts make together is found in one of them, not always in the one that changed.
+        taken = _grow(taken.parts, {owner: part for owner, part in changes.items() if owner in blamed})
         if taken.compiled is None or taken.compiled.declared is None:
             return Desired(revision=_revision(newest), diagnostics=() if compiled is None else compiled.diagnostics)
         self._good = taken.parts
@@ -124,30 +127,30 @@ class _Grown:
     compiled: Compiled | None = None
 
 
-def _grow(folder: str, parts: Parts, changes: Mapping[ProjectName, Part | None]) -> _Grown:
+def _grow(parts: Parts, changes: Mapping[ProjectName, Part | None]) -> _Grown:
     """Take the changes (None removes a part) that leave a tree that compiles: all at once, else each that can be."""
-    grown = _Grown(parts, _compiled(folder, parts)) if not changes else _tried(folder, parts, changes)
+    grown = _Grown(parts, _compiled(parts)) if not changes else _tried(parts, changes)
     if grown is not None:
         return grown
     grown = _Grown(parts)
     for owner in sorted(changes):
-        grown = _tried(folder, grown.parts, {owner: changes[owner]}) or grown
-    return grown if grown.compiled is not None else _Grown(parts, _compiled(folder, parts))
+        grown = _tried(grown.parts, {owner: changes[owner]}) or grown
+    return grown if grown.compiled is not None else _Grown(parts, _compiled(parts))
 
 
-def _tried(folder: str, parts: Parts, changes: Mapping[ProjectName, Part | None]) -> _Grown | None:
+def _tried(parts: Parts, changes: Mapping[ProjectName, Part | None]) -> _Grown | None:
     merged = {**parts, **changes}
     kept = {owner: part for owner, part in merged.items() if part is not None}
-    compiled = _compiled(folder, kept)
+    compiled = _compiled(kept)
     return None if compiled is None else _Grown(kept, compiled)
 
 
-def _compiled(folder: str, parts: Parts) -> Compiled | None:
+def _compiled(parts: Parts) -> Compiled | None:
     """The parts as one tree, compiled; None when it has errors."""
     if OWN not in parts:
         return None
     files = {path: file for _, part in sorted(parts.items()) for path, file in part.files.items()}
-    compiled = compile_tree(SourceTree(cluster_dir=folder, revision=parts[OWN].revision, files=files))
+    compiled = compile_tree(SourceTree(cluster_dir=parts[OWN].folder, revision=parts[OWN].revision, files=files))
     return compiled if compiled.declared is not None else None
 
 
@@ -155,7 +158,9 @@ def _parts(tree: SourceTree, owners: Mapping[str, ProjectName | None]) -> Parts:
     grouped: dict[ProjectName, dict[str, SourceFile]] = {}
     for path, file in sorted(tree.files.items()):
         grouped.setdefault(owners.get(path) or OWN, {})[path] = file
-    return {owner: Part(revision=tree.revision, files=files) for owner, files in grouped.items()}
+    return {
+        owner: Part(revision=tree.revision, folder=tree.cluster_dir, files=files) for owner, files in grouped.items()
+    }
 
 
 def _blamed(compiled: Compiled | None) -> frozenset[ProjectName]:
@@ -167,9 +172,9 @@ def _blamed(compiled: Compiled | None) -> frozenset[ProjectName]:
 
 
 def _changes(good: Parts, fresh: Parts, blamed: frozenset[ProjectName]) -> dict[ProjectName, Part | None]:
-    """What the newest commit changes in parts not to blame. A commit whose cluster is broken removes nothing."""
+    """What the newest commit says otherwise. One whose cluster is broken is not believed that projects are removed."""
     changes: dict[ProjectName, Part | None] = {
-        owner: part for owner, part in fresh.items() if owner not in blamed and not part.says_the_same(good.get(owner))
+        owner: part for owner, part in fresh.items() if not part.says_the_same(good.get(owner))
     }
     if fresh and OWN not in blamed:
         changes |= dict.fromkeys(owner for owner in good if owner not in fresh)

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from commits import BASE, CLUSTER, Commits, job, project
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuctl.app.revisions import OWN, Desired, Revisions
+from gpuctl.diag.diagnostic import Severity
+from gpuctl.model.ids import ProjectName, Revision
+from gpuctl.model.state import Ledger
+
+A, B = ProjectName("a"), ProjectName("b")
+BROKEN = "apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {name: j1, project: a}\nspec: {image: x, gpuss: 1}\n"
+
+
+def ledgers(revision: Revision, *owners: str) -> dict[ProjectName, Ledger]:
+    return {ProjectName(o): Ledger(project=ProjectName(o), revision=revision) for o in owners or ("", "a", "b")}
+
+
+def recorded(desired: Desired) -> dict[ProjectName, Ledger]:
+    """The ledgers as a plan would write them."""
+    declared = desired.declared
+    assert declared is not None
+    return {
+        owner: Ledger(project=owner, revision=revision, content=declared.project_contents[owner])
+        for owner, revision in declared.project_revisions.items()
+    }
+
+
+def names_of(desired: Desired) -> set[str]:
+    assert desired.declared is not None
+    return {str(j.id) for j in desired.declared.jobs}
+
+
+def codes(desired: Desired) -> set[str]:
+    return {found.code for found in desired.diagnostics}
+
+
+def follow(commits: Commits, *trees: Mapping[str, str]) -> tuple[Revisions, Desired]:
+    """A process that saw these commits one by one."""
+    revisions, desired = Revisions(commits), Desired()
+    for files in trees:
+        head = commits.commit(files)
+        desired = revisions.compose(commits.tree(head), {})
+    return revisions, desired
+
+
+def restart(commits: Commits, known: Mapping[ProjectName, Ledger]) -> Desired:
+    """A process that starts at the newest commit and remembers nothing."""
+    return Revisions(commits).compose(commits.tree(commits.head()), known)
+
+
+def test_a_good_commit_is_taken_whole() -> None:
+    commits = Commits()
+    _, desired = follow(commits, BASE)
+    assert names_of(desired) == {"a/j1", "b/j2"}
+    assert desired.kept_back == {}
+    assert desired.declared is not None
+    assert set(desired.declared.project_revisions.values()) == {commits.head()}
+
+
+def test_a_broken_project_stays_back_and_the_others_move_on() -> None:
+    commits = Commits()
+    bad = {**BASE, "c/projects/a/j1.yaml": BROKEN, "c/projects/b/j3.yaml": job("j3", "b")}
+    first = commits.commit(BASE)
+    for desired in (follow(commits, BASE, bad)[1], restart(commits, ledgers(first))):
+        assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
+        assert set(desired.kept_back) == {A}
+        assert {"GPU8009"} < codes(desired)
+        note = next(d for d in desired.diagnostics if d.code == "GPU8009")
+        assert (note.severity, note.span.file) == (Severity.WARNING, "c/projects/a/j1.yaml")
+        assert desired.declared is not None
+        assert desired.declared.project_revisions[A] != commits.head()
+        assert desired.declared.project_revisions[B] == commits.head()
+
+
+def test_when_it_is_corrected_it_follows_again() -> None:
+    commits = Commits()
+    fixed = {**BASE, "c/projects/a/j4.yaml": job("j4", "a")}
+    _, desired = follow(commits, BASE, {**BASE, "c/projects/a/j1.yaml": BROKEN}, fixed)
+    assert names_of(desired) == {"a/j1", "a/j4", "b/j2"}
+    assert desired.diagnostics == ()
+
+
+def test_a_broken_cluster_file_keeps_the_old_one_and_lets_projects_move_on_but_removes_none() -> None:
+    commits = Commits()
+    first = commits.commit(BASE)
+    bad = {
+        **BASE,
+        "c/cluster.yaml": CLUSTER.replace("gpusPerNode", "gpusPerNod"),
+        "c/projects/b/j3.yaml": job("j3", "b"),
+    }
+    del bad["c/projects/a/project.yaml"], bad["c/projects/a/j1.yaml"]
+    for desired in (follow(commits, BASE, bad)[1], restart(commits, ledgers(first))):
+        assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
+        assert OWN in desired.kept_back
+
+
+def test_a_loose_broken_file_belongs_to_the_cluster() -> None:
+    commits = Commits()
+    _, desired = follow(commits, BASE, {**BASE, "c/extra.yaml": "a: [", "c/projects/b/j3.yaml": job("j3", "b")})
+    assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
+    assert set(desired.kept_back) == {OWN}
+
+
+def test_a_project_broken_from_the_start_is_absent_and_one_that_ran_is_held() -> None:
+    commits = Commits()
+    commits.commit({**BASE, "c/projects/a/j1.yaml": BROKEN})
+    desired = restart(commits, {})
+    assert names_of(desired) == {"b/j2"}
+    assert desired.declared is not None
+    assert desired.declared.held == frozenset()
+    desired = restart(commits, ledgers(Revision("f" * 40)))
+    assert desired.declared is not None
+    assert desired.declared.held == {A}
+    assert "GPU8010" in codes(desired)
+
+
+def test_a_project_that_is_removed_is_neither_held_nor_kept() -> None:
+    commits = Commits()
+    first = commits.commit(BASE)
+    gone = {path: text for path, text in BASE.items() if "/a/" not in path}
+    for desired in (follow(commits, BASE, gone)[1], restart(commits, ledgers(first))):
+        assert names_of(desired) == {"b/j2"}
+        assert desired.declared is not None
+        assert desired.declared.held == frozenset()
+
+
+def test_a_project_removed_in_a_commit_that_breaks_another_is_gone() -> None:
+    commits = Commits()
+    broken = {path: text for path, text in BASE.items() if "/b/" not in path} | {"c/projects/a/j1.yaml": BROKEN}
+    _, desired = follow(commits, BASE, broken)
+    assert names_of(desired) == {"a/j1"}
+
+
+def test_an_error_two_projects_make_together_keeps_back_the_one_that_changed() -> None:
+    commits = Commits()
+    greedy = {**BASE, "c/projects/a/project.yaml": project("a", quota=13), "c/projects/b/j3.yaml": job("j3", "b")}
+    first = commits.commit(BASE)
+    for desired in (follow(commits, BASE, greedy)[1], restart(commits, ledgers(first))):
+        assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
+        assert desired.declared is not None
+        assert desired.declared.project(A).allowances != {}
+        assert set(desired.kept_back) == {A}
+
+
+def test_nothing_good_is_nothing_declared() -> None:
+    commits = Commits()
+    commits.commit({"c/cluster.yaml": "kind: Clusterr\n"})
+    desired = restart(commits, {})
+    assert desired.declared is None
+    assert desired.diagnostics != ()
+
+
+def test_when_the_newest_commit_can_not_be_read_the_recorded_one_is_enforced() -> None:
+    commits = Commits()
+    first = commits.commit(BASE)
+    desired = Revisions(commits).compose(None, ledgers(first))
+    assert names_of(desired) == {"a/j1", "b/j2"}
+    assert desired.declared is not None
+    assert desired.declared.project_revisions[A] == first
+    assert desired.diagnostics == ()
+
+
+def test_a_commit_that_declares_the_same_is_not_recorded() -> None:
+    commits = Commits()
+    _, first = follow(commits, BASE)
+    moved = {**BASE, "c/projects/a/j1.yaml": "# a comment\n" + BASE["c/projects/a/j1.yaml"]}
+    moved["c/projects/b/j2.yaml"] = job("j2", "b", gpus=2)
+    commits.commit(moved)
+    desired = restart(commits, recorded(first))
+    assert desired.declared is not None
+    assert desired.declared.project_revisions == {OWN: first.revision, A: first.revision, B: commits.head()}
+
+
+CHANGES = st.dictionaries(
+    st.sampled_from(["c/cluster.yaml", "c/projects/a/j1.yaml", "c/projects/b/j2.yaml", "c/projects/b/project.yaml"]),
+    st.sampled_from(["", "a: [", "fine"]),
+)
+
+
+@given(CHANGES)
+def test_what_is_good_in_a_commit_is_always_enforced_and_no_project_is_lost(changes: dict[str, str]) -> None:
+    commits = Commits()
+    newest = {**BASE, **{path: text for path, text in changes.items() if text not in {"", "fine"}}}
+    _, desired = follow(commits, BASE, newest)
+    assert desired.declared is not None
+    assert {p.name for p in desired.declared.projects} == {A, B}
+    assert names_of(desired) == {"a/j1", "b/j2"}
+    broken = {path for path, text in newest.items() if text == "a: ["}
+    wanted = {ProjectName(path.split("/")[2]) if "/projects/" in path else OWN for path in broken}
+    assert set(desired.kept_back) == wanted
