@@ -1,0 +1,13 @@
+"""The fair-share engine: (Declared, ClusterState, now) -> Schedule. Pure integer arithmetic over frozen values.
+
+Read `cycle` first: it is the table of contents. Below it, from the bottom: `reasons`, `fairshare` (arithmetic),
+`capacity` and `ledger` (room), `accounts` (who holds how much), `fit`, `placement` and `gang` (places), `ordering` and
+`demand` (turns), `interactive` and `runs` (what runs say by themselves), `books`, `victims`, its rules `reclaim` and
+`preempt`, `layout`, `reservation` and `admission`.
+"""
+
+from __future__ import annotations
+
+from gpuctl.schedule.cycle import schedule
+
+__all__ = ["schedule"]

@@ -1,0 +1,104 @@
+"""Who holds how much of which domain: projects and the departments above them, kept up to date through the cycle.
+
+It knows owners, amounts and ceilings; no nodes and no order. An owner is a project or a department, named so that the
+two can't be mistaken for one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuctl.model.declared import Allowance, Declared, DomainName
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule.fairshare import NOTHING, Portion
+
+NO_ALLOWANCE = Allowance(quota_milli=0)
+"""What an owner has in a domain it has no claim on: no quota, no ceiling, and only what nobody wants."""
+
+
+def project_owner(name: str) -> str:
+    """A project as an owner."""
+    return f"project {name}"
+
+
+def department_owner(name: str) -> str:
+    """A department as an owner."""
+    return f"department {name}"
+
+
+class Tree:
+    """Projects under departments. A parent that is not there, or that closes a circle, counts as none."""
+
+    __slots__ = ("_chains", "_names", "allowances")
+
+    def __init__(self, declared: Declared) -> None:
+        departments = {d.name: d for d in declared.departments}
+        self.allowances: dict[str, Mapping[DomainName, Allowance]] = {
+            department_owner(d.name): d.allowances for d in declared.departments
+        }
+        self._chains: dict[ProjectName, tuple[str, ...]] = {}
+        for project in declared.projects:
+            chain = [project_owner(project.name)]
+            self.allowances[chain[0]] = project.allowances
+            above = departments.get(project.department or "")
+            while above is not None and department_owner(above.name) not in chain:
+                chain.append(department_owner(above.name))
+                above = departments.get(above.parent or "")
+            self._chains[project.name] = tuple(chain)
+
+    def chain(self, project: ProjectName) -> tuple[str, ...]:
+        """The project and all above it, bottom-up; () for a project that is not declared."""
+        return self._chains.get(project, ())
+
+    def allowance(self, owner: str, domain: DomainName) -> Allowance:
+        """An owner's claim on a domain."""
+        return self.allowances.get(owner, {}).get(domain, NO_ALLOWANCE)
+
+
+class Accounts:
+    """What each owner holds, what of it can't be paused, and what it may hold."""
+
+    __slots__ = ("_fixed", "_held", "portions", "tree")
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.portions: dict[tuple[DomainName, str], Portion] = {}
+        self._held: dict[tuple[DomainName, str], GpuMilli] = {}
+        self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+
+    def add(self, project: ProjectName, domain: DomainName, milli: GpuMilli, *, preemptible: bool) -> None:
+        """Enter GPUs that a project's run holds from now on; a negative amount leaves."""
+        for owner in self.tree.chain(project):
+            self._held[domain, owner] = self._held.get((domain, owner), 0) + milli
+        if not preemptible:
+            self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli
+
+    def held(self, domain: DomainName, owner: str) -> GpuMilli:
+        """GPUs an owner holds in a domain."""
+        return self._held.get((domain, owner), 0)
+
+    def fixed(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """GPUs of a project's work that can't be paused."""
+        return self._fixed.get((domain, project), 0)
+
+    def portion(self, domain: DomainName, owner: str) -> Portion:
+        """An owner's guarantee and share."""
+        return self.portions.get((domain, owner), NOTHING)
+
+    def over_share(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """By how much a project is above its share; negative below it."""
+        owner = project_owner(project)
+        return self.held(domain, owner) - self.portion(domain, owner).share_milli
+
+    def ceiling_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
+        """The first owner upwards whose limit that many GPUs more would break, and that limit."""
+        for owner in self.tree.chain(project):
+            limit = self.tree.allowance(owner, domain).limit_milli
+            if limit is not None and milli and self.held(domain, owner) + milli > limit:
+                return owner, limit
+        return None
+
+    def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """A project's declared quota."""
+        return self.tree.allowance(project_owner(project), domain).quota_milli

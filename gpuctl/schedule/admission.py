@@ -1,0 +1,280 @@
+"""Who starts, who waits, and who is paused for whom: the jobs that could start take their turns until none is left.
+
+Each turn tries, in this order: what is free, what is coming free anyway, what may be reclaimed from other projects,
+what may be preempted in its own. A job that can't start is passed over and blocks nobody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from gpuctl.model.decision import Reason, TraceStep
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.units import format_gpus
+from gpuctl.schedule import reasons
+from gpuctl.schedule.accounts import project_owner
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.gang import Offer, Seat, place_in
+from gpuctl.schedule.layout import Layout
+from gpuctl.schedule.ordering import Lane, Waiting
+from gpuctl.schedule.preempt import Preemption
+from gpuctl.schedule.reclaim import Claim, Reclaim
+from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
+from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.victims import Rule, find_victims
+
+MAX_ROUNDS = 2
+"""Passes over those that wait: a second one when a tighter layout has opened new room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """One victim, why, and for whom."""
+
+    holder: Holder
+    reason: Reason
+    beneficiary: JobId
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the turns came to. `reserved` jobs wait for their place, which is not free yet."""
+
+    started: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
+    reserved: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
+    passed: dict[JobId, Reason] = field(default_factory=dict)
+    pauses: dict[JobId, Pause] = field(default_factory=dict)
+    trace: list[TraceStep] = field(default_factory=list)
+
+
+class Admission:
+    """The turns of one cycle over its books."""
+
+    __slots__ = ("_books", "_failed", "_layout", "outcome")
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._layout = Layout(books)
+        self._failed: set[object] = set()
+        self.outcome = Outcome()
+
+    def run(self, queue: Sequence[Waiting]) -> Outcome:
+        """Promises first, then everybody in turn, then the layout once more as a whole."""
+        promises = self._keep_promises(queue)
+        open_queue = [w for w in queue if w.job.id not in promises]
+        for _ in range(MAX_ROUNDS):
+            self._take_turns(open_queue)
+            if not self._layout.compact():
+                break
+            self._failed.clear()
+            open_queue = [w for w in open_queue if w.job.id in self.outcome.passed]
+        for waiting, seat in self._layout.seats.items():
+            _, reason = self.outcome.started[waiting.job.id]
+            self.outcome.started[waiting.job.id] = (seat, reason)
+        return self.outcome
+
+    # Promises
+
+    def _keep_promises(self, queue: Sequence[Waiting]) -> set[JobId]:
+        """Hold every place promised that is free or coming free; the others need their occupants paused still."""
+        coming: list[tuple[Waiting, Seat]] = []
+        occupied: list[tuple[Waiting, Seat]] = []
+        kept: set[JobId] = set()
+        for waiting in queue:
+            seat = promised(waiting, self._books)
+            if seat is None or self._forbidden(waiting, seat.offer):
+                continue
+            if is_free(self._books.now, seat):
+                self._start(waiting, seat)
+                kept.add(waiting.job.id)
+            elif is_free(self._books.soon, seat):
+                self._books.occupy(waiting.job, seat)
+                coming.append((waiting, seat))
+            else:
+                occupied.append((waiting, seat))
+        for waiting, seat in coming:
+            self._books.vacate(waiting.job, seat)
+            if not self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
+                self._books.occupy(waiting.job, seat)
+                self._reserve(waiting, seat, self._awaited(waiting))
+            kept.add(waiting.job.id)
+        kept.update(waiting.job.id for waiting, seat in occupied if self._keep_occupied(waiting, seat))
+        return kept
+
+    def _awaited(self, waiting: Waiting) -> Reason:
+        """Why a promise is still waited for: as it was said when it was made."""
+        said = waiting.run.reason if waiting.run else None
+        return said if said is not None and said.code == "GPU5018" else reasons.waits_for_stopping()
+
+    def _keep_occupied(self, waiting: Waiting, seat: Seat) -> bool:
+        """Start elsewhere if that is free now, else pause who is in the promised place, if that is still right."""
+        if self._forbidden(waiting, seat.offer):
+            return False
+        if self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
+            return True
+        holders = in_the_way(self._books, seat)
+        if holders is None:
+            return False
+        for rule in self._rules(waiting, seat.offer):
+            if may_pause_all(self._books, rule, holders):
+                self._pause(waiting, seat, holders, rule)
+                return True
+        return False
+
+    # Turns
+
+    def _take_turns(self, queue: Iterable[Waiting]) -> None:
+        by_lane: dict[tuple[ProjectName, DomainName], deque[Waiting]] = {}
+        for waiting in queue:
+            by_lane.setdefault((waiting.job.id.project, waiting.domain), deque()).append(waiting)
+        lanes = [Lane(project, domain, jobs, self._books.accounts) for (project, domain), jobs in by_lane.items()]
+        heapify(lanes)
+        while lanes:
+            version = self._books.version
+            lane = heappop(lanes)
+            lane.refresh()
+            if lanes and lanes[0] < lane:
+                heappush(lanes, lane)
+                continue
+            self._turn(lane.jobs[0])
+            lane.jobs.popleft()
+            if lane.jobs:
+                heappush(lanes, lane)
+            if version != self._books.version:
+                for other in lanes:
+                    other.refresh()
+                heapify(lanes)
+
+    def _turn(self, waiting: Waiting) -> None:
+        self.outcome.passed.pop(waiting.job.id, None)
+        barriers = [self._forbidden(waiting, offer) for offer in waiting.offers]
+        offers = [offer for offer, barrier in zip(waiting.offers, barriers, strict=True) if barrier is None]
+        if self._start_on_idle(waiting, offers):
+            return
+        if any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
+            return
+        barrier = None if offers else barriers[0]
+        self.outcome.passed[waiting.job.id] = barrier or self._why_not(waiting, offers)
+
+    def _forbidden(self, waiting: Waiting, offer: Offer) -> Reason | None:
+        """The ceiling that the job would break now: a limit, or the quota for work that can't be paused."""
+        job, milli = waiting.job, offer.request.total_milli
+        accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
+        hit = accounts.ceiling_hit(domain, job.id.project, milli)
+        if hit is not None:
+            return reasons.over_limit(job, *hit)
+        quota = accounts.quota(domain, job.id.project)
+        if not job.preemptible and milli and accounts.fixed(domain, job.id.project) + milli > quota:
+            return reasons.fixed_over_quota(job, quota)
+        return None
+
+    def _start_on_idle(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
+        """Start it on what is free. A request that found nothing once in a cycle is not tried again."""
+        key = tuple((offer.pool.name, offer.request) for offer in offers)
+        if not offers or key in self._failed:
+            return False
+        reason_of = {offer.pool.name: self._standing(waiting, offer) for offer in offers}
+        seat = self._layout.admit(waiting, offers)
+        if seat is None:
+            self._failed.add(key)
+            return False
+        self._note(waiting, "start", seat.offer)
+        self.outcome.started[waiting.job.id] = (seat, reason_of[seat.offer.pool.name])
+        return True
+
+    def _make_room(self, waiting: Waiting, offer: Offer) -> bool:
+        """Reserve what is coming free anyway, or pause runs and reserve their place, by the first rule that can."""
+        for rule in self._rules(waiting, offer):
+            key = (rule.key, offer.pool.name, offer.request, self._books.version)
+            if key in self._failed:
+                continue
+            victims = find_victims(self._books, offer, rule)
+            if victims is None or not (victims or rule.may_wait):
+                self._failed.add(key)
+                continue
+            for holder in victims:
+                self._books.soon.give_back(holder.placement, holder.charge)
+            placement = place_in(self._books.soon, offer)
+            for holder in victims:
+                self._books.soon.take(holder.placement, holder.charge)
+            if placement is not None:
+                self._pause(waiting, Seat(offer, placement), victims, rule)
+                return True
+        return False
+
+    def _rules(self, waiting: Waiting, offer: Offer) -> Iterator[Rule]:
+        """By what right the job may have others paused, the strongest first."""
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        milli = offer.request.total_milli
+        for claim in Claim:
+            rule = Reclaim(self._books, waiting.job.id, domain, milli, claim)
+            if rule.entitled():
+                yield rule
+                break
+        yield Preemption(self._books, waiting.job, domain, milli)
+
+    # Outcomes
+
+    def _start(self, waiting: Waiting, seat: Seat) -> None:
+        reason = self._standing(waiting, seat.offer)
+        self._books.occupy(waiting.job, seat)
+        self._note(waiting, "start where promised", seat.offer)
+        self.outcome.started[waiting.job.id] = (seat, reason)
+
+    def _reserve(self, waiting: Waiting, seat: Seat, reason: Reason) -> None:
+        self._note(waiting, "reserve", seat.offer)
+        self.outcome.reserved[waiting.job.id] = (seat, reason)
+
+    def _pause(self, waiting: Waiting, seat: Seat, victims: Sequence[Holder], rule: Rule) -> None:
+        """Pause the victims and reserve the seat, which is free once they have left."""
+        for holder in victims:
+            pause = Pause(holder, rule.paused(holder), waiting.job.id)
+            self.outcome.pauses[holder.run.job] = pause
+            numbers = {"for": str(waiting.job.id), "gpus": format_gpus(holder.total_milli)}
+            self.outcome.trace.append(TraceStep(job=holder.run.job, rule=pause.reason.code, numbers=numbers))
+        self._books.pause(victims)
+        self._books.occupy(waiting.job, seat)
+        paused = [holder.run.job for holder in victims]
+        self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
+
+    def _standing(self, waiting: Waiting, offer: Offer) -> Reason:
+        """Why it may run: where its project stands with it."""
+        project, milli = waiting.job.id.project, offer.request.total_milli
+        if not milli:
+            return reasons.runs_without_gpu()
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        owner = project_owner(project)
+        portion = self._books.accounts.portion(domain, owner)
+        after = self._books.accounts.held(domain, owner) + milli
+        if after <= portion.guarantee_milli:
+            return reasons.runs_in_quota(project)
+        return reasons.runs_in_share(project) if after <= portion.share_milli else reasons.runs_on_idle(project)
+
+    def _why_not(self, waiting: Waiting, offers: Sequence[Offer]) -> Reason:
+        """What binds a job that has no place."""
+        job, now = waiting.job, self._books.now
+        if not waiting.gpu_milli:
+            return reasons.cpu_short(job)
+        enough = [o for o in offers if now.free_milli(o.pool.name) >= o.request.total_milli]
+        if enough:
+            bare = (Offer(o.pool, o.request.without_cpu()) for o in enough)
+            if any(place_in(now, offer) is not None for offer in bare):
+                return reasons.cpu_short(job)
+            return reasons.gang_short(job) if job.workers > 1 else reasons.scattered(job)
+        standing = self._standing(waiting, offers[0]) if offers else None
+        return reasons.over_share(job) if standing and standing.code == "GPU5003" else reasons.no_free_gpus(job)
+
+    def _note(self, waiting: Waiting, rule: str, offer: Offer) -> None:
+        owner = project_owner(waiting.job.id.project)
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        numbers: dict[str, str | int] = {
+            "pool": offer.pool.name,
+            "gpuMilli": offer.request.total_milli,
+            "heldMilli": self._books.accounts.held(domain, owner),
+            "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
+        }
+        self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))

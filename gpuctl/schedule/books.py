@@ -1,0 +1,92 @@
+"""The books of one cycle: what is free now and soon, who holds which place, and who may hold how much.
+
+`now` is what can be used at once. `soon` is what can be used when everything has left that is leaving; places reserved
+are taken in both. The two differ exactly by what is leaving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.job import Job
+from gpuctl.model.units import DurationMs, GpuMilli, Instant
+from gpuctl.schedule.accounts import Accounts
+from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.gang import Seat
+from gpuctl.schedule.interactive import running_ms
+from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.runs import Holder
+
+
+class Books:
+    """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them."""
+
+    __slots__ = ("_on_node", "accounts", "capacity", "min_runtime_ms", "now", "now_ms", "soon", "version")
+
+    def __init__(self, capacity: Capacity, accounts: Accounts, now_ms: Instant, min_runtime_ms: DurationMs) -> None:
+        self.capacity = capacity
+        self.accounts = accounts
+        self.now = Ledger.of(capacity)
+        self.soon = Ledger.of(capacity)
+        self.now_ms = now_ms
+        self.min_runtime_ms = min_runtime_ms
+        self.version = 0
+        self._on_node: dict[NodeName, list[Holder]] = {}
+
+    def enter(self, holder: Holder) -> None:
+        """Enter a run that occupies its place now."""
+        self.now.take(holder.placement, holder.charge)
+        if holder.leaving:
+            return
+        self.soon.take(holder.placement, holder.charge)
+        self._account(holder, 1)
+        for node in {worker.node for worker in holder.placement.workers}:
+            self._on_node.setdefault(node, []).append(holder)
+
+    def pause(self, holders: Iterable[Holder]) -> None:
+        """Runs that leave by this cycle's decision: their places are free soon, and no longer count as theirs."""
+        for holder in holders:
+            self.soon.give_back(holder.placement, holder.charge)
+            self._account(holder, -1)
+            for node in {worker.node for worker in holder.placement.workers}:
+                self._on_node[node].remove(holder)
+        self.version += 1
+
+    def occupy(self, job: Job, seat: Seat) -> None:
+        """Take a place for a job, to start in now or reserved until what is there has left."""
+        charge = seat.offer.request.charge
+        self.now.take(seat.placement, charge)
+        self.soon.take(seat.placement, charge)
+        domain = self.capacity.domain_of[seat.offer.pool.name]
+        total = seat.offer.request.total_milli
+        self.accounts.add(job.id.project, domain, total, preemptible=job.preemptible)
+
+    def vacate(self, job: Job, seat: Seat) -> None:
+        """The exact opposite of `occupy`."""
+        charge = seat.offer.request.charge
+        self.now.give_back(seat.placement, charge)
+        self.soon.give_back(seat.placement, charge)
+        domain = self.capacity.domain_of[seat.offer.pool.name]
+        total = seat.offer.request.total_milli
+        self.accounts.add(job.id.project, domain, -total, preemptible=job.preemptible)
+
+    def on_node(self, node: NodeName) -> list[Holder]:
+        """Runs in place on a node that stay so far. Not to be changed."""
+        return self._on_node.get(node, [])
+
+    def old_enough(self, holder: Holder) -> bool:
+        """It has run as long as a run may before it is paused for others."""
+        return running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
+
+    def preference(self, holder: Holder) -> tuple[GpuMilli, int, DurationMs, Instant, JobId]:
+        """Who is paused first among equals: most over its share, lowest priority, least progress, newest, name."""
+        over = 0 if holder.domain is None else self.accounts.over_share(holder.domain, holder.project)
+        started = holder.run.started_at_ms or 0
+        priority = holder.job.priority if holder.job else 0
+        return -over, priority, running_ms(holder.run, self.now_ms), -started, holder.run.job
+
+    def _account(self, holder: Holder, sign: int) -> None:
+        if holder.domain is not None:
+            milli = sign * holder.total_milli
+            self.accounts.add(holder.project, holder.domain, milli, preemptible=holder.preemptible)

@@ -1,0 +1,137 @@
+"""One cycle of the engine, as numbered phases. Each returns its result; only the books of the cycle are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuctl.model.decision import (
+    Admit,
+    Decision,
+    FairShare,
+    Pending,
+    Preempt,
+    Reclaim,
+    RunRecord,
+    Schedule,
+)
+from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.state import ClusterState
+from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.schedule.accounts import Accounts, Tree, project_owner
+from gpuctl.schedule.admission import Admission, Outcome
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.capacity import Capacity, survey
+from gpuctl.schedule.demand import Demand, Prospects, claims, queue
+from gpuctl.schedule.fairshare import divide
+from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.runs import Holder, paused_record, read_runs, record_of
+
+
+def schedule(declared: Declared, state: ClusterState, now_ms: Instant) -> Schedule:
+    """Decide which declared jobs run, where, and which wait: one decision with one reason a job, and the trace.
+
+    Pure, deterministic and independent of the order of its inputs; never raises, whatever state the cluster is in.
+    """
+    # 1. What there is, and what each run says by itself.
+    capacity = survey(declared, state.nodes)
+    reading = read_runs(declared, state, capacity, now_ms)
+
+    # 2. Who holds what.
+    accounts = Accounts(Tree(declared))
+    books = Books(capacity, accounts, now_ms, declared.cluster.scheduling.min_runtime_ms)
+    for holder in sorted(reading.holders, key=lambda h: (h.run.job, h.run.digest)):
+        books.enter(holder)
+
+    # 3. Who wants what, and what each may have.
+    demand = Demand(declared, capacity, accounts)
+    able, unable = queue(reading.waiting, Prospects(capacity, accounts), demand, now_ms)
+    for domain in declared.domains:
+        for owner, portion in divide(
+            _capacity_of(domain.name, capacity, reading.holders, accounts),
+            claims(declared, domain.name, demand, accounts),
+        ).items():
+            accounts.portions[domain.name, owner] = portion
+
+    # 4. Who starts, who is paused for whom.
+    outcome = Admission(books).run(able)
+
+    # 5. One decision a job.
+    decisions: dict[JobId, Decision] = dict(reading.decisions)
+    for job, run, reason in unable:
+        decisions[job.id] = Pending(job=job.id, reason=reason, record=record_of(run, now_ms))
+    for waiting in able:
+        decisions[waiting.job.id] = _decision(waiting, outcome, now_ms)
+    for victim, pause in outcome.pauses.items():
+        kind = Preempt if pause.beneficiary.project == victim.project else Reclaim
+        decisions[victim] = kind(
+            job=victim,
+            reason=pause.reason,
+            record=paused_record(pause.holder.run, now_ms, pause.beneficiary),
+            beneficiary=pause.beneficiary,
+        )
+    return Schedule(
+        at_ms=now_ms,
+        decisions=tuple(decisions[job] for job in sorted(decisions)),
+        shares=_shares(declared, demand, books, outcome),
+        trace=tuple(outcome.trace),
+    )
+
+
+def _decision(waiting: Waiting, outcome: Outcome, now_ms: Instant) -> Decision:
+    """What became of a job that could start."""
+    job, record = waiting.job.id, record_of(waiting.run, now_ms)
+    started = outcome.started.get(job)
+    if started is not None:
+        seat, reason = started
+        record = RunRecord(queued_at_ms=record.queued_at_ms, starts=record.starts + 1, ran_ms=record.ran_ms)
+        return Admit(job=job, reason=reason, record=record, placement=seat.placement)
+    reserved = outcome.reserved.get(job)
+    if reserved is not None:
+        seat, reason = reserved
+        return Pending(job=job, reason=reason, record=record, reserved=seat.placement)
+    return Pending(job=job, reason=outcome.passed[job], record=record)
+
+
+def _capacity_of(domain: DomainName, capacity: Capacity, holders: Iterable[Holder], accounts: Accounts) -> GpuMilli:
+    """GPUs to be shared: what new work may use, and what runs on besides; less what nobody declared holds of it."""
+    milli = capacity.usable_milli(domain)
+    for holder in holders:
+        if holder.domain != domain or holder.leaving:
+            continue
+        declared = bool(accounts.tree.chain(holder.project))
+        for worker in holder.placement.workers:
+            space = capacity.nodes.get(worker.node)
+            on_node = len(worker.gpus) * holder.charge.on_device(worker)
+            if space is not None and space.usable and not declared:
+                milli -= on_node
+            elif space is not None and not space.usable and declared:
+                milli += on_node
+    return milli
+
+
+def _shares(declared: Declared, demand: Demand, books: Books, outcome: Outcome) -> tuple[FairShare, ...]:
+    """A row a domain and project that has, wants or holds anything there. A place that is only reserved is not held."""
+    promised: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+    for job, (seat, _) in outcome.reserved.items():
+        key = (books.capacity.domain_of[seat.offer.pool.name], job.project)
+        promised[key] = promised.get(key, 0) + seat.offer.request.total_milli
+    rows: list[FairShare] = []
+    for domain in declared.domains:
+        for project in sorted(declared.projects, key=lambda p: p.name):
+            owner = project_owner(project.name)
+            held = books.accounts.held(domain.name, owner) - promised.get((domain.name, project.name), 0)
+            wanted = demand.wanted(domain.name, project.name)
+            if domain.name not in project.allowances and not held and not wanted:
+                continue
+            rows.append(
+                FairShare(
+                    domain=domain.name,
+                    project=project.name,
+                    quota_milli=books.accounts.quota(domain.name, project.name),
+                    demand_milli=wanted,
+                    share_milli=books.accounts.portion(domain.name, owner).share_milli,
+                    allocated_milli=held,
+                )
+            )
+    return tuple(rows)

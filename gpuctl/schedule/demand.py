@@ -1,0 +1,184 @@
+"""What each project wants: what it holds, and what its waiting jobs could use, capped. What can't run is no demand.
+
+A job that could not run on an empty cluster, or that alone breaks a ceiling, is told so at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from gpuctl.model.decision import Reason
+from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.ids import PoolName, ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.state import Run
+from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.schedule import reasons
+from gpuctl.schedule.accounts import Accounts, project_owner
+from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.fairshare import Claim
+from gpuctl.schedule.fit import Request, request_on
+from gpuctl.schedule.gang import Offer, place_in
+from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.ordering import Waiting, job_rank
+
+
+class Prospects:
+    """Which pools could ever serve a job, asked of empty nodes. Cost: one placement for each distinct request."""
+
+    __slots__ = ("_accounts", "_capacity", "_empty", "_known")
+
+    def __init__(self, capacity: Capacity, accounts: Accounts) -> None:
+        self._capacity = capacity
+        self._accounts = accounts
+        self._empty = Ledger.of(capacity)
+        self._known: dict[tuple[PoolName, Request], bool] = {}
+
+    def offers(self, job: Job) -> tuple[Offer, ...] | Reason:
+        """The pools that could serve the job, in its order, or why none can."""
+        if not self._accounts.tree.chain(job.id.project):
+            return reasons.unknown_project(job.id.project)
+        fitting = tuple(offer for offer in self._asked(job) if self._fits(offer))
+        if not fitting:
+            return reasons.no_large_node(job)
+        legal = tuple(offer for offer in fitting if self.barrier(job, offer) is None)
+        return legal or self.barrier(job, fitting[0]) or reasons.no_large_node(job)
+
+    def barrier(self, job: Job, offer: Offer) -> Reason | None:
+        """The ceiling that the job alone would break in an offer's domain."""
+        domain = self._capacity.domain_of[offer.pool.name]
+        milli = offer.request.total_milli
+        for owner in self._accounts.tree.chain(job.id.project):
+            limit = self._accounts.tree.allowance(owner, domain).limit_milli
+            if limit is not None and milli > limit:
+                return reasons.over_limit(job, owner, limit)
+        quota = self._accounts.quota(domain, job.id.project)
+        if not job.preemptible and milli > quota:
+            return reasons.fixed_over_quota(job, quota)
+        return None
+
+    def _asked(self, job: Job) -> Iterable[Offer]:
+        for name in job.pools:
+            pool = self._capacity.pools.get(name)
+            request = request_on(job, pool) if pool and name in self._capacity.domain_of else None
+            if pool and request:
+                yield Offer(pool, request)
+
+    def _fits(self, offer: Offer) -> bool:
+        key = (offer.pool.name, offer.request)
+        known = self._known.get(key)
+        if known is None:
+            known = place_in(self._empty, offer) is not None
+            self._known[key] = known
+        return known
+
+
+class Demand:
+    """GPUs wanted by domain and project; it grows as waiting jobs are counted."""
+
+    __slots__ = ("_accounts", "_capacity", "_fixed", "_wanted")
+
+    def __init__(self, declared: Declared, capacity: Capacity, accounts: Accounts) -> None:
+        self._capacity = capacity
+        self._accounts = accounts
+        self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {
+            (domain.name, project.name): accounts.held(domain.name, project_owner(project.name))
+            for domain in declared.domains
+            for project in declared.projects
+        }
+        self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+
+    def wanted(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """What a project held when the cycle began, and could use besides."""
+        return self._wanted.get((domain, project), 0)
+
+    def count(self, job: Job, offers: tuple[Offer, ...]) -> DomainName:
+        """Count a waiting job, in its project's order, in the first domain with quota left for it, else in its first.
+
+        Work that can't be paused is no demand beyond its project's quota.
+        """
+        project = job.id.project
+        milli = {self._capacity.domain_of[o.pool.name]: o.request.total_milli for o in reversed(offers)}
+        domains = list(dict.fromkeys(self._capacity.domain_of[o.pool.name] for o in offers))
+        if not job.preemptible:
+            able = [d for d in domains if self._fixed_after(d, project, milli[d]) <= self._accounts.quota(d, project)]
+            if not able:
+                return domains[0]
+            domains = able
+        in_quota = (d for d in domains if self.wanted(d, project) + milli[d] <= self._accounts.quota(d, project))
+        domain = next(in_quota, domains[0])
+        self._wanted[domain, project] = self.wanted(domain, project) + milli[domain]
+        if not job.preemptible:
+            self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli[domain]
+        return domain
+
+    def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
+        return self._accounts.fixed(domain, project) + self._fixed.get((domain, project), 0) + milli
+
+
+def queue(
+    waiting: Iterable[tuple[Job, Run | None]], prospects: Prospects, demand: Demand, now_ms: Instant
+) -> tuple[list[Waiting], list[tuple[Job, Run | None, Reason]]]:
+    """Sort waiting jobs into those that could start, in order and counted as demand, and those that can't, with why."""
+    ranked = sorted(waiting, key=lambda w: job_rank(w[0], w[1].queued_at_ms if w[1] else now_ms))
+    able: list[Waiting] = []
+    unable: list[tuple[Job, Run | None, Reason]] = []
+    for job, run in ranked:
+        offers = prospects.offers(job)
+        if isinstance(offers, tuple):
+            since = run.queued_at_ms if run else now_ms
+            able.append(Waiting(job, run, since, offers, demand.count(job, offers)))
+        else:
+            unable.append((job, run, offers))
+    return able, unable
+
+
+def claims(declared: Declared, domain: DomainName, demand: Demand, accounts: Accounts) -> list[Claim]:
+    """The tree of claims on a domain: projects below their departments, demand summed bottom-up within limits.
+
+    A department without a claim of its own stands for the sum of what is below it.
+    """
+    below: dict[str, list[Claim]] = {}
+    for project in declared.projects:
+        owner = project_owner(project.name)
+        allowance = accounts.tree.allowance(owner, domain)
+        claim = Claim(
+            owner=owner,
+            quota_milli=allowance.quota_milli,
+            demand_milli=demand.wanted(domain, project.name),
+            limit_milli=allowance.limit_milli,
+            weight=allowance.weight,
+            priority=project.priority,
+        )
+        chain = accounts.tree.chain(project.name)
+        below.setdefault(chain[1] if len(chain) > 1 else "", []).append(claim)
+    parents: dict[str, str] = {}
+    for project in declared.projects:
+        chain = accounts.tree.chain(project.name)
+        parents.update(pairwise((*chain[1:], "")))
+    return _branch("", below, parents, domain, accounts)
+
+
+def _branch(
+    parent: str,
+    below: Mapping[str, list[Claim]],
+    parents: Mapping[str, str],
+    domain: DomainName,
+    accounts: Accounts,
+) -> list[Claim]:
+    branch = list(below.get(parent, ()))
+    for department in sorted(d for d, upper in parents.items() if upper == parent):
+        children = _branch(department, below, parents, domain, accounts)
+        allowance = accounts.tree.allowances.get(department, {}).get(domain)
+        branch.append(
+            Claim(
+                owner=department,
+                quota_milli=allowance.quota_milli if allowance else sum(c.quota_milli for c in children),
+                demand_milli=sum(c.wanted_milli for c in children),
+                limit_milli=allowance.limit_milli if allowance else None,
+                weight=allowance.weight if allowance else sum(c.weight for c in children),
+                children=tuple(children),
+            )
+        )
+    return sorted(branch, key=lambda c: c.owner)

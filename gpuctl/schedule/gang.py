@@ -1,0 +1,114 @@
+"""A place for all workers of a job or for none, in the first pool of its preference order that has one.
+
+All workers of a job are in one pool, on as few nodes as possible, and prefer the same device indexes on each node,
+because one claim template serves them all. An elastic job is placed with all its workers as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.declared import NodePool, PlacementStrategy
+from gpuctl.model.ids import NodeName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.schedule.fit import Request, slots
+from gpuctl.schedule.ledger import Ledger, Room
+from gpuctl.schedule.placement import place_worker
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A pool a job may use, and what it asks of it there."""
+
+    pool: NodePool
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A whole job's place, found in one offer."""
+
+    offer: Offer
+    placement: Placement
+
+
+def place(ledger: Ledger, offers: Iterable[Offer]) -> Seat | None:
+    """Seats for all workers in the first offer that has them; the ledger is left as it was."""
+    for offer in offers:
+        placement = place_in(ledger, offer)
+        if placement is not None:
+            return Seat(offer, placement)
+    return None
+
+
+def place_in(ledger: Ledger, offer: Offer) -> Placement | None:
+    """Seats for all workers in one pool. Cost: O(nodes) for several workers, see `place_worker` for one."""
+    request = offer.request
+    if request.workers == 1:
+        worker = place_worker(ledger, offer.pool, request)
+        return None if worker is None else Placement(workers=(worker,))
+    nodes = _fewest_nodes(ledger, offer)
+    return None if nodes is None else _deal(ledger, request, nodes)
+
+
+def _fewest_nodes(ledger: Ledger, offer: Offer) -> list[tuple[NodeName, int]] | None:
+    """Nodes and workers on each: the roomiest first, and for the rest the tightest node that holds all of it.
+
+    A pool that spreads gives each node as few workers as its roomiest nodes allow.
+    """
+    request, pool = offer.request, offer.pool
+    room_for = [
+        (slots(ledger.rooms[name], request), name)
+        for bucket in ledger.nodes_by_whole(pool.name)
+        for name in bucket
+    ]  # fmt: skip
+    room_for = sorted(((count, name) for count, name in room_for if count), key=lambda entry: (-entry[0], entry[1]))
+    if sum(count for count, _ in room_for) < request.workers:
+        return None
+    chosen: list[tuple[NodeName, int]] = []
+    left = request.workers
+    while left:
+        if pool.placement is PlacementStrategy.BINPACK:
+            enough = [entry for entry in room_for if entry[0] >= left]
+            count, name = min(enough) if enough else room_for[0]
+        else:
+            count, name = room_for[0]
+        room_for.remove((count, name))
+        chosen.append((name, min(count, left)))
+        left -= min(count, left)
+    return sorted(chosen)
+
+
+def _deal(ledger: Ledger, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:
+    """Devices for the workers on the chosen nodes; indexes free on most of the nodes come first."""
+    rooms = [ledger.rooms[name] for name, _ in nodes]
+    popular: dict[int, int] = {}
+    for room in rooms:
+        for index, milli in enumerate(room.gpu_milli):
+            if milli >= (request.fraction_milli or WHOLE_GPU):
+                popular[index] = popular.get(index, 0) + 1
+    workers: list[WorkerPlacement] = []
+    for room, (_, count) in zip(rooms, nodes, strict=True):
+        order = sorted(range(len(room.gpu_milli)), key=lambda i: (-popular.get(i, 0), i))
+        if request.fraction_milli:
+            workers.extend(_fractions(room, request, count, order))
+        else:
+            free = [i for i in order if room.gpu_milli[i] >= WHOLE_GPU]
+            size = request.devices
+            shares = (free[size * worker : size * (worker + 1)] for worker in range(count))
+            workers.extend(WorkerPlacement(node=room.name, gpus=tuple(sorted(share))) for share in shares)
+    return Placement(workers=tuple(workers))
+
+
+def _fractions(room: Room, request: Request, count: int, order: list[int]) -> list[WorkerPlacement]:
+    """One device a worker, those already in use first, each filled before the next."""
+    free: list[GpuMilli] = list(room.gpu_milli)
+    by_use = sorted(order, key=lambda index: free[index] >= WHOLE_GPU)
+    workers: list[WorkerPlacement] = []
+    for index in by_use:
+        while len(workers) < count and free[index] >= request.fraction_milli:
+            free[index] -= request.fraction_milli
+            workers.append(WorkerPlacement(node=room.name, gpus=(index,)))
+    return workers

@@ -1,0 +1,90 @@
+"""Where this cycle's new admissions go, seen together: jobs that arrive at once end up as if they had come in the best
+order, largest first.
+
+Until it is written down an admission is only a plan, so all of them may be laid out anew when the next job would fit
+otherwise, or when that leaves more devices whole. What already runs, and what is reserved, stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuctl.model.ids import JobId, PoolName
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.gang import Offer, Seat, place, place_in
+from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.ordering import Waiting
+
+MAX_PLACINGS = 20_000
+"""Placements tried in new layouts in one cycle, in all: the bound on what a batch can cost."""
+
+
+class Layout:
+    """The admissions of one cycle and their seats; each is entered in the books as long as it stands."""
+
+    __slots__ = ("_books", "_left", "seats")
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._left = MAX_PLACINGS
+        self.seats: dict[Waiting, Seat] = {}
+
+    def admit(self, waiting: Waiting, offers: Sequence[Offer]) -> Seat | None:
+        """A seat for one job more, in what is free or by laying out all admissions anew; None if neither has one."""
+        seat = place(self._books.now, offers)
+        if seat is not None:
+            self._books.occupy(waiting.job, seat)
+            self.seats[waiting] = seat
+            return seat
+        for offer in offers:
+            enough = self._books.now.free_milli(offer.pool.name) >= offer.request.total_milli > 0
+            in_pool = sum(s.offer.pool.name == offer.pool.name for s in self.seats.values())
+            if enough and in_pool and self._lay_out(offer.pool.name, {waiting: offer}, always=True):
+                return self.seats[waiting]
+        return None
+
+    def compact(self) -> bool:
+        """Lay out pools with new fractions anew where that leaves more devices whole; True when anything moved."""
+        pools = sorted({s.offer.pool.name for s in self.seats.values() if s.offer.request.fraction_milli})
+        return sum(self._lay_out(pool, {}, always=False) for pool in pools) > 0
+
+    def _lay_out(self, pool: PoolName, more: dict[Waiting, Offer], *, always: bool) -> bool:
+        """Place a pool's admissions, and some more, in decreasing size; False, and nothing done, when one has no place.
+
+        Unless `always`, the old layout stays when the new one leaves no more devices whole.
+        """
+        placed = [w for w, seat in self.seats.items() if seat.offer.pool.name == pool]
+        offers = {w: self.seats[w].offer for w in placed} | more
+        self._left -= len(offers)
+        if self._left < 0:
+            return False
+        trial = self._books.now.copy()
+        for waiting in placed:
+            old = self.seats[waiting]
+            trial.give_back(old.placement, old.offer.request.charge)
+        seats = _largest_first(trial, offers)
+        if seats is None or not (always or trial.whole_devices() > self._books.now.whole_devices()):
+            return False
+        for waiting in placed:
+            self._books.vacate(waiting.job, self.seats[waiting])
+        for waiting, seat in seats.items():
+            self._books.occupy(waiting.job, seat)
+        self.seats.update(seats)
+        return True
+
+
+def _largest_first(ledger: Ledger, offers: dict[Waiting, Offer]) -> dict[Waiting, Seat] | None:
+    """Seats for all, taken from the ledger; None when one has none."""
+
+    def size(waiting: Waiting) -> tuple[int, int, int, int, JobId]:
+        request = offers[waiting].request
+        return -request.gpu_milli, -request.workers, -request.cpu_milli, -request.mem_bytes, waiting.job.id
+
+    seats: dict[Waiting, Seat] = {}
+    for waiting in sorted(offers, key=size):
+        placement = place_in(ledger, offers[waiting])
+        if placement is None:
+            return None
+        ledger.take(placement, offers[waiting].request.charge)
+        seats[waiting] = Seat(offers[waiting], placement)
+    return seats

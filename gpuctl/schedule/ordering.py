@@ -1,0 +1,74 @@
+"""Who is next: among projects the one with the least of its fair share, inside a project people before machines.
+
+Projects take turns in lanes, one for each quota domain their waiting jobs are meant for. A lane whose next job is
+within its guarantee goes before the others: what it is owed need not be taken back later from whoever got it first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.job import Job, JobType
+from gpuctl.model.state import Run
+from gpuctl.model.units import Instant
+from gpuctl.schedule.accounts import Accounts, project_owner
+from gpuctl.schedule.gang import Offer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """A job that could start: since when it waits, the pools it could use, and the domain it is counted in."""
+
+    job: Job
+    run: Run | None
+    queued_at_ms: Instant
+    offers: tuple[Offer, ...]
+    domain: DomainName
+
+    @property
+    def gpu_milli(self) -> int:
+        """GPUs of all workers, in the pool it prefers."""
+        return self.offers[0].request.total_milli if self.offers else self.job.total_gpu_milli
+
+
+def job_rank(job: Job, queued_at_ms: Instant) -> tuple[bool, int, Instant, JobId]:
+    """The order inside a project: interactive and inference before training, priority, first queued, name."""
+    return job.type is JobType.TRAINING, -job.priority, queued_at_ms, job.id
+
+
+class Lane:
+    """A project's waiting jobs of one domain, in order, and how they compare with other lanes right now."""
+
+    __slots__ = ("accounts", "domain", "held", "jobs", "owed", "project", "share")
+
+    def __init__(self, project: ProjectName, domain: DomainName, jobs: deque[Waiting], accounts: Accounts) -> None:
+        self.project = project
+        self.domain = domain
+        self.jobs = jobs
+        self.accounts = accounts
+        self.held = 0
+        self.share = 0
+        self.owed = False
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what the project holds anew; call it whenever that or the next job changed."""
+        owner = project_owner(self.project)
+        portion = self.accounts.portion(self.domain, owner)
+        self.held = self.accounts.held(self.domain, owner)
+        self.share = portion.share_milli
+        self.owed = bool(self.jobs) and self.held + self.jobs[0].gpu_milli <= portion.guarantee_milli
+
+    def __lt__(self, other: Lane) -> bool:
+        if self.owed is not other.owed:
+            return self.owed
+        if (self.share > 0) is not (other.share > 0):
+            return self.share > 0
+        mine, theirs = (self.held * other.share, other.held * self.share) if self.share > 0 else (self.held, other.held)
+        if mine != theirs:
+            return mine < theirs
+        since, others_since = self.jobs[0].queued_at_ms, other.jobs[0].queued_at_ms
+        return (since, self.project, self.domain) < (others_since, other.project, other.domain)

@@ -1,0 +1,68 @@
+"""Making way inside a project: for strictly higher priority, and for interactive work and services within quota.
+
+Training never takes from interactive work or services, so that no two jobs can take from each other.
+"""
+
+from __future__ import annotations
+
+from gpuctl.model.decision import Reason
+from gpuctl.model.declared import DomainName
+from gpuctl.model.job import Job, JobType
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule import reasons
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.victims import Tally
+
+
+class Preemption:
+    """The rule for one beneficiary of so many GPUs in a domain."""
+
+    __slots__ = ("books", "domain", "job", "milli")
+
+    def __init__(self, books: Books, job: Job, domain: DomainName, milli: GpuMilli) -> None:
+        self.books = books
+        self.job = job
+        self.domain = domain
+        self.milli = milli
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The project and the job's rank in it."""
+        return "preempt", self.domain, self.job.id.project, self.job.type, self.job.priority, self.job.preemptible
+
+    @property
+    def may_wait(self) -> bool:
+        """Rank in a project is no claim on what others leave."""
+        return False
+
+    def may_pause(self, holder: Holder) -> bool:
+        """Preemptible work of the same project that ranks below the job, old enough."""
+        theirs = holder.job
+        if theirs is None or not holder.preemptible or holder.project != self.job.id.project:
+            return False
+        return holder.domain == self.domain and self.books.old_enough(holder) and self._ranks_below(theirs)
+
+    def price(self, tally: Tally) -> int | None:  # noqa: ARG002 - the rule's shape: what a project loses to itself is free
+        """What a project loses to itself is its own affair."""
+        return 0
+
+    def paused(self, victim: Holder) -> Reason:
+        """The reason a victim is given."""
+        if victim.job is None or victim.job.priority < self.job.priority:
+            return reasons.paused_by_priority(self.job.id)
+        return reasons.paused_by_interactive(self.job.id)
+
+    def _ranks_below(self, theirs: Job) -> bool:
+        ours_is_training = self.job.type is JobType.TRAINING
+        theirs_is_training = theirs.type is JobType.TRAINING
+        if ours_is_training and not theirs_is_training:
+            return False
+        if theirs.priority < self.job.priority:
+            return True
+        return theirs_is_training and not ours_is_training and not self.job.preemptible and self._within_quota()
+
+    def _within_quota(self) -> bool:
+        """What can't be paused stays within quota with the job."""
+        fixed = self.books.accounts.fixed(self.domain, self.job.id.project)
+        return fixed + self.milli <= self.books.accounts.quota(self.domain, self.job.id.project)

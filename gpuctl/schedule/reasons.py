@@ -1,0 +1,164 @@
+"""Typed reasons, one function a code of the GPU5xxx family: the only place that names codes and their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuctl.model.decision import JobState, Reason
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.units import GpuMilli, format_gpus
+
+MAX_NAMED = 3
+"""Jobs a reason names at most: an annotation is read by people, and a gang may pause hundreds."""
+
+
+def _reason(code: str, **params: str | int) -> Reason:
+    return Reason(code=code, params=tuple(sorted(params.items())))
+
+
+def _pools(job: Job) -> str:
+    return ", ".join(job.pools) or "no pool"
+
+
+def _named(jobs: Iterable[JobId]) -> str:
+    names = [str(job) for job in sorted(jobs)]
+    shown = ", ".join(names[:MAX_NAMED])
+    return shown if len(names) <= MAX_NAMED else f"{shown} and {len(names) - MAX_NAMED} more"
+
+
+def runs_in_quota(project: ProjectName) -> Reason:
+    """It runs within its project's quota."""
+    return _reason("GPU5001", project=project)
+
+
+def runs_in_share(project: ProjectName) -> Reason:
+    """It runs over quota, within fair share."""
+    return _reason("GPU5002", project=project)
+
+
+def runs_on_idle(project: ProjectName) -> Reason:
+    """It runs beyond the fair share, on GPUs nobody else can use."""
+    return _reason("GPU5003", project=project)
+
+
+def runs_without_gpu() -> Reason:
+    """A CPU job runs."""
+    return _reason("GPU5004")
+
+
+def no_free_gpus(job: Job) -> Reason:
+    """Entitled, but nothing is free and nothing may be taken."""
+    return _reason("GPU5010", gpus=format_gpus(job.total_gpu_milli), pools=_pools(job))
+
+
+def over_share(job: Job) -> Reason:
+    """Beyond the fair share, and nothing is idle."""
+    return _reason("GPU5011", gpus=format_gpus(job.total_gpu_milli), project=job.id.project)
+
+
+def over_limit(job: Job, owner: str, limit_milli: GpuMilli) -> Reason:
+    """A project's or department's ceiling."""
+    return _reason("GPU5012", gpus=format_gpus(job.total_gpu_milli), owner=owner, limit=format_gpus(limit_milli))
+
+
+def fixed_over_quota(job: Job, quota_milli: GpuMilli) -> Reason:
+    """Work that can't be paused never exceeds quota."""
+    gpus, quota = format_gpus(job.total_gpu_milli), format_gpus(quota_milli)
+    return _reason("GPU5013", gpus=gpus, project=job.id.project, quota=quota)
+
+
+def no_large_node(job: Job) -> Reason:
+    """It would not fit empty nodes either."""
+    return _reason("GPU5014", gpus=format_gpus(job.gpu_milli), workers=job.workers, pools=_pools(job))
+
+
+def scattered(job: Job) -> Reason:
+    """Enough is free, but not in one place."""
+    return _reason("GPU5015", gpus=format_gpus(job.total_gpu_milli), pools=_pools(job))
+
+
+def gang_short(job: Job) -> Reason:
+    """Not all workers fit at once."""
+    return _reason("GPU5016", gpus=format_gpus(job.gpu_milli), workers=job.workers, pools=_pools(job))
+
+
+def cpu_short(job: Job) -> Reason:
+    """GPUs are there, CPU or memory is not."""
+    return _reason("GPU5017", pools=_pools(job))
+
+
+def waits_for_paused(victims: Iterable[JobId]) -> Reason:
+    """Its place is reserved; the jobs paused for it still leave."""
+    return _reason("GPU5018", victims=_named(victims))
+
+
+def waits_for_stopping() -> Reason:
+    """Its place is reserved; what is there is stopping anyway."""
+    return _reason("GPU5019")
+
+
+def still_stopping() -> Reason:
+    """Its own pods are not gone yet."""
+    return _reason("GPU5020")
+
+
+def held(project: ProjectName) -> Reason:
+    """Its project's declaration can't be read."""
+    return _reason("GPU5021", project=project)
+
+
+def unknown_project(project: ProjectName) -> Reason:
+    """Its project is not declared."""
+    return _reason("GPU5022", project=project)
+
+
+def paused_by_guarantee(beneficiary: JobId) -> Reason:
+    """Reclaimed for a job within its project's quota."""
+    return _reason("GPU5030", beneficiary=str(beneficiary))
+
+
+def paused_by_fairness(beneficiary: JobId) -> Reason:
+    """Reclaimed for a job within its project's fair share."""
+    return _reason("GPU5031", beneficiary=str(beneficiary))
+
+
+def paused_by_priority(beneficiary: JobId) -> Reason:
+    """Preempted by a job of higher priority."""
+    return _reason("GPU5032", beneficiary=str(beneficiary))
+
+
+def paused_by_interactive(beneficiary: JobId) -> Reason:
+    """Preempted by interactive work within quota."""
+    return _reason("GPU5033", beneficiary=str(beneficiary))
+
+
+def node_lost(node: NodeName) -> Reason:
+    """Its node is gone or not ready."""
+    return _reason("GPU5034", node=node)
+
+
+def given_twice(node: NodeName) -> Reason:
+    """Its device holds more than one device's worth."""
+    return _reason("GPU5035", node=node)
+
+
+def suspended() -> Reason:
+    """A person's pause."""
+    return _reason("GPU5040")
+
+
+def too_long() -> Reason:
+    """Its maxDuration is over."""
+    return _reason("GPU5041")
+
+
+def idle_too_long() -> Reason:
+    """Its idleTimeout is over."""
+    return _reason("GPU5042")
+
+
+def ended(state: JobState) -> Reason:
+    """Why a finished run is not started again."""
+    codes = {JobState.SUCCEEDED: "GPU5050", JobState.FAILED: "GPU5051", JobState.TIMED_OUT: "GPU5052"}
+    return _reason(codes.get(state, "GPU5053"))

@@ -1,0 +1,106 @@
+"""Taking back between projects: under the quota guarantee, and towards fair shares.
+
+Owners are compared below the department they have in common: what moves inside a department is nobody else's business.
+Neither rule can undo the other's work, so nothing is taken back and forth: a beneficiary ends within its guarantee, or
+within its share while the loser keeps its own.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from gpuctl.model.decision import Reason
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import JobId
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule import reasons
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.victims import Tally
+
+
+class Claim(StrEnum):
+    """By what right GPUs are taken back."""
+
+    GUARANTEE = "guarantee"
+    FAIRNESS = "fairness"
+
+
+class Reclaim:
+    """The rule for one beneficiary of so many GPUs in a domain."""
+
+    __slots__ = ("books", "chain", "claim", "domain", "job", "milli")
+
+    def __init__(self, books: Books, job: JobId, domain: DomainName, milli: GpuMilli, claim: Claim) -> None:
+        self.books = books
+        self.job = job
+        self.domain = domain
+        self.milli = milli
+        self.claim = claim
+        self.chain = books.accounts.tree.chain(job.project)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The project, for its jobs are treated alike."""
+        return self.claim, self.domain, self.job.project
+
+    @property
+    def may_wait(self) -> bool:
+        """It has a claim, so what comes free is held for it."""
+        return True
+
+    def entitled(self) -> bool:
+        """With the job its project stays within the guarantee or share it claims."""
+        return bool(self.chain) and self._stays_within(self.chain[0])
+
+    def may_pause(self, holder: Holder) -> bool:
+        """Preemptible work of another project, old enough, whose owners can lose it, and ours may gain from them."""
+        if holder.job is None or not holder.preemptible or holder.domain != self.domain:
+            return False
+        if holder.project == self.job.project or not self.books.old_enough(holder):
+            return False
+        theirs = self.books.accounts.tree.chain(holder.project)
+        total = holder.total_milli
+        return all(self._stays_within(owner) for owner in self.chain if owner not in theirs) and all(
+            self._price_for(owner, total, total) is not None for owner in theirs if owner not in self.chain
+        )
+
+    def price(self, tally: Tally) -> int | None:
+        """1 when an owner falls below its guarantee by the last of its victims, which must be the only way."""
+        worst = 0
+        for owner, (total, largest) in tally.items():
+            if owner not in self.chain:
+                price = self._price_for(owner, total, largest)
+                if price is None:
+                    return None
+                worst = max(worst, price)
+        return worst
+
+    def paused(self, victim: Holder) -> Reason:  # noqa: ARG002 - the rule's shape
+        """The reason a victim is given."""
+        match self.claim:
+            case Claim.GUARANTEE:
+                return reasons.paused_by_guarantee(self.job)
+            case Claim.FAIRNESS:
+                return reasons.paused_by_fairness(self.job)
+
+    def _stays_within(self, owner: str) -> bool:
+        return self.books.accounts.held(self.domain, owner) + self.milli <= self._floor(owner)
+
+    def _floor(self, owner: str) -> GpuMilli:
+        """What a loser keeps, and what a beneficiary may reach."""
+        portion = self.books.accounts.portion(self.domain, owner)
+        match self.claim:
+            case Claim.GUARANTEE:
+                return portion.guarantee_milli
+            case Claim.FAIRNESS:
+                return portion.share_milli
+
+    def _price_for(self, owner: str, total: GpuMilli, largest: GpuMilli) -> int | None:
+        """What it means to an owner to lose these: nothing, its last job above the guarantee, or more than may be."""
+        left = self.books.accounts.held(self.domain, owner) - total
+        floor = self._floor(owner)
+        if left >= floor:
+            return 0
+        straddles = self.claim is Claim.GUARANTEE and left + largest > floor
+        return 1 if straddles else None

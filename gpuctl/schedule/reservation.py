@@ -1,0 +1,100 @@
+"""Places held from cycle to cycle: who was promised a place starts there, or sooner elsewhere, or the promise lapses.
+
+A promise is the placement on a queued run. It stands while its place is free or coming free, or as long as the job may
+still have those paused who are in it; so a crash between the promise and the pauses ends in the same pauses.
+"""
+
+from __future__ import annotations
+
+from gpuctl.model.decision import Placement
+from gpuctl.model.ids import NodeName
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.fit import Request
+from gpuctl.schedule.gang import Offer, Seat
+from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.victims import Rule, Tally, tally_with
+
+
+def promised(waiting: Waiting, books: Books) -> Seat | None:
+    """The place a queued run was promised, if it is one the job could have in a pool it may use."""
+    placement = waiting.run.placement if waiting.run else None
+    if placement is None or not placement.workers:
+        return None
+    for offer in waiting.offers:
+        if _is_place(placement, offer, books):
+            return Seat(offer, placement)
+    return None
+
+
+def _is_place(placement: Placement, offer: Offer, books: Books) -> bool:
+    request = offer.request
+    devices = 1 if request.fraction_milli else request.devices
+    if len(placement.workers) != request.workers:
+        return False
+    for worker in placement.workers:
+        room = books.now.rooms.get(worker.node)
+        if room is None or room.pool != offer.pool.name or len(set(worker.gpus)) != devices:
+            return False
+        if not all(0 <= index < len(room.gpu_milli) for index in worker.gpus):
+            return False
+    return True
+
+
+def is_free(ledger: Ledger, seat: Seat) -> bool:
+    """Everything the seat needs is free in a ledger."""
+    return not _missing(ledger, seat)
+
+
+def in_the_way(books: Books, seat: Seat) -> tuple[Holder, ...] | None:
+    """The runs in place that would have to leave the seat; None when even that would not free it."""
+    holders: dict[int, Holder] = {}
+    for node in _missing(books.soon, seat):
+        for holder in books.on_node(node):
+            if _touches(holder, seat, node):
+                holders[id(holder)] = holder
+    chosen = tuple(holders.values())
+    for holder in chosen:
+        books.soon.give_back(holder.placement, holder.charge)
+    free = is_free(books.soon, seat)
+    for holder in chosen:
+        books.soon.take(holder.placement, holder.charge)
+    return chosen if free and chosen else None
+
+
+def may_pause_all(books: Books, rule: Rule, holders: tuple[Holder, ...]) -> bool:
+    """The rule lets exactly these be paused."""
+    tally: Tally = {}
+    for holder in holders:
+        if not rule.may_pause(holder):
+            return False
+        tally = tally_with(tally, holder, books)
+    return rule.price(tally) is not None
+
+
+def _touches(holder: Holder, seat: Seat, node: NodeName) -> bool:
+    wanted = {index for worker in seat.placement.workers if worker.node == node for index in worker.gpus}
+    return any(worker.node == node and not wanted.isdisjoint(worker.gpus) for worker in holder.placement.workers)
+
+
+def _missing(ledger: Ledger, seat: Seat) -> list[NodeName]:
+    """Nodes of the seat on which something it needs is not free."""
+    request: Request = seat.offer.request
+    charge = request.charge
+    short: set[NodeName] = set()
+    cpu: dict[NodeName, int] = {}
+    mem: dict[NodeName, int] = {}
+    gpu: dict[tuple[NodeName, int], int] = {}
+    for worker in seat.placement.workers:
+        node = worker.node
+        cpu[node] = cpu.get(node, 0) + request.cpu_milli
+        mem[node] = mem.get(node, 0) + request.mem_bytes
+        room = ledger.rooms[node]
+        if cpu[node] > max(0, room.cpu_milli) or mem[node] > max(0, room.mem_bytes):
+            short.add(node)
+        for index in worker.gpus:
+            gpu[node, index] = gpu.get((node, index), 0) + charge.on_device(worker)
+            if gpu[node, index] > room.gpu_milli[index]:
+                short.add(node)
+    return sorted(short)

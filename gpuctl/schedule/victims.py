@@ -1,0 +1,284 @@
+"""The cheapest runs to pause so that a job fits: least GPUs, then fewest runs, then who minds least.
+
+It knows rooms and runs; which runs may be taken is the rule's. What it returns is minimal: no run of it can be spared.
+The search goes node by node, the node that could be cheapest first, and is exact for one worker up to MAX_STEPS a
+node; workers of a gang are seated one after another at the least cost each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from typing import Protocol, TypeAlias
+
+from gpuctl.model.decision import Reason
+from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.fit import Request, slots_in
+from gpuctl.schedule.gang import Offer
+from gpuctl.schedule.ledger import Room
+from gpuctl.schedule.runs import Holder
+
+MAX_STEPS = 2_000
+"""Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
+
+Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[tuple[GpuMilli, int, int, int, JobId], ...]]
+"""What pausing a set costs: the rule's price, GPUs, runs, and their preferences; smaller is better."""
+
+Tally: TypeAlias = Mapping[str, tuple[GpuMilli, GpuMilli]]
+"""For each owner, a project or a department: GPUs of its victims together, and of the largest of them."""
+
+
+class Rule(Protocol):
+    """Who may be paused for a beneficiary. Rules with equal keys let the same runs be paused.
+
+    `may_wait`: the beneficiary may also reserve what is coming free without anybody being paused for it.
+    """
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What the rule depends on besides the books."""
+        ...
+
+    @property
+    def may_wait(self) -> bool:
+        """See above."""
+        ...
+
+    def may_pause(self, holder: Holder) -> bool:
+        """Whether it may be paused, were it the only one."""
+        ...
+
+    def price(self, tally: Tally) -> int | None:
+        """0 for victims that may be taken, 1 for some taken as the last choice only, None for some that may not."""
+        ...
+
+    def paused(self, victim: Holder) -> Reason:
+        """The reason a victim is given."""
+        ...
+
+
+def tally_with(tally: Tally, holder: Holder, books: Books) -> Tally:
+    """The tally with one victim more."""
+    after = dict(tally)
+    for owner in books.accounts.tree.chain(holder.project):
+        total, largest = after.get(owner, (0, 0))
+        after[owner] = (total + holder.total_milli, max(largest, holder.total_milli))
+    return after
+
+
+class Floor:
+    """A node's devices, CPU and memory as they are once some runs have left it."""
+
+    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name")
+
+    def __init__(self, room: Room) -> None:
+        self.name = room.name
+        self.gpu_milli = list(room.gpu_milli)
+        self.cpu_milli = room.cpu_milli
+        self.mem_bytes = room.mem_bytes
+
+    def remove(self, holder: Holder, sign: int = 1) -> None:
+        """Take a run off this node; with -1, put it back."""
+        for worker in holder.placement.workers:
+            if worker.node != self.name:
+                continue
+            self.cpu_milli += sign * holder.charge.cpu_milli
+            self.mem_bytes += sign * holder.charge.mem_bytes
+            for index in worker.gpus:
+                if 0 <= index < len(self.gpu_milli):
+                    self.gpu_milli[index] += sign * holder.charge.on_device(worker)
+
+    def slots(self, request: Request) -> int:
+        """Workers that fit."""
+        return slots_in(self.gpu_milli, self.cpu_milli, self.mem_bytes, request)
+
+    def short_milli(self, request: Request, wanted: int) -> GpuMilli:
+        """GPUs that must leave, at least, before that many workers fit."""
+        if request.fraction_milli:
+            free = [max(0, milli) for milli in self.gpu_milli]
+            if sum(milli // request.fraction_milli for milli in free) >= wanted:
+                return 0
+            return request.fraction_milli - max((milli % request.fraction_milli for milli in free), default=0)
+        devices = request.devices * wanted
+        free = sorted((max(0, milli) for milli in self.gpu_milli), reverse=True)[:devices]
+        return devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free)
+
+
+class _NodeSearch:
+    """Depth-first over the runs of one node in order of preference, cut where it can't beat the best set found."""
+
+    __slots__ = ("best", "books", "floor", "holders", "request", "rule", "steps", "wanted")
+
+    def __init__(self, books: Books, rule: Rule, request: Request, floor: Floor, taken: set[JobId]) -> None:
+        self.books = books
+        self.rule = rule
+        self.request = request
+        self.floor = floor
+        self.wanted = floor.slots(request) + 1
+        local = (h for h in books.on_node(floor.name) if h.run.job not in taken and rule.may_pause(h))
+        self.holders = sorted(local, key=books.preference)
+        self.best: tuple[Cost, tuple[Holder, ...]] | None = None
+        self.steps = 0
+
+    def run(self, tally: Tally) -> tuple[Cost, tuple[Holder, ...]] | None:
+        """The cheapest set that makes room for one worker more, given the victims already tallied."""
+        self._greedy(tally)
+        self._extend(0, (), 0, 0, tally)
+        return self.best
+
+    def _fits(self) -> bool:
+        return self.floor.slots(self.request) >= self.wanted
+
+    def _greedy(self, tally: Tally) -> None:
+        """A first set, for the search to beat: take in order until it fits, then spare whoever can be spared."""
+        chosen: list[Holder] = []
+        for holder in self.holders:
+            after = tally_with(tally, holder, self.books)
+            if self._fits():
+                break
+            if self.rule.price(after) is not None:
+                tally = after
+                chosen.append(holder)
+                self.floor.remove(holder)
+        fits = self._fits()
+        for holder in sorted(chosen, key=lambda h: -h.total_milli) if fits else ():
+            self.floor.remove(holder, -1)
+            if self._fits():
+                chosen.remove(holder)
+            else:
+                self.floor.remove(holder)
+        if fits:
+            self._consider(tuple(chosen), 1)
+        for holder in chosen:
+            self.floor.remove(holder, -1)
+
+    def _consider(self, chosen: tuple[Holder, ...], price: int) -> None:
+        preferences = tuple(self.books.preference(h) for h in chosen)
+        cost = (price, sum(h.total_milli for h in chosen), len(chosen), preferences)
+        if chosen and (self.best is None or cost < self.best[0]):
+            self.best = (cost, chosen)
+
+    def _extend(self, start: int, chosen: tuple[Holder, ...], milli: GpuMilli, price: int, tally: Tally) -> None:
+        self.steps += 1
+        if self._fits():
+            self._consider(chosen, price)
+            return
+        short = self.floor.short_milli(self.request, self.wanted)
+        if self.steps > MAX_STEPS or self._beaten(price, milli + short, len(chosen) + 1):
+            return
+        for position in range(start, len(self.holders)):
+            holder = self.holders[position]
+            after = tally_with(tally, holder, self.books)
+            new_price = self.rule.price(after)
+            total = milli + holder.total_milli
+            if new_price is None or self._beaten(new_price, total, len(chosen) + 1):
+                continue
+            self.floor.remove(holder)
+            self._extend(position + 1, (*chosen, holder), total, new_price, after)
+            self.floor.remove(holder, -1)
+
+    def _beaten(self, price: int, milli: GpuMilli, count: int) -> bool:
+        return self.best is not None and (price, milli, count) > self.best[0][:3]
+
+
+class _Search:
+    """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly."""
+
+    __slots__ = ("books", "floors", "heap", "request", "rule", "seats", "stamp", "taken", "tally")
+
+    def __init__(self, books: Books, offer: Offer, rule: Rule) -> None:
+        self.books = books
+        self.rule = rule
+        self.request = offer.request
+        names = [space.name for space in books.capacity.usable.get(offer.pool.name, ())]
+        self.floors = {name: Floor(books.soon.rooms[name]) for name in names}
+        self.seats = {name: floor.slots(self.request) for name, floor in self.floors.items()}
+        self.taken: dict[JobId, Holder] = {}
+        self.tally: Tally = {}
+        self.stamp = dict.fromkeys(names, 0)
+        self.heap: list[tuple[Cost, NodeName, int, int, tuple[Holder, ...]]] = [
+            self._at_least(name) for name in names if any(rule.may_pause(h) for h in books.on_node(name))
+        ]
+        heapify(self.heap)
+
+    def run(self) -> tuple[Holder, ...] | None:
+        """The victims, () when nobody needs to leave, None when there are not enough."""
+        missing = self.request.workers - sum(self.seats.values())
+        while missing > 0:
+            if not self.heap:
+                return None
+            _, name, stamp, taken, victims = heappop(self.heap)
+            if stamp != self.stamp[name]:
+                continue
+            if victims and (taken == len(self.taken) or self._still(victims)):
+                missing -= self._take(victims)
+                continue
+            search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], set(self.taken))
+            found = search.run(self.tally)
+            if found is not None:
+                heappush(self.heap, (found[0], name, stamp, len(self.taken), found[1]))
+        return self._without_spare(-missing)
+
+    def _at_least(self, name: NodeName) -> tuple[Cost, NodeName, int, int, tuple[Holder, ...]]:
+        """What one worker more on a node costs at the very least; its exact cost is searched only when that is best."""
+        short = self.floors[name].short_milli(self.request, self.seats[name] + 1)
+        return (0, short, 0, ()), name, self.stamp[name], 0, ()
+
+    def _still(self, victims: tuple[Holder, ...]) -> bool:
+        """These may be taken besides those taken since they were found."""
+        tally = self.tally
+        for holder in victims:
+            tally = tally_with(tally, holder, self.books)
+        return self.rule.price(tally) is not None
+
+    def _take(self, victims: tuple[Holder, ...]) -> int:
+        """Take them; returns the seats won."""
+        won = 0
+        for holder in victims:
+            self.taken[holder.run.job] = holder
+            self.tally = tally_with(self.tally, holder, self.books)
+        for name in self._touched(victims):
+            for holder in victims:
+                self.floors[name].remove(holder)
+            won += self._recount(name)
+            self.stamp[name] += 1
+            heappush(self.heap, self._at_least(name))
+        return won
+
+    def _touched(self, victims: tuple[Holder, ...]) -> list[NodeName]:
+        nodes = {worker.node for holder in victims for worker in holder.placement.workers}
+        return sorted(nodes & self.floors.keys())
+
+    def _recount(self, name: NodeName) -> int:
+        before = self.seats[name]
+        self.seats[name] = self.floors[name].slots(self.request)
+        return self.seats[name] - before
+
+    def _without_spare(self, surplus: int) -> tuple[Holder, ...]:
+        """The victims taken, less those that later ones made needless; the largest is spared first."""
+        kept = dict(self.taken)
+        order = sorted(self.taken.values(), key=lambda h: (-h.total_milli, *self.books.preference(h)))
+        for holder in order if len(kept) > 1 else ():
+            touched = self._touched((holder,))
+            for name in touched:
+                self.floors[name].remove(holder, -1)
+            lost = -sum(self._recount(name) for name in touched)
+            if lost <= surplus:
+                surplus -= lost
+                del kept[holder.run.job]
+                continue
+            for name in touched:
+                self.floors[name].remove(holder)
+                self._recount(name)
+        return tuple(kept.values())
+
+
+def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
+    """The runs to pause so that all workers of an offer fit when they have left; () when nobody needs to.
+
+    None when the rule can't make enough room. Cost: O(devices of the pool), and the sets tried on the nodes that may
+    be cheapest.
+    """
+    return _Search(books, offer, rule).run()
