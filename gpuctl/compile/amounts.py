@@ -9,7 +9,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from gpuctl.compile.scalars import MAX_EXPONENT, OutOfRange, number
+from gpuctl.compile.scalars import MAX_EXPONENT, OutOfRange, kind_of, number
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
 
 NAME_LENGTH = 63
@@ -61,8 +61,10 @@ def worker_gpus(value: Any) -> GpuMilli:
 
 def duration(value: Any) -> DurationMs:
     """A duration in milliseconds: 8h, 7d, 1h30m, 0s, 500ms. Code GPU2014."""
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        raise WrongValue("GPU2006", wanted="a duration", found=kind_of(value))
     if not isinstance(value, str):
-        fix = f"give it a unit, for example {value}s" if isinstance(value, int) and not isinstance(value, bool) else ""
+        fix = f"give it a unit, for example {value}s" if isinstance(value, int) and value >= 0 else ""
         raise WrongValue("GPU2014", fix=fix, found=str(value))
     found = _DURATION.fullmatch(value)
     if found is None or not value:
@@ -136,7 +138,7 @@ def _not_a_name(value: str, longest: int) -> WrongValue:
 def _number(value: Any, code: str, shown: Any = None) -> int | Decimal:
     shown = value if shown is None else shown
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
-        raise WrongValue(code, found=_text(shown))
+        raise WrongValue("GPU2006", wanted="a number", found=kind_of(value))
     if not isinstance(value, str):
         return value
     try:
@@ -144,14 +146,8 @@ def _number(value: Any, code: str, shown: Any = None) -> int | Decimal:
     except OutOfRange:
         amount = None
     if amount is None:
-        raise WrongValue(code, found=_text(shown))
+        raise WrongValue(code, found=str(shown))
     return amount
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, str | int | Decimal) else "null" if value is None else "a list or mapping"
 
 
 def _times(amount: int | Decimal, unit: int) -> int | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.compile import syntax
-from gpuctl.compile.document import UNREAD, Document, kind_of
-from gpuctl.compile.scalars import NotFinite, OutOfRange, plain_scalar
+from gpuctl.compile.document import UNREAD, Document
+from gpuctl.compile.scalars import NotFinite, OutOfRange, kind_of, plain_scalar
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
@@ -35,20 +35,26 @@ class Fragment:
 
 @dataclass(slots=True)
 class Read:
-    """What a file holds: documents in order, what could not be read, and why."""
+    """What a file holds: documents in order, what could not be read, and why. `begun` counts empty documents too."""
 
     documents: list[Document] = field(default_factory=list)
     fragments: list[Fragment] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    begun: int = 0
 
 
 class _Frame:
-    """A mapping or list that is being filled."""
+    """A mapping or list that is being filled; of a mapping, the event of each key so far.
 
-    __slots__ = ("key", "value")
+    `begin` is the event that opened it.
+    """
 
-    def __init__(self, value: dict[str, Any] | list[Any]) -> None:
+    __slots__ = ("begin", "key", "keys", "value")
+
+    def __init__(self, value: dict[str, Any] | list[Any], begin: Any) -> None:
         self.value = value
+        self.begin = begin
+        self.keys: dict[str, Any] = {}
         self.key: Any = _NO_KEY
 
 
@@ -100,11 +106,17 @@ class Builder:
         end_column = end.column + 1 if end.line == start.line else 0
         return self.source.span(self.first_line + start.line, start.column + 1, end_column)
 
+    def unclosed(self) -> SourceSpan | None:
+        """The innermost bracket that is open."""
+        begin = self.stack[-1].begin if self.stack else None
+        return self._span(begin) if begin is not None and begin.flow_style else None
+
     def _report(self, code: str, event: Any, params: Params = NO_PARAMS) -> None:
         self.out.diagnostics.append(diagnose(self.source, code, self._span(event), params))
 
     def _start(self, event: Any) -> None:
         self._reset()
+        self.out.begun += 1
         mark = event.start_mark
         self.begin = self.offset + mark.index - mark.column
 
@@ -155,7 +167,7 @@ class Builder:
         if event.anchor is not None:
             self.anchors[event.anchor] = value
         self._put(value, event)
-        self.stack.append(_Frame(value))
+        self.stack.append(_Frame(value, event))
 
     def _close(self, _: Any) -> None:
         self.stack.pop()
@@ -183,7 +195,7 @@ class Builder:
         if isinstance(frame.value, list):
             frame.value.append(value)
         elif frame.key is _NO_KEY:
-            frame.key = self._key(value, event, frame.value)
+            frame.key = self._key(value, event, frame.keys)
         else:
             if frame.key is not _DROPPED:
                 frame.value[frame.key] = value
@@ -195,15 +207,17 @@ class Builder:
         root = self.stack[0].value
         return isinstance(root, dict) and root.get("metadata") is self.stack[1].value
 
-    def _key(self, value: Any, event: Any, mapping: dict[str, Any]) -> Any:
+    def _key(self, value: Any, event: Any, keys: dict[str, Any]) -> Any:
         if value == "<<" and event.implicit[0]:
             self._report("GPU1013", event)
         elif not isinstance(value, str):
             if value is not UNREAD:
                 self._report("GPU1004", event, {"found": kind_of(value)})
-        elif value in mapping:
-            self._report("GPU1003", event, {"key": value})
+        elif value in keys:
+            found = diagnose(self.source, "GPU1003", self._span(event), {"key": value})
+            self.out.diagnostics.append(replace(found, related=(("the first is here", self._span(keys[value])),)))
         else:
+            keys[value] = event
             return value
         return _DROPPED
 

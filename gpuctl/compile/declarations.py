@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from gpuctl.compile.builder import Fragment
-from gpuctl.compile.document import UNREAD, Document, kind_of
+from gpuctl.compile.document import UNREAD, Document
 from gpuctl.compile.reading import read_file
+from gpuctl.compile.scalars import kind_of
 from gpuctl.compile.shape import check_shape, nearest
 from gpuctl.compile.spec_v1 import (
     API_VERSION,

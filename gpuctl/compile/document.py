@@ -30,23 +30,6 @@ class Unread:
 UNREAD = Unread()
 
 
-def kind_of(value: Any) -> str:
-    """What a value is, in the words of YAML."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return "text"
-        case dict():
-            return "a mapping"
-        case list():
-            return "a list"
-        case _:
-            return "a number"
-
-
 @dataclass(slots=True)
 class Place:
     """Where a value begins: line and columns from 0; `end_column` None when it ends on another line.

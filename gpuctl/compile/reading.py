@@ -13,6 +13,7 @@ from gpuctl.compile.builder import Builder, Fragment, Read
 from gpuctl.compile.document import Document
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import MAX_FILE_BYTES
 
@@ -71,13 +72,12 @@ class _Reader:
         try:
             for event in syntax.events(self.source.text[start:end], self.parser):
                 builder.take(event)
-                if len(self.out.documents) > MAX_DOCUMENTS:
-                    self._too_many()
-                    return len(self.source.text)
+                if self.out.begun > MAX_DOCUMENTS:
+                    return self._too_many(builder.begin)
         except syntax.NotYaml as error:
             line = builder.first_line + error.line
             if not builder.given_up:
-                self._not_yaml(error, line)
+                self._not_yaml(error, line, builder.unclosed())
             return min(end, self._skip(builder.begin, self.source.offset(builder.first_line + error.stopped)))
         return end
 
@@ -92,13 +92,16 @@ class _Reader:
     def _report(self, code: str, line: int, column: int, params: Params = NO_PARAMS) -> None:
         self.out.diagnostics.append(diagnose(self.source, code, self.source.span(line, column), params))
 
-    def _not_yaml(self, error: syntax.NotYaml, line: int) -> None:
+    def _not_yaml(self, error: syntax.NotYaml, line: int, unclosed: SourceSpan | None) -> None:
         text = self.source.line(line)
         indent = text[: len(text) - len(text.lstrip())]
         if "\t" in indent:
             self._report("GPU1002", line, indent.index("\t") + 1)
-        else:
-            self._report("GPU1001", line, error.column + 1, {"problem": error.problem})
+            return
+        span, problem, fix = self.source.span(line, error.column + 1), error.problem, error.fix
+        if unclosed is not None and unclosed.line != line:
+            span, problem, fix = unclosed, *syntax.UNCLOSED
+        self.out.diagnostics.append(diagnose(self.source, "GPU1001", span, {"problem": problem}, fix))
 
     def _not_text(self, bad: re.Match[str]) -> None:
         line, column = self.source.position(bad.start())
@@ -108,8 +111,8 @@ class _Reader:
         else:
             self._report("GPU1006", line, column, {"character": f"U+{code_point:04X}"})
 
-    def _too_many(self) -> None:
-        extra = self.out.documents.pop()
-        span = self.source.span(self.source.position(extra.start)[0], 1)
-        self.out.diagnostics.append(diagnose(self.source, "GPU1016", span, {"limit": MAX_DOCUMENTS}))
-        self.out.fragments.append(Fragment(self.source, extra.start, len(self.source.text)))
+    def _too_many(self, begin: int) -> int:
+        line, _ = self.source.position(begin)
+        self._report("GPU1016", line, 1, {"limit": MAX_DOCUMENTS})
+        self.out.fragments.append(Fragment(self.source, begin, len(self.source.text)))
+        return len(self.source.text)

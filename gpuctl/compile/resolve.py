@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
 from gpuctl.compile.document import Document, Path
-from gpuctl.compile.shape import nearest
+from gpuctl.compile.shape import most_similar, nearest
 from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobV1, NodePool, ProjectV1
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
@@ -142,27 +142,23 @@ class _Names:
     def _missing(self, kind: str, name: str) -> bool:
         return (kind, name) not in self.known and name not in self.guessed
 
-    def _nearest(self, kind: str, name: str) -> tuple[str, tuple[tuple[str, SourceSpan], ...]]:
-        """The help for a name that is not declared, and where the name that may be meant is."""
+    def _nearest(self, kind: str, name: str) -> str:
+        """The help for a name that is not declared: the one that may be meant, and where it is."""
         declared: Mapping[str, Declaration[Any]] = self.out.projects if kind == "Project" else self.out.departments
-        fix = nearest(name, declared)
-        meant = fix.partition('"')[2].rpartition('"')[0]
-        related = ((f'"{meant}" is declared here', declared[meant].document.name),) if fix else ()
-        return fix, related
+        meant = most_similar(name, declared)
+        return f'did you mean "{meant}" ({declared[meant].document.name})?' if meant else ""
 
     def project(self, document: Document, name: str) -> Iterator[Diagnostic]:
         """Nothing, or that the project is not declared."""
         if self._missing("Project", name):
-            fix, related = self._nearest("Project", name)
             span = document.span(("metadata", "project"))
-            yield replace(document.diagnostic("GPU3004", span, {"project": name}, fix), related=related)
+            yield document.diagnostic("GPU3004", span, {"project": name}, self._nearest("Project", name))
 
     def department(self, document: Document, name: str | None) -> Iterator[Diagnostic]:
         """Nothing, or that the department is not declared."""
         if name is not None and self._missing("Department", name):
-            fix, related = self._nearest("Department", name)
             span = document.span(("spec", "department"))
-            yield replace(document.diagnostic("GPU3005", span, {"department": name}, fix), related=related)
+            yield document.diagnostic("GPU3005", span, {"department": name}, self._nearest("Department", name))
 
     def pools(
         self, document: Document, path: Path, names: Iterable[str], *, keys: bool = False

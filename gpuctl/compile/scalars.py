@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Any
 
 MAX_DIGITS = 25
 MAX_EXPONENT = 18
@@ -74,3 +75,24 @@ def plain_scalar(text: str) -> Scalar:
         raise NotFinite
     value = number(text)
     return text if value is None else value
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in the words of YAML."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "text"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case int():
+            return "a number"
+        case Decimal():
+            return "a decimal number"
+        case _:
+            return "a value of another kind"

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gpuctl.compile.amounts import WrongValue
-from gpuctl.compile.document import UNREAD, Document, Path, kind_of
+from gpuctl.compile.document import UNREAD, Document, Path
+from gpuctl.compile.scalars import kind_of
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import one_of
 
@@ -33,10 +34,15 @@ _WANTED = {
 _SHOWN_CHARACTERS = 80
 
 
+def most_similar(word: str, words: Iterable[str]) -> str:
+    """The word that may have been meant, or nothing. Cost: linear in the words."""
+    return next(iter(difflib.get_close_matches(word[:_SHOWN_CHARACTERS], sorted(words), n=1)), "")
+
+
 def nearest(word: str, words: Iterable[str]) -> str:
-    """`did you mean "..."?` with the most similar of the words, or nothing."""
-    found = difflib.get_close_matches(word[:_SHOWN_CHARACTERS], sorted(words), n=1, cutoff=0.6)
-    return f'did you mean "{found[0]}"?' if found else ""
+    """The help `did you mean "..."?`, or nothing."""
+    found = most_similar(word, words)
+    return f'did you mean "{found}"?' if found else ""
 
 
 def check_shape(document: Document, model: type[Model]) -> tuple[Model | None, list[Diagnostic]]:
@@ -93,7 +99,7 @@ def _mistake(document: Document, model: type[BaseModel], details: Any) -> _Mista
         case "string_too_short":
             return _bounds(path, '""', "it must not be empty")
         case "too_short":
-            return _bounds(path, kind_of(found), "it must not be empty")
+            return _bounds(path, "[]" if isinstance(found, list) else "{}", "it must not be empty")
         case _:
             return _wrong_type(path, found, _WANTED.get(kind, "something else"))
 
@@ -119,7 +125,8 @@ def _wrong_type(path: Path, found: Any, wanted: str) -> _Mistake:
         return _Mistake(
             code="GPU2009", path=path, params={"found": _short(found)}, fix=f"write {meant}" if meant else ""
         )
-    return _Mistake(code="GPU2006", path=path, params={"wanted": wanted, "found": kind_of(found)})
+    fix = "give it a value, or remove it" if found is None else ""
+    return _Mistake(code="GPU2006", path=path, params={"wanted": wanted, "found": kind_of(found)}, fix=fix)
 
 
 def _short(text: str) -> str:

@@ -27,6 +27,7 @@ except ImportError:  # PyYAML without libyaml
     FastParser = yaml.SafeLoader  # type: ignore[misc, assignment]
 
 __all__ = [
+    "UNCLOSED",
     "AliasEvent",
     "DocumentEndEvent",
     "DocumentStartEvent",
@@ -55,9 +56,10 @@ class NotYaml(ValueError):
     """The text stops being YAML. `line` and `column` are where the mistake is, `stopped` the line reading got to, all
     from 0 in the text that was parsed."""
 
-    def __init__(self, problem: str, line: int, column: int, stopped: int) -> None:
+    def __init__(self, problem: str, line: int, column: int, stopped: int, fix: str = "") -> None:
         super().__init__(problem)
         self.problem = problem
+        self.fix = fix
         self.line = line
         self.column = column
         self.stopped = stopped
@@ -86,28 +88,37 @@ def _not_yaml(error: yaml.MarkedYAMLError) -> NotYaml:
         return NotYaml(problem, 0, 0, 0)
     unclosed = "quoted scalar" in context and "unexpected" in problem
     unclosed = unclosed or ("flow" in context and stopped.line != opened.line)
+    known = ((said, fix) for found, said, fix in _WORDS if found in problem)
+    said, fix = UNCLOSED if unclosed else next(known, (problem, ""))
     mark = opened if unclosed or "simple key" in context else stopped
-    return NotYaml(_in_words(problem, unclosed=unclosed), mark.line, mark.column, stopped.line)
+    return NotYaml(said, mark.line, mark.column, stopped.line, fix)
 
 
-def _in_words(problem: str, *, unclosed: bool) -> str:
-    if unclosed:
-        return "what is opened here is not closed"
-    return next((words for found, words in _WORDS if found in problem), problem)
-
-
+UNCLOSED = ("what is opened here is not closed", "close the quote or bracket")
+"""A problem and its fix."""
+_QUOTE = "put the value in quotes"
+_INDENT = "indent it like the lines around it"
 _WORDS = (
-    ("mapping values are not allowed", 'a ":" is not expected here'),
-    ("did not find expected key", "this line is not indented like the keys around it"),
-    ("expected <block end>", "this line is not indented like the lines around it"),
-    ("expected '-' indicator", "this line is not indented like the entries of its list"),
-    ("could not find expected ':'", 'this line has no ":"'),
-    ("sequence entries are not allowed", "a list entry is not expected here"),
-    ("cannot start any token", "this character cannot begin a value without quotes"),
-    ("unknown escape character", "no such escape in \"double quotes\"; a backslash is itself in 'single quotes'"),
-    ("expected ',' or", "a comma is missing here, or what is opened is not closed"),
-    ("<document start>", "a second document needs a line of --- before it"),
+    (
+        "mapping values are not allowed",
+        'a ":" is not expected here',
+        'put a value with ": " in it in quotes, or indent',
+    ),
+    ("did not find expected key", "this line is not indented like the keys around it", _INDENT),
+    ("expected <block end>", "this line is not indented like the lines around it", _INDENT),
+    ("expected '-' indicator", "this line is not indented like the entries of its list", _INDENT),
+    ("could not find expected ':'", 'this line has no ":"', "write key: value"),
+    ("sequence entries are not allowed", "a list entry is not expected here", "begin the list on a line of its own"),
+    ("cannot start any token", "this character cannot begin a value without quotes", _QUOTE),
+    (
+        "unknown escape character",
+        "there is no such escape in double quotes",
+        "use single quotes, or double the backslash",
+    ),
+    ("expected ',' or", "a comma is missing here, or what is opened is not closed", ""),
+    ("<document start>", "a second document needs a line of --- before it", "add the line ---"),
 )
+"""What the libraries say, what we say, and the fix."""
 
 
 def plain_load(content: bytes) -> list[Any]:

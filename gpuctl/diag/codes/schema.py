@@ -22,7 +22,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU2003",
         title="an unknown kind",
-        message="there is no kind {found}",
+        message="{found} is not a kind",
         why="Every YAML file below the cluster's folder and policies/ is read; it must declare something.",
         fix="write Cluster, Department, Project, Job or Policy",
     ),

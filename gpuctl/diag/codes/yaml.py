@@ -10,7 +10,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="not YAML",
         message="this is not valid YAML: {problem}",
         why="The document cannot be read from here on. Documents after the next --- are still checked.",
-        fix="look at the marked place and just before it: indentation, a missing colon, an unclosed quote or bracket",
+        fix="look at the marked place and just before it: indentation, colons, quotes, brackets",
     ),
     CodeEntry(
         code="GPU1002",
