@@ -19,8 +19,9 @@ from gpuctl.model.state import Body, Run, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.observe.pods import Pod, RunKey, run_of
 
-_ENDING = ("SuccessCriteriaMet", "FailureTarget")
-"""Set on a Job before its pods are ended; Complete and Failed follow when they are gone."""
+_SUCCEEDED = ("Complete", "SuccessCriteriaMet")
+_FAILED = ("Failed", "FailureTarget")
+"""Either way the second is set when the outcome is certain, the first when the last pod is gone."""
 
 
 def observe_runs(
@@ -67,33 +68,30 @@ class _Workload:
         return flag(self.body, "spec", "suspend") if self.is_job else self.workers == 0
 
     @property
-    def ended(self) -> RunPhase | None:
-        """The final phase its conditions state."""
-        if not self.is_job:
-            return None
-        if condition(self.body, "Complete"):
+    def outcome(self) -> RunPhase | None:
+        """The final phase its conditions state; certain even while pods are left."""
+        if any(condition(self.body, kind) for kind in _SUCCEEDED):
             return RunPhase.SUCCEEDED
-        failed = condition(self.body, "Failed")
+        failed = self._failed
         if not failed:
             return None
         return RunPhase.TIMED_OUT if failed.get("reason") == "DeadlineExceeded" else RunPhase.FAILED
 
     @property
-    def ending(self) -> bool:
-        return self.is_job and any(condition(self.body, kind) for kind in _ENDING)
+    def ended_at_ms(self) -> Instant | None:
+        """When it ended; None where its outcome is still open."""
+        return instant(self.body, "status", "completionTime") or instant(self._failed, "lastTransitionTime")
 
     @property
-    def ended_at_ms(self) -> Instant | None:
-        if condition(self.body, "Complete"):
-            return instant(self.body, "status", "completionTime")
-        return instant(condition(self.body, "Failed"), "lastTransitionTime")
+    def _failed(self) -> Body:
+        return next((found for kind in _FAILED if (found := condition(self.body, kind))), {})
 
 
 def _phase(workload: _Workload, pods: Sequence[Pod]) -> RunPhase:
     live = any(pod.live for pod in pods)
-    if workload.ended is not None and not live:
-        return workload.ended
-    if is_deleting(workload.body) or workload.leaving or workload.ending or workload.ended is not None:
+    if workload.outcome is not None:
+        return RunPhase.STOPPING if live else workload.outcome
+    if is_deleting(workload.body) or workload.leaving:
         return RunPhase.STOPPING
     if workload.suspended:
         return RunPhase.STOPPING if live else RunPhase.QUEUED

@@ -55,6 +55,8 @@ def place(*workers: tuple[str, tuple[int, ...]]) -> Placement:
         (RunPhase.STOPPING, [job(condition("FailureTarget")), pod(**DELETED)]),
         (RunPhase.STOPPING, [job(condition("Failed")), pod(**DELETED)]),
         (RunPhase.SUCCEEDED, [job(COMPLETE), pod(phase="Succeeded")]),
+        (RunPhase.SUCCEEDED, [job(condition("SuccessCriteriaMet")), pod(phase="Succeeded")]),
+        (RunPhase.TIMED_OUT, [job(condition("FailureTarget", "DeadlineExceeded")), LEAVING]),
         (RunPhase.FAILED, [job(condition("Failed", "BackoffLimitExceeded"))]),
         (RunPhase.TIMED_OUT, [job(condition("Failed", "DeadlineExceeded"))]),
         (RunPhase.STOPPING, [pod()]),
