@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from gpuctl.k8s import names
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
@@ -89,11 +89,10 @@ def decode_charge(text: object) -> Charge | None:
     value = _json(text)
     if not isinstance(value, dict):
         return None
-    amounts = [value.get(key) for key in ("gpuMilli", "cpuMilli", "memBytes")]
-    if not all(_is_amount(amount) for amount in amounts):
+    gpu_milli, cpu_milli, mem_bytes = (value.get(key) for key in ("gpuMilli", "cpuMilli", "memBytes"))
+    if not (_is_amount(gpu_milli) and _is_amount(cpu_milli) and _is_amount(mem_bytes)):
         return None
-    gpu_milli, cpu_milli, mem_bytes = amounts
-    return Charge(gpu_milli=gpu_milli or 0, cpu_milli=cpu_milli or 0, mem_bytes=mem_bytes or 0)
+    return Charge(gpu_milli=gpu_milli, cpu_milli=cpu_milli, mem_bytes=mem_bytes)
 
 
 def encode_record(record: RunRecord) -> dict[str, str]:
@@ -138,7 +137,7 @@ def _count(text: object) -> int:
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def _is_amount(value: object) -> bool:
+def _is_amount(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

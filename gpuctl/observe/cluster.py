@@ -33,7 +33,7 @@ def observe(raw: RawObjects) -> ClusterState:
     ]
     leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
     workloads = {**kinds[names.JOB], **kinds[names.DEPLOYMENT]}
-    runs = observe_runs(workloads, [pod for pod in pods if pod.run is not None], leaving)
+    runs = observe_runs(workloads, pods, leaving)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
     nodes, runs = observe_nodes(kinds[names.NODE].values(), inventory, foreign, claims.foreign, runs)
     ledgers, damaged = _ledgers(kinds[names.CONFIG_MAP])

@@ -29,7 +29,7 @@ def observe_runs(
 ) -> tuple[Run, ...]:
     """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
 
-    `pods` are gpuctl's own; an object under gpuctl's labels but not under a run's name is not a run.
+    Of `pods` only gpuctl's own matter; an object under gpuctl's labels but not under a run's name is not a run.
     """
     crew: dict[tuple[str, RunKey], list[Pod]] = defaultdict(list)
     for pod in pods:

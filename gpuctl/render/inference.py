@@ -17,7 +17,7 @@ from gpuctl.render.standing import Standing
 def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
     """The run's Deployment, decision included."""
     spec = {
-        "replicas": len(standing.place.workers) if standing.place else 0,
+        "replicas": standing.workers_of(owner.job) if standing.running else 0,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": {**owner.selector, names.RUN_LABEL: owner.job.digest}},
         "template": pod_template(owner, terms, standing.place, {}),

@@ -30,6 +30,7 @@ from gpuctl.model.job import Job, JobType
 class Standing:
     """A run that has not finished. `placement` is where it runs, or the place reserved for it while it waits.
 
+    A run that goes on without a known place (let go by hand, not bound yet) has None, as one that waits without one.
     `deadline_s`: seconds it may be active from now on, or None.
     """
 
@@ -43,6 +44,10 @@ class Standing:
     def place(self) -> Placement | None:
         """Where its pods go; a reservation sends none anywhere yet."""
         return self.placement if self.running else None
+
+    def workers_of(self, job: Job) -> int:
+        """How many workers are let go: as many as have a place, else all."""
+        return len(self.place.workers) if self.place is not None else job.workers
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -76,7 +81,7 @@ def _standing(
 ) -> Standing:
     return Standing(
         running=running,
-        placement=placement,
+        placement=placement if placement is not None and placement.workers else None,
         deadline_s=deadline_s,
         reason=decision.reason,
         record=decision.record,

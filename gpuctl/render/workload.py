@@ -21,7 +21,7 @@ _NO_FAILURE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Disr
 
 def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
     """The run's Job, decision included."""
-    workers = len(standing.place.workers) if standing.place else owner.job.workers
+    workers = standing.workers_of(owner.job)
     spec: dict[str, Any] = {
         "suspend": not standing.running,
         "parallelism": workers,

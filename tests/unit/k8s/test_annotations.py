@@ -48,7 +48,7 @@ def test_facts_survive_writing(placement: Placement, reason: Reason, charge: cod
     assert codec.decode_record(codec.encode_record(record), created_at_ms=1) == record
 
 
-@pytest.mark.parametrize("text", DAMAGED)
+@pytest.mark.parametrize("text", [*DAMAGED, '{"code":"X","params":[]}', '{"gpuMilli":-1,"cpuMilli":0,"memBytes":0}'])
 def test_damaged_facts_read_as_absent(text: object) -> None:
     assert codec.decode_placement(text) is None
     assert codec.decode_reason(text) is None

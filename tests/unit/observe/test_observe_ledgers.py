@@ -27,6 +27,12 @@ def test_damage_is_told() -> None:
     assert state.ledgers == {LEDGER.project: LEDGER}
 
 
+def test_a_ledger_of_nobody_is_damaged() -> None:
+    labels = {**BODY["metadata"]["labels"], "gpuctl.dev/project": 7}
+    body = {**BODY, "metadata": {**BODY["metadata"], "labels": labels}}
+    assert seen(body).damaged == ((ref_of(body), "metadata"),)
+
+
 def test_odd_objects_stop_nothing() -> None:
     odd = [
         {**node("a"), "spec": None, "status": []},

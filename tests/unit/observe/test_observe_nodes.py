@@ -116,5 +116,15 @@ def test_gpuctls_claims_in_passing_are_not_others() -> None:
     assert only_node(node(gpus=0), resource_slice(), body).foreign_gpu_milli == (0,) * 8
 
 
+def test_what_is_no_device_of_the_driver_is_passed_over() -> None:
+    body = resource_slice(minors=(0, 1))
+    body["spec"]["devices"].append({"name": "no-minor", "attributes": {}})
+    elsewhere = claim("x", "hami-gpu-0", pool="other")
+    waiting = {**claim("y", "hami-gpu-0"), "status": {}}
+    found = only_node(node(gpus=0), body, elsewhere, waiting)
+    assert found.gpus == 2
+    assert found.foreign_gpu_milli == (0, 0)
+
+
 def test_nodes_are_sorted() -> None:
     assert [found.name for found in seen(node("b"), node("a")).nodes] == ["a", "b"]

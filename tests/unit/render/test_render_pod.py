@@ -161,6 +161,13 @@ def test_several_ports_have_a_url_each_under_a_host_name() -> None:
     assert [port["port"] for port in manifests["Service a-1-g"]["spec"]["ports"]] == [22, 6006, 8888]
 
 
+def test_a_cluster_without_ingress_settings_leaves_the_choice_to_the_cluster() -> None:
+    one = job(container=expose((8888, ExposeVia.INGRESS)))
+    cluster = declared(one)
+    bare = replace(cluster, cluster=replace(cluster.cluster, ingress=None))
+    assert bodies(rendered(bare, pending(one)))["Ingress a-1-g"]["spec"].keys() == {"rules"}
+
+
 def test_a_forwarded_port_needs_no_object() -> None:
     one = job(container=expose((8888, ExposeVia.PORT_FORWARD)))
     manifests = bodies(rendered(declared(one), pending(one)))

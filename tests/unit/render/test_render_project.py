@@ -76,3 +76,7 @@ def test_with_dra_claims_are_bounded_twice_over_and_cpu_jobs_are_not_counted() -
 def test_a_cluster_of_both_kinds_bounds_both() -> None:
     pools = (pool(), pool("h100", Sharing.DEVICE_PLUGIN, nodes=1))
     assert hard(declared(pools=pools, **limited(None))) == {GPUS: "8", DEVICES: "0"}
+
+
+def test_a_project_without_a_claim_on_a_domain_has_no_ceiling_to_speak_of() -> None:
+    assert hard(declared(pools=PLUGIN, allowances={})) == {GPUS: "0"}

@@ -24,6 +24,7 @@ from gpuctl.model.decision import (
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Container, JobType, NewClaimVolume
 from gpuctl.model.state import Body
+from gpuctl.render.canonical import in_order
 
 OTHER = JobId(ProjectName("team-d"), "d-1")
 WHY = Reason(code="GPU5000")
@@ -152,3 +153,19 @@ def test_everything_is_rendered_once_sorted_and_under_gpuctls_labels() -> None:
         assert manifest.body["metadata"]["labels"][names.MANAGED_BY_LABEL] == names.MANAGED_BY
         assert manifest.body["metadata"]["name"] == manifest.ref.name
         assert manifest.span is not None
+
+
+def test_a_run_let_go_by_hand_and_not_bound_yet_goes_on_without_a_place() -> None:
+    nowhere = place()
+    for kind in (JobType.TRAINING, JobType.INFERENCE):
+        one = job(type=kind, workers=2)
+        body = run_body(declared(one), Keep(job=one.id, reason=WHY, record=RECORD, placement=nowhere))
+        assert body["spec"].get("parallelism", body["spec"].get("replicas")) == 2
+        assert "affinity" not in template_of(body)["spec"]
+        assert names.PLACEMENT_ANNOTATION not in body["metadata"]["annotations"]
+
+
+def test_two_objects_of_one_name_are_a_bug() -> None:
+    twice = rendered(declared()).items[0]
+    with pytest.raises(ValueError, match="rendered twice"):
+        in_order([twice, twice])
