@@ -1,0 +1,76 @@
+"""kill -9 at every write of the demo's story, then a restart: the same end, nothing started or made twice.
+
+After one write is before the next: the file is the same. So the places to die are before each write and after the last.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from theatre import STEP_MS, ZERO_MS, Outcome, objects_made, play, story
+
+RESTARTED_AFTER_MS = 20_000
+TOLD = story()
+
+
+def killed(work: Callable[[], object]) -> None:
+    """Do it in a process of its own, which must not live to its end."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover - ends by SIGKILL
+        try:
+            work()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Outcome, int, int]]:
+    """The story without a crash: for each commit the file before it, the outcome, the writes, the objects made."""
+    folder = tmp_path_factory.mktemp("story")
+    live = folder / "live.db"
+    steps = []
+    for number in range(len(TOLD)):
+        before = folder / f"{number}.db"
+        if live.exists():
+            shutil.copy(live, before)
+        outcome, writes = play(live, TOLD, number, ZERO_MS + number * STEP_MS)
+        steps.append((before, outcome, writes, objects_made(live)))
+    return steps
+
+
+@pytest.mark.parametrize("number", range(len(TOLD)))
+def test_killed_at_every_write_it_comes_to_the_same_end(
+    told: list[tuple[Path, Outcome, int, int]], number: int, tmp_path: Path
+) -> None:
+    before, wanted, writes, made = told[number]
+    undisturbed = told[number - 1][1].pods.items() & wanted.pods.items() if number else set()
+    began_ms = ZERO_MS + number * STEP_MS
+    for doom in [*((write, False) for write in range(1, writes + 1)), (writes, True)]:
+        database = tmp_path / f"{doom}.db"
+        if before.exists():
+            shutil.copy(before, database)
+        killed(lambda: play(database, TOLD, number, began_ms, doom))  # noqa: B023 - it ends in this turn
+        found, _ = play(database, TOLD, number, began_ms + RESTARTED_AFTER_MS)
+        assert found.but_for_places() == wanted.but_for_places(), f"killed at {doom}"
+        assert objects_made(database) == made, f"killed at {doom}"
+        assert undisturbed <= found.pods.items(), f"killed at {doom}"
+
+
+def test_the_story_has_enough_places_to_die(told: list[tuple[Path, Outcome, int, int]]) -> None:
+    assert sum(writes for _, _, writes, _ in told) >= 100
+
+
+def test_the_story_ends_as_the_report_does(told: list[tuple[Path, Outcome, int, int]]) -> None:
+    end = told[-1][1]
+    starts = {job: run[2] for job, run in end.runs.items()}
+    assert {job for job, count in starts.items() if count == 2} == {"team-b/b-4-gg", "team-c/c-4-gg"}
+    assert {job for job, count in starts.items() if count == 0} == {"team-b/b-5-gg", "team-c/c-6-gg"}
+    assert end.lines == ()

@@ -1,0 +1,191 @@
+"""The demo's story played by the unattended loop's own parts, on an embedded cluster kept in a file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.app.loop import Outside, Reconciler
+from gpuctl.app.ports import ObjectList, SourceUnavailable, WatchEvent
+from gpuctl.app.report import Journal
+from gpuctl.k8s import names
+from gpuctl.k8s.names import Kind
+from gpuctl.k8s.objects import labels_of, text, uid
+from gpuctl.model.ids import ObjectRef, Revision
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import Body, ClusterState, RawObjects
+from gpuctl.observe import observe
+
+if TYPE_CHECKING:
+    from gpuctl.app.ports import Cluster
+
+ZERO_MS = 1_596_000_000_000
+STEP_MS = 60_000
+ROOT = Path(__file__).parents[2]
+FOLDER = "clusters/tr4858"
+
+Files = Mapping[str, bytes]
+
+
+def story() -> list[Files]:
+    """The declarations after each commit of the demo's story."""
+    document = yaml.safe_load((ROOT / "gpuctl/app/story.yaml").read_bytes())
+    files: dict[str, bytes] = {}
+    told: list[Files] = []
+    for commit in (commit for section in document["sections"] for commit in section["commits"]):
+        files |= {path: (ROOT / FOLDER / path).read_bytes() for path in commit.get("take", ())}
+        files |= {path: text.encode() for path, text in commit.get("write", {}).items()}
+        for path in commit.get("remove", ()):
+            del files[path]
+        told.append(dict(files))
+    return told
+
+
+class OneCommit:
+    """A source that has one commit: the n-th of the story. Those before it can be read as well."""
+
+    def __init__(self, told: Sequence[Files], number: int) -> None:
+        self._told = told
+        self._number = number
+
+    def head(self) -> Revision:
+        return Revision(f"{self._number:040x}")
+
+    def tree(self, revision: Revision) -> SourceTree:
+        number = int(revision, 16)
+        if number > self._number:
+            raise SourceUnavailable("GPU8006", "not yet")
+        files = {f"{FOLDER}/{path}": SourceFile(content=c, revision=revision) for path, c in self._told[number].items()}
+        return SourceTree(cluster_dir=FOLDER, revision=revision, files=files)
+
+    def follows(self, older: Revision, newer: Revision) -> bool:
+        return older <= newer
+
+    def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
+        del since, until
+        return frozenset()
+
+
+class Never:
+    """Nobody ends it, and it does not wait."""
+
+    def requested(self) -> bool:
+        return False
+
+    def wait(self, duration_ms: int) -> bool:
+        del duration_ms
+        return False
+
+
+class Doomed:
+    """A cluster whose user is killed at a write: before it is sent, or after it was done and before it is answered."""
+
+    def __init__(self, cluster: Cluster, at_write: int | None = None, *, after: bool = False) -> None:
+        self._cluster = cluster
+        self._at_write = at_write
+        self._after = after
+        self.writes = 0
+
+    def list(self, kind: Kind) -> ObjectList:
+        return self._cluster.list(kind)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        return self._cluster.watch(kind, resource_version, timeout_ms)
+
+    def apply(self, body: Body) -> Body:
+        self._begin()
+        stored = self._cluster.apply(body)
+        self._end()
+        return stored
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+        self._begin()
+        self._cluster.delete(ref, uid, resource_version)
+        self._end()
+
+    def _begin(self) -> None:
+        self.writes += 1
+        if self.writes == self._at_write and not self._after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _end(self) -> None:
+        if self.writes == self._at_write and self._after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step came to, but for times: runs, what the ledgers say, the pods with their places, what stands wrong."""
+
+    runs: Mapping[str, tuple[Any, ...]]
+    finished: frozenset[str]
+    inventories: Mapping[str, frozenset[str]]
+    lines: tuple[str, ...]
+    pods: Mapping[str, tuple[str, ...]]
+
+    def but_for_places(self) -> tuple[object, ...]:
+        """All that must be the same whenever the process was killed; which free GPU a new start takes may differ."""
+        return (self.runs, self.finished, self.inventories, self.lines, len(self.pods))
+
+
+def play(
+    database: Path, told: Sequence[Files], number: int, at_ms: int, doom: tuple[int, bool] | None = None
+) -> tuple[Outcome, int]:
+    """Reconcile the n-th commit until its minute is over. `doom`: be killed at that write, after it or before it."""
+    clock = VirtualClock(at_ms)
+    embedded = EmbeddedCluster(clock, str(database))
+    cluster = Doomed(embedded, doom[0], after=doom[1]) if doom else Doomed(embedded)
+    lines: list[str] = []
+    outside = Outside(source=OneCommit(told, number), cluster=cluster, machines=embedded, clock=clock)
+    reconciler = Reconciler(outside, Journal(lines.append), Never())
+    assert reconciler.follow(), lines
+    end_ms = ZERO_MS + (number + 1) * STEP_MS - 1
+    while True:
+        assert reconciler.enforce(), lines
+        due = embedded.next_event_ms()
+        if due is None or due > end_ms:
+            break
+        clock.advance_to(max(due, clock.now_ms()))
+    outcome = _outcome(embedded, tuple(line for line in lines if " error " in line or " warning " in line))
+    embedded.close()
+    return outcome, cluster.writes
+
+
+def _outcome(cluster: EmbeddedCluster, lines: tuple[str, ...]) -> Outcome:
+    kinds = [("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job"), ("apps/v1", "Deployment"), ("v1", "Node")]
+    objects = {_ref(body): body for kind in kinds for body in cluster.list(kind).items}
+    state: ClusterState = observe(RawObjects(objects=objects))
+    places = {run.job.name: run.placement.workers if run.placement else () for run in state.runs}
+    return Outcome(
+        runs={str(run.job): (run.digest, run.phase, run.starts, str(run.paused_for)) for run in state.runs},
+        finished=frozenset(str(job) for ledger in state.ledgers.values() for job, _ in ledger.finished),
+        inventories={p: frozenset(map(str, ledger.inventory)) for p, ledger in state.ledgers.items()},
+        pods={
+            ref.name: (uid(body), text(body, "spec", "nodeName"), *map(str, places[labels_of(body)[names.JOB_LABEL]]))
+            for ref, body in objects.items()
+            if ref.kind == "Pod"
+        },
+        lines=lines,
+    )
+
+
+def objects_made(database: Path) -> int:
+    """How many objects the cluster ever gave a uid to."""
+    with closing(sqlite3.connect(database)) as connection:
+        (made,) = connection.execute("SELECT value FROM counters WHERE name = 'uids'").fetchone()
+    return int(made)
+
+
+def _ref(body: Body) -> ObjectRef:
+    meta = body["metadata"]
+    return ObjectRef(body["apiVersion"], body["kind"], meta.get("namespace", ""), meta["name"])
