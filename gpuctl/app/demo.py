@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gpuctl.app.narrative import devices, moment, news
+from gpuctl.app.narrative import moment, news
 from gpuctl.app.play import Play, Sandbox
 from gpuctl.app.ports import Source, Workshop
 from gpuctl.app.revisions import Revisions
 from gpuctl.compile.scenario_v1 import CommitV1, SectionV1, read_story
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import NodeName, ProjectName, Revision
+from gpuctl.model.ids import Revision
 from gpuctl.observe import observe
 from gpuctl.simulate.expect import evaluate
 from gpuctl.simulate.reading import expectation
@@ -28,13 +28,11 @@ STORY = "story.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One commit and what came of it. `nodes` are the cluster's devices."""
+    """One commit and what came of it."""
 
     text: str
     revision: Revision
     at_ms: int
-    nodes: dict[NodeName, int]
-    projects: tuple[ProjectName, ...]
     moment: Moment
     news: tuple[News, ...]
 
@@ -112,8 +110,6 @@ class Demo:
             text=commit.text,
             revision=revision,
             at_ms=at_ms - EPOCH_MS,
-            nodes=devices(play.declared),
-            projects=tuple(project.name for project in play.declared.projects),
             moment=moment(checkpoint),
             news=news(play.observer.transitions[before:], checkpoint),
         )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuctl.model.decision import JobState
-from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.ids import JobId
 from gpuctl.simulate.report import QUEUED_STATES, Checkpoint, JobRow, Transition
 from gpuctl.views.story import Moment, News, ProjectCell
 
@@ -17,11 +16,6 @@ ENDINGS = {
     JobState.SUSPENDED: "is suspended",
     JobState.DELETED: "was deleted by hand",
 }
-
-
-def devices(declared: Declared) -> dict[NodeName, int]:
-    """The declared nodes and how many devices each has, in the order of the pools."""
-    return {node.name: node.gpus for pool in declared.cluster.pools for node in pool.nodes}
 
 
 def moment(checkpoint: Checkpoint) -> Moment:
@@ -36,6 +30,7 @@ def moment(checkpoint: Checkpoint) -> Moment:
             )
             for row in checkpoint.projects
         ),
+        nodes={node.name: node.gpus if node.usable else 0 for node in checkpoint.nodes},
         placements=tuple((row.job.project, row.placement) for row in checkpoint.jobs if row.placement is not None),
     )
 

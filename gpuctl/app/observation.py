@@ -23,7 +23,7 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import FinishedRun, Run
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
-from gpuctl.simulate.report import QUEUED_STATES, Checkpoint, JobRow, ProjectRow, Transition
+from gpuctl.simulate.report import QUEUED_STATES, Checkpoint, JobRow, NodeRow, ProjectRow, Transition
 from gpuctl.views.jobs import held_milli, held_placement, job_state
 
 ACTING = (Admit, Reclaim, Preempt, Displace, Suspended, TimeOut)
@@ -101,15 +101,28 @@ class Observer:
         )
 
 
-def checkpoint(seen: Sight, *, label: str, revision: str, zero_ms: Instant) -> Checkpoint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caption:
+    """What a checkpoint is of: an event or another time, when that began, and the commit that is in force."""
+
+    label: str
+    begun_ms: Instant
+    revision: str
+
+
+def checkpoint(seen: Sight, caption: Caption, zero_ms: Instant) -> Checkpoint:
     """The cluster as the report's cycle found it."""
     state = seen.report.state
     rows = tuple(_job_row(seen, job) for job in seen.states)
     capacity = sum(WHOLE_GPU * (node.gpus - len(node.lost_gpus)) for node in state.nodes if node.usable)
     return Checkpoint(
         at_ms=seen.report.at_ms - zero_ms,
-        label=label,
-        revision=revision,
+        begun_ms=caption.begun_ms - zero_ms,
+        label=caption.label,
+        revision=caption.revision,
+        nodes=tuple(
+            NodeRow(name=node.name, gpus=node.gpus - len(node.lost_gpus), usable=node.usable) for node in state.nodes
+        ),
         projects=tuple(_project_row(seen, project, rows) for project in seen.report.declared.projects),
         jobs=rows,
         free_milli=max(0, capacity - sum(held_milli(run) for run in state.runs)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuctl.app.cycle import CycleReport, Site, converge
 from gpuctl.app.mirror import Mirror
-from gpuctl.app.observation import Observer, checkpoint, sight
+from gpuctl.app.observation import Caption, Observer, checkpoint, sight
 from gpuctl.app.ports import Cluster, Machines, VirtualTime, World
 from gpuctl.model.decision import Pending
 from gpuctl.model.declared import Declared
@@ -50,6 +50,7 @@ class Play:
         self.observer = Observer(zero_ms=zero_ms)
         self.checkpoints: list[Checkpoint] = []
         self.cycles = 0
+        self._begun_ms = zero_ms
         self.stable = True
         self.confirmations: frozenset[str] = frozenset()
         self.revision = ""
@@ -65,6 +66,7 @@ class Play:
 
         With a label, returns a checkpoint: of the first time at which nothing starts or stops, or else of the last.
         """
+        self._begun_ms = self.sandbox.time.now_ms()
         report = self._come_to_rest()
         noted = self._note(report, label) if label and _at_rest(report) else None
         for _ in range(INSTANTS):
@@ -85,10 +87,13 @@ class Play:
 
     def note_at(self, at_ms: Instant, label: str) -> Checkpoint:
         """A checkpoint of an instant up to which all has happened."""
-        return self._note(self._come_to_rest(at_ms), label)
+        report = self._come_to_rest(at_ms)
+        self._begun_ms = report.at_ms
+        return self._note(report, label)
 
     def note_end(self) -> Checkpoint:
         """A checkpoint of the instant at which something changed last."""
+        self._begun_ms = self._changed.at_ms
         return self._note(self._changed, "end")
 
     def _come_to_rest(self, at_ms: Instant | None = None) -> CycleReport:
@@ -106,7 +111,8 @@ class Play:
         return reports[-1]
 
     def _note(self, report: CycleReport, label: str) -> Checkpoint:
-        noted = checkpoint(sight(report), label=label, revision=self.revision, zero_ms=self.zero_ms)
+        caption = Caption(label=label, begun_ms=self._begun_ms, revision=self.revision)
+        noted = checkpoint(sight(report), caption, self.zero_ms)
         self.checkpoints.append(noted)
         return noted
 

@@ -22,6 +22,18 @@ class ExampleCommand(click.Command):
         write_examples(formatter, self.examples)
 
 
+class ExampleGroup(click.Group):
+    """A group of commands whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: tuple[str, ...], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the examples."""
+        write_examples(formatter, self.examples)
+
+
 def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:
     """The last section of a help text, unwrapped, so that a line can be copied."""
     with formatter.section("Examples" if len(examples) > 1 else "Example"):

@@ -28,7 +28,10 @@ _CODE = re.compile(r"(?i)gpu\d+")
     help="The embedded cluster's file, for a job. Or set GPUCTL_EMBEDDED.",
 )
 def explain(subject: str, project: str | None, file: Path | None) -> None:
-    """Explain an error or reason CODE, or why a JOB waits, runs or was paused."""
+    """Explain a code, or why a job waits or runs.
+
+    CODE is one of any message; JOB is a name or PROJECT/NAME, with the cluster it is in.
+    """
     if _CODE.fullmatch(subject):
         code = subject.upper()
         if code not in CODES:

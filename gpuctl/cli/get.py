@@ -18,7 +18,9 @@ from gpuctl.views.listing import job_form, job_table, job_text
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml", "name"]), default="text")
 @embedded_option
 def get(job: str, project: str | None, output: str, file: Path) -> None:
-    """Show one job: its state and why, its place, its pods. JOB is a name or PROJECT/NAME."""
+    """Show one job in full.
+
+    Its state and why, its place, its pods. JOB is a name or PROJECT/NAME."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
     view = one_job(job, project, read_live(file))

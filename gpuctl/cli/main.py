@@ -9,7 +9,7 @@ import click
 
 from gpuctl import __version__
 from gpuctl.app.ports import WorldFault
-from gpuctl.cli.command import write_examples
+from gpuctl.cli.command import ExampleGroup
 from gpuctl.cli.failures import Failure, internal_failure, usage_failure
 
 COMMANDS = {
@@ -23,6 +23,7 @@ COMMANDS = {
     "get": "gpuctl.cli.get:get",
     "explain": "gpuctl.cli.explain:explain",
     "schema": "gpuctl.cli.schema:schema",
+    "bench": "gpuctl.cli.bench:bench",
     "version": "gpuctl.cli.version:version",
 }
 """Every command and where it is, in the order a newcomer meets them."""
@@ -30,7 +31,7 @@ COMMANDS = {
 EXAMPLES = ("gpuctl demo", "gpuctl validate clusters/tr4858", "gpuctl plan clusters/tr4858 --base origin/main")
 
 
-class RootGroup(click.Group):
+class RootGroup(ExampleGroup):
     """Commands by name from COMMANDS, and the one place where exceptions become messages and exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -65,13 +66,10 @@ class RootGroup(click.Group):
         except Exception as error:
             raise internal_failure(error) from error
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the examples."""
-        write_examples(formatter, EXAMPLES)
-
 
 @click.group(
     cls=RootGroup,
+    examples=EXAMPLES,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

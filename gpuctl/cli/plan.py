@@ -31,7 +31,9 @@ WORKING_TREE = "working tree"
 @click.option("--head", metavar="REV", help="The revision that changes things. Default: the working tree.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
 def plan(folder: Path, base: str, head: str | None, output: str) -> None:
-    """Show which objects and quotas of a cluster change between two revisions.
+    """Show what changes between two revisions.
+
+    Objects are compared as rendered, with no job started; quotas as declared.
 
     Exit code: 0 no change, 2 changes, 1 error.
     """

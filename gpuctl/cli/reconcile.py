@@ -53,9 +53,10 @@ class DurationType(click.ParamType[int]):
 @click.option("--workdir", metavar="DIR", type=click.Path(file_okay=False), help="Keeps the clone. Default: the cache.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def reconcile(embedded: str | None, interval: int, log_format: str, **options: Any) -> None:
-    """Follow a branch and make a cluster as its declarations say, until SIGTERM or SIGINT.
+    """Follow a branch and make a cluster like it.
 
-    A bad commit stops only the projects it breaks: they stay at their last good commit. One line is logged for each
+    It runs until SIGTERM or SIGINT. A bad commit stops only the projects it breaks: they stay at their last good
+    commit. One line is logged for each
     thing that happens, on standard error.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now

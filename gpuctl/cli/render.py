@@ -19,9 +19,10 @@ from gpuctl.cli.output import counted
     "--output", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="A file for each object."
 )
 def render(folder: str, output: Path | None) -> None:
-    """Print the objects of a cluster as one YAML stream, the same bytes for the same declarations.
+    """Print the Kubernetes objects of declarations.
 
-    No cluster is looked at and nothing is scheduled: jobs are as they are born, suspended.
+    One YAML stream, the same bytes for the same declarations. No cluster is looked at and nothing is scheduled:
+    jobs are as they are born, suspended.
     """
     from gpuctl.app.planning import waiting_manifests  # noqa: PLC0415 - only now
     from gpuctl.views.yamltext import yaml_document, yaml_stream  # noqa: PLC0415

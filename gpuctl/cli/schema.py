@@ -13,7 +13,10 @@ from gpuctl.diag.wording import one_of
 @command("schema", examples=("gpuctl schema Job > job.schema.json", "gpuctl schema"))
 @click.argument("kind", required=False)
 def schema(kind: str | None) -> None:
-    """Print the JSON Schema of a KIND of declaration, or of a Scenario; without KIND, of each by name."""
+    """Print the JSON Schema of declarations.
+
+    KIND is a kind of declaration, or Scenario; without it, all are printed by name.
+    """
     from gpuctl.compile.jsonschema import schemas  # noqa: PLC0415 - pydantic is imported only now
     from gpuctl.compile.scenario_v1 import ScenarioV1  # noqa: PLC0415
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 import click
 
-from gpuctl.app.narrative import news
+from gpuctl.app.narrative import moment, news
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import counted, print_json
+from gpuctl.cli.storyboard import LINE_WIDTH, Storyboard
 from gpuctl.cli.terminal import paint
 from gpuctl.diag.wording import duration
-from gpuctl.model.units import format_gpus
-from gpuctl.simulate.report import Checkpoint, SimulationReport, Transition, document
-from gpuctl.views.story import sentences
-from gpuctl.views.tables import table
+from gpuctl.simulate.report import SimulationReport, document
 
-COLUMNS = ("AT", "AFTER", "GPUs", "FREE", "QUEUED", "WHAT HAPPENED")
-SHOWN_SENTENCES = 4
+TEXT_WIDTH = 32
 
 
 @command(
@@ -35,10 +32,12 @@ SHOWN_SENTENCES = 4
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def simulate(scenarios: tuple[str, ...], output: str) -> None:
-    """Run scenario files through the ordinary reconciler in virtual time.
+    """Run scenario files in virtual time.
 
-    With -o json one report is one document; of several files, a list. Exit code: 0 all as expected, 1 an expectation
-    failed or a file is wrong, 2 wrong use or internal error.
+    They go through the ordinary compiler and reconciler, against the embedded cluster. With -o json the report of one
+    file is one document, those of several are a list.
+
+    Exit code: 0 all as expected, 1 an expectation failed or a file is wrong, 2 wrong use or internal error.
     """
     reports, all_right = [], True
     for path in scenarios:
@@ -72,29 +71,23 @@ def _simulated(path: str) -> SimulationReport | None:
 
 def _print(report: SimulationReport) -> None:
     """A line a checkpoint with what led to it, then what was expected and is not so."""
-    click.echo(f"{paint(report.name, 'strong')}  {' '.join(report.why.split())}".rstrip())
-    rows, since = [], 0
-    for checkpoint in report.checkpoints:
+    board = Storyboard(TEXT_WIDTH, most_sentences=4)
+    board.open(report.name)
+    if report.why:
+        click.echo(fill(" ".join(report.why.split()), LINE_WIDTH))
+    since = 0
+    for index, checkpoint in enumerate(report.checkpoints):
         led_here = [t for t in report.transitions[since:] if t.at_ms <= checkpoint.at_ms]
         since += len(led_here)
-        rows.append(_row(checkpoint, led_here))
-    click.echo(table(COLUMNS, rows), nl=False)
+        repeated = index and not led_here and checkpoint.at_ms == report.checkpoints[index - 1].at_ms
+        if not repeated:
+            time = duration(checkpoint.begun_ms)
+            text = time if time == checkpoint.label else f"{time:<7} {checkpoint.label}"
+            board.show(text, moment(checkpoint), news(led_here, checkpoint))
     for outcome in report.failed:
-        click.echo(f"{paint('FAILED', 'bad')} at {outcome.at}: {outcome.path}: want {outcome.want}, got {outcome.got}")
+        click.echo(f"{paint('failed', 'bad')} at {outcome.at}: {outcome.path}: want {outcome.want}, got {outcome.got}")
     if not report.stable:
-        click.echo(f"{paint('FAILED', 'bad')} the cluster did not come to rest")
+        click.echo(f"{paint('failed', 'bad')}: the cluster did not come to rest")
     met = len(report.outcomes) - len(report.failed)
     verdict = paint("ok", "good") if report.ok else paint("failed", "bad")
-    click.echo(f"{verdict}  {met} of {counted(len(report.outcomes), 'expectation')} met, {report.cycles} cycles\n")
-
-
-def _row(checkpoint: Checkpoint, led_here: Sequence[Transition]) -> tuple[str, ...]:
-    held = " ".join(
-        f"{row.name} {format_gpus(row.allocated_milli)}/{format_gpus(row.quota_milli)}" for row in checkpoint.projects
-    )
-    queued = " ".join(name for row in checkpoint.projects for name in row.pending)
-    said = sentences(news(led_here, checkpoint))
-    more = f"; and {len(said) - SHOWN_SENTENCES} more" if len(said) > SHOWN_SENTENCES else ""
-    what = "; ".join(said[:SHOWN_SENTENCES]) + more
-    free = format_gpus(checkpoint.free_milli)
-    return (duration(checkpoint.at_ms), checkpoint.label, held, free, queued or "-", what or "-")
+    click.echo(f"{verdict}: {met} of {counted(len(report.outcomes), 'expectation')} met, {report.cycles} cycles\n")

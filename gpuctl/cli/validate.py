@@ -12,7 +12,7 @@ from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import coloured, counted, tally
 from gpuctl.diag import text
-from gpuctl.diag.diagnostic import Diagnostic, has_errors
+from gpuctl.diag.diagnostic import Diagnostic
 
 FORMS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
     "text": lambda diagnostics: coloured(text.text_form(diagnostics)),
@@ -25,28 +25,24 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
 @click.argument("dirs", metavar="[CLUSTER_DIR]...", nargs=-1, type=click.Path(exists=True, file_okay=False))
 @click.option("--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
 def validate(dirs: tuple[str, ...], form: str) -> None:
-    """Check the declarations of clusters; without CLUSTER_DIR, of every folder in clusters/.
+    """Check declarations, and tell every mistake.
 
+    Without CLUSTER_DIR, those of every folder in clusters/.
     Exit code: 0 valid, 1 invalid, 2 wrong use or internal error.
     """
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - nothing else of the shell is needed
-    from gpuctl.compile import compile_tree  # noqa: PLC0415
+    from gpuctl.app.validate import validate as check  # noqa: PLC0415
 
-    found: list[Diagnostic] = []
-    summaries = []
-    for folder in dirs or cluster_folders():
-        compiled = compile_tree(read_tree(folder))
-        found += compiled.diagnostics
-        declared = compiled.declared
-        if declared is not None:
-            counts = f"{counted(len(declared.projects), 'project')}, {counted(len(declared.jobs), 'job')}"
-            summaries.append(f"{folder}: valid, {counts}")
-        else:
-            summaries.append(f"{folder}: {tally(compiled.diagnostics)}")
-    sys.stdout.write(FORMS[form](found))
+    folders = dirs or tuple(cluster_folders())
+    found = check(read_tree(folder) for folder in folders)
+    sys.stdout.write(FORMS[form](found.diagnostics))
     if form == "text":
-        click.echo(("\n" if found else "") + "\n".join(summaries))
-    if has_errors(found):
+        what = folders[0] if len(folders) == 1 else counted(len(folders), "cluster")
+        verdict = f"valid, {counted(found.jobs, 'job')}" if found.valid else tally(found.diagnostics)
+        if found.diagnostics:
+            click.echo()
+        click.echo(f"{what}: {verdict}")
+    if not found.valid:
         raise click.exceptions.Exit(EXIT_FAILED)
 
 

@@ -14,7 +14,7 @@ from gpuctl.cli.command import command
 @command("version", examples=("gpuctl version -o json",))
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def version(output: str) -> None:
-    """Print the versions of gpuctl, of its declarations, of Python and of the machine."""
+    """Print versions: gpuctl, Python, the machine."""
     facts = {
         "version": __version__,
         "apiVersion": "gpuctl.dev/v1",

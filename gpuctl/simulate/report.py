@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.model.decision import JobState, Placement
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 API_VERSION = "gpuctl.dev/v1"
@@ -47,12 +47,26 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """A node at one time: how many devices it has that are well, and whether it takes jobs."""
+
+    name: NodeName
+    gpus: int
+    usable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The cluster at one time: after an event had settled, at a time that was asked for, or at the end."""
+    """The cluster at one time: after an event had settled, at a time that was asked for, or at the end.
+
+    `begun_ms` is when the event was.
+    """
 
     at_ms: Instant
+    begun_ms: Instant
     label: str
     revision: str
+    nodes: tuple[NodeRow, ...]
     projects: tuple[ProjectRow, ...]
     jobs: tuple[JobRow, ...]
     free_milli: GpuMilli
@@ -142,6 +156,7 @@ def placement_form(placement: Placement | None) -> list[dict[str, Any]]:
 def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "atMs": checkpoint.at_ms,
+        "begunMs": checkpoint.begun_ms,
         "label": checkpoint.label,
         "revision": checkpoint.revision,
         "projects": [
@@ -155,6 +170,7 @@ def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
             for row in checkpoint.projects
         ],
         "jobs": [_job(row) for row in checkpoint.jobs],
+        "nodes": [{"name": node.name, "gpus": node.gpus, "usable": node.usable} for node in checkpoint.nodes],
         "freeGpuMilli": checkpoint.free_milli,
     }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import GpuMilli, format_gpus
-from gpuctl.views.bars import Team, bars
+from gpuctl.views.bars import bars, teams
 from gpuctl.views.styled import Line, Segment
 
 
@@ -24,45 +24,77 @@ class ProjectCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One line's worth: a cluster at rest."""
+    """One line's worth: a cluster at rest. `nodes`: name to number of devices, 0 for one that is lost."""
 
+    nodes: Mapping[NodeName, int]
     projects: tuple[ProjectCell, ...]
     placements: tuple[tuple[ProjectName, Placement], ...]
-
-
-def heading(nodes: Mapping[NodeName, int], drawn: Mapping[ProjectName, Team]) -> Line:
-    """The names above bars and cells."""
-    segments = [Segment(f"{node:<{_bar_width(node, gpus)}}  ", "dim") for node, gpus in nodes.items()]
-    segments += [Segment(f"{team.project:<{CELL}}", team.style) for team in drawn.values()]
-    return tuple(segments)
 
 
 CELL = 9
 """Characters a project's cell takes at least."""
 
+MOST_DEVICES = 40
+MOST_PROJECTS = 6
+"""Larger clusters are told in totals."""
 
-def moment_line(moment: Moment, nodes: Mapping[NodeName, int], drawn: Mapping[ProjectName, Team]) -> Line:
-    """Bars, then allocated/quota of each project and `+n` for queued jobs."""
+
+def heading(moment: Moment) -> Line:
+    """The names above the bars and cells of a moment's line."""
+    drawn = teams(cell.name for cell in moment.projects)
     segments: list[Segment] = []
-    for bar, (node, gpus) in zip(bars(nodes, moment.placements, drawn), nodes.items(), strict=True):
-        segments += [*bar, Segment(" " * (_bar_width(node, gpus) - gpus + 2))]
-    for cell in moment.projects:
-        segments += _cell(cell)
+    if _shows_devices(moment):
+        segments += [Segment(f"{node:<{_bar_width(node, gpus)}}  ", "dim") for node, gpus in moment.nodes.items()]
+    if len(moment.projects) <= MOST_PROJECTS:
+        segments += [Segment(f"{name:<{_cell_width(name)}}", team.style) for name, team in drawn.items()]
+    return (*segments, Segment("(GPUs/quota, +queued)", "dim"))
+
+
+def moment_line(moment: Moment) -> Line:
+    """Bars, then allocated/quota of each project and `+n` for queued jobs; totals where those are too many."""
+    drawn = teams(cell.name for cell in moment.projects)
+    segments: list[Segment] = []
+    if _shows_devices(moment):
+        lines = bars(moment.nodes, moment.placements, drawn)
+        for bar, (node, gpus) in zip(lines, moment.nodes.items(), strict=True):
+            segments += [*bar, Segment(" " * (_bar_width(node, gpus) - len(bar) + 2))]
+    if len(moment.projects) <= MOST_PROJECTS:
+        for cell in moment.projects:
+            segments += _cell(cell, _cell_width(cell.name))
+    else:
+        segments += _cell(_total(moment.projects), CELL)
     return tuple(segments)
+
+
+def _shows_devices(moment: Moment) -> bool:
+    return sum(_bar_width(node, gpus) for node, gpus in moment.nodes.items()) <= MOST_DEVICES
 
 
 def _bar_width(node: NodeName, gpus: int) -> int:
     return max(gpus, len(node))
 
 
-def _cell(cell: ProjectCell) -> Line:
+def _cell_width(project: ProjectName) -> int:
+    return max(CELL, len(project) + 1)
+
+
+def _total(cells: Sequence[ProjectCell]) -> ProjectCell:
+    return ProjectCell(
+        name=ProjectName("all"),
+        allocated_milli=sum(cell.allocated_milli for cell in cells),
+        quota_milli=sum(cell.quota_milli for cell in cells),
+        queued=sum(cell.queued for cell in cells),
+    )
+
+
+def _cell(cell: ProjectCell, width: int) -> Line:
     held = f"{format_gpus(cell.allocated_milli)}/{format_gpus(cell.quota_milli)}"
     queued = f" +{cell.queued}" if cell.queued else ""
     over = "strong" if cell.allocated_milli > cell.quota_milli else ""
     return (
         Segment(held, over),
         Segment(queued, "warning" if queued else ""),
-        Segment(" " * max(1, CELL - len(held) - len(queued))),
+        Segment(" " * max(1, width - len(held) - len(queued))),
     )
 
 
@@ -88,15 +120,24 @@ def sentences(news: Sequence[News]) -> tuple[str, ...]:
     if gone:
         said.append(f"{_and(gone)} {'is' if len(gone) == 1 else 'are'} gone")
     said += [f"{n.job.name} {n.ended}" for n in news if n.ended]
-    said += [_started(n) for n in news if n.started_on]
+    said += _starts(news)
     queued = [n.job.name for n in news if n.queued]
     if queued:
         said.append(f"{_and(queued)} {'waits' if len(queued) == 1 else 'wait'}")
     return tuple(said)
 
 
-def _started(news: News) -> str:
-    return f"{news.job.name} {'runs again' if news.again else 'starts'} on {_and(sorted(set(news.started_on)))}"
+def _starts(news: Sequence[News]) -> list[str]:
+    """Starts of several jobs at one place in one sentence."""
+    together: dict[tuple[tuple[str, ...], bool], list[str]] = {}
+    for one in news:
+        if one.started_on:
+            together.setdefault((tuple(sorted(set(one.started_on))), one.again), []).append(one.job.name)
+    return [
+        f"{_and(names)} {('runs again' if again else 'starts') if len(names) == 1 else 'run again' if again else 'start'}"
+        f" on {_and(nodes)}"
+        for (nodes, again), names in together.items()
+    ]
 
 
 def _and(words: Sequence[str]) -> str:

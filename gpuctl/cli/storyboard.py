@@ -1,0 +1,46 @@
+"""A story on the terminal: a line a moment, with what happened in words beside or below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+
+import click
+
+from gpuctl.cli.terminal import paint, painted
+from gpuctl.views.story import Moment, News, heading, moment_line, sentences
+
+LINE_WIDTH = 100
+
+
+class Storyboard:
+    """Prints moments under one heading. `text_width` is what the first column takes."""
+
+    def __init__(self, text_width: int, most_sentences: int = 8) -> None:
+        self._text_width = text_width
+        self._most_sentences = most_sentences
+        self._heading_due = True
+
+    def open(self, title: str) -> None:
+        """Begin a part; its heading is printed with its first moment."""
+        click.echo(paint(title, "strong"))
+        self._heading_due = True
+
+    def show(self, text: str, moment: Moment, news: Sequence[News]) -> None:
+        """Print one moment."""
+        width = self._text_width
+        if self._heading_due:
+            click.echo(" " * (width + 2) + painted(heading(moment)))
+            self._heading_due = False
+        said = list(sentences(news))
+        line = f"{text[:width]:<{width}}  {painted(moment_line(moment))}"
+        if len(said) == 1:
+            line += said.pop().removeprefix(
+                f"{news[0].job.name} " if len(news) == 1 and news[0].job.name in text else ""
+            )
+        click.echo(line.rstrip())
+        if len(said) > self._most_sentences:
+            said[self._most_sentences :] = [f"and {len(said) - self._most_sentences} more"]
+        if said:
+            indent = " " * (width + 2)
+            click.echo(fill("; ".join(said), LINE_WIDTH, initial_indent=indent, subsequent_indent=indent))
