@@ -5,7 +5,7 @@ A task is a controller's name and a key. Controllers are level-triggered: a task
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from gpuctl.adapters.embedded.bodies import Key
@@ -40,13 +40,21 @@ class Agenda:
         self._due[task] = due_ms
         self._notes += 1
         heappush(self._later, (due_ms, self._notes, task))
+        if len(self._later) > 4 * len(self._due) + 64:
+            self._later = [entry for entry in self._later if self._due.get(entry[2]) == entry[0]]
+            heapify(self._later)
+
+    def forget(self, task: Task) -> None:
+        """Drop the instant noted for it, if there is one."""
+        self._due.pop(task, None)
 
     def take(self) -> Task | None:
-        """The next task of now, if there is one."""
+        """The next task of now, if there is one. Its instant is forgotten: looking at it notes the next one anew."""
         if not self._now:
             return None
         task = next(iter(self._now))
         del self._now[task]
+        self.forget(task)
         return task
 
     def next_due(self) -> Instant | None:
@@ -60,5 +68,5 @@ class Agenda:
         due = self.next_due()
         while due is not None and self.next_due() == due:
             task = heappop(self._later)[2]
-            del self._due[task]
+            self.forget(task)
             self.soon(task)

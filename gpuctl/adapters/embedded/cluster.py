@@ -28,7 +28,7 @@ from gpuctl.adapters.embedded.scheduler import Scheduler
 from gpuctl.adapters.embedded.sqlite import SqliteJournal
 from gpuctl.adapters.embedded.store import HISTORY, Memory, Store
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
-from gpuctl.app.ports import Clock, ObjectList, WatchEvent
+from gpuctl.app.ports import Clock, ObjectList, WatchEvent, WorldFault
 from gpuctl.k8s import names
 from gpuctl.k8s.names import FIELD_MANAGER, Kind
 from gpuctl.k8s.objects import annotations_of, is_deleting, text
@@ -38,7 +38,7 @@ from gpuctl.model.ids import JobId, NodeName, ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 
-_WAIT_MS = 20
+_GLANCE_MS = 20
 
 
 class EmbeddedCluster:
@@ -53,6 +53,7 @@ class EmbeddedCluster:
         history: int = HISTORY,
     ) -> None:
         self._clock = clock
+        self._ticks = False
         self._lock = RLock()
         self._written = Condition(self._lock)
         self._store = Store(SqliteJournal(path) if path else Memory(), history)
@@ -60,7 +61,9 @@ class EmbeddedCluster:
         self._agenda = Agenda()
         self._book = NodeBook()
         self._devices = DeviceBook()
-        desk = Desk(self._api, self._agenda, timings or EmbeddedTimings())
+        timings = timings or EmbeddedTimings()
+        self._retry_ms = timings.retry_ms
+        desk = Desk(self._api, self._agenda, timings)
         self._kubelets = Kubelets(desk, self._book)
         controllers: list[Controller] = [
             Namespaces(desk),
@@ -194,7 +197,7 @@ class EmbeddedCluster:
         while True:
             task = self._agenda.take()
             if task is not None:
-                self._controllers[task.controller].sync(task.key)
+                self._sync(task)
                 continue
             due = self._agenda.next_due()
             if due is None or due > until:
@@ -203,23 +206,34 @@ class EmbeddedCluster:
             self._agenda.ripen()
         self._api.instant = until
 
+    def _sync(self, task: Task) -> None:
+        """One controller looks at one object; what it is refused it tries again later."""
+        try:
+            self._controllers[task.controller].sync(task.key)
+        except WorldFault:
+            self._agenda.at(self._api.instant + self._retry_ms, task)
+
     def _note(self, key: Key, old: Body | None, new: Body | None) -> None:
         """Tell the controllers of a write."""
         for controller in self._controllers.values():
+            if new is None:
+                self._agenda.forget(Task(controller.name, key))
             for concerned in controller.concerns(key, old, new):
                 self._agenda.soon(Task(controller.name, concerned))
 
     def _waited(self, until: Instant) -> bool:
         """Wait for a writer or the time something is due; False when the time is over or the clock stands still."""
         now = self._clock.now_ms()
-        due = self._agenda.next_due()
-        ahead = min(until, due) - now if due is not None else until - now
         if until <= now:
             return False
-        written = self._written.wait(max(_WAIT_MS, ahead) / 1000)
+        due = self._agenda.next_due()
+        ahead = (until if due is None else min(until, due)) - now
+        # Whether the clock moves by itself is found out by a short wait; only then is a long one any use.
+        written = self._written.wait((ahead if self._ticks else min(ahead, _GLANCE_MS)) / 1000)
+        self._ticks = self._ticks or self._clock.now_ms() > now
         self._settle()
         self._store.commit(self._api.instant)
-        return written or self._clock.now_ms() > now
+        return written or self._ticks
 
     def _bookmark(self, kind: Kind) -> WatchEvent:
         body = {"apiVersion": kind[0], "kind": kind[1], "metadata": {"resourceVersion": str(self._store.version)}}
