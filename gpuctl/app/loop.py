@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import FrameType, TracebackType
@@ -23,8 +23,8 @@ from gpuctl.app.ports import Clock, Cluster, Machines, Source, SourceUnavailable
 from gpuctl.app.report import Entry, Journal, Level, of_cycle, of_diagnostic, of_fault, of_troubles
 from gpuctl.app.revisions import Desired, Revisions
 from gpuctl.diag.wording import message
-from gpuctl.model.ids import NO_REVISION, Revision
-from gpuctl.model.source import SourceTree
+from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
+from gpuctl.model.state import Ledger
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import observe
 
@@ -154,33 +154,34 @@ class Reconciler:
             return True
 
     def _follow(self) -> list[Entry]:
-        if self._desired.declared is None:
-            self._mirror.refresh()
-        problems: list[Entry] = []
-        newest: SourceTree | None = None
-        source = self._outside.source
+        source, head, newest, fault = self._outside.source, self._head, None, None
         try:
             head = source.head()
-            if head == self._head and self._desired.revision == head:
+            if head == self._head:
                 return []
             newest = source.tree(head)
             self._note_rewriting(head)
             self._confirmations = source.confirmations(NO_REVISION, head)
-            self._head = head
-        except SourceUnavailable as fault:
-            if self._stop.requested():
-                return []
-            problems = [of_fault("source", fault)]
+        except SourceUnavailable as error:
+            fault = error
+        if self._stop.requested():
+            return []
         if newest is not None or self._desired.declared is None:
-            self._desired = self._revisions.compose(newest, observe(self._mirror.objects()).ledgers)
+            self._desired = self._revisions.compose(newest, self._ledgers())
             self._tell_desired()
-        return problems
+        if fault is not None:
+            return [of_fault("source", fault)]
+        self._head = head
+        return []
+
+    def _ledgers(self) -> Mapping[ProjectName, Ledger]:
+        self._mirror.refresh()
+        return observe(self._mirror.objects()).ledgers
 
     def _note_rewriting(self, head: Revision) -> None:
         """Say so when the branch no longer contains what was applied, by this process or by one before it."""
-        ledgers = observe(self._mirror.objects()).ledgers if not self._head else {}
-        applied = {self._head} if self._head else {ledger.revision for ledger in ledgers.values() if ledger.revision}
-        for old in sorted(applied):
+        applied = {self._head} if self._head else {ledger.revision for ledger in self._ledgers().values()}
+        for old in sorted(applied - {NO_REVISION}):
             if not self._outside.source.follows(old, head):
                 told = message("GPU8007", {"old": old[:12], "new": head[:12]})
                 facts = {"code": "GPU8007", "old": old, "new": head, "message": told}
@@ -196,7 +197,8 @@ class Reconciler:
     def _enforce(self) -> list[Entry]:
         declared = self._desired.declared
         if declared is None:
-            told = message("GPU8012", {"why": "nothing was read yet"})
+            why = "the newest commit has errors" if self._desired.diagnostics else "nothing could be read yet"
+            told = message("GPU8012", {"why": why})
             return [Entry(event="idle", level=Level.ERROR, fields={"code": "GPU8012", "message": told})]
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)

@@ -44,7 +44,7 @@ def news(transitions: Sequence[Transition], checkpoint: Checkpoint) -> tuple[New
 
 def _of_job(job: JobId, changes: Sequence[Transition], row: JobRow | None) -> News:
     pause = next((change for change in changes if change.evicted), None)
-    started = [change for change in changes if change.after is JobState.RUNNING]
+    started = [change for change in changes if change.after is JobState.RUNNING and change.before is not None]
     last = changes[-1].after
     return News(
         job=job,

@@ -92,9 +92,10 @@ class Play:
         return self._note(report, label)
 
     def note_end(self) -> Checkpoint:
-        """A checkpoint of the instant at which something changed last."""
-        self._begun_ms = self._changed.at_ms
-        return self._note(self._changed, "end")
+        """A checkpoint of the instant at which something changed last, or of the last one that was looked at."""
+        last = max(self._changed, self._noted, key=lambda report: report.at_ms)
+        self._begun_ms = last.at_ms
+        return self._note(last, "end")
 
     def _come_to_rest(self, at_ms: Instant | None = None) -> CycleReport:
         """Go on to an instant, and run cycles there until one writes nothing."""
@@ -114,6 +115,7 @@ class Play:
         caption = Caption(label=label, begun_ms=self._begun_ms, revision=self.revision)
         noted = checkpoint(sight(report), caption, self.zero_ms)
         self.checkpoints.append(noted)
+        self._noted = report
         return noted
 
     def _next_due(self, report: CycleReport) -> Instant | None:

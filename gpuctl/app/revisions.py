@@ -71,34 +71,37 @@ class Revisions:
 
     def compose(self, newest: SourceTree | None, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
         """What to enforce now that `newest` is the newest commit; None: it can't be read, keep to what was good."""
-        compiled = None if newest is None else compile_tree(newest)
-        if newest is not None and compiled is not None and compiled.declared is not None:
-            self._good = _parts(newest, compiled.owners)
-            declared = _stamped(compiled.declared, self._good, ledgers)
-            return Desired(revision=newest.revision, declared=declared, diagnostics=compiled.diagnostics)
-        fresh = {} if newest is None or compiled is None else _parts(newest, compiled.owners)
-        blamed = _blamed(compiled)
+        if newest is None:
+            return self._desired(None, _grow({}, self._known(ledgers)), ledgers)
+        compiled = compile_tree(newest)
+        head = _Head(newest.revision, _parts(newest, compiled.owners), compiled.diagnostics, _blamed(compiled))
+        if compiled.declared is not None:
+            return self._desired(head, _Grown(head.parts, compiled), ledgers)
         base = _grow({}, self._known(ledgers))
-        changes = _changes(base.parts, fresh, blamed)
-        taken = _grow(base.parts, {owner: part for owner, part in changes.items() if owner not in blamed})
+        changes = _changes(base.parts, head)
+        taken = _grow(base.parts, {owner: part for owner, part in changes.items() if owner not in head.blamed})
         # An error two parts make together is found in one of them, not always in the one that changed.
-        taken = _grow(taken.parts, {owner: part for owner, part in changes.items() if owner in blamed})
+        taken = _grow(taken.parts, {owner: part for owner, part in changes.items() if owner in head.blamed})
+        return self._desired(head, taken, ledgers)
+
+    def _desired(self, head: _Head | None, taken: _Grown, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
+        """What is taken, as it is to be enforced and told."""
+        told = () if head is None else head.diagnostics
+        revision = NO_REVISION if head is None else head.revision
         if taken.compiled is None or taken.compiled.declared is None:
-            return Desired(revision=_revision(newest), diagnostics=() if compiled is None else compiled.diagnostics)
+            return Desired(revision=revision, diagnostics=told)
         self._good = taken.parts
-        removed = {owner for owner in ledgers if owner not in fresh} if fresh and OWN not in blamed else set()
-        held = frozenset(owner for owner in ledgers if owner not in taken.parts and owner not in removed) - {OWN}
+        removed = set() if head is None or OWN in head.blamed else ledgers.keys() - head.parts.keys()
+        held = frozenset(ledgers.keys() - taken.parts.keys() - removed - {OWN})
         kept_back = {
             owner: part.revision
             for owner, part in taken.parts.items()
-            if fresh and not part.says_the_same(fresh.get(owner))
+            if head is not None and not part.says_the_same(head.parts.get(owner))
         }
-        declared = replace(_stamped(taken.compiled.declared, taken.parts, ledgers), held=held)
-        told = () if compiled is None else compiled.diagnostics
         return Desired(
-            revision=_revision(newest),
-            declared=declared,
-            diagnostics=sorted_diagnostics([*told, *_notes(kept_back, held, told, _revision(newest))]),
+            revision=revision,
+            declared=replace(_stamped(taken.compiled.declared, taken.parts, ledgers), held=held),
+            diagnostics=sorted_diagnostics([*told, *_notes(kept_back, held, told, revision)]),
             kept_back=kept_back,
         )
 
@@ -117,6 +120,16 @@ class Revisions:
             return {}
         part = _parts(tree, compile_tree(tree).owners).get(owner)
         return {} if part is None else {owner: part}
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The newest commit, and the owners of the files that its errors are in."""
+
+    revision: Revision
+    parts: Parts
+    diagnostics: tuple[Diagnostic, ...]
+    blamed: frozenset[ProjectName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,21 +176,18 @@ def _parts(tree: SourceTree, owners: Mapping[str, ProjectName | None]) -> Parts:
     }
 
 
-def _blamed(compiled: Compiled | None) -> frozenset[ProjectName]:
-    """Owners of the files that errors are in."""
-    if compiled is None:
-        return frozenset()
+def _blamed(compiled: Compiled) -> frozenset[ProjectName]:
     errors = [d for d in compiled.diagnostics if d.severity is Severity.ERROR]
     return frozenset(compiled.owners.get(d.span.file) or OWN for d in errors)
 
 
-def _changes(good: Parts, fresh: Parts, blamed: frozenset[ProjectName]) -> dict[ProjectName, Part | None]:
+def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
     """What the newest commit says otherwise. One whose cluster is broken is not believed that projects are removed."""
     changes: dict[ProjectName, Part | None] = {
-        owner: part for owner, part in fresh.items() if not part.says_the_same(good.get(owner))
+        owner: part for owner, part in head.parts.items() if not part.says_the_same(good.get(owner))
     }
-    if fresh and OWN not in blamed:
-        changes |= dict.fromkeys(owner for owner in good if owner not in fresh)
+    if OWN not in head.blamed:
+        changes |= dict.fromkeys(good.keys() - head.parts.keys())
     return changes
 
 
@@ -228,7 +238,3 @@ def _notes(
 
 def _title(owner: ProjectName) -> str:
     return f"project {owner}" if owner != OWN else "the cluster's own part"
-
-
-def _revision(tree: SourceTree | None) -> Revision:
-    return NO_REVISION if tree is None else tree.revision

@@ -12,14 +12,16 @@ from gpuctl.compile import compile_tree
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, has_errors, sorted_diagnostics
 from gpuctl.diag.wording import duration, message
+from gpuctl.model.decision import JobState
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId
 from gpuctl.model.source import SourceTree
 from gpuctl.model.units import Instant
 from gpuctl.simulate.checking import mistakes
 from gpuctl.simulate.declarations import Declarations, declarations
 from gpuctl.simulate.expect import evaluate
 from gpuctl.simulate.reading import read
-from gpuctl.simulate.report import Checkpoint, SimulationReport
+from gpuctl.simulate.report import Checkpoint, Outcome, SimulationReport
 from gpuctl.simulate.scenario import EPOCH_MS, Apply, Delete, Event, Finish, Happening, Scenario, SetIdle, SetNode
 
 ReadTree = Callable[[str], SourceTree]
@@ -98,6 +100,7 @@ class _Simulation:
         self.play = Play(sandboxes(EPOCH_MS + earliest), stages[0], EPOCH_MS)
         self.world = self.play.sandbox.world
         self.at: dict[Instant | None, Checkpoint] = {}
+        self.missed: list[Outcome] = []
 
     def run(self) -> SimulationReport:
         """Play it and evaluate what is expected."""
@@ -112,7 +115,7 @@ class _Simulation:
                 label = ""
                 continue
             self.play.move_to(EPOCH_MS + at_ms)
-            self._happen(event.what, declared)
+            self._happen(event, declared)
             label, label_ms = happening_text(event.what), at_ms
         self._end(label, label_ms)
         return self._report()
@@ -137,16 +140,25 @@ class _Simulation:
         within = [mark for mark in (*marks, *probes) if until_ms is None or mark[0] <= until_ms]
         return sorted(within, key=lambda mark: mark[0])
 
-    def _happen(self, what: Happening, declared: Declared) -> None:
-        match what:
+    def _happen(self, event: Event, declared: Declared) -> None:
+        match event.what:
             case Apply() | Delete():
                 self.play.declare(declared)
             case Finish(job=job, exit_code=exit_code):
+                self._check_running(job, event.at_ms)
                 self.world.finish(job, exit_code)
             case SetNode(node=node, ready=ready):
                 self.world.set_node_ready(node, ready=ready)
             case SetIdle(job=job, since_ms=since_ms):
                 self.world.set_idle(job, None if since_ms is None else EPOCH_MS + since_ms)
+
+    def _check_running(self, job: JobId, at_ms: Instant) -> None:
+        """What does not run can't end: that the scenario means otherwise is a failed expectation."""
+        rows = self.play.checkpoints[-1].jobs
+        state = next((row.state.value for row in rows if row.job == job), None)
+        if state != JobState.RUNNING:
+            path, want = f"when.finish.{job}", JobState.RUNNING.value
+            self.missed.append(Outcome(at=duration(at_ms), path=path, want=want, got=state, ok=False))
 
     def _end(self, label: str, label_ms: Instant) -> None:
         until_ms = self.scenario.until_ms
@@ -163,7 +175,10 @@ class _Simulation:
             why=self.scenario.why,
             checkpoints=tuple(self.play.checkpoints),
             transitions=transitions,
-            outcomes=evaluate(self.scenario.expectations, lambda at_ms: self.at.get(at_ms, end), transitions),
+            outcomes=(
+                *self.missed,
+                *evaluate(self.scenario.expectations, lambda at_ms: self.at.get(at_ms, end), transitions),
+            ),
             cycles=self.play.cycles,
             stable=self.play.stable,
         )

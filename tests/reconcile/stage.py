@@ -1,0 +1,147 @@
+"""The unattended loop in virtual time: a real repository, an embedded cluster, and what happens to both by a script."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.app.loop import LoopSettings, Outside, run
+from gpuctl.app.ports import Cluster, Machines, Source
+from gpuctl.app.report import Journal, LogForm
+from gpuctl.k8s.names import OBSERVED_KINDS
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.ids import ObjectRef, Revision
+from gpuctl.model.state import Body, ClusterState, RawObjects
+from gpuctl.observe import observe
+
+ZERO_MS = 1_596_000_000_000
+CLUSTER = """apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: one}
+spec:
+  nodePools:
+  - {name: p, nodes: [n1], gpusPerNode: 4, gpuMemory: 32Gi, gpuProduct: Tesla, sharing: device-plugin}
+"""
+
+
+def project(name: str, quota: int = 2, more: str = "") -> str:
+    return f"apiVersion: gpuctl.dev/v1\nkind: Project\nmetadata: {{name: {name}}}\nspec: {{quota: {quota}{more}}}\n"
+
+
+def job(name: str, owner: str, gpus: int = 1, more: str = "") -> str:
+    meta = f"metadata: {{name: {name}, project: {owner}}}"
+    return f"apiVersion: gpuctl.dev/v1\nkind: Job\n{meta}\nspec: {{image: x, gpus: {gpus}{more}}}\n"
+
+
+BASE = {
+    "c/cluster.yaml": CLUSTER,
+    "c/projects/a/project.yaml": project("a"),
+    "c/projects/a/j1.yaml": job("j1", "a"),
+    "c/projects/b/project.yaml": project("b"),
+    "c/projects/b/j2.yaml": job("j2", "b"),
+}
+
+
+class Stage:
+    """Holds everything of one test. `at` says what happens when; `play` lets the loop run until a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.copy = WorkingCopy.create(folder / "repo")
+        self.clock = VirtualClock(ZERO_MS)
+        self.cluster = EmbeddedCluster(self.clock)
+        self.through: Cluster = self.cluster
+        self.machines: Machines = self.cluster
+        self.lines: list[dict[str, Any]] = []
+        self.fetches: list[int] = []
+        self._script: list[tuple[int, Callable[[], object]]] = []
+        self._end_ms = ZERO_MS
+
+    # what a script does
+
+    def commit(self, files: Mapping[str, str | None], text: str = "change") -> str:
+        """Commit files; None removes one."""
+        for path, content in files.items():
+            if content is None:
+                self.copy.remove(path)
+            else:
+                self.copy.write(path, content.encode())
+        return self.copy.commit(text, self.clock.now_ms())
+
+    def git(self, *args: str) -> str:
+        done = subprocess.run(["git", "-C", str(self.copy.folder), *args], check=True, capture_output=True, text=True)
+        self.copy = WorkingCopy(self.copy.folder)
+        return done.stdout.strip()
+
+    def at(self, second: int, action: Callable[[], object]) -> None:
+        self._script.append((ZERO_MS + second * 1000, action))
+
+    # Stop
+
+    def requested(self) -> bool:
+        return self.clock.now_ms() >= self._end_ms
+
+    def wait(self, duration_ms: int) -> bool:
+        self.clock.advance_to(min(self.clock.now_ms() + duration_ms, self._end_ms))
+        due = [action for at_ms, action in self._script if at_ms <= self.clock.now_ms()]
+        self._script = [(at_ms, action) for at_ms, action in self._script if at_ms > self.clock.now_ms()]
+        for action in due:
+            action()
+        return self.requested()
+
+    # the loop
+
+    def play(self, second: int, *, path: str = "c", source: Source | None = None, once: bool = False) -> int:
+        """A process that runs until then. Another call is another process on the same clone and cluster."""
+        self._end_ms = ZERO_MS + second * 1000
+        followed = source or GitSource(str(self.copy.folder), path, "main", self.folder / "work")
+        outside = Outside(
+            source=Counted(followed, self), cluster=self.through, machines=self.machines, clock=self.clock
+        )
+        journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
+        return run(LoopSettings(interval_ms=10_000, react_ms=500, once=once), outside, journal, self)
+
+    # what came of it
+
+    def state(self) -> ClusterState:
+        bodies = [body for kind in OBSERVED_KINDS for body in self.cluster.list(kind).items]
+        return observe(RawObjects(objects={ref_of(body): body for body in bodies}))
+
+    def phases(self) -> dict[str, str]:
+        return {str(r.job): str(r.phase) for r in self.state().runs}
+
+    def live(self, kind: str, name: str) -> tuple[ObjectRef, Body]:
+        """The one object of a kind whose name starts so."""
+        (found,) = [(r, b) for r, b in self.state().live.items() if r.kind == kind and r.name.startswith(name)]
+        return found
+
+    def codes(self, *events: str) -> list[str]:
+        return [line["code"] for line in self.lines if "code" in line and (not events or line["event"] in events)]
+
+    def events(self) -> list[str]:
+        return [line["event"] for line in self.lines]
+
+    def version(self) -> str:
+        """Changes with every write to the cluster."""
+        return self.cluster.list(("v1", "ConfigMap")).resource_version
+
+
+class Counted:
+    """A source, and when its head was asked for."""
+
+    def __init__(self, source: Source, stage: Stage) -> None:
+        self._source = source
+        self._stage = stage
+        self.tree = source.tree
+        self.follows = source.follows
+        self.confirmations = source.confirmations
+
+    def head(self) -> Revision:
+        self._stage.fetches.append((self._stage.clock.now_ms() - ZERO_MS) // 1000)
+        return self._source.head()

@@ -1,0 +1,274 @@
+"""What happens outside while the loop runs: Git's faults, the cluster's, bad commits. What runs keeps running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from stage import BASE, CLUSTER, ZERO_MS, Stage, job, project
+
+from gpuctl.app.loop import LAST_RETRY_MS, StopOnSignal, retry_ms
+from gpuctl.app.ports import ClusterUnavailable, ObjectList, WatchEvent
+from gpuctl.k8s.names import Kind
+from gpuctl.model.declared import NodePool
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body
+
+RUNNING = {"a/j1": "Running", "b/j2": "Running"}
+BROKEN = "apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {name: j1, project: a}\nspec: {image: x, gpuss: 1}\n"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = Stage(tmp_path)
+    made.commit(BASE)
+    return made
+
+
+def test_it_starts_what_is_declared_and_then_is_silent(stage: Stage) -> None:
+    stage.play(25)
+    assert stage.phases() == RUNNING
+    version, lines = stage.version(), len(stage.lines)
+    stage.at(60, lambda: stage.commit({"README.md": "words"}))
+    stage.at(80, lambda: stage.commit({"c/projects/a/j1.yaml": "# moved\n" + BASE["c/projects/a/j1.yaml"]}))
+    stage.play(25 * 60)
+    assert stage.version() == version
+    assert stage.events()[lines:] == ["following"] * 3
+    assert stage.codes() == []
+
+
+def test_an_unreachable_remote_is_asked_less_and_less_often_and_what_runs_is_enforced(stage: Stage) -> None:
+    away = stage.folder / "away"
+    stage.at(20, lambda: shutil.move(stage.copy.folder, away))
+    stage.at(45, lambda: _edit(stage))
+    stage.at(1000, lambda: _is_put_back(stage))
+    stage.at(2000, lambda: shutil.move(away, stage.copy.folder))
+    stage.at(2310, lambda: stage.commit({"c/projects/b/j3.yaml": job("j3", "b")}))
+    stage.play(2340)
+    assert stage.events().count("source") == stage.events().count("resolved") == 1
+    gaps = [later - earlier for earlier, later in zip(stage.fetches[3:], stage.fetches[4:], strict=False)]
+    trouble = [gap for gap in gaps if gap != 10]
+    assert trouble == sorted(trouble)
+    assert max(gaps) == LAST_RETRY_MS // 1000
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+
+
+def _edit(stage: Stage) -> None:
+    _, body = stage.live("Job", "j1")
+    stage.cluster.update({**body, "spec": {**body["spec"], "backoffLimit": 5}})
+
+
+def _is_put_back(stage: Stage) -> None:
+    _, body = stage.live("Job", "j1")
+    assert body["spec"]["backoffLimit"] == 0
+
+
+def test_a_restart_without_the_remote_enforces_what_the_ledgers_name(stage: Stage) -> None:
+    stage.play(25)
+    shutil.move(stage.copy.folder, stage.folder / "away")
+    _edit(stage)
+    stage.play(60)
+    _is_put_back(stage)
+    assert stage.phases() == RUNNING
+
+
+def test_a_first_start_without_the_remote_changes_nothing_and_says_so(stage: Stage) -> None:
+    shutil.rmtree(stage.copy.folder)
+    assert stage.play(25, once=True) == 1
+    assert stage.phases() == {}
+    assert set(stage.codes()) >= {"GPU8012"}
+
+
+def test_a_deleted_branch_keeps_what_runs(stage: Stage) -> None:
+    stage.git("branch", "spare")
+    stage.git("checkout", "-q", "spare")
+    stage.at(20, lambda: stage.git("branch", "-D", "main"))
+    stage.play(60)
+    assert stage.phases() == RUNNING
+    assert stage.codes("source") == ["GPU8002"]
+
+
+def test_a_rewritten_branch_is_followed_with_a_warning(stage: Stage) -> None:
+    stage.commit({"c/projects/b/j3.yaml": job("j3", "b")})
+    old = stage.git("rev-parse", "HEAD")
+
+    def rewrite() -> None:
+        stage.git("reset", "-q", "--hard", "HEAD~1")
+        stage.commit({"c/projects/a/j4.yaml": job("j4", "a")})
+
+    stage.at(20, rewrite)
+    stage.play(60)
+    new = stage.git("rev-parse", "HEAD")
+    told = [line for line in stage.lines if line["event"] == "rewritten"]
+    assert [(line["old"], line["new"], line["code"]) for line in told] == [(old, new, "GPU8007")]
+    assert set(stage.phases()) == {"a/j1", "a/j4", "b/j2"}
+
+
+def test_a_branch_rewritten_while_the_loop_was_down_is_noticed(stage: Stage) -> None:
+    stage.play(20)
+    stage.git("checkout", "-q", "--orphan", "fresh")
+    stage.git("rm", "-q", "-r", "--cached", ".")
+    stage.commit({**BASE, "c/projects/a/j4.yaml": job("j4", "a")})
+    stage.git("branch", "-f", "main", "fresh")
+    stage.play(60)
+    assert stage.codes("rewritten") == ["GPU8007"]
+    assert set(stage.phases()) == {"a/j1", "a/j4", "b/j2"}
+
+
+def test_a_missing_path_keeps_what_runs(stage: Stage) -> None:
+    stage.at(20, lambda: stage.git("mv", "c", "d"))
+    stage.at(20, lambda: stage.git("-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "moved"))
+    stage.play(60)
+    assert stage.phases() == RUNNING
+    assert stage.codes("source") == ["GPU8003"]
+
+
+def test_a_tree_without_a_cluster_keeps_what_runs(stage: Stage) -> None:
+    stage.at(20, lambda: stage.commit({**dict.fromkeys(BASE), "c/.gitkeep": ""}))
+    stage.play(60)
+    assert stage.phases() == RUNNING
+    assert "GPU8009" in stage.codes("invalid")
+
+
+def test_a_tree_without_projects_is_refused_until_it_is_confirmed(stage: Stage) -> None:
+    none = {path: None for path in BASE if path != "c/cluster.yaml"}
+    stage.at(20, lambda: stage.commit(none))
+    stage.play(60)
+    assert stage.phases() == RUNNING
+    assert stage.codes("refused") == ["GPU6001", "GPU6001"]
+    trailers = [
+        line["help"].rpartition("`")[0].rpartition("`")[2] for line in stage.lines if line["event"] == "refused"
+    ]
+    stage.commit({"README.md": "it is meant"}, "Remove everything\n\n" + "\n".join(trailers) + "\n")
+    stage.play(300)
+    assert stage.phases() == {}
+    assert [ref for ref in stage.state().live if ref.namespace.startswith("gpu-")] == []
+
+
+def test_a_bad_commit_in_one_project_holds_no_other_back(stage: Stage) -> None:
+    bad = {"c/projects/a/j1.yaml": BROKEN, "c/projects/b/j3.yaml": job("j3", "b")}
+    stage.at(20, lambda: stage.commit(bad))
+    stage.play(60)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    told = [line for line in stage.lines if line["event"] == "invalid"]
+    assert any(line["place"].startswith("c/projects/a/j1.yaml:4:") for line in told)
+    assert "GPU8009" in stage.codes("invalid")
+    stage.play(90)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    stage.at(100, lambda: stage.commit({"c/projects/a/j1.yaml": BASE["c/projects/a/j1.yaml"]}))
+    stage.play(150)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    assert stage.play(160, once=True) == 0
+
+
+def test_a_bad_cluster_file_keeps_the_old_one(stage: Stage) -> None:
+    bad = {"c/cluster.yaml": CLUSTER.replace("gpusPerNode", "gpus"), "c/projects/b/j3.yaml": job("j3", "b")}
+    stage.at(20, lambda: stage.commit(bad))
+    stage.play(60)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    assert any(line.get("place", "").startswith("c/cluster.yaml:") for line in stage.lines)
+
+
+def test_a_link_out_of_the_tree_is_an_error_of_its_project_alone(stage: Stage) -> None:
+    def link() -> None:
+        (stage.copy.folder / "c/projects/a/out.yaml").symlink_to("/etc/passwd")
+        stage.git("add", "-A")
+        stage.commit({"c/projects/b/j3.yaml": job("j3", "b")})
+
+    stage.at(20, link)
+    stage.play(60)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    assert any(line.get("place", "").startswith("c/projects/a/out.yaml") for line in stage.lines)
+
+
+def test_a_project_that_was_never_good_is_absent_and_hurts_nobody(stage: Stage) -> None:
+    stage.commit({"c/projects/z/project.yaml": project("z", quota=0), "c/projects/z/j.yaml": BROKEN})
+    stage.play(60)
+    assert stage.phases() == RUNNING
+
+
+class Flaky:
+    """A cluster that is away between two times."""
+
+    def __init__(self, stage: Stage, first: int, last: int) -> None:
+        self._stage = stage
+        self._away = range(first, last)
+        self.tries: list[int] = []
+
+    def _reach(self) -> None:
+        second = (self._stage.clock.now_ms() - ZERO_MS) // 1000
+        if second in self._away:
+            self.tries.append(second)
+            raise ClusterUnavailable("GPU7001", "connection refused")
+
+    def list(self, kind: Kind) -> ObjectList:
+        self._reach()
+        return self._stage.cluster.list(kind)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        self._reach()
+        return self._stage.cluster.watch(kind, resource_version, timeout_ms)
+
+    def apply(self, body: Body) -> Body:
+        self._reach()
+        return self._stage.cluster.apply(body)
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+        self._reach()
+        self._stage.cluster.delete(ref, uid, resource_version)
+
+
+def test_an_api_server_that_is_away_is_asked_less_often_and_then_served(stage: Stage) -> None:
+    flaky = Flaky(stage, 15, 100)
+    stage.through = flaky
+    stage.at(20, lambda: stage.commit({"c/projects/b/j3.yaml": job("j3", "b")}))
+    stage.play(300)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    assert stage.codes("unreachable") == ["GPU7001"]
+    assert len(flaky.tries) < 12
+
+
+class Buggy:
+    """Machines that fail as no port may, until a time: a bug of gpuctl itself."""
+
+    def __init__(self, stage: Stage, until: int) -> None:
+        self._stage = stage
+        self._until = until
+
+    def provide(self, pools: Sequence[NodePool]) -> None:
+        if self._stage.clock.now_ms() < ZERO_MS + self._until * 1000:
+            raise RuntimeError("a bug")
+        self._stage.cluster.provide(pools)
+
+
+def test_a_bug_in_a_cycle_is_told_and_the_loop_goes_on(stage: Stage) -> None:
+    stage.machines = Buggy(stage, 60)
+    stage.play(300)
+    assert stage.codes("bug") == ["GPU9001"]
+    assert any("RuntimeError: a bug (test_faults.py:" in line.get("message", "") for line in stage.lines)
+    assert stage.phases() == RUNNING
+
+
+def test_the_delays_after_failures_grow_and_are_bounded() -> None:
+    delays = [retry_ms(n) for n in range(1, 100)]
+    assert delays[:4] == [1000, 2000, 4000, 8000]
+    assert delays == sorted(delays)
+    assert delays[-1] == LAST_RETRY_MS
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_wait_at_once_and_handlers_are_put_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with StopOnSignal() as stop:
+        assert not stop.wait(1)
+        os.kill(os.getpid(), number)
+        began = time.monotonic()
+        assert stop.wait(30_000)
+        assert stop.requested()
+        assert time.monotonic() - began < 1
+    assert signal.getsignal(number) == before
