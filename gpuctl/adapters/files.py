@@ -54,20 +54,35 @@ def _above(folder: Path, steps: int, parent: Path) -> Path:
 def _files(folder: Path, top: Path | None) -> Iterator[tuple[str, SourceFile]]:
     root = top or folder.resolve()
     for where, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
             if name.endswith(YAML_SUFFIXES):
-                path = Path(where, name)
-                yield path.as_posix(), _file(path, root)
+                yield Path(where, name).as_posix(), _file(Path(where, name), root)
+        for name in folders:
+            if Path(where, name).is_symlink():
+                yield from _linked_folder(Path(where, name), root)
+
+
+def _linked_folder(path: Path, root: Path) -> Iterator[tuple[str, SourceFile]]:
+    """A linked folder is not looked into; that it leaves the tree, or that a file was meant, is told."""
+    inside = _inside(path.resolve(), root)
+    if not inside or path.name.endswith(YAML_SUFFIXES):
+        fault = SourceFault.UNREADABLE if inside else SourceFault.ESCAPES
+        yield path.as_posix(), SourceFile(content=b"", fault=fault)
+
+
+def _inside(target: Path, root: Path) -> bool:
+    """True for what the tree holds; what Git keeps for itself is outside."""
+    return target.is_relative_to(root) and not target.is_relative_to(root / ".git")
 
 
 def _file(path: Path, root: Path) -> SourceFile:
     """One file, looked at before it is read: where its links lead, what it is, how large it is."""
     try:
         target = path.resolve(strict=True)
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
         return SourceFile(content=b"", fault=SourceFault.DANGLING if path.is_symlink() else SourceFault.UNREADABLE)
-    if not target.is_relative_to(root):
+    if not _inside(target, root):
         return SourceFile(content=b"", fault=SourceFault.ESCAPES)
     if not target.is_file():
         return SourceFile(content=b"", fault=SourceFault.UNREADABLE)

@@ -64,7 +64,10 @@ _DROPPED = object()
 
 
 class Builder:
-    """Makes data of events. `begin` is where the document that is being read begins, `first_line` that of the piece."""
+    """Makes data of events. `begin` is where the document that is being read begins.
+
+    `first_line` is the line of the file at which the text begins. `given_up`: this document is more than is read.
+    """
 
     def __init__(self, source: SourceText, out: Read, offset: int) -> None:
         self.source = source
@@ -93,12 +96,11 @@ class Builder:
         self.aliased = 0
         self.name: SourceSpan | None = None
         self.mistakes = len(self.out.diagnostics)
-        self.given_up = False
 
     def take(self, event: Any) -> None:
         """The next event."""
         action = self._take.get(type(event))
-        if action is not None and (not self.given_up or type(event) is syntax.DocumentEndEvent):
+        if action is not None:
             action(event)
 
     def _span(self, event: Any) -> SourceSpan:
@@ -122,9 +124,7 @@ class Builder:
 
     def _end(self, event: Any) -> None:
         end = self.offset + event.start_mark.index
-        if self.given_up:
-            self.out.fragments.append(Fragment(self.source, self.begin, end))
-        elif self.root is not None:
+        if self.root is not None:
             self.out.documents.append(
                 Document(
                     source=self.source,

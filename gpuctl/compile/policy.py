@@ -20,6 +20,8 @@ from gpuctl.compile.spec_v1 import Match, PolicyV1
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 
 _SCHEMA: Path = ("spec", "schema")
+_NOTHING: dict[str, Any] = {"not": {}}
+"""What `false` means, in a form for which jsonschema tells the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,8 @@ def _rules(path: Path, schema: Any) -> Iterator[_Rule]:
     """
     if set(schema) == {"properties"} and not _refers(schema):
         for name, below in schema["properties"].items():
-            if isinstance(below, dict):
-                yield from _rules((*path, name), below)
-            else:
-                yield _Rule(path, Draft202012Validator({"properties": {name: below}}, registry=Registry()))
+            schemas = {True: {}, False: _NOTHING}
+            yield from _rules((*path, name), below if isinstance(below, dict) else schemas[below])
     else:
         yield _Rule(path, Draft202012Validator(schema, registry=Registry()))
 

@@ -49,43 +49,46 @@ class _Reader:
         self.source = source
         self.parser = parser
         self.out = Read()
+        self.piecewise = _NOT_TEXT.search(source.text) is not None
 
     def read(self) -> Read:
+        """All of it; at first in one piece, after a mistake document by document, so that the cost stays linear."""
         text, offset = self.source.text, 0
-        bad = _NOT_TEXT.search(text)
         while offset < len(text):
-            if bad is None:
-                offset = self._piece(offset, len(text))
-                continue
-            begin = max((m.start() for m in _DOCUMENT_LINE.finditer(text, offset, bad.start())), default=offset)
-            if begin > offset:
-                offset = self._piece(offset, begin)
-                continue
-            self._not_text(bad)
-            offset = self._skip(offset, bad.start())
-            bad = _NOT_TEXT.search(text, offset)
+            end = self._next_document(offset + 1) if self.piecewise else len(text)
+            bad = _NOT_TEXT.search(text, offset, end) if self.piecewise else None
+            if bad is not None:
+                self._not_text(bad)
+                self.out.fragments.append(Fragment(self.source, offset, end))
+                offset = end
+            else:
+                offset = self._piece(offset, end)
         return self.out
 
     def _piece(self, start: int, end: int) -> int:
-        """Read documents from `start`; returns where to go on: `end`, or beyond a document that is no YAML."""
+        """Read documents; returns where to go on: `end`, or beyond a document that can't be read."""
         builder = Builder(self.source, self.out, start)
         try:
             for event in syntax.events(self.source.text[start:end], self.parser):
                 builder.take(event)
                 if self.out.begun > MAX_DOCUMENTS:
                     return self._too_many(builder.begin)
+                if builder.given_up:
+                    return self._skip(builder.begin, builder.begin)
         except syntax.NotYaml as error:
-            line = builder.first_line + error.line
-            if not builder.given_up:
-                self._not_yaml(error, line, builder.unclosed())
-            return min(end, self._skip(builder.begin, self.source.offset(builder.first_line + error.stopped)))
+            self._not_yaml(error, builder.first_line + error.line, builder.unclosed())
+            return self._skip(builder.begin, self.source.offset(builder.first_line + error.stopped))
         return end
+
+    def _next_document(self, offset: int) -> int:
+        """Where the next document begins, or the end of the text."""
+        found = _DOCUMENT_LINE.search(self.source.text, offset)
+        return found.start() if found else len(self.source.text)
 
     def _skip(self, begin: int, search_from: int) -> int:
         """Leave the document that begins at `begin`; returns where the next one does."""
-        text = self.source.text
-        found = _DOCUMENT_LINE.search(text, max(begin + 1, search_from))
-        end = found.start() if found else len(text)
+        self.piecewise = True
+        end = self._next_document(max(begin + 1, search_from))
         self.out.fragments.append(Fragment(self.source, begin, end))
         return end
 

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuctl.adapters.files import read_tree
+from gpuctl.model.source import MAX_FILE_BYTES, SourceFault
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for name in ("repo/.git", "repo/policies", "repo/clusters/c/projects/.hidden", "policies"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("policies/p.yaml", "clusters/c/cluster.yaml", "clusters/c/projects/a.yml", "clusters/c/notes.txt",
+                 "clusters/c/projects/.hidden/h.yaml"):  # fmt: skip
+        (tmp_path / "repo" / name).write_text("a: 1\n")
+    (tmp_path / "policies" / "outside.yaml").write_text("a: 1\n")
+    return tmp_path / "repo"
+
+
+def test_the_clusters_files_and_the_nearest_policies(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository)
+    for name in ("clusters/c", "clusters/c/", "./clusters/c"):
+        tree = read_tree(name)
+        assert tree.cluster_dir == "clusters/c"
+        assert list(tree.files) == ["clusters/c/cluster.yaml", "clusters/c/projects/a.yml", "policies/p.yaml"]
+    monkeypatch.chdir(repository / "clusters" / "c")
+    assert list(read_tree(".").files) == ["../../policies/p.yaml", "cluster.yaml", "projects/a.yml"]
+
+
+def test_paths_are_as_the_caller_gave_them(repository: Path) -> None:
+    tree = read_tree(str(repository / "clusters" / "c"))
+    assert f"{repository}/clusters/c/cluster.yaml" in tree.files
+    assert f"{repository}/policies/p.yaml" in tree.files
+
+
+def test_a_policies_folder_of_the_cluster_itself_is_nearest(repository: Path) -> None:
+    (repository / "clusters/c/policies").mkdir()
+    assert not [path for path in read_tree(str(repository / "clusters" / "c")).files if path.endswith("p.yaml")]
+
+
+def test_policies_are_not_looked_for_above_the_repository(repository: Path) -> None:
+    (repository / "policies" / "p.yaml").unlink()
+    (repository / "policies").rmdir()
+    assert not [path for path in read_tree(str(repository / "clusters" / "c")).files if path.endswith("outside.yaml")]
+    (repository / ".git").rmdir()
+    assert [path for path in read_tree(str(repository / "clusters" / "c")).files if path.endswith("outside.yaml")]
+
+
+def test_links_stay_in_the_repository(repository: Path, tmp_path: Path) -> None:
+    folder = repository / "clusters" / "c"
+    (tmp_path / "secret.yaml").write_text("a: 1\n")
+    (folder / "in.yaml").symlink_to("../../policies/p.yaml")
+    (folder / "out.yaml").symlink_to("../../../secret.yaml")
+    (folder / "absolute.yaml").symlink_to(tmp_path / "secret.yaml")
+    (folder / "gone.yaml").symlink_to("nowhere.yaml")
+    (folder / "loop.yaml").symlink_to("loop.yaml")
+    (folder / "outside").symlink_to(tmp_path)
+    (folder / "inside").symlink_to("projects")
+    (folder / "odd.yaml").symlink_to("projects")
+    files = {Path(path).name: file for path, file in read_tree(str(folder)).files.items()}
+    assert (files["in.yaml"].content, files["in.yaml"].fault) == (b"a: 1\n", None)
+    assert files["out.yaml"].fault is files["absolute.yaml"].fault is SourceFault.ESCAPES
+    assert files["outside"].fault is SourceFault.ESCAPES
+    assert files["odd.yaml"].fault is SourceFault.UNREADABLE
+    assert files["gone.yaml"].fault is files["loop.yaml"].fault is SourceFault.DANGLING
+    assert all(file.content == b"" for file in files.values() if file.fault)
+    assert {"secret.yaml", "inside"}.isdisjoint(files)
+
+
+def test_a_link_that_leads_into_git_is_refused(repository: Path) -> None:
+    (repository / ".git" / "config.yaml").write_text("a: 1\n")
+    (repository / "clusters/c/config.yaml").symlink_to("../../.git/config.yaml")
+    files = read_tree(str(repository / "clusters" / "c")).files
+    assert files[f"{repository}/clusters/c/config.yaml"].fault is SourceFault.ESCAPES
+
+
+def test_a_file_too_large_is_not_read(repository: Path) -> None:
+    large = repository / "clusters" / "c" / "large.yaml"
+    large.write_bytes(b"a" * (MAX_FILE_BYTES + 1))
+    file = read_tree(str(repository / "clusters" / "c")).files[str(large)]
+    assert (file.content, file.fault) == (b"", SourceFault.TOO_LARGE)
+
+
+def test_a_folder_named_like_a_file_is_looked_into(repository: Path) -> None:
+    (repository / "clusters/c/odd.yaml").mkdir()
+    (repository / "clusters/c/odd.yaml/x.yaml").write_text("a: 1\n")
+    assert f"{repository}/clusters/c/odd.yaml/x.yaml" in read_tree(str(repository / "clusters" / "c")).files
+
+
+def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert read_tree(str(tmp_path / "nowhere")).files == {}

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trees import CLUSTER, HEAD, codes, job, project, tree_of
+
+from gpuctl.compile import Compiled, compile_tree
+from gpuctl.diag.diagnostic import Severity
+
+ROOT = Path(__file__).parents[3]
+TWO_VOLUMES = "{image: x, volumes: [{claim: c, mountPath: /c}, {mountPath: /m, hostPath: /mnt}]}"
+
+
+def policy(schema: str, match: str = "{kind: Job}", severity: str = "error") -> str:
+    return (
+        f"{HEAD}kind: Policy\nmetadata: {{name: rule}}\nspec:\n  match: {match}\n  severity: {severity}\n"
+        f"  message: No.\n  schema: {schema}\n"
+    )
+
+
+def checked(rule: str, **documents: str) -> Compiled:
+    files: dict[str, str | bytes] = {"cluster.yaml": CLUSTER, "p.yaml": project("team-a"), "rule.yaml": rule}
+    return compile_tree(tree_of({**files, **{f"{name}.yaml": text for name, text in documents.items()}}))
+
+
+def marked(rule: str, spec: str) -> list[str]:
+    """The words of the job's spec that a rule marks."""
+    words = []
+    for found in checked(rule, j=job("train", spec)).diagnostics:
+        assert found.code == "GPU4001"
+        words.append(found.source_line[found.span.column - 1 : found.span.end_column - 1])
+    return words
+
+
+@pytest.mark.parametrize(
+    ("schema", "spec", "words"),
+    [
+        ("{properties: {spec: {properties: {volumes: {items: {not: {required: [hostPath]}}}}}}}",
+         TWO_VOLUMES, ["hostPath"]),
+        ("{properties: {spec: {properties: {volumes: false}}}}", TWO_VOLUMES, ["volumes"]),
+        ("{properties: {spec: {required: [maxDuration]}}}", "{image: x}", ["spec"]),
+        ("{properties: {spec: {properties: {workers: {maximum: 2}}}}}", "{image: x, workers: 3}", ["workers"]),
+        ("{properties: {spec: {properties: {workers: {maximum: 2}}}}}", "{image: x, workers: 2}", []),
+        ("{properties: {spec: {properties: {gpus: {multipleOf: 0.5}}}}}", "{image: x, gpus: 0.75}", ["gpus"]),
+        ("{properties: {spec: {properties: {image: {}, env: {}}, additionalProperties: false}}}",
+         "{image: x, retries: 1}", ["retries"]),
+        ("{properties: {spec: {anyOf: [{required: [maxDuration]}, {properties: {type: {const: training}}}]}}}",
+         "{image: x, type: interactive}", ["type"]),
+        ("{$defs: {no: {maximum: 1}}, properties: {spec: {properties: {workers: {$ref: '#/$defs/no'}}}}}",
+         "{image: x, workers: 2}", ["workers"]),
+        ("{properties: {spec: {properties: {env: {patternProperties: {TOKEN$: {type: object}}}}}}}",
+         "{image: x, env: {A_TOKEN: t, TOKENS: u}}", ["A_TOKEN"]),
+        ("{properties: {spec: {not: {properties: {resources: {required: [cpu]}}, required: [resources]}}}}",
+         "{image: x, resources: {cpu: 0}}", ["cpu"]),
+    ],
+)  # fmt: skip
+def test_the_node_that_breaks_a_rule_is_marked(schema: str, spec: str, words: list[str]) -> None:
+    assert marked(policy(schema), spec) == words
+
+
+def test_who_a_policy_is_about() -> None:
+    never = "{properties: {spec: {properties: {image: false}}}}"
+    documents = {"a": job("x"), "b": project("infra"), "c": job("y", owner="infra")}
+    for match, files in (
+        ("{kind: Job}", ["a.yaml", "c.yaml"]),
+        ("{kind: Job, projects: ['team-*']}", ["a.yaml"]),
+        ("{kind: Job, except: [infra]}", ["a.yaml"]),
+        ("{kind: Job, projects: [infra], except: ['*']}", []),
+        ("{kind: Project}", []),
+    ):
+        assert [d.span.file for d in checked(policy(never, match), **documents).diagnostics] == files, match
+
+
+def test_policies_over_other_kinds() -> None:
+    for kind, file in (("Cluster", "cluster.yaml"), ("Project", "p.yaml")):
+        found = checked(policy("{required: [labels]}", f"{{kind: {kind}}}"))
+        assert [(d.code, d.span.file) for d in found.diagnostics] == [("GPU4001", file)]
+
+
+def test_a_warning_leaves_the_tree_valid() -> None:
+    found = checked(policy("{required: [labels]}", severity="warning"), j=job("train"))
+    assert [d.severity for d in found.diagnostics] == [Severity.WARNING]
+    assert found.declared is not None
+
+
+def test_a_schema_that_is_none_and_one_that_leads_out_are_mistakes_of_the_policy() -> None:
+    assert codes(checked(policy("{type: objekt}"))) == ["GPU4002"]
+    for reference in ("https://example.invalid/x.json", "file:///etc/passwd", "#/$defs/gone"):
+        assert codes(checked(policy(f"{{$ref: '{reference}'}}"), j=job("train"))) == ["GPU4002"]
+
+
+def _with_the_repositorys_policies(spec: str, owner: str = "team-a") -> list[str]:
+    files: dict[str, str | bytes] = {path.name: path.read_bytes() for path in (ROOT / "policies").glob("*.yaml")}
+    files |= {"c.yaml": CLUSTER, "p.yaml": project(owner), "j.yaml": job("train", spec, owner)}
+    return [d.message for d in compile_tree(tree_of(files)).diagnostics]
+
+
+def test_the_repositorys_own_policies() -> None:
+    (host_path,) = _with_the_repositorys_policies(TWO_VOLUMES)
+    assert "no-host-paths" in host_path
+    assert _with_the_repositorys_policies(TWO_VOLUMES, "infra") == []
+    (secret,) = _with_the_repositorys_policies("{image: x, env: {HUB_TOKEN: abc, EPOCHS: '9'}}")
+    assert "secrets-from-secrets" in secret
+    assert _with_the_repositorys_policies("{image: x, env: {HUB_TOKEN: {secret: hub, key: token}}}") == []
