@@ -175,7 +175,9 @@ class Reconciler:
         return []
 
     def _ledgers(self) -> Mapping[ProjectName, Ledger]:
-        self._mirror.refresh()
+        """As last seen; read now when this process has seen nothing yet."""
+        if self._desired.declared is None:
+            self._mirror.refresh()
         return observe(self._mirror.objects()).ledgers
 
     def _note_rewriting(self, head: Revision) -> None:

@@ -105,7 +105,7 @@ class Stage:
             source=Counted(followed, self), cluster=self.through, machines=self.machines, clock=self.clock
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
-        return run(LoopSettings(interval_ms=10_000, react_ms=500, once=once), outside, journal, self)
+        return run(LoopSettings(interval_ms=10_000, react_ms=2_000, once=once), outside, journal, self)
 
     # what came of it
 

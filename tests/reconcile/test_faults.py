@@ -36,7 +36,7 @@ def test_it_starts_what_is_declared_and_then_is_silent(stage: Stage) -> None:
     version, lines = stage.version(), len(stage.lines)
     stage.at(60, lambda: stage.commit({"README.md": "words"}))
     stage.at(80, lambda: stage.commit({"c/projects/a/j1.yaml": "# moved\n" + BASE["c/projects/a/j1.yaml"]}))
-    stage.play(25 * 60)
+    stage.play(300)
     assert stage.version() == version
     assert stage.events()[lines:] == ["following"] * 3
     assert stage.codes() == []
