@@ -20,13 +20,13 @@ from gpuctl.adapters.embedded.deployments import Deployments
 from gpuctl.adapters.embedded.devices import DeviceBook
 from gpuctl.adapters.embedded.faults import not_found
 from gpuctl.adapters.embedded.jobs import Jobs
-from gpuctl.adapters.embedded.kubelets import Kubelets, run_for_fact
+from gpuctl.adapters.embedded.kubelets import RUN_FOR, Kubelets
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.nodes import Evictions, provide, set_ready
 from gpuctl.adapters.embedded.quotas import Quotas
 from gpuctl.adapters.embedded.scheduler import Scheduler
-from gpuctl.adapters.embedded.sqlite import SqliteJournal
-from gpuctl.adapters.embedded.store import HISTORY, Memory, Store
+from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
+from gpuctl.adapters.embedded.store import HISTORY, Journal, Memory, Store
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.ports import Clock, ObjectList, WatchEvent, WorldFault
 from gpuctl.k8s import names
@@ -51,12 +51,13 @@ class EmbeddedCluster:
         *,
         timings: EmbeddedTimings | None = None,
         history: int = HISTORY,
+        journal: Journal | None = None,
     ) -> None:
         self._clock = clock
         self._ticks = False
         self._lock = RLock()
         self._written = Condition(self._lock)
-        self._store = Store(SqliteJournal(path) if path else Memory(), history)
+        self._store = Store(journal or (SqliteJournal(path) if path else Memory()), history)
         self._api = Api(self._store)
         self._agenda = Agenda()
         self._book = NodeBook()
@@ -80,6 +81,14 @@ class EmbeddedCluster:
         self._controllers = {controller.name: controller for controller in controllers}
         self._store.listeners += [self._book.note, self._devices.note, self._note]
         self._open()
+
+    @classmethod
+    def copy_of(cls, path: str, clock: Clock) -> EmbeddedCluster:
+        """The cluster of a file as it would be now, also while another process runs it: to look at.
+
+        What is written to a copy is not kept. Raises ClusterUnavailable where there is no such file.
+        """
+        return cls(clock, journal=Memory(read(path)))
 
     # Cluster
 
@@ -135,7 +144,7 @@ class EmbeddedCluster:
     def run_for(self, job: JobId, duration_ms: DurationMs) -> None:
         """Make the job's workers succeed after running that long in all, pauses not counted, for each of its runs."""
         with self._turn():
-            self._store.set_fact(run_for_fact(job), duration_ms)
+            self._store.set_fact(str(job), RUN_FOR, duration_ms)
             for key in self._book.workers(job):
                 self._agenda.soon(Task(self._kubelets.name, key))
 

@@ -84,7 +84,7 @@ class Jobs:
         action = failure_action(job, pod)
         if action == "Ignore":
             return job
-        self._desk.store.set_fact(f"failed/{uid(job)}", self._desk.instant)
+        self._desk.store.set_fact(uid(job), "failed", self._desk.instant)
         job = put(job, ("status", "failed"), number(job, "status", "failed") + 1)
         if action != "FailJob":
             return job
@@ -206,7 +206,7 @@ class Jobs:
     def _backoff_until(self, job: Body) -> Instant:
         """When the next pod may be made after failures: the delay doubles with each."""
         failures = number(job, "status", "failed")
-        last = self._desk.store.fact(f"failed/{uid(job)}")
+        last = self._desk.store.fact(uid(job), "failed")
         if not failures or last is None:
             return 0
         timings = self._desk.timings

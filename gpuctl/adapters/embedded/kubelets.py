@@ -17,9 +17,14 @@ from gpuctl.adapters.embedded.podwork import disrupted
 from gpuctl.k8s import names
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
 from gpuctl.k8s.objects import annotations_of, is_deleting, items, number, text, uid
-from gpuctl.model.ids import JobId
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
+
+RUN_FOR = "run-for"
+"""The fact about a declared job how long its workers run in all."""
+
+_EXECUTING = "executing"
+"""The fact about a pod since when it has made progress."""
 
 
 class Kubelets:
@@ -81,35 +86,44 @@ class Kubelets:
 
     def _when(self, what: str, pod: Body, delay_ms: DurationMs, act: Any) -> None:
         """Act when `delay_ms` have passed since this was first seen."""
-        fact = f"{what}/{uid(pod)}"
-        since = self._desk.store.fact(fact)
+        since = self._desk.store.fact(uid(pod), what)
         if since is None:
             since = self._desk.instant
-            self._desk.store.set_fact(fact, since)
+            self._desk.store.set_fact(uid(pod), what, since)
         if since + delay_ms <= self._desk.instant:
-            self._desk.store.set_fact(fact, None)
+            self._desk.store.set_fact(uid(pod), what, None)
             act(pod)
         else:
             self._desk.again(self.name, key_of(pod), since + delay_ms)
 
     def _progress(self, pod: Body, *, executing: bool) -> None:
         """Keep the account of how long the worker has run."""
-        store, since_fact = self._desk.store, f"executing/{uid(pod)}"
-        since = store.fact(since_fact)
+        store = self._desk.store
+        since = store.fact(uid(pod), _EXECUTING)
         if executing and since is None:
-            store.set_fact(since_fact, self._desk.instant)
+            store.set_fact(uid(pod), _EXECUTING, self._desk.instant)
         if not executing and since is not None:
-            store.set_fact(since_fact, None)
-            store.set_fact(_ran_fact(pod), store.fact(_ran_fact(pod), 0) + self._desk.instant - since)
+            store.set_fact(uid(pod), _EXECUTING, None)
+            owner, worker = self._account(pod)
+            store.set_fact(owner, worker, store.fact(owner, worker, 0) + self._desk.instant - since)
+
+    def _account(self, pod: Body) -> tuple[str, str]:
+        """Where it is kept how long a worker has run: with its Job, for all its pods, as long as the Job is there."""
+        worker = f"ran/{annotations_of(pod).get(WORKER_INDEX_LABEL, '')}"
+        for owner in items(pod, "metadata", "ownerReferences"):
+            key = Key(text(owner, "apiVersion"), text(owner, "kind"), text(pod, "metadata", "namespace"), owner["name"])
+            if uid(self._desk.store.get(key) or {}) == owner["uid"]:
+                return owner["uid"], worker
+        return uid(pod), worker
 
     def _done(self, pod: Body) -> None:
         """End a worker that has run its time."""
         job = job_of(pod)
-        duration = None if job is None else self._desk.store.fact(run_for_fact(job))
-        since = self._desk.store.fact(f"executing/{uid(pod)}")
+        duration = None if job is None else self._desk.store.fact(str(job), RUN_FOR)
+        since = self._desk.store.fact(uid(pod), _EXECUTING)
         if duration is None or since is None:
             return
-        due = since + max(0, duration - self._desk.store.fact(_ran_fact(pod), 0))
+        due = since + max(0, duration - self._desk.store.fact(*self._account(pod), default=0))
         if due <= self._desk.instant:
             self.exit(pod, 0)
         else:
@@ -148,22 +162,11 @@ class Kubelets:
             ended = put(ended, ("status", "containerStatuses"), statuses)
         for kind in ("ContainersReady", "Ready"):
             ended = with_condition(ended, {"type": kind, "status": "False"}, self._desk.instant)
-        for fact in ("bound", "asked", "executing"):
-            self._desk.store.set_fact(f"{fact}/{uid(pod)}", None)
+        for fact in ("bound", "asked", _EXECUTING):
+            self._desk.store.set_fact(uid(pod), fact, None)
         self._desk.api.replace(ended)
 
     def _reap(self, pod: Body) -> None:
         """An ended pod whose deletion was asked for needs no grace."""
         if is_deleting(pod) and at(pod, "metadata", "deletionGracePeriodSeconds"):
             self._desk.api.replace(put(pod, ("metadata", "deletionGracePeriodSeconds"), 0))
-
-
-def run_for_fact(job: JobId) -> str:
-    """Where the store keeps how long a job's workers run in all."""
-    return f"run-for/{job}"
-
-
-def _ran_fact(pod: Body) -> str:
-    """Where the store keeps how long a worker has run; the same for all its pods."""
-    owner = next(items(pod, "metadata", "ownerReferences"), pod["metadata"])
-    return f"ran/{owner['uid']}/{annotations_of(pod).get(WORKER_INDEX_LABEL, '')}"

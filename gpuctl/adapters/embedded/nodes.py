@@ -17,7 +17,7 @@ from gpuctl.model.declared import DeclaredNode, NodePool, Sharing
 from gpuctl.model.ids import NodeName
 from gpuctl.model.state import Body
 
-_PROVIDED = "provided-nodes"
+_PROVIDED = ("nodes", "provided")
 _MAX_PODS = "110"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
@@ -33,12 +33,12 @@ def provide(api: Api, pools: Sequence[NodePool]) -> None:
             _node(api, pool, node)
             if pool.sharing is Sharing.DRA:
                 _store(api, _slice(pool, node))
-    for name in api.store.fact(_PROVIDED, ()):
+    for name in api.store.fact(*_PROVIDED, default=()):
         if name not in declared:
             for key in (Key(*names.RESOURCE_SLICE, "", _slice_name(name)), Key(*names.NODE, "", name)):
                 if api.store.get(key) is not None:
                     api.delete(key)
-    api.store.set_fact(_PROVIDED, sorted(declared))
+    api.store.set_fact(*_PROVIDED, sorted(declared))
 
 
 def set_ready(api: Api, node: NodeName, *, ready: bool) -> None:

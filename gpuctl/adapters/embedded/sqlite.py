@@ -1,19 +1,23 @@
 """The journal in one SQLite file. What `commit` returned for survives the death of the process at any later moment.
 
-One process at a time: a second one that opens the file is told that it is in use. The write-ahead log is synchronised
-at checkpoints only, so a crash of the machine itself may lose the last commits, never the file's consistency.
+One process at a time writes: a second one is told that the file is in use; others may read. The write-ahead log is
+synchronised at checkpoints only: a crash of the machine itself may lose the last commits, never the file's consistency.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sqlite3
 from collections.abc import Mapping
-from typing import Any
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TextIO
 
 from gpuctl.adapters.embedded.bodies import Key
 from gpuctl.adapters.embedded.faults import unavailable
 from gpuctl.adapters.embedded.store import Restored
+from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.model.state import Body
 
 _FORMAT = 1
@@ -21,7 +25,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
   api_version TEXT, kind TEXT, namespace TEXT, name TEXT, body TEXT NOT NULL,
   PRIMARY KEY (api_version, kind, namespace, name)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts (
+  about TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (about, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
@@ -32,20 +37,21 @@ class SqliteJournal:
     def __init__(self, path: str) -> None:
         self._path = path
         self._writes: list[tuple[str, tuple[object, ...]]] = []
+        self._claim = _claimed(path)
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=1, check_same_thread=False)
-            self._open()
-        except sqlite3.Error as error:
-            raise self._fault(error) from error
+            self._db = _connected(path)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            _check_format(self._db, path)
+            self._db.executescript(_SCHEMA)
+            self._db.execute(f"PRAGMA user_version = {_FORMAT}")
+        except (sqlite3.Error, ClusterUnavailable) as error:
+            self._claim.close()
+            raise _fault(path, error) from error
 
     def load(self) -> Restored:
         """All that was committed."""
-        counters = dict(self._db.execute("SELECT name, value FROM counters"))
-        return Restored(
-            objects=tuple(json.loads(body) for (body,) in self._db.execute("SELECT body FROM objects")),
-            facts={name: json.loads(value) for name, value in self._db.execute("SELECT name, value FROM facts")},
-            counters=counters,
-        )
+        return _loaded(self._db)
 
     def put_object(self, key: Key, body: Body) -> None:
         """Keep an object as it is now."""
@@ -57,12 +63,13 @@ class SqliteJournal:
         statement = "DELETE FROM objects WHERE (api_version, kind, namespace, name) = (?, ?, ?, ?)"
         self._writes.append((statement, tuple(key)))
 
-    def put_fact(self, name: str, value: Any) -> None:
+    def put_fact(self, about: str, name: str, value: Any) -> None:
         """Keep a fact; None forgets it."""
         if value is None:
-            self._writes.append(("DELETE FROM facts WHERE name = ?", (name,)))
+            self._writes.append(("DELETE FROM facts WHERE (about, name) = (?, ?)", (about, name)))
         else:
-            self._writes.append(("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value))))
+            text = json.dumps(value)
+            self._writes.append(("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", (about, name, text)))
 
     def commit(self, counters: Mapping[str, int]) -> None:
         """Make it durable, with the counters as they are. Raises ClusterUnavailable; the next commit tries again."""
@@ -75,27 +82,59 @@ class SqliteJournal:
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise self._fault(error) from error
+            raise _fault(self._path, error) from error
         self._writes.clear()
 
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+        self._claim.close()
 
-    def _open(self) -> None:
-        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.executescript(_SCHEMA)
-        found = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if found not in {0, _FORMAT}:
-            raise unavailable(f"{self._path} was written by another version of gpuctl (format {found})")
-        self._db.execute(f"PRAGMA user_version = {_FORMAT}")
-        # Taken now and kept until the file is closed: a second process must not get as far as reading.
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("COMMIT")
 
-    def _fault(self, error: sqlite3.Error) -> Exception:
-        if "locked" in str(error):
-            return unavailable(f"{self._path} is in use by another process")
-        return unavailable(f"{self._path} can't be used as a cluster's file: {error}")
+def read(path: str) -> Restored:
+    """What a file holds at this moment, also while a cluster uses it. Raises ClusterUnavailable."""
+    try:
+        if not Path(path).is_file():
+            raise unavailable(f"{path} is not there")
+        with closing(_connected(path)) as db:
+            _check_format(db, path)
+            return _loaded(db)
+    except sqlite3.Error as error:
+        raise _fault(path, error) from error
+
+
+def _claimed(path: str) -> TextIO:
+    """Hold the file for this process until it ends; the lock stands beside it, so that SQLite's own are untouched."""
+    try:
+        claim = Path(f"{path}.lock").open("a", encoding="utf-8")  # noqa: SIM115 - held until close
+    except OSError as error:
+        raise _fault(path, error) from error
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        claim.close()
+        raise unavailable(f"{path} is in use by another process") from error
+    return claim
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False)
+
+
+def _check_format(db: sqlite3.Connection, path: str) -> None:
+    found = db.execute("PRAGMA user_version").fetchone()[0]
+    if found not in {0, _FORMAT}:
+        raise unavailable(f"{path} was written by another version of gpuctl (format {found})")
+
+
+def _loaded(db: sqlite3.Connection) -> Restored:
+    db.execute("BEGIN")  # one transaction: all three tables as of one moment
+    objects = tuple(json.loads(body) for (body,) in db.execute("SELECT body FROM objects"))
+    facts = tuple((about, name, json.loads(value)) for about, name, value in db.execute("SELECT * FROM facts"))
+    counters = dict(db.execute("SELECT name, value FROM counters"))
+    db.execute("COMMIT")
+    return Restored(objects=objects, facts=facts, counters=counters)
+
+
+def _fault(path: str, error: Exception) -> ClusterUnavailable:
+    return error if isinstance(error, ClusterUnavailable) else unavailable(f"{path} can't be used: {error}")

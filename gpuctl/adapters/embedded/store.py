@@ -15,6 +15,7 @@ from gpuctl.adapters.embedded.bodies import Key, key_of, owner_uids, put
 from gpuctl.adapters.embedded.faults import gone, unavailable
 from gpuctl.app.ports import WatchEvent
 from gpuctl.k8s.names import Kind
+from gpuctl.k8s.objects import uid
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
@@ -37,7 +38,7 @@ class Journal(Protocol):
         """Keep it no longer."""
         ...
 
-    def put_fact(self, name: str, value: Any) -> None:
+    def put_fact(self, about: str, name: str, value: Any) -> None:
         """Keep a fact; None forgets it."""
         ...
 
@@ -55,16 +56,19 @@ class Restored:
     """The content of a journal."""
 
     objects: tuple[Body, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: tuple[tuple[str, str, Any], ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
 class Memory:
-    """The journal of a store that need not last."""
+    """The journal of a store that need not last; it may begin with what another one kept."""
+
+    def __init__(self, kept: Restored | None = None) -> None:
+        self._kept = kept or Restored()
 
     def load(self) -> Restored:
-        """Nothing."""
-        return Restored()
+        """What it began with."""
+        return self._kept
 
     def put_object(self, key: Key, body: Body) -> None:
         """Kept in the store only."""
@@ -72,7 +76,7 @@ class Memory:
     def remove_object(self, key: Key) -> None:
         """Kept in the store only."""
 
-    def put_fact(self, name: str, value: Any) -> None:
+    def put_fact(self, about: str, name: str, value: Any) -> None:
         """Kept in the store only."""
 
     def commit(self, counters: Mapping[str, int]) -> None:
@@ -102,7 +106,9 @@ class Store:
         self.version = kept.counters.get("version", 0)
         self.closed_ms = kept.counters.get("instant", 0)
         self._born = self.version
-        self._facts = dict(kept.facts)
+        self._facts: dict[str, dict[str, Any]] = {}
+        for about, name, value in kept.facts:
+            self._facts.setdefault(about, {})[name] = value
         self._uids = kept.counters.get("uids", 0)
         self.listeners: list[Listener] = []
         self._dirty = False
@@ -182,23 +188,26 @@ class Store:
         last = put(old, ("metadata", "resourceVersion"), str(self.version))
         self._record(key.kinds, WatchEvent(type="DELETED", body=last))
         self._journal.remove_object(key)
+        for name in tuple(self._facts.get(uid(old), ())):
+            self.set_fact(uid(old), name, None)
         self._tell(key, old, None)
 
-    def fact(self, name: str, default: Any = None) -> Any:
-        """Something remembered that is no object."""
-        return self._facts.get(name, default)
+    def fact(self, about: str, name: str, default: Any = None) -> Any:
+        """Something remembered that is no object, about an object's uid or about something else."""
+        return self._facts.get(about, {}).get(name, default)
 
-    def set_fact(self, name: str, value: Any) -> None:
-        """Remember it; None forgets it."""
-        if value is None:
-            if self._facts.pop(name, None) is None:
-                return
-        elif self._facts.get(name) == value:
+    def set_fact(self, about: str, name: str, value: Any) -> None:
+        """Remember it; None forgets it. What is about an object's uid goes with the object."""
+        if self.fact(about, name) == value:
             return
-        else:
-            self._facts[name] = value
+        known = self._facts.setdefault(about, {})
+        known[name] = value
+        if value is None:
+            del known[name]
+        if not known:
+            del self._facts[about]
         self._dirty = True
-        self._journal.put_fact(name, value)
+        self._journal.put_fact(about, name, value)
 
     def commit(self, instant: Instant) -> None:
         """Make everything since the last commit durable as one; `closed_ms` is this instant when it is opened again."""

@@ -14,6 +14,7 @@ from stories import EPOCH_MS, NAMESPACE, advance, everything, job, job_id, opene
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.embedded.sqlite import read
 from gpuctl.app.ports import ClusterUnavailable, Gone
 from gpuctl.k8s import names
 from gpuctl.model.ids import ObjectRef
@@ -103,6 +104,33 @@ def test_a_second_user_of_the_file_is_told_so(tmp_path: Path) -> None:
         EmbeddedCluster(clock, str(tmp_path / "c.db"))
     cluster.close()
     EmbeddedCluster(clock, str(tmp_path / "c.db")).close()
+
+
+def test_a_copy_shows_the_cluster_as_it_would_be_now_and_changes_nothing(tmp_path: Path) -> None:
+    clock = VirtualClock(EPOCH_MS)
+    cluster = opened(clock, tmp_path / "c.db")
+    cluster.apply(job("a"))
+    later = VirtualClock(EPOCH_MS + 1_000)
+    copy = EmbeddedCluster.copy_of(str(tmp_path / "c.db"), later)
+    assert phases(copy) == {"a": "Running"}
+    copy.apply(job("b"))
+    assert phases(cluster) == {"a": "Pending"}
+    cluster.close()
+    assert phases(EmbeddedCluster.copy_of(str(tmp_path / "c.db"), clock)) == {"a": "Pending"}
+    with pytest.raises(ClusterUnavailable):
+        EmbeddedCluster.copy_of(str(tmp_path / "none.db"), clock)
+
+
+def test_facts_go_with_what_they_are_about(tmp_path: Path) -> None:
+    clock = VirtualClock(EPOCH_MS)
+    cluster = opened(clock, tmp_path / "c.db")
+    cluster.apply(job("a"))
+    advance(clock, cluster, 10_000)
+    live = cluster.list(names.JOB).items[0]["metadata"]
+    cluster.delete(ObjectRef(*names.JOB, NAMESPACE, "a"), live["uid"], live["resourceVersion"])
+    advance(clock, cluster, 10_000)
+    cluster.close()
+    assert {about for about, _, _ in read(str(tmp_path / "c.db")).facts} == {"nodes"}
 
 
 def test_a_file_that_is_no_cluster_is_refused(tmp_path: Path) -> None:
