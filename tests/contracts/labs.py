@@ -55,6 +55,10 @@ class Lab:
     def apply(self, wanted: Body) -> Body:
         return self.cluster.apply(wanted)
 
+    def edit(self, changed: Body, manager: str) -> Body:
+        """A plain update of the whole object by somebody else."""
+        return self.cluster.update(changed, manager)
+
     def get(self, kind: Kind, name: str) -> Body | None:
         found = (o for o in self.cluster.list(kind).items if o["metadata"]["name"] == name)
         return next((o for o in found if o["metadata"].get("namespace") in {None, self.namespace}), None)

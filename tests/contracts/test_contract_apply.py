@@ -79,6 +79,28 @@ def test_affinity_left_out_of_a_suspended_job_is_gone(lab: Lab) -> None:
     assert "requiredDuringSchedulingIgnoredDuringExecution" not in str(live["spec"]["template"]["spec"])
 
 
+def test_a_job_whose_suspend_is_left_out_starts(lab: Lab) -> None:
+    lab.apply(job("j", suspend=True))
+    without = job("j")
+    del without["spec"]["suspend"]
+    assert lab.apply(without)["spec"]["suspend"] is False
+    lab.running("j")
+
+
+def test_a_list_with_a_key_twice_is_refused(lab: Lab) -> None:
+    lab.apply(job("j", suspend=True))
+    twice = [{"name": "main", "image": "i:1"}, {"name": "main", "image": "i:2"}]
+    for name in ("j", "k"):
+        with pytest.raises(Invalid):
+            lab.apply(job(name, suspend=True, pod={"containers": twice}))
+
+
+def test_an_object_over_a_megabyte_and_a_half_is_refused(lab: Lab) -> None:
+    large = [{"name": "main", "image": "i:1", "args": ["x" * (3 << 19)]}]
+    with pytest.raises(Invalid):
+        lab.apply(job("j", suspend=True, pod={"containers": large}))
+
+
 def test_ports_are_told_apart_by_number_and_protocol(lab: Lab) -> None:
     def service(*ports: dict[str, Any]) -> dict[str, Any]:
         return body(names.SERVICE, "s", spec={"selector": {"a": "b"}, "ports": list(ports)})
@@ -107,7 +129,7 @@ def test_keyed_lists_take_the_order_of_the_apply(lab: Lab) -> None:
 
 def test_what_another_manager_set_stays_until_it_is_taken_over(lab: Lab) -> None:
     live = lab.apply(config(mine="1"))
-    edited = lab.cluster.update({**live, "data": {"mine": "1", "theirs": "2"}}, "kubectl-edit")
+    edited = lab.edit({**live, "data": {"mine": "1", "theirs": "2"}}, "kubectl-edit")
     assert owned(edited, "kubectl-edit") == {"f:data": {"f:theirs": {}}}
     live = lab.apply(config(mine="3"))
     assert live["data"] == {"mine": "3", "theirs": "2"}
@@ -119,7 +141,7 @@ def test_what_another_manager_set_stays_until_it_is_taken_over(lab: Lab) -> None
 
 def test_a_value_changed_by_another_manager_is_theirs_until_applied_again(lab: Lab) -> None:
     live = lab.apply(config(a="1", b="2"))
-    drifted = lab.cluster.update({**live, "data": {"a": "changed", "b": "2"}}, "kubectl-edit")
+    drifted = lab.edit({**live, "data": {"a": "changed", "b": "2"}}, "kubectl-edit")
     assert owned(drifted) == {"f:data": {"f:b": {}}}
     live = lab.apply(config(a="1", b="2"))
     assert live["data"] == {"a": "1", "b": "2"}
@@ -129,7 +151,7 @@ def test_a_value_changed_by_another_manager_is_theirs_until_applied_again(lab: L
 
 def test_a_field_two_managers_own_stays_when_one_leaves_it_out(lab: Lab) -> None:
     live = lab.apply(config(shared="1"))
-    theirs = lab.cluster.update({**live, "data": {"shared": "2"}}, "kubectl-edit")
+    theirs = lab.edit({**live, "data": {"shared": "2"}}, "kubectl-edit")
     assert owned(theirs, "kubectl-edit") == {"f:data": {"f:shared": {}}}
     live = lab.apply(config(shared="2"))
     assert owned(live, "kubectl-edit") == {"f:data": {"f:shared": {}}}
@@ -140,7 +162,7 @@ def test_an_update_of_a_version_that_has_passed_is_a_conflict(lab: Lab) -> None:
     live = lab.apply(config(a="1"))
     lab.apply(config(a="2"))
     with pytest.raises(Conflict):
-        lab.cluster.update({**live, "data": {"a": "3"}}, "kubectl-edit")
+        lab.edit({**live, "data": {"a": "3"}}, "kubectl-edit")
 
 
 def test_status_in_an_apply_is_ignored(lab: Lab) -> None:

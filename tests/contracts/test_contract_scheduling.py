@@ -16,7 +16,7 @@ def nodes_of(lab: Lab, job_name: str) -> set[str]:
 
 def edit_node(lab: Lab, name: str, **spec: Any) -> None:
     node = lab.there(names.NODE, name)
-    lab.cluster.update({**node, "spec": {**node["spec"], **spec}}, "kubectl")
+    lab.edit({**node, "spec": {**node["spec"], **spec}}, "kubectl")
 
 
 def inference(replicas: int, image: str = "i:1") -> dict[str, Any]:
@@ -95,6 +95,16 @@ def test_a_taint_keeps_out_what_does_not_tolerate_it(lab: Lab) -> None:
     lab.apply(job("tolerant", nodes=("plain-1",), pod={"tolerations": [toleration]}))
     lab.running("tolerant")
     assert nodes_of(lab, "bare") == {""}
+
+
+def test_a_pod_has_the_priority_of_its_class_and_waits_for_the_class(lab: Lab) -> None:
+    lab.apply(job("j", pod={"priorityClassName": names.PRIORITY_CLASS}))
+    lab.later(30_000)
+    assert lab.pods("j") == []
+    fields = {"value": 5, "preemptionPolicy": "Never"}
+    lab.apply(body(names.PRIORITY_CLASS_KIND, names.PRIORITY_CLASS, namespace=None, **fields))
+    (pod,) = lab.running("j")
+    assert (pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) == (5, "Never")
 
 
 def test_a_deployment_keeps_its_pods(lab: Lab) -> None:

@@ -75,7 +75,7 @@ class Api:
             meta["generation"] = 1
         if key.kinds == names.CLAIM:
             meta["finalizers"] = [*meta.get("finalizers", ()), "kubernetes.io/pvc-protection"]
-        admitted = filled({**body, "metadata": meta})
+        admitted = self._prioritised(key, filled({**body, "metadata": meta}))
         validation.check(admitted)
         _fits_storage(key, admitted)
         quota.admit(self.store, key, admitted)
@@ -118,6 +118,18 @@ class Api:
             self.store.remove(key)
         else:
             self.store.write(marked)
+
+    def _prioritised(self, key: Key, body: Body) -> Body:
+        """A pod with the priority of the class it names. Raises Forbidden where there is no such class."""
+        name = text(body, "spec", "priorityClassName")
+        if key.kinds != names.POD or name.startswith("system-"):
+            return body
+        found = self.store.get(Key(*names.PRIORITY_CLASS_KIND, "", name)) if name else {}
+        if found is None:
+            raise forbidden(f"{key} is forbidden: no PriorityClass with name {name} was found")
+        policy = text(found, "preemptionPolicy") or "PreemptLowerPriority"
+        spec = {**body["spec"], "priority": number(found, "value"), "preemptionPolicy": policy}
+        return {**body, "spec": spec}
 
     def find(self, key: Key) -> Body:
         """The object; NotFound when there is none."""

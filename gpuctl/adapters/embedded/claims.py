@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuctl.adapters.embedded.bodies import Key, drop, put, terminal
+from gpuctl.adapters.embedded.bodies import Key, drop, key_of, put, terminal
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.nodebook import NodeBook
-from gpuctl.adapters.embedded.podwork import controller_reference, suffix, warn
+from gpuctl.adapters.embedded.podwork import Refusals, controller_reference, suffix, warn
 from gpuctl.app.ports import WorldFault
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, items, mapping, text
@@ -26,6 +26,7 @@ class DeviceClaims:
     def __init__(self, desk: Desk, book: NodeBook) -> None:
         self._desk = desk
         self._book = book
+        self._refusals = Refusals()
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A pod with claims, and the waiting pods of a template's namespace."""
@@ -33,10 +34,11 @@ class DeviceClaims:
             return (key,) if new is not None and any(items(new, "spec", "resourceClaims")) else ()
         if key.kinds == names.CLAIM_TEMPLATE and old is None:
             return [pod for pod in self._book.pending() if pod.namespace == key.namespace]
-        return ()
+        return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
         """Make what is missing; remove what an ended pod leaves."""
+        self._refusals.clear(key)
         pod = self._desk.store.get(key)
         if pod is None:
             return
@@ -70,8 +72,7 @@ class DeviceClaims:
             self._desk.api.create(claim)
         except WorldFault as fault:
             warn(self._desk, pod, "FailedResourceClaimCreation", str(fault))
-            retry = self._desk.instant + self._desk.timings.retry_ms
-            self._desk.again(self.name, Key(*names.POD, template_key.namespace, pod["metadata"]["name"]), retry)
+            self._refusals.note(key_of(pod))
             return pod
         statuses = [*items(pod, "status", "resourceClaimStatuses"), {"name": entry, "resourceClaimName": name}]
         return self._desk.api.replace(put(pod, ("status", "resourceClaimStatuses"), statuses))

@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from gpuctl.adapters.embedded.bodies import Key, holds, key_of, put, terminal, with_condition
 from gpuctl.adapters.embedded.controller import Desk
-from gpuctl.adapters.embedded.podwork import active, new_pod, owned_pods, warn
+from gpuctl.adapters.embedded.podwork import Refusals, active, new_pod, owned_pods, warn
 from gpuctl.app.ports import WorldFault
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, number, text
@@ -27,6 +27,7 @@ class Deployments:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._refusals = Refusals()
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A changed Deployment, and the Deployment of a changed pod."""
@@ -36,10 +37,11 @@ class Deployments:
             owners = items(new if new is not None else old or {}, "metadata", "ownerReferences")
             found = [text(owner, "name") for owner in owners if text(owner, "kind") == "Deployment"]
             return [Key(*names.DEPLOYMENT, key.namespace, name) for name in found]
-        return ()
+        return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
         """As many pods of this template as there are to be replicas."""
+        self._refusals.clear(key)
         body = self._desk.store.get(key)
         if body is None or is_deleting(body):
             return
@@ -66,7 +68,7 @@ class Deployments:
                 new_pod(self._desk, body, stem, {"labels": {_HASH_LABEL: revision}})
         except WorldFault as fault:
             warn(self._desk, body, "FailedCreate", f"Error creating: {fault}")
-            self._desk.again(self.name, key_of(body), self._desk.instant + self._desk.timings.retry_ms)
+            self._refusals.note(key_of(body))
 
     def _report(self, body: Body, revision: str) -> None:
         pods = [pod for pod in owned_pods(self._desk, body) if active(pod)]

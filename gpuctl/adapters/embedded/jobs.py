@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuctl.adapters.embedded.bodies import Key, at, holds, key_of, put, terminal, with_condition
 from gpuctl.adapters.embedded.controller import Desk
-from gpuctl.adapters.embedded.podwork import TRACKING, active, dismiss, new_pod, owned_pods, release, warn
+from gpuctl.adapters.embedded.podwork import TRACKING, Refusals, active, dismiss, new_pod, owned_pods, release, warn
 from gpuctl.app.ports import WorldFault
 from gpuctl.k8s import names
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
@@ -28,6 +28,7 @@ class Jobs:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._refusals = Refusals()
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A changed Job, and the Job of a changed pod."""
@@ -36,10 +37,11 @@ class Jobs:
         if key.kinds == names.POD:
             owners = items(new if new is not None else old or {}, "metadata", "ownerReferences")
             return [Key(*names.JOB, key.namespace, text(o, "name")) for o in owners if text(o, "kind") == "Job"]
-        return ()
+        return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
         """Count what ended, then suspend, end or run the Job."""
+        self._refusals.clear(key)
         job = self._desk.store.get(key)
         if job is None or is_deleting(job):
             return
@@ -178,7 +180,7 @@ class Jobs:
                 self._make(job, index)
         except WorldFault as fault:
             warn(self._desk, job, "FailedCreate", f"Error creating: {fault}")
-            self._desk.again(self.name, key_of(job), self._desk.instant + self._desk.timings.retry_ms)
+            self._refusals.note(key_of(job))
         return job
 
     def _missing(self, job: Body, pods: Sequence[Body]) -> list[int | None]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.adapters.embedded.bodies import at, put
+from gpuctl.adapters.embedded.faults import invalid
 from gpuctl.adapters.embedded.fieldsets import (
     FieldSet,
     Path,
@@ -51,6 +52,8 @@ def merged(shape: Shape, live: Any, wanted: Any) -> Any:
         case Keyed(item=item):
             old = {item_key(shape, entry): entry for entry in live or ()}
             new = {item_key(shape, entry): entry for entry in wanted}
+            if len(new) != len(wanted):
+                raise invalid(f"duplicate entries for key {[name for name, _ in shape.keys]}: {sorted(new)}")
             both = [merged(item, old[k], entry) if k in old else entry for k, entry in new.items()]
             return both + [entry for k, entry in old.items() if k not in new]
         case SetOf():

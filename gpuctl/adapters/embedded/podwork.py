@@ -18,6 +18,30 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
+class Refusals:
+    """Objects for which the server refused a pod or a claim: looked at again when what refused it has changed.
+
+    A real controller asks again and again; here nothing is due by itself that could not succeed.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[Key, None] = {}
+
+    def note(self, key: Key) -> None:
+        """It was refused."""
+        self._keys[key] = None
+
+    def clear(self, key: Key) -> None:
+        """It is being tried again."""
+        self._keys.pop(key, None)
+
+    def woken_by(self, key: Key) -> list[Key]:
+        """What to try again after a write to a quota of its namespace or to a priority class."""
+        if key.kinds == names.RESOURCE_QUOTA:
+            return [refused for refused in self._keys if refused.namespace == key.namespace]
+        return list(self._keys) if key.kinds == names.PRIORITY_CLASS_KIND else []
+
+
 def suffix(serial: int) -> str:
     """Five letters as a server appends them to generated names, made of a number instead of chance."""
     letters = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stories import EPOCH_MS, advance, job, job_id, opened, phases, pool, true_conditions
+from stories import EPOCH_MS, NAMESPACE, advance, job, job_id, opened, phases, pool, true_conditions
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster, EmbeddedTimings
@@ -198,6 +198,17 @@ def test_a_pool_with_dra_has_a_device_class_and_a_slice_a_node_and_no_plugin(clo
     assert [c["metadata"]["name"] for c in cluster.list(names.DEVICE_CLASS).items] == [names.DRA_DEVICE_CLASS]
     cluster.provide([pool("n2")])
     assert cluster.list(names.RESOURCE_SLICE).items == ()
+
+
+def test_what_a_quota_refuses_is_due_at_no_time_by_itself(clock: VirtualClock, cluster: EmbeddedCluster) -> None:
+    hard = {"requests.nvidia.com/gpu": "1"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": NAMESPACE}}
+    cluster.apply({**quota, "spec": {"hard": hard}})
+    cluster.apply(job("j", gpus=2))
+    assert cluster.next_event_ms() is None
+    cluster.apply({**quota, "spec": {"hard": {"requests.nvidia.com/gpu": "2"}}})
+    advance(clock, cluster, 1_000)
+    assert phases(cluster) == {"j": "Running"}
 
 
 def test_timings_are_a_choice(clock: VirtualClock) -> None:
