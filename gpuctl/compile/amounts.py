@@ -13,6 +13,7 @@ from gpuctl.compile.scalars import MAX_EXPONENT, OutOfRange, kind_of, number
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
 
 NAME_LENGTH = 63
+SUBDOMAIN_LENGTH = 253
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _DURATION = re.compile(
@@ -103,16 +104,16 @@ def cpu(value: Any) -> CpuMilli:
 
 def label(value: str) -> str:
     """A DNS label of RFC 1123. Code GPU2010."""
-    if _LABEL.fullmatch(value) and len(value) <= NAME_LENGTH:
+    if len(value) <= NAME_LENGTH and _LABEL.fullmatch(value):
         return value
     raise _not_a_name(value, NAME_LENGTH)
 
 
 def subdomain(value: str) -> str:
     """A DNS subdomain of RFC 1123: labels joined by dots. Code GPU2010."""
-    if _SUBDOMAIN.fullmatch(value) and len(value) <= 253:
+    if len(value) <= SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(value):
         return value
-    raise _not_a_name(value, 253)
+    raise _not_a_name(value, SUBDOMAIN_LENGTH)
 
 
 def absolute_path(value: str) -> str:

@@ -6,17 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.compile import syntax
-from gpuctl.compile.document import UNREAD, Document
+from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document
 from gpuctl.compile.scalars import NotFinite, OutOfRange, kind_of, plain_scalar
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 
 MAX_DEPTH = 50
+MAX_VALUES = 200_000
+"""Keys and values of one document."""
 MAX_ALIASED = 10_000
 """Values a document may have through aliases, each counted as often as it is used."""
 
-_STR_TAGS = ("!", "tag:yaml.org,2002:str")
+_STR_TAG = "tag:yaml.org,2002:str"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +96,7 @@ class Builder:
         self.stack: list[_Frame] = []
         self.anchors: dict[str, Any] = {}
         self.aliased = 0
+        self.values = 0
         self.name: SourceSpan | None = None
         self.mistakes = len(self.out.diagnostics)
 
@@ -114,6 +117,8 @@ class Builder:
         return self._span(begin) if begin is not None and begin.flow_style else None
 
     def _report(self, code: str, event: Any, params: Params = NO_PARAMS) -> None:
+        if len(self.out.diagnostics) - self.mistakes >= MAX_MISTAKES:
+            code, params, self.given_up = "GPU1020", {"limit": MAX_MISTAKES}, True
         self.out.diagnostics.append(diagnose(self.source, code, self._span(event), params))
 
     def _start(self, event: Any) -> None:
@@ -140,7 +145,7 @@ class Builder:
 
     def _scalar(self, event: Any) -> None:
         value: Any = event.value
-        if event.tag is not None and event.tag not in _STR_TAGS:
+        if event.tag is not None and event.tag != _STR_TAG:
             self._report("GPU1012", event, {"tag": event.tag.replace("tag:yaml.org,2002:", "!!")})
             value = UNREAD
         elif event.implicit[0]:
@@ -161,7 +166,7 @@ class Builder:
             self._report("GPU1008", event, {"limit": MAX_DEPTH})
             self.given_up = True
             return
-        if event.tag is not None and event.tag != "!":
+        if event.tag is not None:
             self._report("GPU1012", event, {"tag": event.tag.replace("tag:yaml.org,2002:", "!!")})
         value: dict[str, Any] | list[Any] = {} if type(event) is syntax.MappingStartEvent else []
         if event.anchor is not None:
@@ -188,6 +193,10 @@ class Builder:
 
     def _put(self, value: Any, event: Any) -> None:
         """Put a value where it belongs: it is the document, an entry of a list, a key, or the value of one."""
+        self.values += 1
+        if self.values > MAX_VALUES:
+            self._report("GPU1021", event, {"limit": MAX_VALUES})
+            self.given_up = True
         if not self.stack:
             self.root, self.first = value, event
             return
@@ -214,8 +223,9 @@ class Builder:
             if value is not UNREAD:
                 self._report("GPU1004", event, {"found": kind_of(value)})
         elif value in keys:
-            found = diagnose(self.source, "GPU1003", self._span(event), {"key": value})
-            self.out.diagnostics.append(replace(found, related=(("the first is here", self._span(keys[value])),)))
+            self._report("GPU1003", event, {"key": value})
+            related = (("the first is here", self._span(keys[value])),)
+            self.out.diagnostics[-1] = replace(self.out.diagnostics[-1], related=related)
         else:
             keys[value] = event
             return value

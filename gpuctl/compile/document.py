@@ -21,6 +21,10 @@ Path = tuple[Step, ...]
 """Keys and positions from a document's root to a value."""
 
 
+MAX_MISTAKES = 100
+"""Of a document with more mistakes only so many are told."""
+
+
 class Unread:
     """Stands in a document's data where a value could not be read; the mistake is reported already."""
 

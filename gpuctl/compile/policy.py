@@ -52,12 +52,11 @@ def _check(policy: Declaration[PolicyV1], declarations: Declarations) -> Iterato
     for document in _matching(spec.match, declarations):
         try:
             broken = [path for rule in rules for path in _broken(rule, document.data)]
-        except Unresolvable as error:
-            yield policy.document.diagnostic(
-                "GPU4002",
-                policy.document.key_span(_SCHEMA),
-                {"problem": f"it refers to {error.ref}, which is not in it"},
-            )
+        except (Unresolvable, RecursionError) as error:
+            problem = "it refers to itself without end"
+            if isinstance(error, Unresolvable):
+                problem = f"it refers to {error.ref}, which is not in it"
+            yield policy.document.diagnostic("GPU4002", policy.document.key_span(_SCHEMA), {"problem": problem})
             return
         for path in dict.fromkeys(broken):
             params = {"message": spec.message, "policy": policy.model.metadata.name}
@@ -89,7 +88,8 @@ def _any(patterns: list[str], name: str) -> bool:
 
 
 def _schema_mistakes(document: Document, schema: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    checker = Draft202012Validator(Draft202012Validator.META_SCHEMA)
+    draft = Draft202012Validator
+    checker = draft(draft.META_SCHEMA, format_checker=draft.FORMAT_CHECKER)
     for error in checker.iter_errors(schema):
         path = (*_SCHEMA, *error.absolute_path)
         yield document.diagnostic("GPU4002", document.span(path), {"problem": error.message})

@@ -138,6 +138,7 @@ class _Names:
         self.out = out
         self.known = {(claim.kind, claim.name) for claim in declarations.claims}
         self.guessed = declarations.guessed
+        self.meant: dict[tuple[str, str], str] = {}
 
     def _missing(self, kind: str, name: str) -> bool:
         return (kind, name) not in self.known and name not in self.guessed
@@ -145,7 +146,9 @@ class _Names:
     def _nearest(self, kind: str, name: str) -> str:
         """The help for a name that is not declared: the one that may be meant, and where it is."""
         declared: Mapping[str, Declaration[Any]] = self.out.projects if kind == "Project" else self.out.departments
-        meant = most_similar(name, declared)
+        if (kind, name) not in self.meant:
+            self.meant[kind, name] = most_similar(name, declared)
+        meant = self.meant[kind, name]
         return f'did you mean "{meant}" ({declared[meant].document.name})?' if meant else ""
 
     def project(self, document: Document, name: str) -> Iterator[Diagnostic]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gpuctl.compile.amounts import WrongValue
-from gpuctl.compile.document import UNREAD, Document, Path
+from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document, Path
 from gpuctl.compile.scalars import kind_of
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import one_of
@@ -57,9 +57,10 @@ def check_shape(document: Document, model: type[Model]) -> tuple[Model | None, l
 
 
 def _diagnostics(document: Document, model: type[BaseModel], error: ValidationError) -> Iterator[Diagnostic]:
-    for details in error.errors(include_url=False):
-        if details["input"] is UNREAD:
-            continue
+    told = [details for details in error.errors(include_url=False) if details["input"] is not UNREAD]
+    if len(told) > MAX_MISTAKES:
+        yield document.diagnostic("GPU1020", document.name, {"limit": MAX_MISTAKES})
+    for details in told[:MAX_MISTAKES]:
         mistake = _mistake(document, model, details)
         span = document.key_span(mistake.path) if mistake.at_key else document.span(mistake.path)
         yield document.diagnostic(mistake.code, span, mistake.params, mistake.fix)

@@ -32,10 +32,8 @@ def _tree(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SourceTree:
     if (folder / "given.yaml").exists():
         given = yaml.safe_load((folder / "given.yaml").read_text())
         fault = SourceFault[given["fault"]] if "fault" in given else None
-        name, file = (
-            given["file"],
-            SourceFile(content=given.get("text", "").encode() * given.get("times", 0), fault=fault),
-        )
+        content = given.get("begin", "") + given.get("text", "") * given.get("times", 0) + given.get("end", "")
+        name, file = given["file"], SourceFile(content=content.encode(), fault=fault)
     else:
         name, file = "input.yaml", SourceFile(content=(folder / "input.yaml").read_bytes())
     cluster = SourceFile(content=(HERE / "cluster.yaml").read_bytes())

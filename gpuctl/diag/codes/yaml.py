@@ -138,4 +138,18 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="What it declares is unknown, so nothing may be concluded from its absence.",
         fix="check the file's permissions",
     ),
+    CodeEntry(
+        code="GPU1020",
+        title="too many mistakes in a document",
+        message="this document has more than {limit} mistakes; the others are not told",
+        why="So many mistakes have one cause.",
+        fix="correct those that are told first",
+    ),
+    CodeEntry(
+        code="GPU1021",
+        title="too many values in a document",
+        message="this document has more than {limit} keys and values; the rest is not read",
+        why="No declaration needs that many, and they would exhaust the compiler.",
+        fix="split it into several declarations",
+    ),
 )

@@ -22,8 +22,8 @@ FULL = job(
 )
 SNIPPETS = st.sampled_from(
     ["\t", "---\n", "- ", ": ", "[", "]", "{", "}", "&a ", "*a", "<<: ", "!!x ", "'", '"', "|\n", "yes", ".nan",
-     "1e400", "-1", "0.0005", "null", "\x00", "\ufeff", "\r", "\u2028", "é", "漢", "\\", "%", "#", "? ", "~", "9" * 30, "name: ",
-     "kind: Cluster\n", "spec: ", "gpus: ", "x" * 70]
+     "1e400", "-1", "0.0005", "null", "\x00", "\ufeff", "\r", "\u2028", "é", "漢", "\\", "%", "#", "? ", "~", "9" * 30,
+     "name: ", "kind: Cluster\n", "spec: ", "gpus: ", "x" * 70]
 )  # fmt: skip
 EDITS = st.lists(
     st.tuples(st.integers(0, 4000), st.integers(0, 12), SNIPPETS | st.text(max_size=3)), min_size=1, max_size=4

@@ -85,7 +85,10 @@ def test_a_warning_leaves_the_tree_valid() -> None:
 
 
 def test_a_schema_that_is_none_and_one_that_leads_out_are_mistakes_of_the_policy() -> None:
-    assert codes(checked(policy("{type: objekt}"))) == ["GPU4002"]
+    for schema in ("{type: objekt}", "{properties: {spec: {pattern: '('}}}", "{patternProperties: {'[': {}}}"):
+        assert codes(checked(policy(schema))) == ["GPU4002"]
+    endless = policy("{$defs: {a: {$ref: '#/$defs/a'}}, $ref: '#/$defs/a'}")
+    assert codes(checked(endless, j=job("train"))) == ["GPU4002"]
     for reference in ("https://example.invalid/x.json", "file:///etc/passwd", "#/$defs/gone"):
         assert codes(checked(policy(f"{{$ref: '{reference}'}}"), j=job("train"))) == ["GPU4002"]
 
