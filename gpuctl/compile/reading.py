@@ -57,13 +57,17 @@ class _Reader:
         while offset < len(text):
             end = self._next_document(offset + 1) if self.piecewise else len(text)
             bad = _NOT_TEXT.search(text, offset, end) if self.piecewise else None
-            if bad is not None:
-                self._not_text(bad)
-                self.out.fragments.append(Fragment(self.source, offset, end))
-                offset = end
-            else:
-                offset = self._piece(offset, end)
+            offset = self._piece(offset, end) if bad is None else self._lose(offset, end, bad)
         return self.out
+
+    def _lose(self, start: int, end: int, bad: re.Match[str]) -> int:
+        """Leave a document that is no text."""
+        self.out.begun += 1
+        if self.out.begun > MAX_DOCUMENTS:
+            return self._too_many(start)
+        self._not_text(bad)
+        self.out.fragments.append(Fragment(self.source, start, end))
+        return end
 
     def _piece(self, start: int, end: int) -> int:
         """Read documents; returns where to go on: `end`, or beyond a document that can't be read."""

@@ -131,6 +131,11 @@ def test_the_largest_file_is_read_in_linear_time() -> None:
     assert len(text) < MAX_FILE_BYTES
 
 
+def test_documents_are_counted_whatever_they_hold() -> None:
+    for one in (b"---\n", b"---\n@\n", b"---\n\x01\n"):
+        assert [code for code, _, _ in places(one * 20_002)][-1] == "GPU1016"
+
+
 def test_nesting_is_limited_however_deep() -> None:
     for depth in (51, 1000, 100_000):
         assert places("[" * depth) == [("GPU1008", 1, 51)]
