@@ -20,7 +20,7 @@ from typing import Protocol, Self
 from gpuctl.app.cycle import CycleReport, Site, converge
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.ports import Clock, Cluster, Machines, Source, SourceUnavailable, WorldFault
-from gpuctl.app.report import Entry, Journal, Level, of_cycle, of_diagnostic, of_fault, of_troubles
+from gpuctl.app.report import Entry, Journal, Level, of_cycle, of_damage, of_diagnostic, of_fault, of_troubles
 from gpuctl.app.revisions import Desired, Revisions
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
@@ -207,8 +207,7 @@ class Reconciler:
             self._provided = self._desired
         reports = converge(declared, self._site, self._confirmations)
         for report in reports:
-            entry = of_cycle(report, self._desired.revision)
-            if entry is not None:
+            for entry in (*of_damage(report), *of_cycle(report, self._desired.revision)):
                 self._journal.tell(report.at_ms, entry)
         return [*of_troubles(reports[-1]), *self._unrest(reports)]
 

@@ -102,11 +102,11 @@ def of_diagnostic(event: str, found: Diagnostic) -> Entry:
     return Entry(event=event, level=level, fields=facts)
 
 
-def of_cycle(report: CycleReport, revision: str) -> Entry | None:
-    """What a cycle did; None when it wrote nothing."""
+def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
+    """What a cycle did; nothing when it wrote nothing."""
     applied = [o.change for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
     if not applied:
-        return None
+        return
     facts: dict[str, FieldValue] = {"revision": revision[:12], "writes": len(applied)}
     for action in Action:
         count = sum(change.action is action for change in applied)
@@ -122,16 +122,20 @@ def of_cycle(report: CycleReport, revision: str) -> Entry | None:
         ],
     }
     facts |= {key: words for key, words in told.items() if words}
-    return Entry(event="applied", fields=facts)
+    yield Entry(event="applied", fields=facts)
 
 
 def of_troubles(report: CycleReport) -> Iterator[Entry]:
-    """What stands wrong after a cycle: refusals, writes that failed, records that can't be read."""
+    """What stands wrong after a cycle: refusals and writes that failed."""
     for refusal in report.plan.refusals:
         yield of_diagnostic("refused", refusal)
     for outcome in report.faults:
         facts: dict[str, FieldValue] = {"object": str(outcome.change.ref), "message": outcome.error}
         yield Entry(event="failed", level=Level.ERROR, fields=facts)
+
+
+def of_damage(report: CycleReport) -> Iterator[Entry]:
+    """Records that could not be read whole; the cycle has written them anew."""
     for ref, part in report.state.damaged:
         text = message("GPU7008", {"ledger": ref.name, "part": part})
         yield Entry(

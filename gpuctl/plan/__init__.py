@@ -56,6 +56,7 @@ def make_plan(
     wanted = [item for item in manifests.items if item.project not in untouched]
     writer = Writer(
         state=state,
+        seen=frozenset(key for ledger in ledgers.values() for key in (*ledger.seen, *ledger.finished)),
         recorded=frozenset(recorded),
         phases={(run.job, run.digest): run.phase for run in state.runs},
         ending=frozenset(ref.name for ref, live in state.live.items() if is_namespace(ref) and is_deleting(live)),

@@ -6,9 +6,11 @@ written by a later cycle, when what is observed allows it: nothing here remember
 Rules:
 1. An object that is not there is made suspended. A crash right after leaves nothing running that no ledger knows.
 2. Suspended becomes running only when the run is in the ledger that this plan writes first, and no pod of it is left.
-3. The pod template of a running or stopping run stays as it was applied: the API server refuses a Job's change, and
+3. What was seen and is gone is not made again, not even while its last pods go: somebody removed it.
+4. What runs without ever having been let go by gpuctl is suspended again.
+5. The pod template of a running or stopping run stays as it was applied: the API server refuses a Job's change, and
    a Deployment would restart.
-4. A claim template can't be changed: it is made anew, and only while no pod of its run is there.
+6. A claim template can't be changed: it is made anew, and only while no pod of its run is there.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import flag, labels_of, mapping, number, text
+from gpuctl.k8s.objects import annotations_of, flag, labels_of, mapping, number, text
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import Body
 from gpuctl.plan.inventory import RunKey
@@ -59,7 +61,15 @@ def permitted(wanted: Body, live: Body | None, *, ready: bool) -> Body | None:
         return born(wanted)
     if not runs(live) and runs(wanted):
         return wanted if ready and is_stopped(live) else None
-    return wanted if is_stopped(live) else _with_template(wanted, live)
+    if is_stopped(live):
+        return wanted
+    return _with_template(born(wanted) if _is_let_go_by_others(live) else wanted, live)
+
+
+def _is_let_go_by_others(live: Body) -> bool:
+    notes = annotations_of(live)
+    never = notes.get(names.STARTS_ANNOTATION, "0") == "0" and names.PLACEMENT_ANNOTATION not in notes
+    return never and runs(live)
 
 
 def born(wanted: Body) -> Body:

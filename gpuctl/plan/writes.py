@@ -23,12 +23,14 @@ _SHOWN_PATHS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """What decides over each write: what is live, which runs the ledgers of this plan record, where runs stand.
+    """What decides over each write: what is live, which runs were `seen` before, where runs stand.
 
-    `ending` are namespaces that are being deleted: the server takes nothing new into them.
+    `recorded` are the runs that the ledgers of this plan record as seen, before anything else is written. `ending` are
+    namespaces that are being deleted: the server takes nothing new into them.
     """
 
     state: ClusterState
+    seen: frozenset[RunKey]
     recorded: frozenset[RunKey]
     phases: Mapping[RunKey, RunPhase]
     ending: frozenset[str]
@@ -58,6 +60,8 @@ class Writer:
         if not is_workload(item.ref):
             return item.body
         run = run_of(item.body)
+        if live is None and run in self.seen:
+            return None
         ready = run in self.recorded and self.phases.get(run) is RunPhase.QUEUED
         return permitted(item.body, live, ready=ready)
 
