@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from gpuctl.app.apply import apply_plan
+from gpuctl.app.ports import (
+    ClusterUnavailable,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ObjectList,
+    WatchEvent,
+    WorldFault,
+)
+from gpuctl.k8s.names import Kind
+from gpuctl.model.change import Action, Change, OutcomeStatus, Plan
+from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.state import Body
+from gpuctl.plan import Stage
+
+A, B = ProjectName("a"), ProjectName("b")
+
+
+class Recorder:
+    """A cluster that takes everything but what it is told to refuse."""
+
+    def __init__(self, **faults: WorldFault) -> None:
+        self.faults = faults
+        self.done: list[str] = []
+
+    def list(self, kind: Kind) -> ObjectList:
+        raise NotImplementedError
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        raise NotImplementedError
+
+    def apply(self, body: Body) -> Body:
+        self._do(body["metadata"]["name"])
+        return body
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+        del uid, resource_version
+        self._do(ref.name)
+
+    def _do(self, name: str) -> None:
+        if name in self.faults:
+            raise self.faults[name]
+        self.done.append(name)
+
+
+def change(name: str, stage: Stage, project: ProjectName | None = A, action: Action = Action.CREATE) -> Change:
+    ref = ObjectRef("v1", "ConfigMap", project or "", name)
+    body = None if action is Action.DELETE else {"metadata": {"name": name}}
+    return Change(action=action, ref=ref, body=body, project=project, stage=stage)
+
+
+def statuses(plan: Plan, cluster: Recorder, stop: Callable[[], bool] = lambda: False) -> list[str]:
+    return [str(outcome.status) for outcome in apply_plan(plan, cluster, stop).outcomes]
+
+
+def test_one_outcome_a_change_in_order() -> None:
+    cluster = Recorder()
+    plan = Plan(changes=tuple(change(f"x{stage}", stage) for stage in Stage))
+    result = apply_plan(plan, cluster)
+    assert [o.change for o in result.outcomes] == list(plan.changes)
+    assert result.writes == len(Stage)
+    assert cluster.done == [f"x{stage}" for stage in Stage]
+
+
+@pytest.mark.parametrize("stage", [Stage.LEDGER, Stage.SCOPE])
+def test_without_its_ledger_or_namespace_nothing_later_of_a_project_is_written(stage: Stage) -> None:
+    plan = Plan(
+        changes=(
+            change("ground", stage),
+            change("ground-of-b", stage, B),
+            change("job", Stage.UPDATE),
+            change("job-of-b", Stage.UPDATE, B),
+            change("run", Stage.ADMIT),
+        )
+    )
+    cluster = Recorder(ground=Conflict("GPU7004", "changed"))
+    assert statuses(plan, cluster) == ["conflict", "applied", "skipped", "applied", "skipped"]
+
+
+def test_another_failure_stops_what_shares_its_name_and_the_projects_deletions() -> None:
+    plan = Plan(
+        changes=(
+            change("one", Stage.CLAIM),
+            change("two", Stage.CLAIM),
+            change("one", Stage.ADMIT),
+            change("two", Stage.ADMIT),
+            change("old", Stage.PRUNE, action=Action.DELETE),
+            change("old", Stage.PRUNE, B, Action.DELETE),
+        )
+    )
+    cluster = Recorder(one=Invalid("GPU7006", "no"))
+    assert statuses(plan, cluster) == ["failed", "applied", "skipped", "applied", "skipped", "applied"]
+
+
+def test_an_api_server_that_is_away_ends_it() -> None:
+    plan = Plan(changes=(change("x", Stage.UPDATE), change("y", Stage.UPDATE, B), change("z", Stage.UPDATE, None)))
+    result = apply_plan(plan, Recorder(y=ClusterUnavailable("GPU7001", "refused")))
+    assert [str(o.status) for o in result.outcomes] == ["applied", "failed", "skipped"]
+    assert "GPU7001" in result.outcomes[2].error
+
+
+def test_what_is_gone_already_is_deleted() -> None:
+    plan = Plan(changes=(change("x", Stage.PRUNE, action=Action.DELETE), change("y", Stage.UPDATE)))
+    gone = NotFound("GPU7003", "not found")
+    assert statuses(plan, Recorder(x=gone, y=gone)) == ["applied", "failed"]
+
+
+def test_forbidden_is_a_failure_with_its_code() -> None:
+    (outcome,) = apply_plan(Plan(changes=(change("x", Stage.UPDATE),)), Recorder(x=Forbidden("GPU7002", "no"))).outcomes
+    assert (outcome.status, outcome.error) == (OutcomeStatus.FAILED, "GPU7002: no")
+
+
+def test_a_stop_between_two_writes_leaves_the_rest() -> None:
+    cluster = Recorder()
+    plan = Plan(changes=tuple(change(f"x{n}", Stage.UPDATE) for n in range(4)))
+    assert statuses(plan, cluster, lambda: len(cluster.done) == 2) == ["applied", "applied", "skipped", "skipped"]

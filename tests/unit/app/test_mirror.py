@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.app.mirror import Mirror
+from gpuctl.k8s.names import CONFIG_MAP, NAMESPACE, OBSERVED_KINDS
+from gpuctl.k8s.objects import ref_of, resource_version, uid
+from gpuctl.model.state import Body
+
+WRITES = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), st.booleans()), max_size=30)
+
+
+def config(name: str, value: str) -> Body:
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"v": value}}
+
+
+def cluster_of(history: int = 20_000) -> EmbeddedCluster:
+    cluster = EmbeddedCluster(VirtualClock(0), history=history)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    return cluster
+
+
+def listed(cluster: EmbeddedCluster) -> dict[object, Body]:
+    return {ref_of(body): body for kind in (NAMESPACE, CONFIG_MAP) for body in cluster.list(kind).items}
+
+
+@given(WRITES, st.sampled_from([2, 20_000]))
+def test_after_a_refresh_it_is_what_a_list_says_however_old_the_watch(
+    writes: list[tuple[str, str | None, bool]], history: int
+) -> None:
+    cluster = cluster_of(history)
+    mirror = Mirror(cluster, (NAMESPACE, CONFIG_MAP))
+    mirror.refresh()
+    for name, value, refresh in writes:
+        if value is not None:
+            cluster.apply(config(name, value))
+        for body in cluster.list(CONFIG_MAP).items if value is None else ():
+            if body["metadata"]["name"] == name:
+                cluster.delete(ref_of(body), uid(body), resource_version(body))
+        if refresh:
+            mirror.refresh()
+            assert mirror.objects().objects == listed(cluster)
+    mirror.refresh()
+    assert mirror.objects().objects == listed(cluster)
+    assert mirror.refresh() == 0
+
+
+def test_it_counts_what_changed_and_keeps_what_it_gave_out() -> None:
+    cluster = cluster_of()
+    mirror = Mirror(cluster, OBSERVED_KINDS)
+    assert mirror.refresh() > 0
+    before = mirror.objects()
+    cluster.apply(config("a", "x"))
+    cluster.apply(config("b", "x"))
+    assert mirror.refresh() == 2
+    assert len(mirror.objects().objects) == len(before.objects) + 2
+
+
+def test_a_kind_the_server_does_not_have_is_empty() -> None:
+    mirror = Mirror(cluster_of(), (("example.com/v1", "Nothing"), NAMESPACE))
+    assert mirror.refresh() == len(mirror.objects().objects) > 0
+    assert mirror.refresh() == 0
