@@ -111,7 +111,7 @@ class Jobs:
         """Whether it is to end now, and why."""
         if holds(job, "FailureTarget") or holds(job, "SuccessCriteriaMet"):
             return job
-        if _succeeded(job):
+        if self._succeeded(job):
             reached = "Reached expected number of succeeded pods"
             return self._condition(job, "SuccessCriteriaMet", "CompletionsReached", reached)
         if number(job, "status", "failed") > number(job, "spec", "backoffLimit", default=6):
@@ -127,6 +127,14 @@ class Jobs:
         return self._condition(
             job, "FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline"
         )
+
+    def _succeeded(self, job: Body) -> bool:
+        """All its completions; without a number of them, one success with nothing left running."""
+        completions = at(job, "spec", "completions")
+        succeeded = number(job, "status", "succeeded")
+        if completions is not None:
+            return succeeded >= int(completions)
+        return succeeded > 0 and not any(active(pod) for pod in owned_pods(self._desk, job))
 
     def _end(self, job: Body, pods: Sequence[Body]) -> Body:
         """Delete what still runs; once nothing does, say Complete or Failed."""
@@ -271,14 +279,6 @@ def ranges(indexes: Iterable[int]) -> str:
 
 def _indexed(job: Body) -> bool:
     return text(job, "spec", "completionMode") == "Indexed"
-
-
-def _succeeded(job: Body) -> bool:
-    completions = at(job, "spec", "completions")
-    succeeded = number(job, "status", "succeeded")
-    if completions is None:
-        return succeeded > 0 and not number(job, "status", "active")
-    return succeeded >= int(completions)
 
 
 def _indexed_spec(job: Body, index: int) -> dict[str, Any]:

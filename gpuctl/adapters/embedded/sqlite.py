@@ -118,7 +118,7 @@ def _claimed(path: str) -> TextIO:
 
 
 def _connected(path: str) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False)
+    return sqlite3.connect(path, isolation_level=None, timeout=1, check_same_thread=False)
 
 
 def _check_format(db: sqlite3.Connection, path: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 
@@ -119,6 +121,27 @@ def test_a_copy_shows_the_cluster_as_it_would_be_now_and_changes_nothing(tmp_pat
     assert phases(EmbeddedCluster.copy_of(str(tmp_path / "c.db"), clock)) == {"a": "Pending"}
     with pytest.raises(ClusterUnavailable):
         EmbeddedCluster.copy_of(str(tmp_path / "none.db"), clock)
+
+
+def test_a_write_that_can_not_be_kept_now_says_so_and_is_kept_with_the_next(tmp_path: Path) -> None:
+    clock = VirtualClock(EPOCH_MS)
+    cluster = opened(clock, tmp_path / "c.db")
+    with closing(sqlite3.connect(tmp_path / "c.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ClusterUnavailable):
+            cluster.apply(job("a", suspend=True))
+        other.execute("ROLLBACK")
+    cluster.apply(job("b", suspend=True))
+    cluster.close()
+    copy = EmbeddedCluster.copy_of(str(tmp_path / "c.db"), clock)
+    assert [o["metadata"]["name"] for o in copy.list(names.JOB).items] == ["a", "b"]
+
+
+def test_a_file_of_another_format_is_left_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "c.db")) as other:
+        other.execute("PRAGMA user_version = 99")
+    with pytest.raises(ClusterUnavailable, match="another version"):
+        EmbeddedCluster(VirtualClock(EPOCH_MS), str(tmp_path / "c.db"))
 
 
 def test_facts_go_with_what_they_are_about(tmp_path: Path) -> None:
