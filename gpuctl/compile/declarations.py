@@ -13,18 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from gpuctl.compile.builder import Fragment
 from gpuctl.compile.document import UNREAD, Document
+from gpuctl.compile.fields_v1 import API_VERSION, Spec
 from gpuctl.compile.reading import read_file
 from gpuctl.compile.scalars import kind_of
 from gpuctl.compile.shape import check_shape, nearest
-from gpuctl.compile.spec_v1 import (
-    API_VERSION,
-    ClusterV1,
-    DepartmentV1,
-    JobV1,
-    PolicyV1,
-    ProjectV1,
-    Spec,
-)
+from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, JobV1, PolicyV1, ProjectV1
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.ids import ProjectName

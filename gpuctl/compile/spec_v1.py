@@ -6,114 +6,35 @@ Field names are public and written in camelCase in YAML. After validation amount
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    PlainValidator,
-    Tag,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from gpuctl.compile import amounts
 from gpuctl.compile.amounts import WrongValue
-
-API_VERSION = "gpuctl.dev/v1"
-INT32 = 2**31 - 1
-LABEL_PATTERN = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
-
-
-class Spec(BaseModel):
-    """What all parts of a declaration have in common: no unknown fields, no conversion of types."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
-
-
-def _matching(pattern: str, wanted: str) -> AfterValidator:
-    compiled = re.compile(pattern)
-
-    def check(value: str) -> str:
-        if compiled.fullmatch(value):
-            return value
-        raise WrongValue("GPU2023", found=value, wanted=wanted)
-
-    return AfterValidator(check)
-
-
-def _unique(key: str = "") -> AfterValidator:
-    """No two entries alike, or with the same value of a field."""
-
-    def check(entries: Sequence[Any]) -> Sequence[Any]:
-        seen = set()
-        for position, entry in enumerate(entries):
-            name = getattr(entry, key, entry) if key else entry
-            if name in seen:
-                at = (position, to_camel(key)) if name is not entry else (position,)
-                raise WrongValue("GPU2021", at=at, found=str(name))
-            seen.add(name)
-        return entries
-
-    return AfterValidator(check)
-
-
-def _positive(value: int | None) -> int | None:
-    if value == 0:
-        raise WrongValue("GPU2018", found=0, rule="it must be more than zero")
-    return value
-
-
-def _form(value: Any) -> str:
-    return "(mapping)" if isinstance(value, dict) else "(plain)"
-
-
-_NUMBER = {"type": "number", "minimum": 0}
-_NUMBER_TEXT = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]{1,3})?$"}
-
-Name = Annotated[
-    str,
-    AfterValidator(amounts.label),
-    WithJsonSchema({"type": "string", "pattern": LABEL_PATTERN, "maxLength": amounts.NAME_LENGTH}),
-]
-Subdomain = Annotated[str, AfterValidator(amounts.subdomain)]
-Gpus = Annotated[int, PlainValidator(amounts.gpus), WithJsonSchema({"anyOf": [_NUMBER, _NUMBER_TEXT]})]
-WorkerGpus = Annotated[int, PlainValidator(amounts.worker_gpus), WithJsonSchema({"anyOf": [_NUMBER, _NUMBER_TEXT]})]
-Duration = Annotated[
-    int,
-    PlainValidator(amounts.duration),
-    WithJsonSchema({"type": "string", "pattern": r"^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
-]
-Memory = Annotated[
-    int,
-    PlainValidator(amounts.memory),
-    WithJsonSchema({
-        "anyOf": [_NUMBER, {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"}]
-    }),
-]
-Cpu = Annotated[
-    int,
-    PlainValidator(amounts.cpu),
-    WithJsonSchema({"anyOf": [_NUMBER, {"type": "string", "pattern": r"^[0-9]+(m|\.[0-9]{1,3})?$"}]}),
-]
-AbsolutePath = Annotated[
-    str, AfterValidator(amounts.absolute_path), WithJsonSchema({"type": "string", "pattern": "^/"})
-]
-Quota = Annotated[Annotated[Gpus, Tag("(plain)")] | Annotated[dict[Name, Gpus], Tag("(mapping)")], Discriminator(_form)]
-Limit = Annotated[Duration, AfterValidator(_positive)]
-Image = Annotated[str, _matching(r"\S+", "an image reference")]
-EnvName = Annotated[str, _matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an environment variable")]
-Owner = Annotated[
-    str, _matching(r"@[\w.-]+(/[\w.-]+)?|[^@\s]+@[^@\s]+", "an owner: @user, @organisation/team or an e-mail address")
-]
-Pools = Annotated[list[Name], _unique()]
-Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
+from gpuctl.compile.fields_v1 import (
+    INT32,
+    AbsolutePath,
+    Cpu,
+    Duration,
+    EnvName,
+    Gpus,
+    Image,
+    Limit,
+    Memory,
+    Name,
+    Owner,
+    Pools,
+    Priority,
+    Quota,
+    Spec,
+    Subdomain,
+    WorkerGpus,
+    exactly_one,
+    form_of,
+    matching,
+    positive,
+    unique,
+)
 
 
 class Metadata(Spec):
@@ -158,7 +79,7 @@ class DeclaredNode(Spec):
 
 
 NodeEntry = Annotated[
-    Annotated[Subdomain, Tag("(plain)")] | Annotated[DeclaredNode, Tag("(mapping)")], Discriminator(_form)
+    Annotated[Subdomain, Tag("(plain)")] | Annotated[DeclaredNode, Tag("(mapping)")], Discriminator(form_of)
 ]
 
 
@@ -226,10 +147,10 @@ class Scheduling(Spec):
 class ClusterSpec(Spec):
     """The cluster: its node pools and its choices."""
 
-    node_pools: Annotated[list[NodePool], _unique("name")] = Field(
+    node_pools: Annotated[list[NodePool], unique("name")] = Field(
         min_length=1, description="Groups of like nodes, in order of preference."
     )
-    namespace_prefix: Annotated[str, _matching(r"([a-z0-9][a-z0-9-]{0,30})?", "the beginning of a DNS label")] = Field(
+    namespace_prefix: Annotated[str, matching(r"([a-z0-9][a-z0-9-]{0,30})?", "the beginning of a DNS label")] = Field(
         "gpu-", description="A project's namespace is this and its name."
     )
     ingress: Ingress | None = Field(None, description="Where exposed ports are published; without it none can be.")
@@ -276,7 +197,7 @@ class Access(Spec):
 
     @model_validator(mode="after")
     def _one_subject(self) -> Access:
-        _exactly_one(group=self.group, user=self.user)
+        exactly_one(group=self.group, user=self.user)
         return self
 
 
@@ -293,7 +214,7 @@ class ProjectSpec(Spec):
     node_affinity: Affinity = Field({}, validate_default=True, description="The node pools the project may use.")
     interactive: InteractiveLimits = Field({}, validate_default=True, description="Limits of its interactive jobs.")
     training: TrainingLimits = Field({}, validate_default=True, description="Limits of its training jobs.")
-    owners: Annotated[list[Owner], _unique()] = Field([], description="Who reviews changes, as CODEOWNERS names them.")
+    owners: Annotated[list[Owner], unique()] = Field([], description="Who reviews changes, as CODEOWNERS names them.")
     adopt: bool = Field(default=False, description="Take over a namespace that is already there.")
     access: list[Access] = Field([], description="Who may use the namespace.")
 
@@ -305,7 +226,7 @@ class SecretKey(Spec):
     key: str = Field(min_length=1, description="The key in it.")
 
 
-EnvEntry = Annotated[Annotated[str, Tag("(plain)")] | Annotated[SecretKey, Tag("(mapping)")], Discriminator(_form)]
+EnvEntry = Annotated[Annotated[str, Tag("(plain)")] | Annotated[SecretKey, Tag("(mapping)")], Discriminator(form_of)]
 
 
 class Resources(Spec):
@@ -327,7 +248,7 @@ class Expose(Spec):
 class NewClaim(Spec):
     """A volume made for the job, kept across its runs."""
 
-    size: Annotated[Memory, AfterValidator(_positive)] = Field(description="Its size: 100Gi.")
+    size: Annotated[Memory, AfterValidator(positive)] = Field(description="Its size: 100Gi.")
     storage_class: Subdomain | None = Field(None, description="The StorageClass. Default: the cluster's default class.")
 
 
@@ -342,7 +263,7 @@ class Volume(Spec):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Volume:
-        _exactly_one(claim=self.claim, newClaim=self.new_claim, hostPath=self.host_path)
+        exactly_one(claim=self.claim, newClaim=self.new_claim, hostPath=self.host_path)
         return self
 
 
@@ -363,7 +284,7 @@ class JobSpec(Spec):
     gpus: WorkerGpus = Field(
         0, description="GPUs of each worker: 4, or a fraction such as 0.5. 0: a CPU job, outside of GPU quota."
     )
-    gpu_memory: Annotated[Memory, AfterValidator(_positive)] | None = Field(
+    gpu_memory: Annotated[Memory, AfterValidator(positive)] | None = Field(
         None, description="Instead of gpus: that much memory of one GPU for each worker: 16Gi."
     )
     workers: int = Field(1, ge=1, le=10_000, description="More than one: a gang, started all or none.")
@@ -379,11 +300,11 @@ class JobSpec(Spec):
     node_pools: Annotated[Pools, Field(min_length=1)] | None = Field(
         None, description="Narrows the project's node affinity. Default: all of it."
     )
-    expose: Annotated[list[Expose], _unique("port")] = Field([], description="Ports that are reached from outside.")
+    expose: Annotated[list[Expose], unique("port")] = Field([], description="Ports that are reached from outside.")
     large_shm: bool = Field(
         default=False, description="Shared memory as large as the worker's memory, for data loaders."
     )
-    volumes: Annotated[list[Volume], _unique("mount_path")] = Field([], description="Volumes of each worker.")
+    volumes: Annotated[list[Volume], unique("mount_path")] = Field([], description="Volumes of each worker.")
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
@@ -418,16 +339,8 @@ class PolicySpec(Spec):
 
     @model_validator(mode="after")
     def _one_rule(self) -> PolicySpec:
-        _exactly_one(schema=self.schema_, cel=self.cel)
+        exactly_one(schema=self.schema_, cel=self.cel)
         return self
-
-
-def _exactly_one(**fields: object) -> None:
-    given = [name for name, value in fields.items() if value is not None]
-    if len(given) != 1:
-        names = " and ".join([", ".join(list(fields)[:-1]), list(fields)[-1]])
-        at = (given[1],) if given else ()
-        raise WrongValue("GPU2019", at=at, fields=names, found="none" if not given else " and ".join(given))
 
 
 class _Declaration(Spec):

@@ -1,0 +1,116 @@
+"""The kinds of values the public form has: names, amounts, durations, each with its JSON Schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from gpuctl.compile import amounts
+from gpuctl.compile.amounts import WrongValue
+
+API_VERSION = "gpuctl.dev/v1"
+INT32 = 2**31 - 1
+LABEL_PATTERN = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+
+class Spec(BaseModel):
+    """What all parts of a declaration have in common: no unknown fields, no conversion of types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
+
+
+def matching(pattern: str, wanted: str) -> AfterValidator:
+    """Text of that form; `wanted` says what it would be."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if compiled.fullmatch(value):
+            return value
+        raise WrongValue("GPU2023", found=value, wanted=wanted)
+
+    return AfterValidator(check)
+
+
+def unique(key: str = "") -> AfterValidator:
+    """No two entries alike, or with the same value of a field."""
+
+    def check(entries: Sequence[Any]) -> Sequence[Any]:
+        seen = set()
+        for position, entry in enumerate(entries):
+            name = getattr(entry, key, entry) if key else entry
+            if name in seen:
+                at = (position, to_camel(key)) if name is not entry else (position,)
+                raise WrongValue("GPU2021", at=at, found=str(name))
+            seen.add(name)
+        return entries
+
+    return AfterValidator(check)
+
+
+def positive(value: int | None) -> int | None:
+    """More than zero, where it is given."""
+    if value == 0:
+        raise WrongValue("GPU2018", found=0, rule="it must be more than zero")
+    return value
+
+
+def form_of(value: Any) -> str:
+    """The tag of what may be a mapping or plain."""
+    return "(mapping)" if isinstance(value, dict) else "(plain)"
+
+
+_NUMBER = {"type": "number", "minimum": 0}
+_NUMBER_TEXT = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]{1,3})?$"}
+
+Name = Annotated[
+    str,
+    AfterValidator(amounts.label),
+    WithJsonSchema({"type": "string", "pattern": LABEL_PATTERN, "maxLength": amounts.NAME_LENGTH}),
+]
+Subdomain = Annotated[str, AfterValidator(amounts.subdomain)]
+Gpus = Annotated[int, PlainValidator(amounts.gpus), WithJsonSchema({"anyOf": [_NUMBER, _NUMBER_TEXT]})]
+WorkerGpus = Annotated[int, PlainValidator(amounts.worker_gpus), WithJsonSchema({"anyOf": [_NUMBER, _NUMBER_TEXT]})]
+Duration = Annotated[
+    int,
+    PlainValidator(amounts.duration),
+    WithJsonSchema({"type": "string", "pattern": r"^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
+]
+Memory = Annotated[
+    int,
+    PlainValidator(amounts.memory),
+    WithJsonSchema({
+        "anyOf": [_NUMBER, {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"}]
+    }),
+]
+Cpu = Annotated[
+    int,
+    PlainValidator(amounts.cpu),
+    WithJsonSchema({"anyOf": [_NUMBER, {"type": "string", "pattern": r"^[0-9]+(m|\.[0-9]{1,3})?$"}]}),
+]
+AbsolutePath = Annotated[
+    str, AfterValidator(amounts.absolute_path), WithJsonSchema({"type": "string", "pattern": "^/"})
+]
+Quota = Annotated[
+    Annotated[Gpus, Tag("(plain)")] | Annotated[dict[Name, Gpus], Tag("(mapping)")], Discriminator(form_of)
+]
+Limit = Annotated[Duration, AfterValidator(positive)]
+Image = Annotated[str, matching(r"\S+", "an image reference")]
+EnvName = Annotated[str, matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an environment variable")]
+Owner = Annotated[
+    str, matching(r"@[\w.-]+(/[\w.-]+)?|[^@\s]+@[^@\s]+", "an owner: @user, @organisation/team or an e-mail address")
+]
+Pools = Annotated[list[Name], unique()]
+Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
+
+
+def exactly_one(**fields: object) -> None:
+    """Refuse none and several of these fields."""
+    given = [name for name, value in fields.items() if value is not None]
+    if len(given) != 1:
+        names = " and ".join([", ".join(list(fields)[:-1]), list(fields)[-1]])
+        at = (given[1],) if given else ()
+        raise WrongValue("GPU2019", at=at, fields=names, found="none" if not given else " and ".join(given))
