@@ -1,6 +1,6 @@
 """Files to `Declared`. A user's mistake is a diagnostic with its place; all are found at once.
 
-In the order data flows: `syntax` YAML events, `builder` and `reading` documents, `fields_v1`, `spec_v1` and `shape` their
+In the order data flows: `syntax` YAML events, `builder` and `reading` documents, `fields_v1`, `spec_v1`, `shape` their
 form, `declarations` what is declared, `resolve` references, `quota`, `capacity` and `fit` whether it can be, `policy`
 rules over declarations, `lower` and `digest` the values of `model`.
 """
