@@ -12,9 +12,10 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, mode
 from gpuctl.compile import amounts
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.document import Document, Path
+from gpuctl.compile.fields_v1 import Duration, Gpus, Name, Spec, Subdomain
 from gpuctl.compile.reading import parse_documents
 from gpuctl.compile.shape import check_shape
-from gpuctl.compile.spec_v1 import Duration, Gpus, Metadata, Name, Spec, Subdomain
+from gpuctl.compile.spec_v1 import Metadata
 from gpuctl.compile.syntax import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent, events
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.decision import JobState
@@ -164,7 +165,7 @@ class JobWanted(Spec):
     node: str | None = Field(None, description="Its node; for a gang its nodes, sorted, with commas.")
     placement: list[WorkerPlace] | None = Field(None, description="Where each worker is, in order.")
     reason: str | None = Field(None, description="The code of its reason: GPU5010.")
-    paused_for: JobIdText | None = Field(None, description="The job it was last paused for.")
+    paused_for: JobKey | None = Field(None, description="The job it was last paused for.")
 
 
 class EvictionV1(Spec):
