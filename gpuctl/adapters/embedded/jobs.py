@@ -198,7 +198,8 @@ class Jobs:
         completions = at(job, "spec", "completions")
         parallelism = number(job, "spec", "parallelism", default=1)
         if not _indexed(job):
-            left = parallelism if completions is None else completions - number(job, "status", "succeeded")
+            succeeded = number(job, "status", "succeeded")
+            left = parallelism * (not succeeded) if completions is None else completions - succeeded
             return [None] * max(0, min(parallelism, left) - len(holding))
         taken = completed_indexes(job) | {worker_index(pod) for pod in holding}
         free = [index for index in range(completions) if index not in taken]
