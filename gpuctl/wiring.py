@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -18,7 +18,7 @@ from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
 from gpuctl.app.demo import STORY, Demo, Stage
 from gpuctl.app.loop import LoopSettings, Outside, StopOnSignal, run
 from gpuctl.app.play import Sandbox
-from gpuctl.app.ports import SourceUnavailable
+from gpuctl.app.ports import Cluster, SourceUnavailable
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.app.simulation import ReadTree
 from gpuctl.model.source import SourceFile, SourceTree
@@ -42,10 +42,9 @@ def sandbox(at_ms: Instant) -> Sandbox:
     return Sandbox(cluster=cluster, machines=cluster, world=cluster, time=clock)
 
 
-@contextmanager
-def embedded_file(path: str) -> Iterator[EmbeddedCluster]:
-    """The embedded cluster of a file, in real time."""
-    yield EmbeddedCluster(SystemClock(), path)
+def embedded_copy(path: str) -> Cluster:
+    """The embedded cluster of a file as it is now, also while a controller works on it; the file is not written."""
+    return EmbeddedCluster.copy_of(path, SystemClock())
 
 
 def scenario_reader(scenario: Path) -> ReadTree:
@@ -106,9 +105,8 @@ class Follow:
 def reconcile(follow: Follow, *, embedded: str | None, log_format: str, write: Callable[[str], None]) -> int:
     """The controller on the embedded cluster, in memory or in a file. Returns the exit code."""
     clock = SystemClock()
-    cluster = EmbeddedCluster(clock, embedded)
     workdir = Path(follow.workdir) if follow.workdir else _cache_folder()
-    with StopOnSignal() as stop:
+    with closing(EmbeddedCluster(clock, embedded)) as cluster, StopOnSignal() as stop:
         outside = Outside(
             source=GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested),
             cluster=cluster,

@@ -28,8 +28,7 @@ def read_live(file: Path) -> Live:
     """The cluster of a file as it is now."""
     from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
-    with wiring.embedded_file(str(file)) as cluster:
-        return live(cluster)
+    return live(wiring.embedded_copy(str(file)))
 
 
 def one_job(name: str, project: str | None, current: Live) -> JobView:

@@ -9,6 +9,7 @@ import click
 
 from gpuctl.cli.terminal import paint, painted
 from gpuctl.views.story import Moment, News, heading, moment_line, sentences
+from gpuctl.views.styled import Segment, plain
 
 LINE_WIDTH = 100
 
@@ -33,12 +34,13 @@ class Storyboard:
             click.echo(" " * (width + 2) + painted(heading(moment)))
             self._heading_due = False
         said = list(sentences(news))
-        line = f"{text[:width]:<{width}}  {painted(moment_line(moment))}"
-        if len(said) == 1:
-            line += said.pop().removeprefix(
-                f"{news[0].job.name} " if len(news) == 1 and news[0].job.name in text else ""
-            )
-        click.echo(line.rstrip())
+        shown = (Segment(f"{text[:width]:<{width}}  "), *moment_line(moment))
+        beside = said[0] if len(said) == 1 else ""
+        if len(news) == 1 and news[0].job.name in text:
+            beside = beside.removeprefix(f"{news[0].job.name} ")
+        if beside and len(plain(shown)) + len(beside) <= LINE_WIDTH:
+            shown, said = (*shown, Segment(beside)), []
+        click.echo(painted(shown).rstrip())
         if len(said) > self._most_sentences:
             said[self._most_sentences :] = [f"and {len(said) - self._most_sentences} more"]
         if said:

@@ -151,4 +151,4 @@ def _comparable(name: str, value: Any) -> Any:
         return gpus_form(value)
     if name == "pending" and value is not None:
         return sorted(value)
-    return str(value) if isinstance(value, JobId) else value
+    return value

@@ -134,10 +134,13 @@ def _starts(news: Sequence[News]) -> list[str]:
         if one.started_on:
             together.setdefault((tuple(sorted(set(one.started_on))), one.again), []).append(one.job.name)
     return [
-        f"{_and(names)} {('runs again' if again else 'starts') if len(names) == 1 else 'run again' if again else 'start'}"
-        f" on {_and(nodes)}"
-        for (nodes, again), names in together.items()
+        f"{_and(names)} {_begins(len(names), again)} on {_and(nodes)}" for (nodes, again), names in together.items()
     ]
+
+
+def _begins(count: int, again: bool) -> str:  # noqa: FBT001 - a grammatical number and aspect
+    one, several = ("runs again", "run again") if again else ("starts", "start")
+    return one if count == 1 else several
 
 
 def _and(words: Sequence[str]) -> str:

@@ -1,32 +1,32 @@
 """Runs the command as a user types it, in this process."""
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
 from pathlib import Path
 from shutil import copytree
+from time import sleep
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import EXAMPLE, Run, repository_in
 
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.cli.main import gpuctl
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "clusters" / "tr4858"
-Run = Callable[..., Result]
 
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    """`run("validate", folder)` gives output, exit code and what was printed on standard error."""
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Never a traceback, never an internal error."""
     runner = CliRunner()
 
     def invoke(*args: object) -> Result:
         result = runner.invoke(gpuctl, [str(arg) for arg in args], prog_name="gpuctl")
         assert "Traceback" not in result.output
+        assert "GPU9001" not in result.stderr
         assert result.exception is None or isinstance(result.exception, SystemExit)
         return result
 
-    yield invoke
+    return invoke
 
 
 @pytest.fixture
@@ -38,8 +38,17 @@ def cluster(tmp_path: Path) -> Path:
 @pytest.fixture
 def repository(tmp_path: Path) -> WorkingCopy:
     """A repository that holds the report's cluster."""
-    copy = WorkingCopy.create(tmp_path / "repository")
-    for file in sorted(EXAMPLE.rglob("*.yaml")):
-        copy.write(f"clusters/tr4858/{file.relative_to(EXAMPLE)}", file.read_bytes())
-    copy.commit("the report's cluster", 1_596_000_000_000)
-    return copy
+    return repository_in(tmp_path / "repository")
+
+
+@pytest.fixture(scope="session")
+def embedded(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the embedded cluster in which the report's jobs were let go; their pods take a second to start."""
+    folder = tmp_path_factory.mktemp("embedded")
+    repository_in(folder / "repository")
+    file = folder / "cluster.db"
+    follow = ("--repo", folder / "repository", "--path", "clusters/tr4858", "--workdir", folder / "clones")
+    result = run("reconcile", *follow, "--embedded", file, "--once")
+    assert result.exit_code == 0, result.output
+    sleep(1.1)
+    return file

@@ -1,0 +1,97 @@
+"""plan: what a pull request changes, between two revisions or up to the working tree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from commands import AT_MS, Run
+
+from gpuctl.adapters.git import WorkingCopy
+
+QUOTA = "clusters/tr4858/projects/team-a/project.yaml"
+JOB = "clusters/tr4858/projects/team-a/jobs/a-1-g.yaml"
+
+
+def folder(repository: WorkingCopy) -> Path:
+    return repository.folder / "clusters" / "tr4858"
+
+
+def rewrite(repository: WorkingCopy, path: str, old: str, new: str) -> None:
+    text = (repository.folder / path).read_text()
+    assert old in text
+    repository.write(path, text.replace(old, new).encode())
+
+
+def test_no_change_exits_0(run: Run, repository: WorkingCopy) -> None:
+    result = run("plan", folder(repository), "--base", "main")
+    assert (result.exit_code, result.stdout) == (0, "No changes. working tree wants what main wants.\n")
+
+
+def test_a_moved_line_is_no_change(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, JOB, "kind: Job", "# a comment\nkind: Job")
+    assert run("plan", folder(repository), "--base", "main").exit_code == 0
+
+
+def test_quotas_and_objects_of_the_working_tree(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, QUOTA, "quota: 4", "quota: 3\n  limit: 8")
+    rewrite(repository, JOB, "gpus: 1", "gpus: 2")
+    repository.remove("clusters/tr4858/projects/team-d/jobs/d-1-gggg.yaml")
+    result = run("plan", folder(repository), "--base", "main")
+    assert result.exit_code == 2
+    assert result.stdout.startswith("Plan: 1 to create, 2 to change, 2 to delete; quotas of 1 project change")
+    assert "  team-a  quota 4 -> 3  limit none -> 8  weight 4 -> 3\n" in result.stdout
+    assert "a new run: its declaration changed" in result.stdout
+    assert "no longer declared" in result.stdout
+
+
+def test_two_revisions_as_json(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, QUOTA, "quota: 4", "quota: 2\n  access: [{group: team-a, role: edit}]")
+    repository.commit("less for a", AT_MS + 1000)
+    result = run("plan", folder(repository), "--base", "main~1", "--head", "main", "-o", "json")
+    assert result.exit_code == 2
+    report = json.loads(result.stdout)
+    assert {"kind", "base", "head", "objects", "quotas", "effect", "refusals", "digest"} <= report.keys()
+    assert (report["kind"], report["base"], report["head"], report["effect"]) == ("PlanReport", "main~1", "main", None)
+    assert [change["ref"]["kind"] for change in report["objects"]] == ["RoleBinding"]
+    (quota,) = report["quotas"]
+    assert (quota["project"], quota["quotaGpuMilli"]) == ("team-a", {"before": 4000, "after": 2000})
+
+
+def test_the_digest_names_the_changes_not_the_revisions(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, QUOTA, "quota: 4", "quota: 2")
+    digests = [json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)["digest"]]
+    repository.commit("less for a", AT_MS + 1000)
+    compared = ("--base", "main~1", "--head", "main", "-o", "json")
+    digests.append(json.loads(run("plan", folder(repository), *compared).stdout)["digest"])
+    assert digests[0] == digests[1]
+
+
+def test_markdown_for_a_pull_request(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, QUOTA, "quota: 4", "quota: 2\n  access: [{group: team-a, role: edit}]")
+    text = run("plan", folder(repository), "--base", "main", "-o", "markdown").stdout
+    assert "| team-a | 4 -> 2 |  | 4 -> 2 |" in text
+    assert "```diff\n+ RoleBinding" in text
+
+
+def test_a_new_cluster_and_a_removed_one(run: Run, repository: WorkingCopy) -> None:
+    revision = repository.commit("nothing", AT_MS + 500)
+    for file in sorted(folder(repository).rglob("*.yaml")):
+        repository.remove(file.relative_to(repository.folder).as_posix())
+    repository.commit("gone", AT_MS + 1000)
+    gone = json.loads(run("plan", folder(repository), "--base", revision, "--head", "main", "-o", "json").stdout)
+    assert {change["action"] for change in gone["objects"]} == {"delete"}
+    new = json.loads(run("plan", folder(repository), "--base", "main", "--head", revision, "-o", "json").stdout)
+    assert {change["action"] for change in new["objects"]} == {"create"}
+    assert run("plan", folder(repository), "--base", "main", "--head", "main").exit_code == 1
+
+
+def test_errors_exit_1(run: Run, repository: WorkingCopy, tmp_path: Path) -> None:
+    unknown = run("plan", folder(repository), "--base", "no-such-branch")
+    assert (unknown.exit_code, unknown.stderr.split(":")[0]) == (1, "error GPU8006")
+    outside = run("plan", tmp_path, "--base", "main")
+    assert (outside.exit_code, outside.stderr.split(":")[0]) == (1, "error GPU8004")
+    rewrite(repository, JOB, "gpus: 1", "gpus: none")
+    broken = run("plan", folder(repository), "--base", "main")
+    assert broken.exit_code == 1
+    assert "error GPU2011" in broken.stderr

@@ -1,0 +1,62 @@
+"""Every scenario file in this folder comes true, and the order in which its documents are written means nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuctl import wiring
+from gpuctl.app.simulation import Simulated, simulate_file
+from gpuctl.diag.text import text_form
+from gpuctl.simulate.report import SimulationReport, document
+
+HERE = Path(__file__).parent
+FILES = sorted(path for path in HERE.rglob("*.yaml") if path.parent.name != "clusters")
+
+
+def simulated(path: Path, content: bytes) -> Simulated:
+    return simulate_file(str(path), content, wiring.scenario_reader(path), wiring.sandbox)
+
+
+@cache
+def reported(path: Path, content: bytes) -> SimulationReport:
+    outcome = simulated(path, content)
+    assert outcome.report is not None, text_form(outcome.diagnostics)
+    return outcome.report
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_is_expected_comes_true(path: Path) -> None:
+    report = reported(path, path.read_bytes())
+    assert report.failed == ()
+    assert report.stable
+    assert report.why, "a scenario says why it is there"
+    assert report.outcomes, "a scenario expects something"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_order_of_documents_means_nothing(path: Path) -> None:
+    scenario: dict[str, Any] = yaml.safe_load(path.read_bytes())
+    scenario.get("given", {}).get("documents", []).reverse()
+    scenario.get("declarations", []).reverse()
+    for event in scenario.get("when", []):
+        event.get("apply", []).reverse()
+    backwards = yaml.safe_dump(scenario, sort_keys=False, width=10_000).encode()
+    assert facts(reported(path, backwards)) == facts(reported(path, path.read_bytes()))
+
+
+def facts(report: SimulationReport) -> dict[str, Any]:
+    """The report without labels, which name documents in the order they are written."""
+    checkpoints = tuple(replace(checkpoint, label="") for checkpoint in report.checkpoints)
+    return document(replace(report, checkpoints=checkpoints))
+
+
+def test_the_report_has_its_three_states_one_by_one_and_at_once() -> None:
+    names = {path.stem for path in (HERE / "tr4858").glob("*.yaml")}
+    sections = ("4.8", "4.9", "4.10")
+    assert {f"{section}-{how}" for section in sections for how in ("one-by-one", "at-once")} < names

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuctl.views.tables import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, age, table
+
+
+def test_columns_are_aligned_and_no_line_ends_in_spaces() -> None:
+    assert table(("NAME", "GPUs", "URL"), [("a", "0.5", ""), ("longer", "16", "x")]) == (
+        "NAME    GPUs  URL\n"
+        "a       0.5\n"
+        "longer  16    x\n"
+    )  # fmt: skip
+
+
+def test_without_rows_the_header_stands() -> None:
+    assert table(("NAME", "STATUS"), []) == "NAME  STATUS\n"
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (-5, "0s"),
+        (0, "0s"),
+        (119 * SECOND_MS, "119s"),
+        (289 * SECOND_MS, "4m49s"),
+        (5 * MINUTE_MS, "5m"),
+        (25 * MINUTE_MS + 59 * SECOND_MS, "25m"),
+        (5 * HOUR_MS + 3 * MINUTE_MS, "5h3m"),
+        (30 * HOUR_MS, "30h"),
+        (3 * DAY_MS + 4 * HOUR_MS, "3d4h"),
+        (200 * DAY_MS, "200d"),
+    ],
+)
+def test_ages_are_told_as_kubectl_does(ms: int, text: str) -> None:
+    assert age(ms) == text
+
+
+@given(st.lists(st.tuples(st.text("ab ", max_size=9), st.text("cd", max_size=9)), max_size=5))
+def test_a_table_has_a_line_for_each_row(rows: list[tuple[str, str]]) -> None:
+    assert table(("A", "B"), rows).count("\n") == len(rows) + 1
