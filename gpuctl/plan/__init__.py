@@ -37,6 +37,7 @@ def make_plan(
     books = gather(declared, schedule, manifests, state)
     names_of_declared = {project.name for project in declared.projects}
     cluster = declared.cluster.name
+    staying = manifests.retained.union(item.ref for item in manifests.items)
 
     changes: list[Change] = []
     refusals: list[Diagnostic] = [*foreign.values()]
@@ -47,7 +48,7 @@ def make_plan(
         recorded |= new.seen
         closing = project not in names_of_declared and project != OWN
         entry = book(cluster, new, state.live.get(ledger_ref(cluster, project)), closing=closing)
-        reviewed = review(declared, old, surplus(cluster, old, manifests, state), state, confirmations)
+        reviewed = review(declared, old, surplus(cluster, old, staying, state), state, confirmations)
         owner = None if project == OWN else project
         changes += [entry] if entry else []
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]

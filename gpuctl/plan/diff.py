@@ -2,14 +2,14 @@
 
 Two ways to drift. A leaf of the manifest differs in the live object (what the server defaulted or others added is not
 looked at); or a field that gpuctl applied before, by `metadata.managedFields`, is not wanted any more. Comparing reads
-nothing but its two arguments and never changes them.
+nothing but its two arguments, JSON as decoded (dict, list and scalars), and never changes them.
 
 Invariant: an object compared with what applying it gave has no drift.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuctl.k8s.names import PROVENANCE_ANNOTATIONS
@@ -19,6 +19,10 @@ from gpuctl.plan.ownership import FieldSet, find_item, item_key, list_keys, owne
 
 _QUANTITY_PARENTS = frozenset({"requests", "limits", "hard", "capacity"})
 _QUANTITY_FIELDS = frozenset({"sizeLimit"})
+_EMPTY: tuple[object, ...] = (None, {}, [])
+"""An empty object or list and an absent one are the same to the server."""
+
+Json = Mapping[str, Any]
 
 
 def drift(wanted: Body, live: Body) -> tuple[str, ...]:
@@ -35,36 +39,37 @@ def _differing(wanted: object, live: object, path: str, *, amounts: bool = False
     """Leaves of `wanted` that `live` lacks or has otherwise. `amounts`: scalars here are Kubernetes quantities."""
     if wanted == live:
         return
-    if isinstance(wanted, Mapping):
-        if isinstance(live, Mapping):
+    if isinstance(wanted, dict):
+        if isinstance(live, dict):
             yield from _differing_fields(wanted, live, path, amounts=amounts)
-        elif not _is_empty(wanted):
+        elif wanted:
             yield path
-    elif isinstance(wanted, list | tuple):
-        if isinstance(live, list | tuple):
+    elif isinstance(wanted, list):
+        if isinstance(live, list):
             yield from _differing_items(wanted, live, path)
-        elif not _is_empty(wanted):
+        elif wanted:
             yield path
     elif wanted is not None and not (amounts and same_quantity(wanted, live)):
         yield path
 
 
-def _differing_fields(wanted: Body, live: Body, path: str, *, amounts: bool) -> Iterator[str]:
+def _differing_fields(wanted: Json, live: Json, path: str, *, amounts: bool) -> Iterator[str]:
     for key, value in wanted.items():
-        if key in PROVENANCE_ANNOTATIONS:
+        other = live.get(key)
+        if value == other or key in PROVENANCE_ANNOTATIONS:
             continue
         here = f"{path}.{key}" if path else key
-        if key in live:
+        if other is not None or key in live:
             below = amounts or key in _QUANTITY_PARENTS or key in _QUANTITY_FIELDS
-            yield from _differing(value, live[key], here, amounts=below)
-        elif not _is_empty(value):
+            yield from _differing(value, other, here, amounts=below)
+        elif value not in _EMPTY:
             yield here
 
 
-def _differing_items(wanted: Sequence[Any], live: Sequence[Any], path: str) -> Iterator[str]:
+def _differing_items(wanted: list[Any], live: list[Any], path: str) -> Iterator[str]:
     """A keyed list is compared item by item and may hold others' items; any other list is one value."""
     keys = list_keys(path)
-    if keys and all(isinstance(item, Mapping) for item in wanted):
+    if keys and all(isinstance(item, dict) for item in wanted):
         for item in wanted:
             found = find_item(live, {key: item.get(key) for key in keys})
             here = f"{path}[{item.get(keys[0])}]"
@@ -81,32 +86,28 @@ def _differing_items(wanted: Sequence[Any], live: Sequence[Any], path: str) -> I
 
 def _unwanted(fields: FieldSet, wanted: object, path: str) -> Iterator[str]:
     """Fields in gpuctl's name that the manifest lacks."""
+    names = wanted if isinstance(wanted, dict) else {}
     for element, below in fields.items():
-        kind, _, name = element.partition(":")
-        if kind == "f":
-            if name in PROVENANCE_ANNOTATIONS:
-                continue
-            here = f"{path}.{name}" if path else name
-            if not isinstance(wanted, Mapping) or name not in wanted:
-                yield here
-            else:
-                yield from _unwanted(below, wanted[name], here)
-        elif kind == "k":
-            yield from _unwanted_item(element, below, wanted, path)
-        elif kind == "v" and not (isinstance(wanted, list | tuple) and element in map(set_element, wanted)):
-            yield f"{path}[{name}]"
+        if element.startswith("f:"):
+            name = element[2:]
+            if name not in names:
+                if name not in PROVENANCE_ANNOTATIONS:
+                    yield f"{path}.{name}" if path else name
+            elif below:
+                yield from _unwanted(below, names[name], f"{path}.{name}" if path else name)
+        elif element != ".":
+            yield from _unwanted_item(element, below, wanted if isinstance(wanted, list) else [], path)
 
 
-def _unwanted_item(element: str, below: FieldSet, wanted: object, path: str) -> Iterator[str]:
+def _unwanted_item(element: str, below: FieldSet, wanted: list[Any], path: str) -> Iterator[str]:
+    if element.startswith("v:"):
+        if element not in map(set_element, wanted):
+            yield f"{path}[{element[2:]}]"
+        return
     key = item_key(element)
-    found = find_item(wanted, key) if isinstance(wanted, list | tuple) else None
+    found = find_item(wanted, key)
     here = f"{path}[{next(iter(key.values()), '')}]"
     if found is None:
         yield here
     else:
         yield from _unwanted(below, found, here)
-
-
-def _is_empty(value: object) -> bool:
-    """An empty object or list and an absent one are the same to the server."""
-    return value is None or value in ({}, [], ())

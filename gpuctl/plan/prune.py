@@ -10,14 +10,12 @@ from __future__ import annotations
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, labels_of
 from gpuctl.model.ids import ObjectRef
-from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import Body, ClusterState, Ledger
 from gpuctl.plan.inventory import OWN
 
 
-def surplus(cluster: str, ledger: Ledger, manifests: Manifests, state: ClusterState) -> tuple[ObjectRef, ...]:
-    """The project's objects to delete now, sorted. Cost: linear in its inventory and in all manifests."""
-    wanted = {item.ref for item in manifests.items} | manifests.retained
+def surplus(cluster: str, ledger: Ledger, wanted: frozenset[ObjectRef], state: ClusterState) -> tuple[ObjectRef, ...]:
+    """The project's objects to delete now, sorted; `wanted` are all that stay. Cost: linear in its inventory."""
     remaining = {ref for ref in ledger.inventory if ref in state.live}
     occupied = {ref.namespace for ref in remaining}
     return tuple(
