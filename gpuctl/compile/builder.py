@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.compile import syntax
@@ -223,9 +223,7 @@ class Builder:
             if value is not UNREAD:
                 self._report("GPU1004", event, {"found": kind_of(value)})
         elif value in keys:
-            self._report("GPU1003", event, {"key": value})
-            related = (("the first is here", self._span(keys[value])),)
-            self.out.diagnostics[-1] = replace(self.out.diagnostics[-1], related=related)
+            self._report("GPU1003", event, {"key": value, "line": self._span(keys[value]).line})
         else:
             keys[value] = event
             return value

@@ -103,7 +103,7 @@ EnvName = Annotated[str, matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an e
 Owner = Annotated[
     str, matching(r"@[\w.-]+(/[\w.-]+)?|[^@\s]+@[^@\s]+", "an owner: @user, @organisation/team or an e-mail address")
 ]
-Pools = Annotated[list[Name], unique()]
+SomePools = Annotated[list[Name], Field(min_length=1), unique()]
 Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
 
 

@@ -54,10 +54,8 @@ def quota_domains(resolved: Resolved) -> tuple[QuotaDomain, ...]:
     return (QuotaDomain(name=WHOLE_CLUSTER, pools=tuple(pools)),)
 
 
-def in_domain(amount: Amount | None, domain: DomainName) -> GpuMilli:
+def in_domain(amount: Amount, domain: DomainName) -> GpuMilli:
     """An amount's part in a domain; what is not mentioned is 0."""
-    if amount is None:
-        return 0
     return amount.get(domain, 0) if isinstance(amount, Mapping) else amount
 
 

@@ -23,9 +23,9 @@ from gpuctl.compile.fields_v1 import (
     Memory,
     Name,
     Owner,
-    Pools,
     Priority,
     Quota,
+    SomePools,
     Spec,
     Subdomain,
     WorkerGpus,
@@ -171,8 +171,8 @@ class DepartmentSpec(Spec):
 class Affinity(Spec):
     """The node pools a project may use."""
 
-    training: Pools | None = Field(None, description="Pools for training and inference jobs. Default: any.")
-    interactive: Pools | None = Field(None, description="Pools for interactive jobs. Default: any.")
+    training: SomePools | None = Field(None, description="Pools for training and inference jobs. Default: any.")
+    interactive: SomePools | None = Field(None, description="Pools for interactive jobs. Default: any.")
 
 
 class InteractiveLimits(Spec):
@@ -297,9 +297,7 @@ class JobSpec(Spec):
     max_duration: Limit | None = Field(
         None, description="Ends after running this long: 8h. The project's limit holds too."
     )
-    node_pools: Annotated[Pools, Field(min_length=1)] | None = Field(
-        None, description="Narrows the project's node affinity. Default: all of it."
-    )
+    node_pools: SomePools | None = Field(None, description="Narrows the project's node affinity. Default: all of it.")
     expose: Annotated[list[Expose], unique("port")] = Field([], description="Ports that are reached from outside.")
     large_shm: bool = Field(
         default=False, description="Shared memory as large as the worker's memory, for data loaders."

@@ -22,7 +22,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU1003",
         title="a key twice",
-        message='the key "{key}" stands twice in this mapping',
+        message='the key "{key}" is in this mapping already, at line {line}',
         why="Of two equal keys one would be ignored silently.",
         fix="keep one of them",
     ),

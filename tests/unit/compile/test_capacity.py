@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+from trees import CLUSTER, HEAD, codes, compiled_of, job, project, tree_of
+
+from gpuctl.compile import compile_tree
+
+RESEARCH = f"{HEAD}kind: Department\nmetadata: {{name: research}}\nspec: {{quota: {{dgx: 4, old: 1}}}}\n"
+
+
+def of(project_spec: str, *others: str) -> list[str]:
+    return codes(compiled_of(a=project("team-a", project_spec), b="---\n".join(others)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("{quota: 22}", []),
+        ("{quota: 22.001}", ["GPU3009"]),
+        ("{quota: {dgx: 16, old: 6}}", []),
+        ("{quota: {dgx: 17}}", ["GPU3009"]),
+        ("{quota: {dgx: 17, old: 7}}", ["GPU3009", "GPU3009"]),
+        ("{quota: {h100: 1}}", ["GPU3007"]),
+        ("{quota: {dgx: 4}, limit: {dgx: 2}}", ["GPU3013"]),
+        ("{quota: {dgx: 4}, limit: {old: 2}}", []),
+        ("{quota: {dgx: 1}, nodeAffinity: {training: [old], interactive: [old]}}", ["GPU3012"]),
+        ("{quota: {dgx: 1}, nodeAffinity: {training: [old]}}", []),
+        ("{quota: {dgx: 0}, nodeAffinity: {training: [old], interactive: [old]}}", []),
+        ("{quota: 7, nodeAffinity: {training: [old], interactive: [old]}}", ["GPU3012"]),
+        ("{limit: {dgx: 2}, quota: 4}", ["GPU3011"]),
+        ("{nodeAffinity: {training: []}}", ["GPU2018"]),
+    ],
+)
+def test_one_projects_quota(spec: str, found: list[str]) -> None:
+    assert of(spec) == found
+
+
+def test_quotas_of_a_department_by_pool() -> None:
+    member = "{department: research, quota: {dgx: 4, old: 1}}"
+    assert of(member, RESEARCH) == []
+    assert of(member, RESEARCH, project("team-b", "{department: research, quota: {old: 0.5}}")) == ["GPU3010"]
+
+
+def test_plain_and_by_pool_is_told_once_for_each_that_departs_from_the_first() -> None:
+    others = [project("team-b", "{quota: {dgx: 1}}"), project("team-c", "{quota: 1, limit: {dgx: 2}}"), RESEARCH]
+    assert of("{quota: 4}", *others) == ["GPU3011", "GPU3011", "GPU3011"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("{gpus: 8}", []),
+        ("{gpus: 9}", ["GPU3016"]),
+        ("{gpus: 4, workers: 5}", []),
+        ("{gpus: 4, workers: 6}", ["GPU3017"]),
+        ("{gpus: 4, workers: 6, minWorkers: 5}", []),
+        ("{gpus: 0.5, workers: 32}", []),
+        ("{gpus: 0.6, workers: 17}", ["GPU3017"]),
+        ("{gpus: 0.5, nodePools: [old]}", ["GPU3019"]),
+        ("{gpuMemory: 16Gi, workers: 32}", []),
+        ("{gpuMemory: 17Gi, workers: 17}", ["GPU3017"]),
+        ("{gpuMemory: 33Gi}", ["GPU3021"]),
+        ("{resources: {cpu: 81}}", ["GPU3016"]),
+        ("{resources: {cpu: 1}, nodePools: [old]}", ["GPU3016"]),
+        ("{gpus: 6, workers: 3, resources: {cpu: 40}}", ["GPU3017"]),
+        ("{gpus: 4, preemptible: false}", []),
+        ("{gpus: 2, workers: 3, preemptible: false}", ["GPU3015"]),
+        ("{gpus: 2, workers: 3, minWorkers: 2, preemptible: false}", []),
+        ("{gpus: 0.5, type: interactive, workers: 9}", ["GPU3015"]),
+        ("{gpus: 0, type: interactive, workers: 99}", []),
+    ],
+)
+def test_jobs_that_can_never_start(spec: str, found: list[str]) -> None:
+    assert of("{quota: 4}", job("train", spec.replace("{", "{image: x, ", 1))) == found
+
+
+@pytest.mark.parametrize(("gpus", "found"), [("8", []), ("9", ["GPU3014"])])
+def test_a_jobs_limit_is_that_of_the_domains_of_its_pools(gpus: str, found: list[str]) -> None:
+    train = job("train", f"{{image: x, gpus: 1, workers: {gpus}, nodePools: [dgx]}}")
+    assert of("{quota: {dgx: 1}, limit: {dgx: 8, old: 6}}", train) == found
+    assert of("{quota: {dgx: 1}, limit: {old: 0}}", train) == []
+
+
+def test_what_one_node_lacks_of_several_things_together() -> None:
+    pools = CLUSTER.replace("resourcesPerNode: {cpu: 80, memory: 512Gi}", "resourcesPerNode: {cpu: 4, memory: 512Gi}")
+    pools = pools.replace("gpusPerNode: 4,", "gpusPerNode: 4, resourcesPerNode: {cpu: 80, memory: 1Gi},")
+    train = job("train", "{image: x, gpus: 8, resources: {cpu: 8}}")
+    (found,) = compile_tree(tree_of({"c.yaml": pools, "p.yaml": project("team-a"), "j.yaml": train})).diagnostics
+    assert (found.code, found.span.column) == ("GPU3016", 7)
+    assert "together" in found.message
