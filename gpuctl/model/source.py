@@ -9,7 +9,7 @@ from enum import StrEnum
 from gpuctl.model.ids import NO_REVISION, Revision
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""A larger file is not read: its content stays empty and its fault says why. Far above any list of jobs people write."""
+"""A larger file is not read: its content stays empty and its fault says why. No list of jobs comes near."""
 
 
 class SourceFault(StrEnum):

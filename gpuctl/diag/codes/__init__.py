@@ -7,6 +7,5 @@ from gpuctl.diag.catalogue import catalogue
 from gpuctl.diag.codes import cluster, git, guards, internal, pending, policy, references, scenarios, schema, yaml
 
 CODES = catalogue(
-    family.ENTRIES
-    for family in (yaml, schema, references, scenarios, policy, pending, guards, cluster, git, internal)
+    family.ENTRIES for family in (yaml, schema, references, scenarios, policy, pending, guards, cluster, git, internal)
 )
