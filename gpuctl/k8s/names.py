@@ -34,6 +34,8 @@ STARTS_ANNOTATION = "gpuctl.dev/starts"
 RAN_ANNOTATION = "gpuctl.dev/ran"
 PAUSED_FOR_ANNOTATION = "gpuctl.dev/paused-for"
 CHARGE_ANNOTATION = "gpuctl.dev/charge"
+HOST_ANNOTATION = "gpuctl.dev/host"
+"""On an Ingress whose declared host is an address, which its rules may not name: where people find it."""
 IDLE_SINCE_ANNOTATION = "gpuctl.dev/idle-since"
 
 PROVENANCE_ANNOTATIONS = frozenset({SOURCE_ANNOTATION, REVISION_ANNOTATION})

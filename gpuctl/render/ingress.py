@@ -24,12 +24,15 @@ def job_ingress(owner: JobOwner) -> Manifest | None:
     rule: dict[str, Any] = {
         "http": {"paths": [_path(path, name, port) for path, port in zip(paths, ports, strict=True)]}
     }
-    if settings is not None and not _is_address(settings.host):
+    facts = {}
+    if settings is not None and _is_address(settings.host):
+        facts[names.HOST_ANNOTATION] = settings.host
+    elif settings is not None:
         rule["host"] = settings.host
     spec: dict[str, Any] = {"rules": [rule]}
     if settings is not None and settings.class_name is not None:
         spec["ingressClassName"] = settings.class_name
-    return owner.manifest(names.INGRESS, name, {"spec": spec})
+    return owner.manifest(names.INGRESS, name, {"spec": spec}, facts)
 
 
 def _path(path: str, service: str, port: int) -> Spec:

@@ -128,9 +128,9 @@ class JobOwner:
         """Where the job is declared."""
         return provenance(self.job.span, self.project.revision)
 
-    def manifest(self, kind: names.Kind, name: str, body: Spec) -> Manifest:
-        """An object that lasts as long as the job."""
-        return self._manifest(kind, name, self.labels, self.annotations, body)
+    def manifest(self, kind: names.Kind, name: str, body: Spec, facts: Mapping[str, str] | None = None) -> Manifest:
+        """An object that lasts as long as the job; `facts` are further annotations."""
+        return self._manifest(kind, name, self.labels, {**self.annotations, **(facts or {})}, body)
 
     def run_manifest(self, kind: names.Kind, body: Spec, facts: Mapping[str, str] | None = None) -> Manifest:
         """An object of this run; `facts` are further annotations."""

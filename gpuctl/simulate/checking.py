@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpuctl.diag.codes import CODES
-from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
@@ -34,6 +35,8 @@ def _given(scenario: Scenario, declared: Declared) -> Iterator[Diagnostic]:
         problem = _problem(run, jobs[run.job], declared) if run.job in jobs else ""
         if problem:
             yield _diagnostic("GPU3902", run.span, job=str(run.job), problem=problem)
+    if scenario.given.usage_milli_hours:
+        yield replace(_diagnostic("GPU3905", scenario.span), severity=Severity.WARNING)
     for node in scenario.given.nodes_ready.keys() - _devices(declared).keys():
         yield _unknown("node", node, scenario.span)
 

@@ -160,14 +160,14 @@ def _urls(live: Mapping[ObjectRef, Body]) -> dict[JobId, tuple[str, ...]]:
 
 
 def _ingress_urls(body: Body) -> Iterable[str]:
+    """A rule's own host, else the declared address, else what the load balancer was given."""
+    balancers = objects.items(body, "status", "loadBalancer", "ingress")
+    given = [objects.text(entry, "hostname") or objects.text(entry, "ip") for entry in balancers]
+    declared = objects.text(objects.annotations_of(body), names.HOST_ANNOTATION)
+    anywhere = next((host for host in (declared, *given) if host), "<pending>")
     for rule in objects.items(body, "spec", "rules"):
-        host = objects.text(rule, "host") or next(
-            (objects.text(entry, "ip") or objects.text(entry, "hostname")
-             for entry in objects.items(body, "status", "loadBalancer", "ingress")),
-            "<pending>",
-        )  # fmt: skip
         for path in objects.items(rule, "http", "paths"):
-            yield f"https://{host}{objects.text(path, 'path')}"
+            yield f"https://{objects.text(rule, 'host') or anywhere}{objects.text(path, 'path')}"
 
 
 def _pods(live: Mapping[ObjectRef, Body]) -> dict[_RunKey, tuple[PodView, ...]]:

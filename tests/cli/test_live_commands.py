@@ -40,7 +40,7 @@ def test_list_of_an_unknown_project_is_empty(run: Run, embedded: Path) -> None:
 def test_get_shows_the_pod_and_the_address(run: Run, embedded: Path) -> None:
     text = run("get", "a-1-1-jupyter", "--embedded", embedded).stdout
     assert "STATUS:" in text
-    assert "/team-a/a-1-1-jupyter" in text
+    assert "https://10.61.218.134/team-a/a-1-1-jupyter" in text
     assert "Pods:\nPOD" in text
     form = json.loads(run("get", "team-a/a-2-gg", "-o", "json", "--embedded", embedded).stdout)
     assert (form["state"], form["starts"], len(form["placement"][0]["gpus"])) == ("Running", 1, 2)

@@ -33,4 +33,11 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="`declarations` are folders of clusters, or files, relative to the scenario's own folder.",
         fix="correct the path",
     ),
+    CodeEntry(
+        code="GPU3905",
+        title="usage that has no effect",
+        message="given.usage has no effect: this version does not weigh past usage",
+        why="A scenario that counts on it would show something else than it says.",
+        fix="leave it out",
+    ),
 )
