@@ -41,7 +41,7 @@ _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file:https:ssh",
     "GIT_OPTIONAL_LOCKS": "0",
 }
-_SETTINGS = ("core.askPass=", "gc.autoDetach=false", "gc.pruneExpire=never", "core.fsync=reference")
+_SETTINGS = ("core.askPass=", "gc.autoDetach=false", "gc.pruneExpire=never")
 _CONFIRMED = "%(trailers:key=Gpuctl-Confirm,valueonly)"
 _REMEMBERED_COMMITS = 1000
 _NO_SUCH_REF = 2

@@ -24,6 +24,7 @@ from gpuctl.app.report import Entry, Journal, Level, of_cycle, of_damage, of_dia
 from gpuctl.app.revisions import Desired, Revisions
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
+from gpuctl.model.source import SourceTree
 from gpuctl.model.state import Ledger
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import observe
@@ -68,7 +69,8 @@ class StopOnSignal:
 
     def __init__(self) -> None:
         self._requested = False
-        self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
 
     def __enter__(self) -> Self:
         self._before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -154,25 +156,37 @@ class Reconciler:
             return True
 
     def _follow(self) -> list[Entry]:
-        source, head, newest, fault = self._outside.source, self._head, None, None
+        source = self._outside.source
         try:
             head = source.head()
-            if head == self._head:
-                return []
+        except SourceUnavailable as fault:
+            return self._do_without("source", fault)
+        if head == self._head:
+            return []
+        try:
             newest = source.tree(head)
             self._note_rewriting(head)
             self._confirmations = source.confirmations(NO_REVISION, head)
-        except SourceUnavailable as error:
-            fault = error
-        if self._stop.requested():
-            return []
-        if newest is not None or self._desired.declared is None:
-            self._desired = self._revisions.compose(newest, self._ledgers())
-            self._tell_desired()
-        if fault is not None:
-            return [of_fault("source", fault)]
+        except SourceUnavailable as fault:
+            return self._do_without("unreadable", fault)
+        self._take(newest)
         self._head = head
         return []
+
+    def _do_without(self, event: str, fault: SourceUnavailable) -> list[Entry]:
+        """Go on with what was good before, in this process or in one before it."""
+        if self._stop.requested():
+            return []
+        if self._desired.declared is None:
+            self._take(None)
+        return [of_fault(event, fault)]
+
+    def _take(self, newest: SourceTree | None) -> None:
+        self._desired = desired = self._revisions.compose(newest, self._ledgers())
+        if desired.revision:
+            self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
+        entries = [of_diagnostic("invalid", found) for found in desired.diagnostics]
+        self._journal.stand(self._now(), "declarations", entries)
 
     def _ledgers(self) -> Mapping[ProjectName, Ledger]:
         """As last seen; read now when this process has seen nothing yet."""
@@ -188,13 +202,6 @@ class Reconciler:
                 told = message("GPU8007", {"old": old[:12], "new": head[:12]})
                 facts = {"code": "GPU8007", "old": old, "new": head, "message": told}
                 self._journal.tell(self._now(), Entry(event="rewritten", level=Level.WARNING, fields=facts))
-
-    def _tell_desired(self) -> None:
-        desired = self._desired
-        if desired.revision:
-            self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
-        entries = [of_diagnostic("invalid", found) for found in desired.diagnostics]
-        self._journal.stand(self._now(), "declarations", entries)
 
     def _enforce(self) -> list[Entry]:
         declared = self._desired.declared
@@ -224,7 +231,7 @@ class Reconciler:
         well = True
         try:
             problems = work()
-            well = not any(problem.event in {"source", "unreachable"} for problem in problems)
+            well = not any(problem.event == "source" for problem in problems)
         except WorldFault as fault:
             problems, well = [of_fault("unreachable", fault)], False
         except Exception as error:  # noqa: BLE001 - a bug of one cycle must not end months of service

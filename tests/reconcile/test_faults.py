@@ -123,9 +123,12 @@ def test_a_branch_rewritten_while_the_loop_was_down_is_noticed(stage: Stage) -> 
 def test_a_missing_path_keeps_what_runs(stage: Stage) -> None:
     stage.at(20, lambda: stage.git("mv", "c", "d"))
     stage.at(20, lambda: stage.git("-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "moved"))
-    stage.play(60)
-    assert stage.phases() == RUNNING
-    assert stage.codes("source") == ["GPU8003"]
+    stage.at(300, lambda: stage.git("mv", "d", "c"))
+    stage.at(300, lambda: stage.git("-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "moved back"))
+    stage.at(301, lambda: stage.commit({"c/projects/b/j3.yaml": job("j3", "b")}))
+    stage.play(325)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    assert stage.codes("unreadable") == ["GPU8003"]
 
 
 def test_a_tree_without_a_cluster_keeps_what_runs(stage: Stage) -> None:
@@ -184,6 +187,15 @@ def test_a_link_out_of_the_tree_is_an_error_of_its_project_alone(stage: Stage) -
     stage.play(60)
     assert stage.phases() == RUNNING | {"b/j3": "Running"}
     assert any(line.get("place", "").startswith("c/projects/a/out.yaml") for line in stage.lines)
+
+
+def test_a_cluster_that_was_never_good_is_told_once_and_taken_when_it_is(stage: Stage) -> None:
+    stage.commit({"c/cluster.yaml": "kind: Clustr\n"})
+    stage.at(60, lambda: stage.commit({"c/cluster.yaml": CLUSTER}))
+    stage.play(100)
+    assert stage.phases() == RUNNING
+    assert stage.events().count("following") == 2
+    assert stage.codes("idle") == ["GPU8012"]
 
 
 def test_a_project_that_was_never_good_is_absent_and_hurts_nobody(stage: Stage) -> None:

@@ -273,6 +273,12 @@ def test_a_fetch_ends_when_it_is_told_to(tmp_path: Path, monkeypatch: pytest.Mon
     assert time.monotonic() - began < 2
 
 
+def test_a_machine_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = GitSource(str(tmp_path), ".", "main", tmp_path / "work")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fault_of(source) == "GPU8011"
+
+
 def test_resolving_names(copy: WorkingCopy) -> None:
     repository, path = Repository.containing(copy.folder / "clusters/one")
     assert path == "clusters/one"
