@@ -1,0 +1,73 @@
+"""Instants at which time alone may change a decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuctl.compile import compile_tree
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.simulate.wakeups import wakeups
+
+TREE = b"""\
+apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: tiny}
+spec:
+  nodePools: [{name: pool, nodes: [n1], gpusPerNode: 4}]
+  scheduling: {minRuntime: 10s, starvationGuard: 20s}
+---
+apiVersion: gpuctl.dev/v1
+kind: Project
+metadata: {name: a}
+spec: {quota: 4, interactive: {idleTimeout: 30s}}
+---
+apiVersion: gpuctl.dev/v1
+kind: Job
+metadata: {name: notebook, project: a}
+spec: {type: interactive, image: i, gpus: 1}
+---
+apiVersion: gpuctl.dev/v1
+kind: Job
+metadata: {name: service, project: a}
+spec: {type: inference, image: i, gpus: 1, maxDuration: 60s}
+"""
+
+
+@pytest.fixture(scope="module")
+def declared() -> Declared:
+    compiled = compile_tree(SourceTree(cluster_dir=".", files={"all.yaml": SourceFile(content=TREE)})).declared
+    assert compiled is not None
+    return compiled
+
+
+def run(declared: Declared, name: str, phase: RunPhase) -> Run:
+    job = next(job for job in declared.jobs if job.id == JobId.parse(f"a/{name}"))
+    return Run(job=job.id, digest=job.digest, phase=phase, queued_at_ms=1000, started_at_ms=5000, ran_ms=2000)
+
+
+def woken(declared: Declared, *runs: Run, now_ms: int = 0) -> list[int]:
+    return sorted(wakeups(declared, ClusterState(runs=runs), now_ms))
+
+
+def test_a_waiting_job_loses_patience(declared: Declared) -> None:
+    assert woken(declared, run(declared, "notebook", RunPhase.QUEUED)) == [21_000]
+
+
+def test_a_running_job_leaves_its_protection_and_may_idle_too_long(declared: Declared) -> None:
+    running = run(declared, "notebook", RunPhase.RUNNING)
+    assert woken(declared, running) == [15_000]
+    assert woken(declared, replace(running, idle_since_ms=7000)) == [15_000, 37_000]
+
+
+def test_nothing_in_the_cluster_ends_a_service_but_gpuctl(declared: Declared) -> None:
+    assert woken(declared, run(declared, "service", RunPhase.RUNNING)) == [15_000, 63_000]
+
+
+def test_what_has_passed_or_ended_wakes_nobody(declared: Declared) -> None:
+    assert woken(declared, run(declared, "service", RunPhase.RUNNING), now_ms=63_000) == []
+    assert woken(declared, run(declared, "service", RunPhase.FAILED)) == []
