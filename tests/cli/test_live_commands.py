@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
-from commands import Run
+from commands import EXAMPLE, Run
+
+from gpuctl import wiring
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.files import read_tree
+from gpuctl.app.play import Play, Sandbox
+from gpuctl.compile import compile_tree
+from gpuctl.model.source import SourceFile
 
 HEADER = "NAME STATUS AGE NODE IMAGE TYPE PROJECT USER GPUs CREATED BY CLI SERVICE URL(S)"
 
@@ -83,3 +93,47 @@ def test_reconcile_says_what_it_can_not_read(run: Run, tmp_path: Path) -> None:
     result = run("reconcile", *follow, "--embedded", "--once")
     assert result.exit_code == 1
     assert "code=GPU8004" in result.stderr
+
+
+D_2 = """\
+apiVersion: gpuctl.dev/v1
+kind: Job
+metadata: {name: d-2-gg, project: team-d}
+spec: {image: train, gpus: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def an_hour_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a cluster in which d-2-gg came an hour ago and one job was paused for it."""
+    file = tmp_path_factory.mktemp("past") / "cluster.db"
+    now_ms = wiring.now_ms()
+    tree = read_tree(str(EXAMPLE))
+    more = replace(tree, files={**tree.files, f"{tree.cluster_dir}/d-2.yaml": SourceFile(content=D_2.encode())})
+    before, after = compile_tree(tree).declared, compile_tree(more).declared
+    assert before is not None
+    assert after is not None
+    clock = VirtualClock(now_ms - 7_200_000)
+    with closing(EmbeddedCluster(clock, str(file))) as cluster:
+        play = Play(Sandbox(cluster=cluster, machines=cluster, world=cluster, time=clock), before, clock.now_ms())
+        play.pass_until(now_ms - 3_600_000, "")
+        play.move_to(now_ms - 3_600_000)
+        play.declare(after)
+        play.pass_until(now_ms - 3_500_000, "")
+    return file
+
+
+def test_a_paused_job_says_for_whom_and_how_long_it_waits(run: Run, an_hour_on: Path) -> None:
+    forms = json.loads(run("list", "-o", "json", "--embedded", an_hour_on).stdout)["jobs"]
+    (paused,) = [job for job in forms if job["state"] == "Preempted"]
+    assert (paused["pausedFor"], paused["starts"], paused["placement"]) == ("team-d/d-2-gg", 1, [])
+    said = run("explain", f"{paused['project']}/{paused['name']}", "--embedded", an_hour_on).stdout
+    assert "asks for 2 GPUs and is Preempted.\nIt waits since 1h" in said
+    assert "so far it was started once.\nIt was paused for team-d/d-2-gg.\nGPU50" in said
+
+
+def test_the_newest_start_comes_first(run: Run, an_hour_on: Path) -> None:
+    rows = run("list", "--embedded", an_hour_on).stdout.splitlines()[2:]
+    running = [row for row in rows if " Running " in row]
+    assert running[0].split()[0] == "d-2-gg"
+    assert {row.split()[2] for row in running[1:]} <= {"119m", "120m"}

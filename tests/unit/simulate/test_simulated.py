@@ -34,7 +34,12 @@ def simulated(rest: str) -> Simulated:
         ("  running: [{job: a/a-9, since: 0s, placement: [{node: n1}]}]\n", "10:19", "GPU3901", "job a/a-9"),
         ("  running: [{job: a/a-1, since: 0s, placement: [{node: n1, gpus: [0]}]}]\n", "10:19", "GPU3902", "needs 2"),
         ("  running: [{job: a/a-1, since: 0s, placement: [{node: n1, gpus: [3, 4]}]}]\n", "10:19", "GPU3902", "0 to 3"),
-        ("  running: [{job: a/a-1, since: 0s, placement: [{node: n2, gpus: [0, 1]}]}]\n", "10:19", "GPU3902", "no node"),
+        (
+            "  running: [{job: a/a-1, since: 0s, placement: [{node: n2, gpus: [0, 1]}]}]\n",
+            "10:19",
+            "GPU3902",
+            "no node",
+        ),
         (
             "  running: [{job: a/a-1, since: 0s, placement: [{node: n1, gpus: [0, 1]}, {node: n1, gpus: [2, 3]}]}]\n",
             "10:19",
