@@ -50,6 +50,10 @@ class NodeBook:
         """Keys of the pods that need a node, in the order of their creation."""
         return tuple(sorted(self._pending, key=lambda key: self._pending[key]))
 
+    def is_pending(self, key: Key) -> bool:
+        """Whether a pod needs a node."""
+        return key in self._pending
+
     def workers(self, job: JobId) -> tuple[Key, ...]:
         """Keys of a declared job's pods."""
         return tuple(sorted(self._workers.get(job, ())))

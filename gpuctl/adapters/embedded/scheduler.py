@@ -22,7 +22,7 @@ from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, number, t
 from gpuctl.model.state import Body
 
 QUEUE = Key(*names.POD, "", "")
-"""Stands for all pods that have no node: they are looked at together."""
+"""Stands for all pods that have no node: they are looked at together when something made room."""
 
 
 class Scheduler:
@@ -36,15 +36,20 @@ class Scheduler:
         self._devices = devices
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """Anything that may let an unbound pod have a node."""
+        """What lets a pod have a node: a change of its own is looked at by itself, what makes room by all that wait."""
         if key.kinds == names.POD:
-            bound = new is not None and text(new, "spec", "nodeName") and not terminal(new)
-            return () if bound else (QUEUE,)
+            if new is None or terminal(new):
+                return (QUEUE,)
+            return () if text(new, "spec", "nodeName") else (key,)
+        if key.kinds == names.RESOURCE_CLAIM and new is not None:
+            pods = (owner for owner in items(new, "metadata", "ownerReferences") if owner.get("kind") == "Pod")
+            return [Key(*names.POD, key.namespace, str(owner["name"])) for owner in pods]
         return (QUEUE,) if key.kinds in {names.NODE, names.CLAIM, names.RESOURCE_CLAIM, names.RESOURCE_SLICE} else ()
 
     def sync(self, key: Key) -> None:
-        """Try every pod of the queue once: by priority, then in the order of their creation."""
-        pods = [pod for k in self._book.pending() if (pod := self._desk.store.get(k)) is not None]
+        """Try one pod, or every pod of the queue once: by priority, then in the order of their creation."""
+        keys = self._book.pending() if key == QUEUE else [key] if self._book.is_pending(key) else []
+        pods = [pod for k in keys if (pod := self._desk.store.get(k)) is not None]
         for pod in sorted(pods, key=lambda p: -number(p, "spec", "priority")):
             self._place(pod)
 
