@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from gpuctl.model.decision import Reason, TraceStep
+from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.units import format_gpus
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.layout import Layout
+from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.ordering import Lane, Waiting
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
@@ -188,23 +189,30 @@ class Admission:
 
     def _make_room(self, waiting: Waiting, offer: Offer) -> bool:
         """Reserve what is coming free anyway, or pause runs and reserve their place, by the first rule that can."""
+        coming = place_in(self._books.soon, offer)
         for rule in self._rules(waiting, offer):
+            if coming is not None:
+                if rule.may_wait:
+                    self._pause(waiting, Seat(offer, coming), (), rule)
+                    return True
+                continue
             key = (rule.key, offer.pool.name, offer.request, self._books.version)
-            if key in self._failed:
-                continue
-            victims = find_victims(self._books, offer, rule)
-            if victims is None or not (victims or rule.may_wait):
-                self._failed.add(key)
-                continue
-            for holder in victims:
-                self._books.soon.give_back(holder.placement, holder.charge)
-            placement = place_in(self._books.soon, offer)
-            for holder in victims:
-                self._books.soon.take(holder.placement, holder.charge)
-            if placement is not None:
+            victims = None if key in self._failed else find_victims(self._books, offer, rule)
+            placement = self._place_without(victims, offer) if victims else None
+            if victims and placement is not None:
                 self._pause(waiting, Seat(offer, placement), victims, rule)
                 return True
+            self._failed.add(key)
         return False
+
+    def _place_without(self, victims: Sequence[Holder], offer: Offer) -> Placement | None:
+        """Where all workers go once these have left."""
+        for holder in victims:
+            self._books.soon.give_back(holder.placement, holder.charge)
+        placement = place_in(self._books.soon, offer)
+        for holder in victims:
+            self._books.soon.take(holder.placement, holder.charge)
+        return placement
 
     def _rules(self, waiting: Waiting, offer: Offer) -> Iterator[Rule]:
         """By what right the job may have others paused, the strongest first."""
@@ -259,7 +267,7 @@ class Admission:
         job, now = waiting.job, self._books.now
         if not waiting.gpu_milli:
             return reasons.cpu_short(job)
-        enough = [o for o in offers if now.free_milli(o.pool.name) >= o.request.total_milli]
+        enough = [o for o in offers if _free_for(now, o) >= o.request.total_milli]
         if enough:
             bare = (Offer(o.pool, o.request.without_cpu()) for o in enough)
             if any(place_in(now, offer) is not None for offer in bare):
@@ -278,3 +286,10 @@ class Admission:
             "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
         }
         self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))
+
+
+def _free_for(ledger: Ledger, offer: Offer) -> GpuMilli:
+    """What is free in a pool of the kind an offer asks for: whole devices, or any parts of them."""
+    if offer.request.fraction_milli:
+        return ledger.free_milli(offer.pool.name)
+    return ledger.whole_devices(offer.pool.name) * WHOLE_GPU

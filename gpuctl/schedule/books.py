@@ -6,9 +6,10 @@ are taken in both. The two differ exactly by what is leaving.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 from gpuctl.schedule.accounts import Accounts
@@ -22,7 +23,7 @@ from gpuctl.schedule.runs import Holder
 class Books:
     """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them."""
 
-    __slots__ = ("_on_node", "accounts", "capacity", "min_runtime_ms", "now", "now_ms", "soon", "version")
+    __slots__ = ("_on_node", "_pausable", "accounts", "capacity", "min_runtime_ms", "now", "now_ms", "soon", "version")
 
     def __init__(self, capacity: Capacity, accounts: Accounts, now_ms: Instant, min_runtime_ms: DurationMs) -> None:
         self.capacity = capacity
@@ -33,9 +34,17 @@ class Books:
         self.min_runtime_ms = min_runtime_ms
         self.version = 0
         self._on_node: dict[NodeName, list[Holder]] = {}
+        self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
 
-    def enter(self, holder: Holder) -> None:
-        """Enter a run that occupies its place now."""
+    def enter_all(self, holders: Iterable[Holder]) -> None:
+        """Enter the runs that occupy their places now."""
+        for holder in holders:
+            self._enter(holder)
+        for by_project in self._pausable.values():
+            for pausable in by_project.values():
+                pausable.sort(key=self.preference)
+
+    def _enter(self, holder: Holder) -> None:
         self.now.take(holder.placement, holder.charge)
         if holder.leaving:
             return
@@ -43,6 +52,8 @@ class Books:
         self._account(holder, 1)
         for node in {worker.node for worker in holder.placement.workers}:
             self._on_node.setdefault(node, []).append(holder)
+        if holder.job is not None and holder.preemptible and holder.domain is not None and self._old_enough(holder):
+            self._pausable.setdefault(holder.domain, {}).setdefault(holder.project, []).append(holder)
 
     def pause(self, holders: Iterable[Holder]) -> None:
         """Runs that leave by this cycle's decision: their places are free soon, and no longer count as theirs."""
@@ -51,7 +62,9 @@ class Books:
             self._account(holder, -1)
             for node in {worker.node for worker in holder.placement.workers}:
                 self._on_node[node].remove(holder)
-        self.version += 1
+            if holder.domain is not None:
+                self._pausable[holder.domain][holder.project].remove(holder)
+            self.version += 1
 
     def occupy(self, job: Job, seat: Seat) -> None:
         """Take a place for a job, to start in now or reserved until what is there has left."""
@@ -75,8 +88,11 @@ class Books:
         """Runs in place on a node that stay so far. Not to be changed."""
         return self._on_node.get(node, [])
 
-    def old_enough(self, holder: Holder) -> bool:
-        """It has run as long as a run may before it is paused for others."""
+    def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Holder]]:
+        """Preemptible runs in place that have run for minRuntime, by project, in order of preference."""
+        return self._pausable.get(domain, {})
+
+    def _old_enough(self, holder: Holder) -> bool:
         return running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
 
     def preference(self, holder: Holder) -> tuple[GpuMilli, int, DurationMs, Instant, JobId]:

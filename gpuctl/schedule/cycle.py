@@ -40,8 +40,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant) -> Schedu
     # 2. Who holds what.
     accounts = Accounts(Tree(declared))
     books = Books(capacity, accounts, now_ms, declared.cluster.scheduling.min_runtime_ms)
-    for holder in sorted(reading.holders, key=lambda h: (h.run.job, h.run.digest)):
-        books.enter(holder)
+    books.enter_all(sorted(reading.holders, key=lambda h: (h.run.job, h.run.digest)))
 
     # 3. Who wants what, and what each may have.
     demand = Demand(declared, capacity, accounts)

@@ -53,18 +53,19 @@ def place_in(ledger: Ledger, offer: Offer) -> Placement | None:
     return None if nodes is None else _deal(ledger, request, nodes)
 
 
-def _fewest_nodes(ledger: Ledger, offer: Offer) -> list[tuple[NodeName, int]] | None:
-    """Nodes and workers on each: the roomiest first, and for the rest the tightest node that holds all of it.
+def seats(ledger: Ledger, offer: Offer) -> dict[NodeName, int]:
+    """How many workers each node holds, for nodes that hold one. Cost: O(nodes with enough whole devices)."""
+    buckets = ledger.nodes_by_whole(offer.pool.name)[offer.request.devices :]
+    counts = ((name, slots(ledger.rooms[name], offer.request)) for bucket in buckets for name in bucket)
+    return {name: count for name, count in counts if count}
 
-    A pool that spreads gives each node as few workers as its roomiest nodes allow.
-    """
+
+def _fewest_nodes(ledger: Ledger, offer: Offer) -> list[tuple[NodeName, int]] | None:
+    """As few nodes as hold all workers: the roomiest first, and in a packed pool the tightest that does as the last."""
     request, pool = offer.request, offer.pool
-    room_for = [
-        (slots(ledger.rooms[name], request), name)
-        for bucket in ledger.nodes_by_whole(pool.name)
-        for name in bucket
-    ]  # fmt: skip
-    room_for = sorted(((count, name) for count, name in room_for if count), key=lambda entry: (-entry[0], entry[1]))
+    if ledger.free_milli(pool.name) < request.total_milli:
+        return None
+    room_for = sorted(((count, name) for name, count in seats(ledger, offer).items()), key=lambda e: (-e[0], e[1]))
     if sum(count for count, _ in room_for) < request.workers:
         return None
     chosen: list[tuple[NodeName, int]] = []

@@ -15,7 +15,7 @@ from gpuctl.schedule.gang import Offer, Seat, place, place_in
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.ordering import Waiting
 
-MAX_PLACINGS = 20_000
+MAX_PLACINGS = 10_000
 """Placements tried in new layouts in one cycle, in all: the bound on what a batch can cost."""
 
 
@@ -63,7 +63,7 @@ class Layout:
             old = self.seats[waiting]
             trial.give_back(old.placement, old.offer.request.charge)
         seats = _largest_first(trial, offers)
-        if seats is None or not (always or trial.whole_devices() > self._books.now.whole_devices()):
+        if seats is None or not (always or trial.whole_devices(pool) > self._books.now.whole_devices(pool)):
             return False
         for waiting in placed:
             self._books.vacate(waiting.job, self.seats[waiting])

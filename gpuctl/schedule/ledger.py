@@ -54,22 +54,26 @@ class Room:
 class Ledger:
     """Free room by node, indexed a pool. Cost: O(devices + log nodes) to take or give back a worker."""
 
-    __slots__ = ("_by_whole", "_partial", "rooms")
+    __slots__ = ("_by_whole", "_partial", "_partial_milli", "_whole", "rooms")
 
     def __init__(self, rooms: dict[NodeName, Room]) -> None:
         self.rooms = rooms
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
         self._partial: dict[PoolName, list[tuple[GpuMilli, NodeName, int]]] = {}
+        self._whole: dict[PoolName, int] = {}
+        self._partial_milli: dict[PoolName, GpuMilli] = {}
         for name in sorted(rooms):
             room = rooms[name]
             buckets = self._by_whole.setdefault(room.pool, [])
             while len(buckets) <= len(room.gpu_milli):
                 buckets.append([])
             buckets[room.whole].append(name)
+            self._whole[room.pool] = self._whole.get(room.pool, 0) + room.whole
             partial = self._partial.setdefault(room.pool, [])
             partial.extend((free, name, i) for i, free in enumerate(room.gpu_milli) if 0 < free < WHOLE_GPU)
-        for partial in self._partial.values():
+        for pool, partial in self._partial.items():
             partial.sort()
+            self._partial_milli[pool] = sum(free for free, _, _ in partial)
 
     @staticmethod
     def of(capacity: Capacity) -> Ledger:
@@ -102,12 +106,11 @@ class Ledger:
 
     def free_milli(self, pool: PoolName) -> GpuMilli:
         """All that is free in a pool, scattered or not."""
-        whole = sum(count * len(names) for count, names in enumerate(self.nodes_by_whole(pool)))
-        return whole * WHOLE_GPU + sum(free for free, _, _ in self.partial_devices(pool))
+        return self.whole_devices(pool) * WHOLE_GPU + self._partial_milli.get(pool, 0)
 
-    def whole_devices(self) -> int:
-        """Devices that nobody uses a part of."""
-        return sum(room.whole for room in self.rooms.values())
+    def whole_devices(self, pool: PoolName) -> int:
+        """Devices of a pool that nobody uses a part of."""
+        return self._whole.get(pool, 0)
 
     def _move(self, placement: Placement, charge: Charge, sign: int) -> None:
         for worker in placement.workers:
@@ -132,9 +135,12 @@ class Ledger:
             room.whole += (after >= WHOLE_GPU) - (before >= WHOLE_GPU)
             if 0 < before < WHOLE_GPU:
                 del partial[bisect_left(partial, (before, room.name, index))]
+                self._partial_milli[room.pool] -= before
             if 0 < after < WHOLE_GPU:
                 insort(partial, (after, room.name, index))
+                self._partial_milli[room.pool] += after
         if room.whole != whole_before:
+            self._whole[room.pool] += room.whole - whole_before
             buckets = self._by_whole[room.pool]
             old = buckets[whole_before]
             del old[bisect_left(old, room.name)]

@@ -5,6 +5,8 @@ Training never takes from interactive work or services, so that no two jobs can 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
 from gpuctl.model.job import Job, JobType
@@ -36,12 +38,11 @@ class Preemption:
         """Rank in a project is no claim on what others leave."""
         return False
 
-    def may_pause(self, holder: Holder) -> bool:
-        """Preemptible work of the same project that ranks below the job, old enough."""
-        theirs = holder.job
-        if theirs is None or not holder.preemptible or holder.project != self.job.id.project:
-            return False
-        return holder.domain == self.domain and self.books.old_enough(holder) and self._ranks_below(theirs)
+    def candidates(self) -> Iterator[Holder]:
+        """Pausable work of the same project that ranks below the job."""
+        for holder in self.books.pausable(self.domain).get(self.job.id.project, ()):
+            if holder.job is not None and self._ranks_below(holder.job):
+                yield holder
 
     def price(self, tally: Tally) -> int | None:  # noqa: ARG002 - the rule's shape: what a project loses to itself is free
         """What a project loses to itself is its own affair."""

@@ -7,11 +7,13 @@ within its share while the loser keeps its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from heapq import merge
 
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
@@ -53,16 +55,25 @@ class Reclaim:
         """With the job its project stays within the guarantee or share it claims."""
         return bool(self.chain) and self._stays_within(self.chain[0])
 
-    def may_pause(self, holder: Holder) -> bool:
-        """Preemptible work of another project, old enough, whose owners can lose it, and ours may gain from them."""
-        if holder.job is None or not holder.preemptible or holder.domain != self.domain:
-            return False
-        if holder.project == self.job.project or not self.books.old_enough(holder):
-            return False
-        theirs = self.books.accounts.tree.chain(holder.project)
-        total = holder.total_milli
-        return all(self._stays_within(owner) for owner in self.chain if owner not in theirs) and all(
-            self._price_for(owner, total, total) is not None for owner in theirs if owner not in self.chain
+    def candidates(self) -> Iterator[Holder]:
+        """Pausable work of other projects, whose owners can lose it, as far as ours may gain from them."""
+        losers = [self._of(project, holders) for project, holders in self.books.pausable(self.domain).items()]
+        return merge(*losers, key=self.books.preference)
+
+    def _of(self, project: ProjectName, holders: list[Holder]) -> Iterable[Holder]:
+        """What one project can lose to ours."""
+        theirs = self.books.accounts.tree.chain(project)
+        losers = [owner for owner in theirs if owner not in self.chain]
+        gainers = [owner for owner in self.chain if owner not in theirs]
+        if project == self.job.project or not all(map(self._stays_within, gainers)):
+            return ()
+        if not all(map(self._has_more, losers)):
+            return ()
+        return (
+            holder
+            for holder in holders
+            if holder.total_milli
+            and all(self._price_for(owner, holder.total_milli, holder.total_milli) is not None for owner in losers)
         )
 
     def price(self, tally: Tally) -> int | None:
@@ -86,6 +97,9 @@ class Reclaim:
 
     def _stays_within(self, owner: str) -> bool:
         return self.books.accounts.held(self.domain, owner) + self.milli <= self._floor(owner)
+
+    def _has_more(self, owner: str) -> bool:
+        return self.books.accounts.held(self.domain, owner) > self._floor(owner)
 
     def _floor(self, owner: str) -> GpuMilli:
         """What a loser keeps, and what a beneficiary may reach."""

@@ -65,10 +65,10 @@ def in_the_way(books: Books, seat: Seat) -> tuple[Holder, ...] | None:
 
 def may_pause_all(books: Books, rule: Rule, holders: tuple[Holder, ...]) -> bool:
     """The rule lets exactly these be paused."""
+    if not {id(holder) for holder in holders} <= {id(holder) for holder in rule.candidates()}:
+        return False
     tally: Tally = {}
     for holder in holders:
-        if not rule.may_pause(holder):
-            return False
         tally = tally_with(tally, holder, books)
     return rule.price(tally) is not None
 

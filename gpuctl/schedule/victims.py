@@ -7,7 +7,7 @@ node; workers of a gang are seated one after another at the least cost each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import Request, slots_in
-from gpuctl.schedule.gang import Offer
+from gpuctl.schedule.gang import Offer, seats
 from gpuctl.schedule.ledger import Room
 from gpuctl.schedule.runs import Holder
 
@@ -46,8 +46,8 @@ class Rule(Protocol):
         """See above."""
         ...
 
-    def may_pause(self, holder: Holder) -> bool:
-        """Whether it may be paused, were it the only one."""
+    def candidates(self) -> Iterable[Holder]:
+        """Runs that may be paused, each were it the only one, in order of preference."""
         ...
 
     def price(self, tally: Tally) -> int | None:
@@ -111,14 +111,13 @@ class _NodeSearch:
 
     __slots__ = ("best", "books", "floor", "holders", "request", "rule", "steps", "wanted")
 
-    def __init__(self, books: Books, rule: Rule, request: Request, floor: Floor, taken: set[JobId]) -> None:
+    def __init__(self, books: Books, rule: Rule, request: Request, floor: Floor, holders: Sequence[Holder]) -> None:
         self.books = books
         self.rule = rule
         self.request = request
         self.floor = floor
         self.wanted = floor.slots(request) + 1
-        local = (h for h in books.on_node(floor.name) if h.run.job not in taken and rule.may_pause(h))
-        self.holders = sorted(local, key=books.preference)
+        self.holders = sorted(holders, key=books.preference)
         self.best: tuple[Cost, tuple[Holder, ...]] | None = None
         self.steps = 0
 
@@ -186,25 +185,28 @@ class _NodeSearch:
 class _Search:
     """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly."""
 
-    __slots__ = ("books", "floors", "heap", "request", "rule", "seats", "stamp", "taken", "tally")
+    __slots__ = ("books", "candidates", "floors", "heap", "request", "rule", "seats", "stamp", "taken", "tally")
 
     def __init__(self, books: Books, offer: Offer, rule: Rule) -> None:
         self.books = books
         self.rule = rule
         self.request = offer.request
-        names = [space.name for space in books.capacity.usable.get(offer.pool.name, ())]
-        self.floors = {name: Floor(books.soon.rooms[name]) for name in names}
-        self.seats = {name: floor.slots(self.request) for name, floor in self.floors.items()}
+        self.candidates: dict[NodeName, list[Holder]] = {}
+        for holder in rule.candidates():
+            for node in sorted({worker.node for worker in holder.placement.workers}):
+                room = books.soon.rooms.get(node)
+                if room is not None and room.pool == offer.pool.name:
+                    self.candidates.setdefault(node, []).append(holder)
+        self.floors = {name: Floor(books.soon.rooms[name]) for name in self.candidates}
+        self.seats = seats(books.soon, offer) if self.candidates else {}
         self.taken: dict[JobId, Holder] = {}
         self.tally: Tally = {}
-        self.stamp = dict.fromkeys(names, 0)
-        self.heap: list[tuple[Cost, NodeName, int, int, tuple[Holder, ...]]] = [
-            self._at_least(name) for name in names if any(rule.may_pause(h) for h in books.on_node(name))
-        ]
+        self.stamp = dict.fromkeys(self.candidates, 0)
+        self.heap = [self._at_least(name) for name in self.candidates]
         heapify(self.heap)
 
     def run(self) -> tuple[Holder, ...] | None:
-        """The victims, () when nobody needs to leave, None when there are not enough."""
+        """The victims, or None when there are not enough."""
         missing = self.request.workers - sum(self.seats.values())
         while missing > 0:
             if not self.heap:
@@ -215,15 +217,15 @@ class _Search:
             if victims and (taken == len(self.taken) or self._still(victims)):
                 missing -= self._take(victims)
                 continue
-            search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], set(self.taken))
-            found = search.run(self.tally)
+            left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
+            found = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left).run(self.tally)
             if found is not None:
                 heappush(self.heap, (found[0], name, stamp, len(self.taken), found[1]))
         return self._without_spare(-missing)
 
     def _at_least(self, name: NodeName) -> tuple[Cost, NodeName, int, int, tuple[Holder, ...]]:
         """What one worker more on a node costs at the very least; its exact cost is searched only when that is best."""
-        short = self.floors[name].short_milli(self.request, self.seats[name] + 1)
+        short = self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1)
         return (0, short, 0, ()), name, self.stamp[name], 0, ()
 
     def _still(self, victims: tuple[Holder, ...]) -> bool:
@@ -252,7 +254,7 @@ class _Search:
         return sorted(nodes & self.floors.keys())
 
     def _recount(self, name: NodeName) -> int:
-        before = self.seats[name]
+        before = self.seats.get(name, 0)
         self.seats[name] = self.floors[name].slots(self.request)
         return self.seats[name] - before
 
@@ -276,9 +278,32 @@ class _Search:
 
 
 def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
-    """The runs to pause so that all workers of an offer fit when they have left; () when nobody needs to.
+    """The runs to pause so that all workers of an offer fit when they have left; None when the rule can't do that.
 
-    None when the rule can't make enough room. Cost: O(devices of the pool), and the sets tried on the nodes that may
-    be cheapest.
+    The offer must not fit already. Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
     """
-    return _Search(books, offer, rule).run()
+    single = _exact_fit(books, offer, rule)
+    return (single,) if single is not None else _Search(books, offer, rule).run()
+
+
+def _exact_fit(books: Books, offer: Offer, rule: Rule) -> Holder | None:
+    """The first run that alone makes room and has no GPU more than must leave in the best of cases: nothing is cheaper.
+
+    Finds the usual victim, the job of the same size, without a search. None says nothing: there may be others.
+    """
+    request = offer.request
+    if request.workers != 1 or books.soon.partial_devices(offer.pool.name):
+        return None
+    free = max((n for n, nodes in enumerate(books.soon.nodes_by_whole(offer.pool.name)) if nodes), default=0)
+    least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)
+    for holder in rule.candidates():
+        if holder.total_milli == least > 0 and rule.price(tally_with({}, holder, books)) == 0:
+            for node in sorted({worker.node for worker in holder.placement.workers}):
+                room = books.soon.rooms.get(node)
+                if room is None or room.pool != offer.pool.name:
+                    continue
+                floor = Floor(room)
+                floor.remove(holder)
+                if floor.slots(request):
+                    return holder
+    return None
