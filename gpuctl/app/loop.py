@@ -1,8 +1,8 @@
 """The unattended loop: follow the branch, enforce what it says, stay up whatever happens outside.
 
 Git is asked every interval; between two of those the cluster is watched, and a change there is answered at once. What
-can't be read or reached is tried again after one second, then two, then four, up to five minutes, and meanwhile what
-was last good is enforced. A bug in a cycle is reported and does not end the loop.
+can't be reached is tried again after one second, then two, then four: Git up to five minutes, and meanwhile what was
+last good is enforced; the cluster up to the interval. A bug in a cycle is reported and does not end the loop.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from gpuctl.observe import observe
 
 FIRST_RETRY_MS: DurationMs = 1_000
 LAST_RETRY_MS: DurationMs = 300_000
+TOLD_OF_A_FIGHT = 3
+"""Cycles that are told of when they came to no rest; the others were alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,8 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
             enforce_due = enforce_due if enforce_failures else clock.now_ms()
         if clock.now_ms() >= enforce_due or (not enforce_failures and reconciler.stirred()):
             enforce_failures = 0 if reconciler.enforce() else enforce_failures + 1
-            enforce_due = clock.now_ms() + (retry_ms(enforce_failures) if enforce_failures else settings.interval_ms)
+            delay_ms = retry_ms(enforce_failures) if enforce_failures else settings.interval_ms
+            enforce_due = clock.now_ms() + min(delay_ms, settings.interval_ms)
         if settings.once:
             return 1 if journal.has_errors else 0
         stop.wait(settings.react_ms)
@@ -145,7 +148,7 @@ class Reconciler:
         return self._guarded("git", self._follow)
 
     def enforce(self) -> bool:
-        """Run cycles until nothing is left to write; False when the cluster could not be read."""
+        """Run cycles until nothing is left to write; False when the cluster can't be read or does not come to rest."""
         return self._guarded("cluster", self._enforce)
 
     def stirred(self) -> bool:
@@ -213,7 +216,7 @@ class Reconciler:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
         reports = converge(declared, self._site, self._confirmations)
-        for report in reports:
+        for report in reports if reports[-1].settled else reports[:TOLD_OF_A_FIGHT]:
             for entry in (*of_damage(report), *of_cycle(report, self._desired.revision)):
                 self._journal.tell(report.at_ms, entry)
         return [*of_troubles(reports[-1]), *self._unrest(reports)]
@@ -231,7 +234,7 @@ class Reconciler:
         well = True
         try:
             problems = work()
-            well = not any(problem.event == "source" for problem in problems)
+            well = not any(problem.event in {"source", "restless"} for problem in problems)
         except WorldFault as fault:
             problems, well = [of_fault("unreachable", fault)], False
         except Exception as error:  # noqa: BLE001 - a bug of one cycle must not end months of service

@@ -108,6 +108,22 @@ def test_a_list_that_is_one_value_has_its_order_and_length() -> None:
     assert drift(pod(args=["a"]), pod(args=["a", "b"])) == ("spec.args",)
 
 
+@pytest.mark.parametrize("other", ["text", 1, None, [1], {"b": 1}])
+def test_a_value_of_another_kind_is_drift_but_nothing_and_empty_are_the_same(other: Json) -> None:
+    values: list[Json] = [{"a": 1}, [{"a": 1}], 5]
+    assert all(drift(pod(x=wanted), pod(x=other))[0].startswith("spec.x") for wanted in values)
+    nothing: list[Json] = [{}, [], None]
+    assert all(drift(pod(x=wanted), pod()) == () for wanted in nothing)
+
+
+def test_an_item_of_a_set_that_is_no_longer_wanted_is_drift() -> None:
+    live = stored(pod(finalizers=["a", "b"]))
+    live["metadata"]["managedFields"][0]["fieldsV1"] = {"f:spec": {"f:finalizers": {'v:"a"': {}, 'v:"b"': {}}}}
+    assert drift(pod(finalizers=["a", "b"]), live) == ()
+    kept = {**live, "spec": {"finalizers": ["a"]}}
+    assert drift(pod(finalizers=["a"]), kept) == ('spec.finalizers["b"]',)
+
+
 def test_a_field_gpuctl_applied_and_no_longer_wants_is_drift_and_one_of_others_is_not() -> None:
     before = pod(containers=[{"name": "main", "image": "x", "env": [{"name": "A", "value": "1"}]}], nodeName="n")
     live = stored(before)
