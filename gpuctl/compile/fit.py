@@ -39,6 +39,8 @@ def fit_jobs(resolved: Resolved) -> tuple[list[ResolvedJob], list[Diagnostic]]:
         if mistake is not None:
             found.append(mistake)
             continue
+        fitting, narrowed = nodes.of_one_kind(fitting)
+        found.extend(narrowed)
         found.extend(_within_project(resolved, fitting))
         found.extend(nodes.mistakes(fitting))
         jobs.append(fitting)
@@ -90,7 +92,7 @@ def _on_pools(job: ResolvedJob) -> tuple[ResolvedJob, Diagnostic | None]:
 
 
 def _within_project(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
-    """Against the limit and, when it can't be stopped, the quota of its project, in the domains of its pools."""
+    """Against the limit and, when it can't be stopped, the quota of its project, in the domain that has most for it."""
     document, spec, project = job.declaration.document, job.declaration.model.spec, job.project.model
     need = min(charge(spec, pool) for pool in job.pools) * (spec.min_workers or spec.workers)
     if not need:
@@ -98,13 +100,13 @@ def _within_project(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic
     names = {pool.name for pool in job.pools}
     domains = [domain.name for domain in resolved.domains if names & set(domain.pools)]
     limits = [quota.limit_in(project.spec.limit, domain) for domain in domains]
-    known = [limit for limit in limits if limit is not None]
+    limit = max((limit for limit in limits if limit is not None), default=0)
     path, name = _GPUS if spec.gpu_memory is None else _GPU_MEMORY, project.metadata.name
-    if len(known) == len(limits) and need > sum(known):
-        params: Params = {"need": need, "project": name, "limit": sum(known)}
+    if None not in limits and need > limit:
+        params: Params = {"need": need, "project": name, "limit": limit}
         yield document.diagnostic("GPU3014", document.span(path), params)
         return
-    guaranteed = sum(quota.in_domain(project.spec.quota, domain) for domain in domains)
+    guaranteed = max((quota.in_domain(project.spec.quota, domain) for domain in domains), default=0)
     if need > guaranteed and not is_preemptible(spec):
         params = {"need": need, "project": name, "quota": guaranteed}
         yield document.diagnostic("GPU3015", document.span(path), params)
@@ -120,18 +122,38 @@ class _Nodes:
         self.rooms: dict[tuple[object, ...], int] = {}
 
     def mistakes(self, job: ResolvedJob) -> Iterator[Diagnostic]:
-        """Nothing, or that not one worker fits a node, or not all that must start together fit their pools."""
+        """Nothing, or that not one worker fits a node, or not all that must start together fit one pool."""
         if not all(self.by_pool[pool.name] for pool in job.pools):
             return
         spec, document = job.declaration.model.spec, job.declaration.document
-        room = sum(self._room(spec, pool) for pool in job.pools)
+        roomiest = max(job.pools, key=lambda pool: self._room(spec, pool))
+        room = self._room(spec, roomiest)
         together = spec.min_workers or spec.workers
         if room == 0:
             yield self._no_node(job, document)
         elif room < together:
             path = ("spec", "minWorkers") if spec.min_workers else ("spec", "workers")
-            params: Params = {"need": together, "pools": _pool_words(job.pools), "room": room}
+            params: Params = {"need": together, "pools": _pool_words([roomiest]), "room": room}
             yield document.diagnostic("GPU3017", document.span(path), params)
+
+    def of_one_kind(self, job: ResolvedJob) -> tuple[ResolvedJob, list[Diagnostic]]:
+        """The job with the pools that hand out GPUs as the first one with room does; a warning where it names others.
+
+        How a pod gets its GPUs is part of its template, which may not change while the run waits.
+        """
+        spec, document = job.declaration.model.spec, job.declaration.document
+        together = spec.min_workers or spec.workers
+        roomy = (p for p in job.pools if not self.by_pool[p.name] or self._room(spec, p) >= together)
+        first = next(roomy, None)
+        others = tuple(pool for pool in job.pools if first is not None and pool.sharing != first.sharing)
+        if first is None or not others or not (spec.gpus or spec.gpu_memory):
+            return job, []
+        alike = tuple(pool for pool in job.pools if pool not in others)
+        if not spec.node_pools:
+            return replace(job, pools=alike), []
+        params: Params = {"used": _pool_words(alike), "unused": _pool_words(others), "sharing": first.sharing}
+        warning = document.diagnostic("GPU3028", document.span(("spec", "nodePools")), params)
+        return replace(job, pools=alike), [replace(warning, severity=Severity.WARNING)]
 
     def _room(self, spec: JobSpec, pool: NodePool) -> int:
         cpu, size, milli = spec.resources.cpu, spec.resources.memory, charge(spec, pool)

@@ -297,7 +297,10 @@ class JobSpec(Spec):
     max_duration: Limit | None = Field(
         None, description="Ends after running this long: 8h. The project's limit holds too."
     )
-    node_pools: SomePools | None = Field(None, description="Narrows the project's node affinity. Default: all of it.")
+    node_pools: SomePools | None = Field(
+        None,
+        description="Narrows the project's node affinity. Default: all of it, as far as GPUs are handed out alike.",
+    )
     expose: Annotated[list[Expose], unique("port")] = Field([], description="Ports that are reached from outside.")
     large_shm: bool = Field(
         default=False, description="Shared memory as large as the worker's memory, for data loaders."

@@ -121,7 +121,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3017",
         title="a gang larger than its pools",
         message="the job needs {need} workers at once, and {pools} can hold {room}",
-        why="A gang starts whole or not at all, so this one never could.",
+        why="A gang starts whole or not at all, in one pool, so this one never could.",
         fix="ask for fewer workers, or set minWorkers",
     ),
     CodeEntry(
@@ -193,5 +193,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message='the namespace "{namespace}" belongs to the system',
         why="A project owns its namespace and all that is in it.",
         fix="rename the project, or give the cluster a namespacePrefix",
+    ),
+    CodeEntry(
+        code="GPU3028",
+        title="pools that hand out GPUs in different ways",
+        message="the job runs on {used} only: {unused} would not hand out GPUs by {sharing}",
+        why="How a pod gets its GPUs is part of a run from its start, so a run can't go from one way to the other.",
+        fix="name pools of one kind of sharing in the job's nodePools",
     ),
 )

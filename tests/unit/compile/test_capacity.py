@@ -51,9 +51,10 @@ def test_plain_and_by_pool_is_told_once_for_each_that_departs_from_the_first() -
     [
         ("{gpus: 8}", []),
         ("{gpus: 9}", ["GPU3016"]),
-        ("{gpus: 4, workers: 5}", []),
-        ("{gpus: 4, workers: 6}", ["GPU3017"]),
-        ("{gpus: 4, workers: 6, minWorkers: 5}", []),
+        ("{gpus: 4, workers: 4}", []),
+        ("{gpus: 4, workers: 5}", ["GPU3017"]),
+        ("{gpus: 4, workers: 6, minWorkers: 4}", []),
+        ("{gpus: 4, workers: 6, minWorkers: 5}", ["GPU3017"]),
         ("{gpus: 0.5, workers: 32}", []),
         ("{gpus: 0.6, workers: 17}", ["GPU3017"]),
         ("{gpus: 0.5, nodePools: [old]}", ["GPU3019"]),
@@ -88,3 +89,20 @@ def test_what_one_node_lacks_of_several_things_together() -> None:
     (found,) = compile_tree(tree_of({"c.yaml": pools, "p.yaml": project("team-a"), "j.yaml": train})).diagnostics
     assert (found.code, found.span.column) == ("GPU3016", 7)
     assert "together" in found.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "pools", "codes"),
+    [
+        ("{gpus: 1}", ["dgx"], []),
+        ("{gpus: 1, nodePools: [dgx, old]}", ["dgx"], ["GPU3028"]),
+        ("{gpus: 1, nodePools: [old]}", ["old"], []),
+        ("{gpus: 0}", ["dgx", "old"], []),
+    ],
+)
+def test_a_job_keeps_to_pools_that_hand_out_gpus_alike(spec: str, pools: list[str], codes: list[str]) -> None:
+    train = job("train", spec.replace("{", "{image: x, ", 1))
+    compiled = compile_tree(tree_of({"c.yaml": CLUSTER, "p.yaml": project("team-a"), "j.yaml": train}))
+    assert [d.code for d in compiled.diagnostics] == codes
+    assert compiled.declared is not None
+    assert list(compiled.declared.jobs[0].pools) == pools
