@@ -1,0 +1,281 @@
+"""What must hold of any schedule, counted here anew from declarations, runs and decisions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from gpuctl.model.decision import (
+    Admit,
+    Decision,
+    Displace,
+    Finished,
+    Keep,
+    Pending,
+    Placement,
+    Preempt,
+    Reclaim,
+    Schedule,
+    Suspended,
+    TimeOut,
+    WorkerPlacement,
+)
+from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.state import ClusterState, Node, RunPhase
+
+ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
+Room = tuple[list[int], int, int]
+"""Free milli of each device, CPU and memory of a node."""
+
+
+def pool_of(tree: Declared, node: Node) -> NodePool | None:
+    """The first pool whose labels the node has."""
+    for pool in tree.cluster.pools:
+        if pool.match_labels.items() <= node.labels.items():
+            return pool
+    return None
+
+
+def empty_rooms(tree: Declared, nodes: Iterable[Node]) -> dict[NodeName, Room]:
+    """Usable nodes with nothing of gpuctl's on them."""
+    rooms: dict[NodeName, Room] = {}
+    for node in nodes:
+        if node.ready and node.usable and pool_of(tree, node):
+            foreign = (*node.foreign_gpu_milli, *([0] * node.gpus))
+            free = [0 if i in node.lost_gpus else max(0, 1000 - foreign[i]) for i in range(node.gpus)]
+            rooms[node.name] = (free, node.cpu_milli, node.mem_bytes)
+    return rooms
+
+
+def occupy(rooms: dict[NodeName, Room], placement: Placement | None, gpu: int, cpu: int, mem: int) -> None:
+    """Take a placement off the rooms it is in."""
+    for worker in placement.workers if placement else ():
+        if worker.node in rooms:
+            free, cpu_free, mem_free = rooms[worker.node]
+            for index in worker.gpus:
+                if 0 <= index < len(free):
+                    free[index] -= -(-gpu // len(worker.gpus))
+            rooms[worker.node] = (free, cpu_free - cpu, mem_free - mem)
+
+
+def by_job(made: Schedule) -> dict[JobId, Decision]:
+    """Decisions by job."""
+    return {decision.job: decision for decision in made.decisions}
+
+
+def place_of(decision: Decision) -> Placement | None:
+    """The place a decision takes or holds."""
+    match decision:
+        case Admit(placement=placement) | Keep(placement=placement):
+            return placement
+        case Pending(reserved=reserved):
+            return reserved
+        case Reclaim() | Preempt() | Displace() | Suspended() | TimeOut() | Finished():
+            return None
+
+
+def domain_of(tree: Declared, nodes: Mapping[NodeName, Node], placement: Placement) -> DomainName | None:
+    """The quota domain a placement is in."""
+    for worker in placement.workers:
+        node = nodes.get(worker.node)
+        pool = pool_of(tree, node) if node else None
+        if pool:
+            return next((d.name for d in tree.domains if pool.name in d.pools), None)
+    return None
+
+
+def check_form(tree: Declared, made: Schedule) -> None:
+    """One decision a job, in order; gangs whole; each worker on as many devices as it asks for."""
+    assert [d.job for d in made.decisions] == sorted(job.id for job in tree.jobs)
+    jobs = {job.id: job for job in tree.jobs}
+    for decision in made.decisions:
+        placement = place_of(decision)
+        if isinstance(decision, Admit | Pending) and placement is not None:
+            job = jobs[decision.job]
+            assert len(placement.workers) == job.workers
+            devices = job.gpu_milli // 1000 if job.gpu_milli % 1000 == 0 else 1
+            assert all(len(set(w.gpus)) == len(w.gpus) == devices for w in placement.workers)
+
+
+def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
+    """What starts fits beside all that is there now; what is reserved fits beside all that stays."""
+    decisions = by_job(made)
+    jobs = {(job.id, job.digest): job for job in tree.jobs}
+    now, soon = empty_rooms(tree, state.nodes), empty_rooms(tree, state.nodes)
+    touched: set[NodeName] = set()
+    for run in state.runs:
+        decision = decisions[run.job] if (run.job, run.digest) in jobs else None
+        stays = run.phase in ACTIVE and (decision is None or isinstance(decision, Keep))
+        amounts = run.placement, run.gpu_milli, run.cpu_milli, run.mem_bytes
+        if run.phase in ACTIVE or run.phase is RunPhase.STOPPING:
+            occupy(now, *amounts)
+        if stays:
+            occupy(soon, *amounts)
+    for job in tree.jobs:
+        decision = decisions[job.id]
+        placement = place_of(decision)
+        if not isinstance(decision, Admit | Pending) or placement is None:
+            continue
+        touched |= {w.node for w in placement.workers}
+        assert {w.node for w in placement.workers} <= now.keys(), "only usable nodes"
+        occupy(soon, placement, job.gpu_milli, job.cpu_milli, job.mem_bytes)
+        if isinstance(decision, Admit):
+            occupy(now, placement, job.gpu_milli, job.cpu_milli, job.mem_bytes)
+    started = {w.node for d in made.decisions if isinstance(d, Admit) for w in d.placement.workers}
+    for rooms, nodes in ((now, started), (soon, touched)):
+        for name in nodes:
+            free, cpu, mem = rooms[name]
+            used = {i for d in made.decisions for w in _new_workers(d) if w.node == name for i in w.gpus}
+            assert all(free[i] >= 0 for i in used), f"{name} has a device given out twice"
+            needs = [j for j in tree.jobs if name in {w.node for w in _new_workers(decisions[j.id])}]
+            assert cpu >= 0 or not any(j.cpu_milli for j in needs)
+            assert mem >= 0 or not any(j.mem_bytes for j in needs)
+
+
+def _new_workers(decision: Decision) -> tuple[WorkerPlacement, ...]:
+    placement = None if isinstance(decision, Keep) else place_of(decision)
+    return placement.workers if placement else ()
+
+
+def check_ceilings(tree: Declared, state: ClusterState, made: Schedule) -> None:
+    """Limits, and quota for what can't be paused, hold wherever something is started or reserved."""
+    nodes = {node.name: node for node in state.nodes}
+    jobs = {job.id: job for job in tree.jobs}
+    held: Counter[tuple[DomainName, ProjectName]] = Counter()
+    fixed: Counter[tuple[DomainName, ProjectName]] = Counter()
+    added: set[tuple[DomainName, ProjectName]] = set()
+    fixed_added: set[tuple[DomainName, ProjectName]] = set()
+    for decision in made.decisions:
+        placement = place_of(decision)
+        if placement is None:
+            continue
+        job, domain = jobs[decision.job], domain_of(tree, nodes, placement)
+        if domain is None:
+            continue
+        key = (domain, job.id.project)
+        held[key] += job.total_gpu_milli
+        fixed[key] += 0 if job.preemptible else job.total_gpu_milli
+        if not isinstance(decision, Keep) and job.gpu_milli:
+            added.add(key)
+            if not job.preemptible:
+                fixed_added.add(key)
+    for domain, name in added:
+        limit = tree.project(name).allowances[domain].limit_milli
+        assert limit is None or held[domain, name] <= limit
+    for domain, name in fixed_added:
+        assert fixed[domain, name] <= tree.project(name).allowances[domain].quota_milli
+
+
+def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
+    """Every victim may be one, and its beneficiary gets a place."""
+    decisions = by_job(made)
+    jobs = {job.id: job for job in tree.jobs}
+    runs = {run.job: run for run in state.runs if run.job in jobs and run.digest == jobs[run.job].digest}
+    nodes = {node.name: node for node in state.nodes}
+    shares = {(row.domain, row.project): row for row in made.shares}
+    lost: dict[tuple[DomainName, ProjectName], list[int]] = {}
+    for decision in made.decisions:
+        if not isinstance(decision, Reclaim | Preempt):
+            continue
+        victim, gainer = jobs[decision.job], jobs[decision.beneficiary]
+        run = runs[victim.id]
+        assert victim.preemptible
+        assert run.phase in ACTIVE
+        assert made.at_ms - (run.started_at_ms or made.at_ms) >= tree.cluster.scheduling.min_runtime_ms
+        assert place_of(decisions[gainer.id]) is not None
+        assert isinstance(decisions[gainer.id], Admit | Pending)
+        if isinstance(decision, Preempt):
+            assert victim.id.project == gainer.id.project
+            assert _ranks_above(gainer, victim)
+        else:
+            assert victim.id.project != gainer.id.project
+            domain = domain_of(tree, nodes, run.placement) if run.placement else None
+            assert domain is not None
+            lost.setdefault((domain, victim.id.project), []).append(victim.total_gpu_milli)
+    for key, milli in lost.items():
+        row = shares[key]
+        before = _held_before(tree, state, key)
+        assert before - sum(milli) + max(milli) > min(row.quota_milli, row.share_milli)
+
+
+def _ranks_above(gainer: Job, victim: Job) -> bool:
+    people_first = victim.type.value == "training" and gainer.type.value != "training"
+    return victim.priority < gainer.priority or people_first
+
+
+def _held_before(tree: Declared, state: ClusterState, key: tuple[DomainName, ProjectName]) -> int:
+    nodes = {node.name: node for node in state.nodes}
+    return sum(
+        run.gpu_milli * len(run.placement.workers)
+        for run in state.runs
+        if run.phase in ACTIVE and run.placement and (domain_of(tree, nodes, run.placement), run.job.project) == key
+    )
+
+
+def check_run_once(tree: Declared, state: ClusterState, made: Schedule) -> None:
+    """What has ended, was removed or is suspended is not started; what is stopping isn't yet."""
+    runs = {(run.job, run.digest): run for run in state.runs}
+    decisions = by_job(made)
+    for job in tree.jobs:
+        ledger = state.ledgers.get(job.id.project)
+        key = (job.id, job.digest)
+        run = runs.get(key)
+        gone = ledger is not None and (key in ledger.finished or (key in ledger.seen and run is None))
+        if gone or job.suspend or (run is not None and run.phase is not RunPhase.QUEUED):
+            assert not isinstance(decisions[job.id], Admit)
+
+
+def check_schedule(tree: Declared, state: ClusterState, made: Schedule) -> None:
+    """All of SAFETY."""
+    check_form(tree, made)
+    check_room(tree, state, made)
+    check_ceilings(tree, state, made)
+    check_victims(tree, state, made)
+    check_run_once(tree, state, made)
+
+
+def could_start(tree: Declared, state: ClusterState, job: Job) -> bool:
+    """The job fits what is free and breaks no ceiling: idle GPUs would be wasted on its waiting."""
+    rooms = empty_rooms(tree, state.nodes)
+    names = {node.name: pool_of(tree, node) for node in state.nodes}
+    held: Counter[tuple[DomainName | None, ProjectName]] = Counter()
+    fixed: Counter[tuple[DomainName | None, ProjectName]] = Counter()
+    live = {node.name: node for node in state.nodes}
+    preemptible = {each.id: each.preemptible for each in tree.jobs}
+    for run in state.runs:
+        if run.phase in (*ACTIVE, RunPhase.STOPPING) and run.placement:
+            occupy(rooms, run.placement, run.gpu_milli, run.cpu_milli, run.mem_bytes)
+            key = (domain_of(tree, live, run.placement), run.job.project)
+            held[key] += run.gpu_milli * len(run.placement.workers)
+            fixed[key] += 0 if preemptible.get(run.job, True) else run.gpu_milli * len(run.placement.workers)
+    for name in job.pools:
+        pool = tree.cluster.pool(name)
+        domain = next(d.name for d in tree.domains if name in d.pools)
+        allowance = tree.project(job.id.project).allowances[domain]
+        key = (domain, job.id.project)
+        limit = allowance.limit_milli
+        if limit is not None and job.gpu_milli and held[key] + job.total_gpu_milli > limit:
+            continue
+        if not job.preemptible and job.gpu_milli and fixed[key] + job.total_gpu_milli > allowance.quota_milli:
+            continue
+        if job.gpu_milli % 1000 and pool.sharing is Sharing.DEVICE_PLUGIN:
+            continue
+        if sum(_workers_in(rooms[n], job) for n in rooms if names[n] is pool) >= job.workers:
+            return True
+    return False
+
+
+def _workers_in(room: Room, job: Job) -> int:
+    free, cpu, mem = room
+    counts = [job.workers]
+    if job.cpu_milli:
+        counts.append(cpu // job.cpu_milli)
+    if job.mem_bytes:
+        counts.append(mem // job.mem_bytes)
+    if job.gpu_milli % 1000:
+        counts.append(sum(milli // job.gpu_milli for milli in free if milli > 0))
+    elif job.gpu_milli:
+        counts.append(sum(milli >= 1000 for milli in free) // (job.gpu_milli // 1000))
+    return max(0, min(counts))

@@ -1,0 +1,242 @@
+"""Random small clusters, trees of projects, jobs and histories. Shared by all properties of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+from worlds import GIB, World, declared, department, job, live_nodes, pool, project
+
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.declared import Declared, Department, PlacementStrategy, SchedulingPolicy, Sharing
+from gpuctl.model.ids import JobId, NodeName, PoolName, RunDigest
+from gpuctl.model.job import Job, JobType
+from gpuctl.model.state import FinishedRun, Node, Run, RunPhase
+from gpuctl.schedule.fairshare import Claim
+
+NOW = 1_596_000_000_000
+PROJECTS = ("alpha", "beta", "gamma", "delta")
+SIZES = (1000, 1000, 2000, 3000, 4000, 500, 250, 600, 300, 0)
+
+
+@st.composite
+def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[Claim]:
+    """Siblings with quotas, demands, limits, weights and bands; some have children of their own."""
+    siblings = []
+    for index in range(draw(st.integers(1, 5))):
+        owner = f"{prefix}{index}"
+        children = draw(claims(depth - 1, f"{owner}.")) if depth > 1 and draw(st.integers(0, 3)) == 0 else []
+        demand = sum(c.wanted_milli for c in children) if children else draw(st.integers(0, 12_000))
+        siblings.append(
+            Claim(
+                owner=owner,
+                quota_milli=draw(st.integers(0, 8_000)),
+                demand_milli=demand,
+                limit_milli=draw(st.none() | st.integers(0, 10_000)),
+                weight=draw(st.sampled_from((0, 1, 1, 2, 3, 4000, 7919))),
+                priority=draw(st.integers(0, 2)),
+                children=tuple(children),
+            )
+        )
+    return siblings
+
+
+@st.composite
+def jobs(draw: st.DrawFn, most: int = 9, pools: tuple[str, ...] = ("dgx1",)) -> list[Job]:
+    """Jobs of several types, sizes, ranks and gang sizes; some ask for much CPU."""
+    made = []
+    for index in range(draw(st.integers(1, most))):
+        size = draw(st.sampled_from(SIZES))
+        kind = draw(st.sampled_from((JobType.TRAINING, JobType.TRAINING, JobType.TRAINING, *JobType)))
+        narrowed = draw(st.permutations(pools)) if len(pools) > 1 else pools
+        made.append(
+            job(
+                f"{draw(st.sampled_from(PROJECTS))}/j{index}",
+                size,
+                kind=kind,
+                workers=draw(st.sampled_from((1, 1, 1, 2, 3))) if size >= 1000 else 1,
+                priority=draw(st.integers(0, 2)),
+                preemptible=kind is JobType.TRAINING or draw(st.integers(0, 3)) == 0,
+                cpu_milli=draw(st.sampled_from((0, 1000, 40_000))),
+                mem_bytes=draw(st.sampled_from((0, GIB))),
+                pools=tuple(PoolName(name) for name in narrowed),
+                suspend=draw(st.integers(0, 12)) == 0,
+            )
+        )
+    return made
+
+
+@st.composite
+def trees(draw: st.DrawFn, most: int = 9) -> Declared:
+    """A small cluster with projects, departments at times, and jobs."""
+    names = draw(st.sampled_from((("dgx1",), ("dgx1",), ("dgx1", "v100"))))
+    by_pool = len(names) > 1 and draw(st.booleans())
+    pools = [
+        pool(
+            name,
+            nodes=draw(st.lists(st.sampled_from((2, 4, 4, 8)), min_size=1, max_size=3)),
+            sharing=draw(st.sampled_from((Sharing.DRA, Sharing.DRA, Sharing.DEVICE_PLUGIN))),
+            placement=draw(st.sampled_from(PlacementStrategy)),
+        )
+        for name in names
+    ]
+    departments: list[Department] = []
+    if draw(st.integers(0, 2)) == 0:
+        departments.append(department("research", 1000 * draw(st.integers(0, 8))))
+    projects = []
+    for name in PROJECTS:
+        milli = draw(st.sampled_from((0, 1000, 2000, 3000, 4500)))
+        quota = dict.fromkeys(names, milli) if by_pool else milli
+        projects.append(
+            project(
+                name,
+                quota,
+                limit=draw(st.sampled_from((None, None, None, 0, 3000, 6000))),
+                weight=draw(st.sampled_from((None, None, 0, 1, 5000))),
+                priority=draw(st.sampled_from((0, 0, 1))),
+                department="research" if departments and draw(st.sampled_from((True, False))) else None,
+            )
+        )
+    policy = SchedulingPolicy(min_runtime_ms=draw(st.sampled_from((0, 0, 0, 1500))))
+    return declared(
+        projects, draw(jobs(most, names)), pools, by_pool=by_pool, departments=tuple(departments), policy=policy
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class Story:
+    """A tree whose jobs arrive in batches on a cluster to which things happen in between."""
+
+    tree: Declared
+    batches: tuple[tuple[int, ...], ...]
+    """Indexes of the jobs that are declared from each step on."""
+    leaving: tuple[int, ...]
+    """Indexes of the jobs that are taken away at the end."""
+    lost: NodeName | None
+    """A node that is lost for a while after all have arrived."""
+    ended: tuple[int, ...]
+    """Indexes of jobs that end by themselves after that."""
+
+    def __repr__(self) -> str:
+        """What matters of it, short enough to read."""
+        lines = [f"{p.name}: {dict(p.allowances)} priority={p.priority} in {p.department}" for p in self.tree.projects]
+        lines += [
+            f"{j.id}: {j.type} {j.workers}x{j.gpu_milli} cpu={j.cpu_milli} mem={j.mem_bytes} priority={j.priority} "
+            f"preemptible={j.preemptible} pools={j.pools} suspend={j.suspend}"
+            for j in self.tree.jobs
+        ]
+        lines += [f"{p.name}: {[n.gpus for n in p.nodes]} {p.sharing} {p.placement}" for p in self.tree.cluster.pools]
+        lines.append(f"departments={[(d.name, dict(d.allowances)) for d in self.tree.departments]}")
+        lines.append(f"min_runtime={self.tree.cluster.scheduling.min_runtime_ms}")
+        lines.append(f"batches={self.batches} leaving={self.leaving} lost={self.lost} ended={self.ended}")
+        return "\n".join(lines)
+
+    def world(self) -> World:
+        """An empty cluster."""
+        return World(nodes=live_nodes(self.tree.cluster.pools))
+
+    def chapters(self, world: World) -> Iterator[Declared]:
+        """The trees, one after another; in between the cluster loses a node and gets it back, and jobs end."""
+        tree = self.tree
+        for batch in self.batches:
+            tree = replace(self.tree, jobs=tuple(self.tree.jobs[i] for i in sorted(batch)))
+            yield tree
+        if self.lost is not None:
+            whole = world.nodes
+            world.nodes = tuple(
+                replace(node, ready=False, usable=False) if node.name == self.lost else node for node in whole
+            )
+            yield tree
+            world.nodes = whole
+            yield tree
+        for index in self.ended:
+            world.end(str(self.tree.jobs[index].id))
+        yield tree
+        gone = {self.tree.jobs[i].id for i in self.leaving}
+        yield replace(self.tree, jobs=tuple(job for job in tree.jobs if job.id not in gone))
+
+
+@st.composite
+def stories(draw: st.DrawFn, most: int = 9) -> Story:
+    """A tree and its history."""
+    tree = draw(trees(most))
+    order = draw(st.permutations(range(len(tree.jobs))))
+    cuts = sorted({draw(st.integers(0, len(order))) for _ in range(2)} | {len(order)})
+    batches = tuple(tuple(order[:cut]) for cut in cuts if cut)
+    some = st.lists(st.sampled_from(order), max_size=2, unique=True)
+    nodes = [node.name for each in tree.cluster.pools for node in each.nodes]
+    return Story(
+        tree=tree,
+        batches=batches,
+        leaving=tuple(draw(some)),
+        lost=draw(st.none() | st.sampled_from(nodes)),
+        ended=tuple(draw(some)),
+    )
+
+
+@st.composite
+def runs(draw: st.DrawFn, tree: Declared) -> Run:
+    """Any run at all: declared or not, in any phase, in places that are taken, wrong or gone."""
+    which = draw(st.sampled_from(tree.jobs))
+    stranger = draw(st.integers(0, 5)) == 0
+    nodes = [node.name for each in tree.cluster.pools for node in each.nodes] + [NodeName("vanished")]
+    workers = tuple(
+        WorkerPlacement(node=draw(st.sampled_from(nodes)), gpus=tuple(draw(st.lists(st.integers(-1, 9), max_size=3))))
+        for _ in range(draw(st.integers(0, 3)))
+    )
+    return Run(
+        job=JobId.parse("nobody/knows") if stranger else which.id,
+        digest=draw(st.sampled_from((which.digest, which.digest, RunDigest("0000beef")))),
+        phase=draw(st.sampled_from(RunPhase)),
+        placement=draw(st.none() | st.just(Placement(workers=workers))),
+        gpu_milli=draw(st.sampled_from((which.gpu_milli, 500, 1000, 2500))),
+        cpu_milli=which.cpu_milli,
+        mem_bytes=which.mem_bytes,
+        queued_at_ms=draw(st.sampled_from((0, NOW - 5000, NOW + 5000))),
+        started_at_ms=draw(st.none() | st.sampled_from((NOW - 5000, NOW, NOW + 5000))),
+        starts=draw(st.integers(0, 3)),
+        ran_ms=draw(st.integers(0, 5000)),
+        idle_since_ms=draw(st.none() | st.just(NOW - 1000)),
+    )
+
+
+@st.composite
+def nodes(draw: st.DrawFn, tree: Declared) -> tuple[Node, ...]:
+    """The declared nodes, some gone, lost, cordoned, shrunk, sick or used by strangers."""
+    made = []
+    for node in live_nodes(tree.cluster.pools):
+        if draw(st.integers(0, 6)) == 0:
+            continue
+        ready = draw(st.integers(0, 6)) > 0
+        gpus = draw(st.sampled_from((node.gpus, node.gpus, 1, 0)))
+        made.append(
+            Node(
+                name=node.name,
+                labels=node.labels if draw(st.integers(0, 6)) else {},
+                gpus=gpus,
+                cpu_milli=draw(st.sampled_from((node.cpu_milli, 0))),
+                mem_bytes=node.mem_bytes,
+                usable=ready and draw(st.integers(0, 4)) > 0,
+                ready=ready,
+                lost_gpus=frozenset(draw(st.lists(st.integers(0, 9), max_size=2))),
+                foreign_gpu_milli=tuple(draw(st.lists(st.sampled_from((0, 400, 1000, 3000)), max_size=9))),
+            )
+        )
+    return tuple(made)
+
+
+@st.composite
+def messes(draw: st.DrawFn) -> tuple[Declared, World]:
+    """A tree and a cluster that is in any state whatever."""
+    tree = draw(trees())
+    world = World(nodes=draw(nodes(tree)), now_ms=NOW)
+    for run in draw(st.lists(runs(tree), max_size=8)):
+        world.runs[run.job, run.digest] = run
+        if draw(st.booleans()):
+            world.seen.add((run.job, run.digest))
+    for which in draw(st.lists(st.sampled_from(tree.jobs), max_size=2)):
+        state = draw(st.sampled_from(("Succeeded", "Deleted", "nonsense")))
+        world.finished[which.id, which.digest] = FinishedRun(job=which.id, digest=which.digest, state=state, at_ms=NOW)
+        world.seen.add((which.id, which.digest))
+    return tree, world
