@@ -7,7 +7,7 @@ in the cluster. So it may be killed anywhere, and called as often as one likes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuctl.app.apply import apply_plan, never
 from gpuctl.app.mirror import Mirror
@@ -19,7 +19,7 @@ from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
 from gpuctl.observe import observe
-from gpuctl.plan import make_plan
+from gpuctl.plan import make_plan, set_aside
 from gpuctl.render import render
 from gpuctl.schedule import schedule
 
@@ -69,6 +69,7 @@ def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozen
     site.mirror.refresh()
     now_ms = site.clock.now_ms()
     state = observe(site.mirror.objects())
+    declared = replace(declared, held=set_aside(declared, state))
     decided = schedule(declared, state, now_ms)
     manifests = render(declared, decided)
     plan = make_plan(declared, decided, manifests, state, confirmations)

@@ -217,9 +217,9 @@ class Reconciler:
             self._provided = self._desired
         reports = converge(declared, self._site, self._confirmations)
         for report in reports if reports[-1].settled else reports[:TOLD_OF_A_FIGHT]:
-            for entry in (*of_damage(report), *of_cycle(report, self._desired.revision)):
+            for entry in of_cycle(report, self._desired.revision):
                 self._journal.tell(report.at_ms, entry)
-        return [*of_troubles(reports[-1]), *self._unrest(reports)]
+        return [*of_damage(reports[-1]), *of_troubles(reports[-1]), *self._unrest(reports)]
 
     def _unrest(self, reports: tuple[CycleReport, ...]) -> list[Entry]:
         last = reports[-1]

@@ -135,7 +135,7 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
 
 
 def of_damage(report: CycleReport) -> Iterator[Entry]:
-    """Records that could not be read whole; the cycle has written them anew."""
+    """Records that can't be read whole. Their projects are left alone until somebody has looked."""
     for ref, part in report.state.damaged:
         text = message("GPU7008", {"ledger": ref.name, "part": part})
         yield Entry(

@@ -165,7 +165,8 @@ class Declared:
     """Everything declared, with all references resolved. All tuples but pools are sorted by name.
 
     `project_contents` are digests of what each project declares, wherever its files say it.
-    `held` are projects that are declared but can't be read now, at any good commit: what runs of theirs is left alone.
+    `held` are projects that can't be acted for now (no good commit of theirs can be read, their ledger is damaged,
+    their namespace is not gpuctl's): what runs of theirs is left alone, and nothing more is started.
     """
 
     cluster: Cluster

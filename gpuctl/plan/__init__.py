@@ -18,21 +18,20 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
 from gpuctl.plan.diff import drift
-from gpuctl.plan.guard import CONFIRM_TRAILER, foreign_namespaces, review
+from gpuctl.plan.guard import CONFIRM_TRAILER, foreign_namespaces, review, set_aside
 from gpuctl.plan.inventory import OWN, RunKey, gather, known_ledgers, next_ledger
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import Writer, book, delete
 
-__all__ = ["CONFIRM_TRAILER", "OWN", "Stage", "drift", "make_plan"]
+__all__ = ["CONFIRM_TRAILER", "OWN", "Stage", "drift", "make_plan", "set_aside"]
 
 
 def make_plan(
     declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState, confirmations: frozenset[str]
 ) -> Plan:
     """Everything there is to write now. Cost: linear in manifests, inventories and live objects."""
-    foreign = foreign_namespaces(declared, state)
-    untouched = declared.held | foreign.keys()
+    untouched = set_aside(declared, state)
     ledgers = known_ledgers(declared, state)
     books = gather(declared, schedule, manifests, state)
     names_of_declared = {project.name for project in declared.projects}
@@ -40,7 +39,7 @@ def make_plan(
     staying = manifests.retained.union(item.ref for item in manifests.items)
 
     changes: list[Change] = []
-    refusals: list[Diagnostic] = [*foreign.values()]
+    refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values()]
     recorded: set[RunKey] = set()
     for project in sorted({OWN, *ledgers, *names_of_declared} - untouched):
         old = ledgers.get(project, Ledger(project=project))

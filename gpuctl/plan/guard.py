@@ -55,6 +55,18 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
     return found
 
 
+def set_aside(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
+    """Projects that nothing is done for: their namespace is somebody else's, or what their ledger said is lost.
+
+    Without its ledger nobody knows which of a project's runs have ended. A damaged revision costs nothing: it is only
+    where the project's files are looked for when the newest are broken.
+    """
+    cluster = declared.cluster.name
+    lost = {ref for ref, part in state.damaged if part != "revision"}
+    damaged = {project.name for project in declared.projects if ledger_ref(cluster, project.name) in lost}
+    return declared.held | foreign_namespaces(declared, state).keys() | damaged
+
+
 def review(
     declared: Declared, ledger: Ledger, surplus: tuple[ObjectRef, ...], state: ClusterState, confirmed: frozenset[str]
 ) -> Review:

@@ -104,7 +104,7 @@ def still_stopping() -> Reason:
 
 
 def held(project: ProjectName) -> Reason:
-    """Its project's declaration can't be read."""
+    """Its project can't be acted for."""
     return _reason("GPU5021", project=project)
 
 

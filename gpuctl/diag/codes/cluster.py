@@ -61,9 +61,10 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU7008",
         title="a record of gpuctl's is damaged",
-        message="{ledger}: its part {part} can't be read and counts as empty",
-        why="The ledger in namespace gpuctl-system was edited by hand. What it said is lost: a run that had ended and "
-        "whose object is gone may start again, and objects that are no longer declared may be left behind.",
-        fix="Restore the ConfigMap from a backup. Without one, it is written anew from what is there.",
+        message="{ledger}: its part {part} can't be read",
+        why="The ledger in namespace gpuctl-system was edited by hand. It says which runs have ended and what may be "
+        "pruned; until that is known again, the project is left as it is: nothing of it is started, paused or removed.",
+        fix="Restore the ConfigMap from a backup. Without one, delete it: it is written anew from what is there, and a "
+        "run that had ended and whose object is gone may then start again.",
     ),
 )

@@ -116,10 +116,11 @@ WAITS = (
     ),
     CodeEntry(
         code="GPU5021",
-        title="its project can't be read",
-        message="left as it is: the declaration of {project} can't be read at any good commit",
-        why="Without a readable declaration nothing of the project is started, paused or removed.",
-        fix="Correct the project's files; the report of `gpuctl validate` says where.",
+        title="its project is held",
+        message="left as it is: {project} is held",
+        why="No good commit of the project's files can be read, its namespace is somebody else's, or its ledger is "
+        "damaged. Until that is mended nothing of the project is started, paused or removed.",
+        fix="See what `gpuctl reconcile` reports of the project (GPU8010, GPU6004 or GPU7008).",
     ),
     CodeEntry(
         code="GPU5022",
