@@ -1,0 +1,54 @@
+"""What the README shows is what the commands print; `--update-golden` writes it anew."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+COMMAND = [sys.executable, "-m", "gpuctl"]
+MISTAKE = """\
+apiVersion: gpuctl.dev/v1
+kind: Job
+metadata: {name: train, project: team-aa}
+spec:
+  image: registry.example.com/train:1
+  gpuz: 2
+"""
+
+
+def _shown(name: str, text: str, *, update: bool) -> None:
+    readme = README.read_text()
+    found = re.search(rf"<!-- {name} -->\n```text\n(.*?)```\n<!-- /{name} -->", readme, flags=re.DOTALL)
+    assert found is not None
+    if update:
+        README.write_text(readme[: found.start(1)] + text + readme[found.end(1) :])
+        return
+    assert found.group(1) == text
+
+
+def test_the_demo_prints_what_the_readme_shows(request: pytest.FixtureRequest) -> None:
+    done = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, check=True)
+    _shown("demo", done.stdout.lstrip("\n"), update=request.config.getoption("--update-golden"))
+
+
+def test_mistakes_are_told_as_the_readme_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    cluster = (ROOT / "clusters" / "tr4858" / "cluster.yaml").read_text()
+    project = (ROOT / "clusters" / "tr4858" / "projects" / "team-a" / "project.yaml").read_text()
+    for name, text in {"cluster.yaml": cluster, "project.yaml": project, "train.yaml": MISTAKE}.items():
+        (tmp_path / "prod").mkdir(exist_ok=True)
+        (tmp_path / "prod" / name).write_text(text)
+    done = subprocess.run([*COMMAND, "validate", "prod"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    _shown("mistake", done.stdout, update=request.config.getoption("--update-golden"))
+
+
+def test_every_command_is_in_the_readme() -> None:
+    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True)
+    listed = done.stdout.partition("Commands:\n")[2].partition("\n\n")[0]
+    missing = [line.split()[0] for line in listed.splitlines() if f"`{line.split()[0]}`" not in README.read_text()
+               and f"`gpuctl {line.split()[0]}" not in README.read_text()]  # fmt: skip
+    assert missing == []
