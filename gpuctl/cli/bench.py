@@ -9,18 +9,31 @@ import click
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json
 from gpuctl.diag.wording import thousandths
+from gpuctl.simulate.scenario import EPOCH_MS
 
 
-@click.group("bench", cls=ExampleGroup, examples=("gpuctl bench compile",))
+@click.group("bench", cls=ExampleGroup, examples=("gpuctl bench compile", "gpuctl bench cycle"))
 def bench() -> None:
     """Measure gpuctl on made-up input."""
 
 
+JOBS = click.option(
+    "--jobs", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="Jobs to make."
+)
+PROJECTS = click.option(
+    "--projects", type=click.IntRange(1, 1000), default=40, show_default=True, help="Projects they are of."
+)
+RUNS = click.option(
+    "--runs", type=click.IntRange(1, 100), default=5, show_default=True, help="Runs; the median counts."
+)
+OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+
+
 @command("compile", examples=("gpuctl bench compile", "gpuctl bench compile --jobs 1000 -o json"))
-@click.option("--jobs", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="Jobs to make.")
-@click.option("--projects", type=click.IntRange(1, 1000), default=40, show_default=True, help="Projects they are of.")
-@click.option("--runs", type=click.IntRange(1, 100), default=5, show_default=True, help="Runs; the median counts.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@JOBS
+@PROJECTS
+@RUNS
+@OUTPUT
 def compile_(jobs: int, projects: int, runs: int, output: str) -> None:
     """Time compiling made-up jobs against merely parsing their YAML."""
     from gpuctl.app.bench_compile import bench_compile  # noqa: PLC0415 - only now
@@ -36,4 +49,28 @@ def compile_(jobs: int, projects: int, runs: int, output: str) -> None:
     click.echo(f"memory   {measured.peak_mib:>6} MiB at most")
 
 
+@command("cycle", examples=("gpuctl bench cycle", "gpuctl bench cycle --jobs 1000 -o json"))
+@JOBS
+@PROJECTS
+@RUNS
+@OUTPUT
+def cycle(jobs: int, projects: int, runs: int, output: str) -> None:
+    """Time reconcile cycles over made-up jobs that have not changed."""
+    from gpuctl.app.bench_cycle import bench_cycle  # noqa: PLC0415 - only now
+    from gpuctl.wiring import sandbox  # noqa: PLC0415 - only now
+
+    measured = bench_cycle(sandbox(EPOCH_MS), jobs, projects, runs)
+    if output == "json":
+        print_json(dataclasses.asdict(measured))
+        return
+    click.echo(f"{measured.jobs} jobs in {measured.projects} projects, on the embedded cluster")
+    first = f"{measured.first_writes} writes in {measured.first_cycles} cycles, to rest"
+    click.echo(f"first      {measured.first_ms:>6} ms  {first}")
+    click.echo(
+        f"unchanged  {measured.unchanged_ms:>6} ms  {measured.unchanged_writes} writes in {measured.runs} cycles"
+    )
+    click.echo(f"memory     {measured.peak_mib:>6} MiB at most")
+
+
 bench.add_command(compile_)
+bench.add_command(cycle)

@@ -97,6 +97,13 @@ def test_all_schemas(run: Run) -> None:
     assert {"Cluster", "Department", "Project", "Job", "Policy", "Scenario"} == set(json.loads(run("schema").stdout))
 
 
+def test_bench_cycle(run: Run) -> None:
+    measured = json.loads(run("bench", "cycle", "--jobs", 40, "--projects", 2, "--runs", 2, "-o", "json").stdout)
+    assert measured["first_writes"] > 40
+    assert measured["unchanged_writes"] == 0
+    assert "0 writes in 1 cycles" in run("bench", "cycle", "--jobs", 20, "--projects", 2, "--runs", 1).stdout
+
+
 def test_bench_compile(run: Run) -> None:
     result = run("bench", "compile", "--jobs", 20, "--projects", 2, "--runs", 1, "-o", "json")
     assert result.exit_code == 0
