@@ -196,13 +196,23 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
             lost.setdefault((domain, victim.id.project), []).append(victim.total_gpu_milli)
     for key, milli in lost.items():
         row = shares[key]
-        before = _held_before(tree, state, key)
+        before = _held_before(tree, state, key) + _started(tree, state, made, key)
         assert before - sum(milli) + max(milli) > min(row.quota_milli, row.share_milli)
 
 
 def _ranks_above(gainer: Job, victim: Job) -> bool:
     people_first = victim.type.value == "training" and gainer.type.value != "training"
     return victim.priority < gainer.priority or people_first
+
+
+def _started(tree: Declared, state: ClusterState, made: Schedule, key: tuple[DomainName, ProjectName]) -> int:
+    nodes = {node.name: node for node in state.nodes}
+    jobs = {job.id: job for job in tree.jobs}
+    return sum(
+        jobs[d.job].total_gpu_milli
+        for d in made.decisions
+        if isinstance(d, Admit) and (domain_of(tree, nodes, d.placement), d.job.project) == key
+    )
 
 
 def _held_before(tree: Declared, state: ClusterState, key: tuple[DomainName, ProjectName]) -> int:

@@ -17,7 +17,7 @@ from gpuctl.schedule.fairshare import Claim
 
 NOW = 1_596_000_000_000
 PROJECTS = ("alpha", "beta", "gamma", "delta")
-SIZES = (1000, 1000, 2000, 3000, 4000, 500, 250, 600, 300, 0)
+SIZES = (1000, 1000, 1000, 2000, 2000, 2000, 3000, 4000, 500, 250, 600, 300, 0)
 
 
 @st.composite
@@ -43,10 +43,10 @@ def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[Claim]:
 
 
 @st.composite
-def jobs(draw: st.DrawFn, most: int = 9, pools: tuple[str, ...] = ("dgx1",)) -> list[Job]:
+def jobs(draw: st.DrawFn, most: int = 12, pools: tuple[str, ...] = ("dgx1",)) -> list[Job]:
     """Jobs of several types, sizes, ranks and gang sizes; some ask for much CPU."""
     made = []
-    for index in range(draw(st.integers(1, most))):
+    for index in range(draw(st.integers(min(4, most), most))):
         size = draw(st.sampled_from(SIZES))
         kind = draw(st.sampled_from((JobType.TRAINING, JobType.TRAINING, JobType.TRAINING, *JobType)))
         narrowed = draw(st.permutations(pools)) if len(pools) > 1 else pools
@@ -55,28 +55,28 @@ def jobs(draw: st.DrawFn, most: int = 9, pools: tuple[str, ...] = ("dgx1",)) -> 
                 f"{draw(st.sampled_from(PROJECTS))}/j{index}",
                 size,
                 kind=kind,
-                workers=draw(st.sampled_from((1, 1, 1, 2, 3))) if size >= 1000 else 1,
+                workers=draw(st.sampled_from((1, 1, 1, 1, 2, 3))) if size >= 1000 else 1,
                 priority=draw(st.integers(0, 2)),
                 preemptible=kind is JobType.TRAINING or draw(st.integers(0, 3)) == 0,
-                cpu_milli=draw(st.sampled_from((0, 1000, 40_000))),
+                cpu_milli=draw(st.sampled_from((0, 0, 1000, 1000, 30_000))),
                 mem_bytes=draw(st.sampled_from((0, GIB))),
                 pools=tuple(PoolName(name) for name in narrowed),
-                suspend=draw(st.integers(0, 12)) == 0,
+                suspend=draw(st.integers(0, 19)) == 7,
             )
         )
     return made
 
 
 @st.composite
-def trees(draw: st.DrawFn, most: int = 9) -> Declared:
+def trees(draw: st.DrawFn, most: int = 12) -> Declared:
     """A small cluster with projects, departments at times, and jobs."""
     names = draw(st.sampled_from((("dgx1",), ("dgx1",), ("dgx1", "v100"))))
     by_pool = len(names) > 1 and draw(st.booleans())
     pools = [
         pool(
             name,
-            nodes=draw(st.lists(st.sampled_from((2, 4, 4, 8)), min_size=1, max_size=3)),
-            sharing=draw(st.sampled_from((Sharing.DRA, Sharing.DRA, Sharing.DEVICE_PLUGIN))),
+            nodes=draw(st.lists(st.sampled_from((4, 4, 2, 8)), min_size=1, max_size=2)),
+            sharing=draw(st.sampled_from((Sharing.DRA, Sharing.DRA, Sharing.DRA, Sharing.DEVICE_PLUGIN))),
             placement=draw(st.sampled_from(PlacementStrategy)),
         )
         for name in names
@@ -86,13 +86,13 @@ def trees(draw: st.DrawFn, most: int = 9) -> Declared:
         departments.append(department("research", 1000 * draw(st.integers(0, 8))))
     projects = []
     for name in PROJECTS:
-        milli = draw(st.sampled_from((0, 1000, 2000, 3000, 4500)))
+        milli = draw(st.sampled_from((2000, 1000, 0, 3000, 4500)))
         quota = dict.fromkeys(names, milli) if by_pool else milli
         projects.append(
             project(
                 name,
                 quota,
-                limit=draw(st.sampled_from((None, None, None, 0, 3000, 6000))),
+                limit=draw(st.sampled_from((None, None, None, None, None, 6000, 3000, 0))),
                 weight=draw(st.sampled_from((None, None, 0, 1, 5000))),
                 priority=draw(st.sampled_from((0, 0, 1))),
                 department="research" if departments and draw(st.sampled_from((True, False))) else None,
@@ -158,7 +158,7 @@ class Story:
 
 
 @st.composite
-def stories(draw: st.DrawFn, most: int = 9) -> Story:
+def stories(draw: st.DrawFn, most: int = 12) -> Story:
     """A tree and its history."""
     tree = draw(trees(most))
     order = draw(st.permutations(range(len(tree.jobs))))

@@ -263,6 +263,7 @@ def _written(job_: Job, run: Run | None, decision: Decision, now_ms: Instant) ->
         run = Run(job=job_.id, digest=job_.digest, phase=RunPhase.QUEUED)
         starts = record.starts - isinstance(decision, Admit)
         place = decision.placement if isinstance(decision, Admit) else None
+        place = decision.reserved if isinstance(decision, Pending) else place
         return replace(
             run, gpu_milli=job_.gpu_milli, cpu_milli=job_.cpu_milli, mem_bytes=job_.mem_bytes, placement=place,
             queued_at_ms=record.queued_at_ms, starts=starts, reason=decision.reason,

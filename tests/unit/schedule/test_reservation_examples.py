@@ -1,0 +1,109 @@
+"""Places are kept for whom they were freed: across cycles, crashes and everything that happens meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from tr4858 import SECTION_4_8, SECTION_4_9, story_job, teams
+from worlds import World, declared, job, live_nodes, pool, project
+
+from gpuctl.model.decision import Admit, Pending, Reclaim
+from gpuctl.model.declared import Declared
+from gpuctl.model.state import RunPhase
+
+
+def full() -> tuple[World, Declared]:
+    """Section 4.8 at rest, and the tree of section 4.9."""
+    world = World(nodes=live_nodes([pool()]))
+    world.settle(declared(teams(), [story_job(name) for name in SECTION_4_8]))
+    return world, declared(teams(), [story_job(name) for name in (*SECTION_4_8, *SECTION_4_9)])
+
+
+@pytest.mark.parametrize("crash_in_cycle", [0, 1, 2, 3])
+@pytest.mark.parametrize("after_writes", [0, 1, 2, 3, 4, 5])
+def test_a_crash_at_any_write_ends_in_the_same_pauses(crash_in_cycle: int, after_writes: int) -> None:
+    world, tree = full()
+    for cycle in range(4):
+        world.cycle(tree, after_writes if cycle == crash_in_cycle else None)
+    world.settle(tree)
+    assert world.allocated() == {"team-a": 4000, "team-b": 2000, "team-c": 2000, "team-d": 8000}
+    assert {str(victim) for victim, _ in world.paused} == {"team-b/b-4-gg", "team-c/c-4-gg"}
+    assert len(world.paused) == 2
+    assert all(count == 1 for count in world.starts().values())
+
+
+def promised() -> tuple[World, Declared, list[object]]:
+    """One GPU full of a's work, reserved for b's job while a's still stops."""
+    projects = [project("a", 0), project("b", 2000)]
+    pools = [pool(nodes=[2])]
+    world = World(nodes=live_nodes(pools))
+    jobs = [job("a/1", 2000)]
+    world.settle(declared(projects, jobs, pools))
+    jobs.append(job("b/1", 2000))
+    tree = declared(projects, jobs, pools)
+    made = world.cycle(tree)
+    assert [type(d) for d in made.decisions] == [Reclaim, Pending]
+    return world, tree, [projects, jobs, pools]
+
+
+def test_nobody_else_takes_a_place_that_is_promised() -> None:
+    world, tree, _ = promised()
+    later = declared(
+        [*tree.projects, project("c", 0)], [*tree.jobs, job("c/older", 2000), job("c/small", 500)], tree.cluster.pools
+    )
+    world.settle(later)
+    assert world.running() == {"b/1"}
+
+
+def test_a_promise_is_not_paid_for_twice() -> None:
+    world, tree, _ = promised()
+    made = world.cycle(tree)
+    waiting = {str(d.job): d for d in made.decisions}["b/1"]
+    assert isinstance(waiting, Pending)
+    assert waiting.reserved is not None
+    assert dict(waiting.reason.params) == {"victims": "a/1"}
+    assert len(world.paused) == 1
+
+
+def test_a_promise_lapses_with_the_claim_to_it() -> None:
+    projects = [project("a", 0), project("b", 2000)]
+    pools = [pool(nodes=[2])]
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, [job("a/1", 2000)], pools))
+    jobs = [job("a/1", 2000), job("b/1", 2000)]
+    world.cycle(declared(projects, jobs, pools), stop_after=1)
+    assert {run.phase for run in world.runs.values()} == {RunPhase.RUNNING, RunPhase.QUEUED}
+    world.settle(declared([project("a", 2000), project("b", 0)], jobs, pools))
+    assert world.running() == {"a/1"}
+    assert world.paused == []
+
+
+def test_who_was_promised_a_place_may_start_sooner_elsewhere_and_spare_the_victims() -> None:
+    projects = [project("a", 0), project("b", 2000)]
+    pools = [pool(nodes=[2, 2])]
+    world = World(nodes=live_nodes(pools))
+    jobs = [job("a/1", 2000), job("a/2", 2000), job("b/1", 2000)]
+    world.settle(declared(projects, jobs[:2], pools))
+    tree = declared(projects, jobs, pools)
+    world.cycle(tree, stop_after=1)
+    spared = next(
+        run for run in world.runs.values() if run.placement and run.job.name == "1" and run.job.project == "b"
+    )
+    assert spared.placement is not None
+    victim = next(run for run in world.runs.values() if run.job.project == "a" and run.placement == spared.placement)
+    world.end(next(str(run.job) for run in world.runs.values() if run.job.project == "a" and run is not victim))
+    made = world.cycle(tree)
+    assert any(isinstance(d, Admit) and str(d.job) == "b/1" for d in made.decisions)
+    world.settle(tree)
+    assert world.running() == {str(victim.job), "b/1"}
+    assert world.paused == []
+
+
+def test_space_that_is_coming_free_costs_nobody_anything() -> None:
+    projects = [project("a", 0), project("b", 2000)]
+    pools = [pool(nodes=[2, 2])]
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, [job("a/1", 2000), job("a/2", 2000)], pools))
+    world.cycle(declared(projects, [job("a/1", 2000)], pools))
+    world.settle(declared(projects, [job("a/1", 2000), job("b/1", 2000)], pools))
+    assert world.running() == {"a/1", "b/1"}
+    assert [str(victim) for victim, gainer in world.paused if gainer is not None] == []
