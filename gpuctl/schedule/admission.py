@@ -156,7 +156,9 @@ class Admission:
         offers = [offer for offer, barrier in zip(waiting.offers, barriers, strict=True) if barrier is None]
         if self._start_on_idle(waiting, offers):
             return
-        if any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
+        # Nobody is paused for a run that may never come to be: its object could be refused.
+        known = waiting.run is not None
+        if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
             return
         barrier = None if offers else barriers[0]
         self.outcome.passed[waiting.job.id] = barrier or self._why_not(waiting, offers)

@@ -6,7 +6,7 @@ import pytest
 from tr4858 import SECTION_4_8, SECTION_4_9, story_job, teams
 from worlds import World, declared, job, live_nodes, pool, project
 
-from gpuctl.model.decision import Admit, Pending, Reclaim
+from gpuctl.model.decision import Admit, Keep, Pending, Reclaim
 from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
 
@@ -40,6 +40,7 @@ def promised() -> tuple[World, Declared, list[object]]:
     world.settle(declared(projects, jobs, pools))
     jobs.append(job("b/1", 2000))
     tree = declared(projects, jobs, pools)
+    world.cycle(tree)
     made = world.cycle(tree)
     assert [type(d) for d in made.decisions] == [Reclaim, Pending]
     return world, tree, [projects, jobs, pools]
@@ -84,6 +85,7 @@ def test_who_was_promised_a_place_may_start_sooner_elsewhere_and_spare_the_victi
     jobs = [job("a/1", 2000), job("a/2", 2000), job("b/1", 2000)]
     world.settle(declared(projects, jobs[:2], pools))
     tree = declared(projects, jobs, pools)
+    world.cycle(tree)
     world.cycle(tree, stop_after=1)
     spared = next(
         run for run in world.runs.values() if run.placement and run.job.name == "1" and run.job.project == "b"
@@ -107,3 +109,13 @@ def test_space_that_is_coming_free_costs_nobody_anything() -> None:
     world.settle(declared(projects, [job("a/1", 2000), job("b/1", 2000)], pools))
     assert world.running() == {"a/1", "b/1"}
     assert [str(victim) for victim, gainer in world.paused if gainer is not None] == []
+
+
+def test_nobody_is_paused_for_a_run_whose_object_is_not_there_yet() -> None:
+    projects = [project("a", 0), project("b", 2000)]
+    pools = [pool(nodes=[2])]
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, [job("a/1", 2000)], pools))
+    tree = declared(projects, [job("a/1", 2000), job("b/1", 2000)], pools)
+    assert [type(d) for d in world.cycle(tree).decisions] == [Keep, Pending]
+    assert [type(d) for d in world.cycle(tree).decisions] == [Reclaim, Pending]
