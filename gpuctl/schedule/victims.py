@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import Protocol, TypeAlias
 
 from gpuctl.model.decision import Reason
@@ -109,7 +110,7 @@ class Floor:
 class _NodeSearch:
     """Depth-first over the runs of one node in order of preference, cut where it can't beat the best set found."""
 
-    __slots__ = ("best", "books", "floor", "holders", "request", "rule", "steps", "wanted")
+    __slots__ = ("best", "books", "floor", "holders", "request", "rest_milli", "rule", "steps", "wanted")
 
     def __init__(self, books: Books, rule: Rule, request: Request, floor: Floor, holders: Sequence[Holder]) -> None:
         self.books = books
@@ -118,6 +119,7 @@ class _NodeSearch:
         self.floor = floor
         self.wanted = floor.slots(request) + 1
         self.holders = sorted(holders, key=books.preference)
+        self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
         self.best: tuple[Cost, tuple[Holder, ...]] | None = None
         self.steps = 0
 
@@ -133,12 +135,13 @@ class _NodeSearch:
     def _greedy(self, tally: Tally) -> None:
         """A first set, for the search to beat: take in order until it fits, then spare whoever can be spared."""
         chosen: list[Holder] = []
+        taken = tally
         for holder in self.holders:
-            after = tally_with(tally, holder, self.books)
+            after = tally_with(taken, holder, self.books)
             if self._fits():
                 break
             if self.rule.price(after) is not None:
-                tally = after
+                taken = after
                 chosen.append(holder)
                 self.floor.remove(holder)
         fits = self._fits()
@@ -148,8 +151,11 @@ class _NodeSearch:
                 chosen.remove(holder)
             else:
                 self.floor.remove(holder)
-        if fits:
-            self._consider(tuple(chosen), 1)
+        for holder in chosen if fits else ():
+            tally = tally_with(tally, holder, self.books)
+        price = self.rule.price(tally)
+        if fits and price is not None:
+            self._consider(tuple(chosen), price)
         for holder in chosen:
             self.floor.remove(holder, -1)
 
@@ -168,6 +174,8 @@ class _NodeSearch:
         if self.steps > MAX_STEPS or self._beaten(price, milli + short, len(chosen) + 1):
             return
         for position in range(start, len(self.holders)):
+            if self.rest_milli[position] < short:
+                return
             holder = self.holders[position]
             after = tally_with(tally, holder, self.books)
             new_price = self.rule.price(after)
