@@ -26,7 +26,7 @@ from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Rule, find_victims
+from gpuctl.schedule.victims import Rule, find_exchange, find_victims
 
 MAX_ROUNDS = 2
 """Passes over those that wait: a second one when a tighter layout has opened new room."""
@@ -160,20 +160,25 @@ class Admission:
         known = waiting.run is not None
         if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
             return
+        if known and not offers and any(self._exchange(waiting, offer) for offer in waiting.offers):
+            return
         barrier = None if offers else barriers[0]
         self.outcome.passed[waiting.job.id] = barrier or self._why_not(waiting, offers)
 
     def _forbidden(self, waiting: Waiting, offer: Offer) -> Reason | None:
         """The ceiling that the job would break now: a limit, or the quota for work that can't be paused."""
-        job, milli = waiting.job, offer.request.total_milli
-        accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
-        hit = accounts.ceiling_hit(domain, job.id.project, milli)
-        if hit is not None:
-            return reasons.over_limit(job, *hit)
-        quota = accounts.quota(domain, job.id.project)
-        if not job.preemptible and milli and accounts.fixed(domain, job.id.project) + milli > quota:
-            return reasons.fixed_over_quota(job, quota)
-        return None
+        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
+        hit = self._books.accounts.ceiling_hit(domain, waiting.job.id.project, milli)
+        return reasons.over_limit(waiting.job, *hit) if hit is not None else self._beyond_quota(waiting, offer)
+
+    def _beyond_quota(self, waiting: Waiting, offer: Offer) -> Reason | None:
+        """Work that can't be paused never exceeds its project's quota."""
+        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
+        quota = self._books.accounts.quota(domain, waiting.job.id.project)
+        fixed = self._books.accounts.fixed(domain, waiting.job.id.project)
+        if waiting.job.preemptible or not milli or fixed + milli <= quota:
+            return None
+        return reasons.fixed_over_quota(waiting.job, quota)
 
     def _start_on_idle(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
         """Start it on what is free. A request that found nothing once in a cycle is not tried again."""
@@ -206,6 +211,27 @@ class Admission:
                 return True
             self._failed.add(key)
         return False
+
+    def _exchange(self, waiting: Waiting, offer: Offer) -> bool:
+        """Under a ceiling that is used up, pause lower-ranking work of the same project for as many GPUs."""
+        project, milli = waiting.job.id.project, offer.request.total_milli
+        accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
+        hit = accounts.ceiling_hit(domain, project, milli)
+        rule = Preemption(self._books, waiting.job, domain, milli)
+        key = ("exchange", rule.key, offer.pool.name, offer.request, self._books.version)
+        if hit is None or key in self._failed or self._beyond_quota(waiting, offer) is not None:
+            return False
+        self._failed.add(key)
+        owner, limit = hit
+        victims = find_exchange(self._books, offer, rule, accounts.held(domain, owner) + milli - limit)
+        if victims is None:
+            return False
+        lost = sum(holder.total_milli for holder in victims)
+        placement = self._place_without(victims, offer)
+        if placement is None or accounts.ceiling_hit(domain, project, milli - lost) is not None:
+            return False
+        self._pause(waiting, Seat(offer, placement), victims, rule)
+        return True
 
     def _place_without(self, victims: Sequence[Holder], offer: Offer) -> Placement | None:
         """Where all workers go once these have left."""

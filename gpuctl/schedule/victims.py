@@ -17,7 +17,7 @@ from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import Request, slots_in
-from gpuctl.schedule.gang import Offer, seats
+from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Room
 from gpuctl.schedule.runs import Holder
 
@@ -292,6 +292,27 @@ def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] |
     """
     single = _exact_fit(books, offer, rule)
     return (single,) if single is not None else _Search(books, offer, rule).run()
+
+
+def find_exchange(books: Books, offer: Offer, rule: Rule, lost_milli: GpuMilli) -> tuple[Holder, ...] | None:
+    """The runs to pause so that an offer fits and at least so many GPUs leave with them: what a ceiling asks for.
+
+    The smallest run that completes the amount is taken, else several in order of preference. None when it can't be.
+    """
+    fits = place_in(books.soon, offer) is not None
+    victims = () if fits else find_victims(books, offer, rule)
+    if victims is None:
+        return None
+    chosen = list(victims)
+    missing = lost_milli - sum(holder.total_milli for holder in chosen)
+    others = [holder for holder in rule.candidates() if holder not in chosen]
+    while missing > 0 and others:
+        enough = [holder for holder in others if holder.total_milli >= missing]
+        following = min(enough, key=lambda h: h.total_milli) if enough else others[0]
+        others.remove(following)
+        chosen.append(following)
+        missing -= following.total_milli
+    return tuple(chosen) if missing <= 0 and chosen else None
 
 
 def _exact_fit(books: Books, offer: Offer, rule: Rule) -> Holder | None:

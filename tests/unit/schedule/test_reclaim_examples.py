@@ -200,3 +200,13 @@ def test_a_lost_node_scales_guarantees() -> None:
     play.world.nodes = tuple(replace(n, ready=n.name != "dgx1-2", usable=n.name != "dgx1-2") for n in play.world.nodes)
     play.arrive()
     assert play.world.allocated() == {"a": 2000, "b": 2000}
+
+
+def test_at_its_limit_a_project_makes_way_for_its_own_higher_priority() -> None:
+    play = Play(8, projects=[project("a", 2000, limit=4000)])
+    play.arrive(job("a/one"), job("a/two", 2000), job("a/uno"))
+    assert play.arrive(job("a/same", 2000)) == []
+    assert play.arrive(job("a/high", 2000, priority=1)) == [("a/two", "a/high")]
+    assert play.world.allocated() == {"a": 4000}
+    assert len(play.arrive(job("a/top", 3000, priority=2))) == 2
+    assert play.world.allocated() == {"a": 4000}
