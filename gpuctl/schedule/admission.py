@@ -109,7 +109,7 @@ class Admission:
     def _awaited(self, waiting: Waiting) -> Reason:
         """Why a promise is still waited for: as it was said when it was made."""
         said = waiting.run.reason if waiting.run else None
-        return said if said is not None and said.code == "GPU5018" else reasons.waits_for_stopping()
+        return said if said is not None and said.code == reasons.FOR_PAUSED else reasons.waits_for_stopping()
 
     def _keep_occupied(self, waiting: Waiting, seat: Seat) -> bool:
         """Start elsewhere if that is free now, else pause who is in the promised place, if that is still right."""
@@ -302,7 +302,7 @@ class Admission:
                 return reasons.cpu_short(job)
             return reasons.gang_short(job) if job.workers > 1 else reasons.scattered(job)
         standing = self._standing(waiting, offers[0]) if offers else None
-        return reasons.over_share(job) if standing and standing.code == "GPU5003" else reasons.no_free_gpus(job)
+        return reasons.over_share(job) if standing and standing.code == reasons.ON_IDLE else reasons.no_free_gpus(job)
 
     def _note(self, waiting: Waiting, rule: str, offer: Offer) -> None:
         owner = project_owner(waiting.job.id.project)

@@ -9,6 +9,9 @@ from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli, format_gpus
 
+ON_IDLE = "GPU5003"
+FOR_PAUSED = "GPU5018"
+
 MAX_NAMED = 3
 """Jobs a reason names at most: an annotation is read by people, and a gang may pause hundreds."""
 
@@ -39,7 +42,7 @@ def runs_in_share(project: ProjectName) -> Reason:
 
 def runs_on_idle(project: ProjectName) -> Reason:
     """It runs beyond the fair share, on GPUs nobody else can use."""
-    return _reason("GPU5003", project=project)
+    return _reason(ON_IDLE, project=project)
 
 
 def runs_without_gpu() -> Reason:
@@ -90,7 +93,7 @@ def cpu_short(job: Job) -> Reason:
 
 def waits_for_paused(victims: Iterable[JobId]) -> Reason:
     """Its place is reserved; the jobs paused for it still leave."""
-    return _reason("GPU5018", victims=_named(victims))
+    return _reason(FOR_PAUSED, victims=_named(victims))
 
 
 def waits_for_stopping() -> Reason:
