@@ -34,7 +34,8 @@ class Storyboard:
             click.echo(" " * (width + 2) + painted(heading(moment)))
             self._heading_due = False
         said = list(sentences(news))
-        shown = (Segment(f"{text[:width]:<{width}}  "), *moment_line(moment))
+        label = text if len(text) <= width else f"{text[: width - 1]}…"
+        shown = (Segment(f"{label:<{width}}  "), *moment_line(moment))
         beside = said[0] if len(said) == 1 else ""
         if len(news) == 1 and news[0].job.name in text:
             beside = beside.removeprefix(f"{news[0].job.name} ")
