@@ -40,17 +40,6 @@ def age(duration_ms: DurationMs) -> str:
     return f"{ms // DAY_MS}d"
 
 
-def clock_time(offset_ms: DurationMs) -> str:
-    """A time of a scenario: 0s, 90s as 1m30s, 3600000 as 1h, -10m. Exact to the millisecond."""
-    sign, rest = ("-", -offset_ms) if offset_ms < 0 else ("", offset_ms)
-    parts: list[str] = []
-    for unit_ms, unit in ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "m"), (SECOND_MS, "s"), (1, "ms")):
-        count, rest = divmod(rest, unit_ms)
-        if count:
-            parts.append(f"{count}{unit}")
-    return sign + ("".join(parts) or "0s")
-
-
 def _two(ms: int, large_ms: int, large: str, small_ms: int, small: str) -> str:
     first, rest = divmod(ms, large_ms)
     second = rest // small_ms
