@@ -15,8 +15,9 @@ from gpuctl.adapters.clock import SystemClock, VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
+from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.demo import STORY, Demo, Stage
-from gpuctl.app.loop import LoopSettings, Outside, StopOnSignal, run
+from gpuctl.app.loop import LoopSettings, Outside, run
 from gpuctl.app.play import Sandbox
 from gpuctl.app.ports import Cluster, SourceUnavailable
 from gpuctl.app.report import Journal, LogForm

@@ -7,19 +7,14 @@ last good is enforced; the cluster up to the interval. A bug in a cycle is repor
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from types import FrameType, TracebackType
-from typing import Protocol, Self
 
 from gpuctl.app.cycle import CycleReport, Site, converge
 from gpuctl.app.mirror import Mirror
-from gpuctl.app.ports import Clock, Cluster, Machines, Source, SourceUnavailable, WorldFault
+from gpuctl.app.ports import Clock, Cluster, Machines, Source, SourceUnavailable, Stop, WorldFault
 from gpuctl.app.report import Entry, Journal, Level, of_cycle, of_damage, of_diagnostic, of_fault, of_troubles
 from gpuctl.app.revisions import Desired, Revisions
 from gpuctl.diag.wording import message
@@ -52,54 +47,6 @@ class Outside:
     cluster: Cluster
     machines: Machines
     clock: Clock
-
-
-class Stop(Protocol):
-    """Whether to end, and the loop's only way to wait."""
-
-    def requested(self) -> bool:
-        """Whether the loop is to end."""
-        ...
-
-    def wait(self, duration_ms: DurationMs) -> bool:
-        """Wait that long, less if the loop is to end: then True."""
-        ...
-
-
-class StopOnSignal:
-    """SIGTERM or SIGINT ends the loop: between two writes, in the middle of a wait or of a fetch."""
-
-    def __init__(self) -> None:
-        self._requested = False
-        self._reading, self._writing = os.pipe()
-        os.set_blocking(self._writing, False)
-
-    def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        os.close(self._reading)
-        os.close(self._writing)
-
-    def requested(self) -> bool:
-        """Whether a signal has come."""
-        return self._requested
-
-    def wait(self, duration_ms: DurationMs) -> bool:
-        """Wait, less if a signal comes."""
-        if not self._requested:
-            select.select([self._reading], [], [], duration_ms / 1000)
-        return self._requested
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self._requested = True
-        os.write(self._writing, b".")
 
 
 def retry_ms(failures: int) -> DurationMs:

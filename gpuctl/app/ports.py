@@ -125,6 +125,18 @@ class Cluster(Protocol):
         ...
 
 
+class Stop(Protocol):
+    """Whether to end, and the loop's only way to wait."""
+
+    def requested(self) -> bool:
+        """Whether the loop is to end."""
+        ...
+
+    def wait(self, duration_ms: DurationMs) -> bool:
+        """Wait that long, less if the loop is to end: then True."""
+        ...
+
+
 class Machines(Protocol):
     """Who brings nodes into being: the embedded cluster has the declared inventory, a real one its own machines."""
 

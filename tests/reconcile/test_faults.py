@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from stage import BASE, CLUSTER, ZERO_MS, Stage, job, project
 
-from gpuctl.app.loop import LAST_RETRY_MS, StopOnSignal, retry_ms
+from gpuctl.adapters.signals import StopOnSignal
+from gpuctl.app.loop import LAST_RETRY_MS, retry_ms
 from gpuctl.app.ports import ClusterUnavailable, ObjectList, WatchEvent
 from gpuctl.k8s.names import Kind
 from gpuctl.k8s.objects import ref_of

@@ -1,0 +1,47 @@
+"""The operating system's wish that the process end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from types import FrameType, TracebackType
+from typing import Self
+
+from gpuctl.model.units import DurationMs
+
+
+class StopOnSignal:
+    """SIGTERM or SIGINT ends the loop: between two writes, in the middle of a wait or of a fetch."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._reading)
+        os.close(self._writing)
+
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self._requested
+
+    def wait(self, duration_ms: DurationMs) -> bool:
+        """Wait, less if a signal comes."""
+        if not self._requested:
+            select.select([self._reading], [], [], duration_ms / 1000)
+        return self._requested
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._requested = True
+        os.write(self._writing, b".")
