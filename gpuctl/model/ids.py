@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import NewType, TypeAlias
 
 ProjectName = NewType("ProjectName", str)
 PoolName = NewType("PoolName", str)
@@ -32,6 +32,10 @@ class JobId:
         if not slash or not project or not name or "/" in name:
             raise ValueError(f"not a job id (project/name): {text!r}")
         return JobId(ProjectName(project), name)
+
+
+RunKey: TypeAlias = tuple[JobId, RunDigest]
+"""One run of a job: its declaration as it was then."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import decode_ledger
 from gpuctl.k8s.objects import is_deleting, labels_of, text
+from gpuctl.k8s.workloads import run_of
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger, RawObjects
 from gpuctl.observe.devices import claimed_devices, device_inventory
 from gpuctl.observe.nodes import observe_nodes
-from gpuctl.observe.pods import read_pod, run_of
+from gpuctl.observe.pods import read_pod
 from gpuctl.observe.workloads import observe_runs
 
 

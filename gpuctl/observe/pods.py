@@ -12,13 +12,13 @@ from typing import Any
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement
 from gpuctl.k8s.objects import annotations_of, instant, is_deleting, items, labels_of, mapping, milli, text, whole
+from gpuctl.k8s.workloads import run_of
 from gpuctl.model.decision import Placement
-from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.state import Body
 from gpuctl.model.units import CpuMilli, Instant, MemBytes
 from gpuctl.observe.devices import HeldDevice
 
-RunKey = tuple[JobId, RunDigest]
 """What a run is called: its job and its digest."""
 
 _TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -66,15 +66,6 @@ class Pod:
     placement: Placement | None = None
     charge: Charge | None = None
     devices: tuple[HeldDevice, ...] = ()
-
-
-def run_of(body: Body) -> RunKey | None:
-    """The run that labels say an object belongs to; None for what is not gpuctl's."""
-    labels = labels_of(body)
-    project, job, digest = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL))
-    if labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or not (project and job and digest):
-        return None
-    return JobId(ProjectName(str(project)), str(job)), RunDigest(str(digest))
 
 
 def read_pod(ref: ObjectRef, body: Body, devices: tuple[HeldDevice, ...]) -> Pod:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement, decode_reason, decode_record
 from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, number
+from gpuctl.k8s.workloads import run_of
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
-from gpuctl.model.ids import NodeName, ObjectRef
+from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.state import Body, Run, RunPhase
 from gpuctl.model.units import Instant
-from gpuctl.observe.pods import Pod, RunKey, run_of
+from gpuctl.observe.pods import Pod
 
 _SUCCEEDED = ("Complete", "SuccessCriteriaMet")
 _FAILED = ("Failed", "FailureTarget")

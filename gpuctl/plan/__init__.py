@@ -15,11 +15,12 @@ from gpuctl.k8s.objects import is_deleting
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
 from gpuctl.plan.diff import drift
 from gpuctl.plan.guard import CONFIRM_TRAILER, foreign_namespaces, review, set_aside
-from gpuctl.plan.inventory import OWN, RunKey, gather, known_ledgers, next_ledger
+from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import Writer, book, delete

@@ -19,28 +19,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import annotations_of, flag, labels_of, mapping, number, text
-from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
+from gpuctl.k8s.objects import annotations_of, flag, mapping, number, text
 from gpuctl.model.state import Body
-from gpuctl.plan.inventory import RunKey
 from gpuctl.plan.ownership import extract, owned_fields
 
-WORKLOADS = frozenset({names.JOB, names.DEPLOYMENT})
 _OF_A_START = frozenset({names.PLACEMENT_ANNOTATION, names.STARTS_ANNOTATION})
-
-
-def is_workload(ref: ObjectRef) -> bool:
-    """Whether the object runs a job's pods."""
-    return (ref.api_version, ref.kind) in WORKLOADS
-
-
-def run_of(body: Body) -> RunKey | None:
-    """The run an object belongs to, by its labels."""
-    labels = labels_of(body)
-    project, job, run = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL))
-    if isinstance(project, str) and isinstance(job, str) and isinstance(run, str):
-        return JobId(ProjectName(project), job), RunDigest(run)
-    return None
 
 
 def runs(body: Body) -> bool:

@@ -17,10 +17,10 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, uid
+from gpuctl.k8s.workloads import WORKLOADS
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import ClusterState, Ledger, RunPhase
-from gpuctl.plan.admission import WORKLOADS
 from gpuctl.plan.inventory import OWN
 from gpuctl.plan.prune import is_namespace, is_ours
 

@@ -6,14 +6,16 @@ plan applies and shrinks only by what is observed to be gone. Nothing is in it t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.k8s.objects import is_deleting
+from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import JobType
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run
@@ -21,16 +23,14 @@ from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run
 OWN = ProjectName(names.CLUSTER_LEDGER)
 """The cluster's own part, where a project would stand."""
 
-RunKey = tuple[JobId, RunDigest]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
     """What ledgers are made of, gathered once a plan and grouped by project."""
 
     wanted: Mapping[ProjectName, frozenset[ObjectRef]]
-    observed: Mapping[RunKey, Run]
     declared: frozenset[RunKey]
+    standing: frozenset[RunKey]
     ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
 
 
@@ -45,19 +45,24 @@ def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: 
     observed = {(run.job, run.digest): run for run in state.runs}
     return Books(
         wanted=_by_project(declared, manifests),
-        observed=observed,
         declared=frozenset((job.id, job.digest) for job in declared.jobs),
+        standing=frozenset(_standing(state)),
         ended=_ended(declared, schedule, observed),
     )
 
 
 def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterState) -> Ledger:
-    """The project's ledger after `old`. Equal to it when nothing changed."""
+    """The project's ledger after `old`. Equal to it when nothing changed.
+
+    A run is forgotten as soon as it is no longer declared: declared once more, it is a new wish, and what is still
+    leaving then is not taken for it. Of a project that is gone, all that stands is kept: its removal may be refused.
+    """
     project = old.project
     wanted = books.wanted.get(project, frozenset())
-    seen = {key for key in old.seen if key in books.declared or key in books.observed}
-    seen.update(key for key in books.observed if key[0].project == project)
-    finished = {key: run for key, run in old.finished.items() if key in books.declared or key in books.observed}
+    gone = all(declared_one.name != project for declared_one in declared.projects)
+    kept = books.declared | books.standing if gone else books.declared
+    seen = {key for key in (*old.seen, *books.standing) if key[0].project == project and key in kept}
+    finished = {key: run for key, run in old.finished.items() if key in kept}
     for run in books.ended.get(project, ()):
         finished.setdefault((run.job, run.digest), run)
     return Ledger(
@@ -68,6 +73,14 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
         seen=frozenset(seen),
         finished=finished,
     )
+
+
+def _standing(state: ClusterState) -> Iterator[RunKey]:
+    """Runs whose object is there and is not being deleted."""
+    for ref, live in state.live.items():
+        run = run_of(live) if is_workload(ref) and not is_deleting(live) else None
+        if run is not None:
+            yield run
 
 
 def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, frozenset[ObjectRef]]:

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from gpuctl.k8s import names
+from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
-from gpuctl.plan.admission import is_workload, runs
+from gpuctl.plan.admission import runs
 
 
 class Stage(IntEnum):

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
+from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.change import Action, Change
-from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
-from gpuctl.plan.admission import is_workload, permitted, run_of
+from gpuctl.plan.admission import permitted
 from gpuctl.plan.diff import drift
-from gpuctl.plan.inventory import OWN, RunKey
+from gpuctl.plan.inventory import OWN
 from gpuctl.plan.order import Stage, stage_of
 
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}

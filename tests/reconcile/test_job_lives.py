@@ -91,6 +91,16 @@ def test_a_run_somebody_deleted_is_not_started_again(stage: Stage) -> None:
     assert finished(stage) == {"a/j1": "Deleted"}
 
 
+def test_a_job_taken_out_and_put_back_at_once_runs_again(stage: Stage) -> None:
+    stage.commit({"c/projects/a/j1.yaml": None})
+    stage.play(21)
+    assert stage.phases() == {"a/j1": "Stopping", "b/j2": "Running"}
+    stage.commit({"c/projects/a/j1.yaml": job("j1", "a")})
+    stage.play(60)
+    assert stage.phases() == RUNNING
+    assert finished(stage) == {}
+
+
 def test_a_changed_declaration_is_a_new_run_and_the_old_object_goes(stage: Stage) -> None:
     before, _ = stage.live("Job", "j1-")
     stage.commit({"c/projects/a/j1.yaml": job("j1", "a", gpus=2)})

@@ -1,0 +1,24 @@
+"""Which objects run a job's pods, and which run an object belongs to."""
+
+from __future__ import annotations
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import labels_of
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest, RunKey
+from gpuctl.model.state import Body
+
+WORKLOADS = frozenset({names.JOB, names.DEPLOYMENT})
+
+
+def is_workload(ref: ObjectRef) -> bool:
+    """Whether the object runs a job's pods."""
+    return (ref.api_version, ref.kind) in WORKLOADS
+
+
+def run_of(body: Body) -> RunKey | None:
+    """The run that labels say an object belongs to; None for what is not gpuctl's."""
+    labels = labels_of(body)
+    project, job, digest = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL))
+    if labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or not (project and job and digest):
+        return None
+    return JobId(ProjectName(str(project)), str(job)), RunDigest(str(digest))
