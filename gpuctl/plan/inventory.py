@@ -29,6 +29,7 @@ class Books:
     """What ledgers are made of, gathered once a plan and grouped by project."""
 
     wanted: Mapping[ProjectName, frozenset[ObjectRef]]
+    projects: frozenset[ProjectName]
     declared: frozenset[RunKey]
     standing: frozenset[RunKey]
     ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: 
     observed = {(run.job, run.digest): run for run in state.runs}
     return Books(
         wanted=_by_project(declared, manifests),
+        projects=frozenset(project.name for project in declared.projects),
         declared=frozenset((job.id, job.digest) for job in declared.jobs),
         standing=frozenset(_standing(state)),
         ended=_ended(declared, schedule, observed),
@@ -59,8 +61,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
     """
     project = old.project
     wanted = books.wanted.get(project, frozenset())
-    gone = all(declared_one.name != project for declared_one in declared.projects)
-    kept = books.declared | books.standing if gone else books.declared
+    kept = books.declared if project in books.projects else books.declared | books.standing
     seen = {key for key in (*old.seen, *books.standing) if key[0].project == project and key in kept}
     finished = {key: run for key, run in old.finished.items() if key in kept}
     for run in books.ended.get(project, ()):
