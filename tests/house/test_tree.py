@@ -27,6 +27,19 @@ def test_every_module_says_what_it_knows(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
+CORE = ("diag", "model", "k8s", "compile", "observe", "schedule", "render", "plan", "simulate", "views")
+SHOWS_GPUS = ROOT / "gpuctl" / "simulate" / "expect.py"  # 0.5 in a report's JSON; nothing is computed with it
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.relative_to(ROOT).parts[1] in CORE and p != SHOWS_GPUS],
+                         ids=lambda p: str(p.relative_to(ROOT)))  # fmt: skip
+def test_the_core_has_no_floats(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        assert not (isinstance(node, ast.Constant) and isinstance(node.value, float))
+        assert not (isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div))
+        assert not (isinstance(node, ast.Name) and node.id == "float")
+
+
 def test_the_map_names_every_room_and_only_those() -> None:
     rooms = {p.parent.name for p in (ROOT / "gpuctl").glob("*/__init__.py")}
     text = (ROOT / "gpuctl" / "ARCHITECTURE.md").read_text()
