@@ -10,7 +10,7 @@ import fcntl
 import json
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -38,16 +38,19 @@ class SqliteJournal:
         self._path = path
         self._writes: list[tuple[str, tuple[object, ...]]] = []
         self._claim = _claimed(path)
-        try:
-            self._db = _connected(path)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            _check_format(self._db, path)
-            self._db.executescript(_SCHEMA)
-            self._db.execute(f"PRAGMA user_version = {_FORMAT}")
-        except (sqlite3.Error, ClusterUnavailable) as error:
-            self._claim.close()
-            raise _fault(path, error) from error
+        with ExitStack() as undo:
+            undo.callback(self._claim.close)
+            try:
+                self._db = _connected(path)
+                undo.callback(self._db.close)
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = NORMAL")
+                _check_format(self._db, path)
+                self._db.executescript(_SCHEMA)
+                self._db.execute(f"PRAGMA user_version = {_FORMAT}")
+            except (sqlite3.Error, ClusterUnavailable) as error:
+                raise _fault(path, error) from error
+            undo.pop_all()
 
     def load(self) -> Restored:
         """All that was committed."""
