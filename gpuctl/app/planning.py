@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpuctl.app.settings import setting_changes
 from gpuctl.k8s import names
 from gpuctl.model.change import Action
 from gpuctl.model.decision import Pending, RunRecord, Schedule
@@ -37,6 +38,7 @@ def plan_report(base: Declared | None, head: Declared | None, base_name: str, he
         head=head_name,
         objects=tuple(sorted(_object_changes(_by_ref(base), _by_ref(head)), key=_in_reading_order)),
         quotas=tuple(_quota_changes(base, head)),
+        settings=tuple(setting_changes(base, head)),
     )
 
 

@@ -33,7 +33,7 @@ WORKING_TREE = "working tree"
 def plan(folder: Path, base: str, head: str | None, output: str) -> None:
     """Show what changes between two revisions.
 
-    Objects are compared as rendered, with no job started; quotas as declared.
+    Objects are compared as rendered, with no job started; quotas and other settings as declared.
 
     Exit code: 0 no change, 2 changes, 1 error.
     """

@@ -44,6 +44,15 @@ class QuotaChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChange:
+    """A setting that only the engine reads, before and after, in words; `of` is the job, project, pool or policy."""
+
+    of: str
+    setting: str
+    change: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
     """The difference between two revisions; objects in the order of their projects, the cluster's own first."""
 
@@ -51,12 +60,13 @@ class PlanReport:
     head: str
     objects: tuple[ObjectChange, ...] = ()
     quotas: tuple[QuotaChange, ...] = ()
+    settings: tuple[SettingChange, ...] = ()
     refusals: tuple[Diagnostic, ...] = ()
 
     @property
     def empty(self) -> bool:
         """Whether nothing changes."""
-        return not self.objects and not self.quotas
+        return not self.objects and not self.quotas and not self.settings
 
 
 def document(report: PlanReport) -> dict[str, Any]:
@@ -67,6 +77,9 @@ def document(report: PlanReport) -> dict[str, Any]:
             for o in report.objects
         ],
         "quotas": [_quota(q) for q in report.quotas],
+        "settings": [
+            {"of": s.of, "setting": s.setting, "before": s.change[0], "after": s.change[1]} for s in report.settings
+        ],
     }
     text = json.dumps(changes, sort_keys=True, separators=(",", ":"))
     return {
@@ -86,10 +99,11 @@ def counts(report: PlanReport) -> str:
     actions = [change.action for change in report.objects]
     verbs = ((Action.CREATE, "create"), (Action.UPDATE, "change"), (Action.DELETE, "delete"))
     objects = ", ".join(f"{actions.count(action)} to {verb}" for action, verb in verbs)
-    touched = len({change.project for change in report.quotas})
-    if not touched:
-        return objects
-    return f"{objects}; quotas of {touched} project{'s' if touched > 1 else ''} change"
+    touched, settings = len({change.project for change in report.quotas}), len(report.settings)
+    said = [objects]
+    said += [f"quotas of {touched} project{'s' if touched > 1 else ''} change"] if touched else []
+    said += [f"{settings} setting{'s' if settings > 1 else ''} change"] if settings else []
+    return "; ".join(said)
 
 
 def text(report: PlanReport) -> Iterator[Line]:
@@ -105,6 +119,11 @@ def text(report: PlanReport) -> Iterator[Line]:
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
             yield (Segment("  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()),)
+    if report.settings:
+        yield ()
+        yield (Segment("Settings", "strong"),)
+        for line in _setting_lines(report):
+            yield (Segment(f"  {line}"),)
     for project, changes in groupby(report.objects, key=lambda change: change.project):
         yield ()
         yield (Segment(f"{project or 'cluster'}", "strong"),)
@@ -125,7 +144,17 @@ def markdown(report: PlanReport) -> Iterator[str]:
         yield "|---|---|---|---|"
         for quota in report.quotas:
             yield "| " + " | ".join(_quota_cells(quota, bare=True)) + " |"
+    if report.settings:
+        yield ""
+        for line in _setting_lines(report):
+            yield f"- {line}"
     yield from _markdown_objects(report)
+
+
+def _setting_lines(report: PlanReport) -> Iterator[str]:
+    for setting in report.settings:
+        before, after = setting.change
+        yield f"{setting.of}: {setting.setting} {before} -> {after}"
 
 
 def _markdown_objects(report: PlanReport) -> Iterator[str]:

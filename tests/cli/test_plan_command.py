@@ -95,3 +95,40 @@ def test_errors_exit_1(run: Run, repository: WorkingCopy, tmp_path: Path) -> Non
     broken = run("plan", folder(repository), "--base", "main")
     assert broken.exit_code == 1
     assert "error GPU2011" in broken.stderr
+
+
+def test_what_no_object_shows_is_a_change_too(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, JOB, "  gpus: 1", "  gpus: 1\n  priority: 5\n  maxDuration: 2h")
+    rewrite(repository, QUOTA, "  quota: 4", "  quota: 4\n  priority: 1")
+    cluster = "clusters/tr4858/cluster.yaml"
+    rewrite(repository, cluster, "nodes: [dgx1-1, dgx1-2]", "nodes: [dgx1-1, dgx1-2, dgx1-3]")
+    rewrite(repository, cluster, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-\n  scheduling: {minRuntime: 10m}")
+    result = run("plan", folder(repository), "--base", "main")
+    assert result.exit_code == 2
+    assert "5 settings change" in result.stdout
+    for line in (
+        "scheduling: minRuntime 0s -> 10m",
+        "pool dgx1: nodes 2 with 16 GPUs -> 3 with 24 GPUs",
+        "team-a: priority 0 -> 1",
+        "team-a/a-1-g: priority 0 -> 5",
+        "team-a/a-1-g: maxDuration none -> 2h",
+    ):
+        assert f"  {line}\n" in result.stdout
+    report = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)
+    assert {"of": "team-a", "setting": "priority", "before": "0", "after": "1"} in report["settings"]
+    assert "- team-a: priority 0 -> 1\n" in run("plan", folder(repository), "--base", "main", "-o", "markdown").stdout
+
+
+def test_a_department_s_limit_is_a_setting(run: Run, repository: WorkingCopy) -> None:
+    path = "clusters/tr4858/research.yaml"
+    text = "apiVersion: gpuctl.dev/v1\nkind: Department\nmetadata: {name: research}\nspec: {quota: 4}\n"
+    repository.write(path, text.encode())
+    rewrite(repository, QUOTA, "  quota: 4", "  quota: 4\n  department: research")
+    repository.commit("a department", AT_MS + 1000)
+    rewrite(repository, path, "quota: 4", "quota: 4, limit: 8")
+    result = run("plan", folder(repository), "--base", "main")
+    assert "  department research: limit none -> 8\n" in result.stdout
+    assert (
+        "  team-a: department none -> research\n"
+        in run("plan", folder(repository), "--base", "main~1", "--head", "main").stdout
+    )
