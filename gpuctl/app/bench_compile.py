@@ -12,6 +12,7 @@ from random import Random
 
 from gpuctl.compile import compile_tree
 from gpuctl.compile.syntax import plain_load
+from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, SourceTree
 
 JOBS = 10_000
@@ -106,7 +107,7 @@ def bench_compile(jobs: int = JOBS, projects: int = PROJECTS, runs: int = 5) -> 
     parse, compiled = [], []
     for _ in range(runs):
         parse.append(_timed(lambda: [plain_load(content) for content in contents]))
-        compiled.append(_timed(lambda: _compile(tree, jobs)))
+        compiled.append(_timed(lambda: compiled_bench(tree, jobs)))
     parse_us, compile_us = statistics.median_low(parse), statistics.median_low(compiled)
     return CompileBench(
         jobs=jobs,
@@ -117,8 +118,13 @@ def bench_compile(jobs: int = JOBS, projects: int = PROJECTS, runs: int = 5) -> 
         parse_ms=parse_us // 1000,
         compile_ms=compile_us // 1000,
         ratio_milli=compile_us * 1000 // max(1, parse_us),
-        peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _KIB_IN_MIB,
+        peak_mib=peak_mib(),
     )
+
+
+def peak_mib() -> int:
+    """The most memory this process has had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _KIB_IN_MIB
 
 
 def bench_tree(jobs: int, projects: int) -> SourceTree:
@@ -156,10 +162,12 @@ def _job(name: str, project: str, random: Random) -> str:
     )
 
 
-def _compile(tree: SourceTree, jobs: int) -> None:
+def compiled_bench(tree: SourceTree, jobs: int) -> Declared:
+    """What the generated tree declares. RuntimeError if it does not compile."""
     declared = compile_tree(tree).declared
     if declared is None or len(declared.jobs) != jobs:
         raise RuntimeError("the generated tree does not compile")
+    return declared
 
 
 def _timed(work: Callable[[], object]) -> int:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import gc
-import resource
 import statistics
 import time
 from dataclasses import dataclass
 
-from gpuctl.app.bench_compile import JOBS, PROJECTS, bench_tree
+from gpuctl.app.bench_compile import JOBS, PROJECTS, bench_tree, compiled_bench, peak_mib
 from gpuctl.app.cycle import Site, converge, cycle
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.play import Sandbox
-from gpuctl.compile import compile_tree
-
-_KIB_IN_MIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +32,7 @@ class CycleBench:
 
 def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, runs: int = 5) -> CycleBench:
     """Bring an empty cluster to rest, then time cycles over it. RuntimeError if it does not come to rest."""
-    declared = compile_tree(bench_tree(jobs, projects)).declared
-    if declared is None:
-        raise RuntimeError("the generated tree does not compile")
+    declared = compiled_bench(bench_tree(jobs, projects), jobs)
     sandbox.machines.provide(declared.cluster.pools)
     site = Site(mirror=Mirror(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
     begun = time.perf_counter_ns()
@@ -61,5 +55,5 @@ def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, ru
         first_cycles=len(first),
         unchanged_ms=statistics.median_low(laps),
         unchanged_writes=writes,
-        peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _KIB_IN_MIB,
+        peak_mib=peak_mib(),
     )

@@ -10,10 +10,11 @@ from typing import Any
 
 from gpuctl.app.settings import setting_changes
 from gpuctl.k8s import names
+from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
 from gpuctl.model.decision import Pending, RunRecord, Schedule
 from gpuctl.model.declared import Allowance, Declared, DomainName
-from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import render
 from gpuctl.schedule import reasons
@@ -66,12 +67,10 @@ def _object_changes(base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef,
                 yield ObjectChange(action=Action.UPDATE, ref=ref, project=after.project, reason=_named(changed))
 
 
-def _job_of(manifest: Manifest) -> tuple[Any, Any] | None:
-    """Project and job of an object that belongs to one run; None for others."""
-    labels = manifest.body.get("metadata", {}).get("labels", {})
-    if names.RUN_LABEL not in labels:
-        return None
-    return labels.get(names.PROJECT_LABEL), labels.get(names.JOB_LABEL)
+def _job_of(manifest: Manifest) -> JobId | None:
+    """The job of an object that belongs to one run; None for others."""
+    run = run_of(manifest.body)
+    return None if run is None else run[0]
 
 
 def _lasting(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -22,3 +22,9 @@ def run_of(body: Body) -> RunKey | None:
     if labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or not (project and job and digest):
         return None
     return JobId(ProjectName(str(project)), str(job)), RunDigest(str(digest))
+
+
+def own_run(ref: ObjectRef, body: Body) -> RunKey | None:
+    """The run that this is the object of; None for all else, also for a copy under a run's labels and another name."""
+    run = run_of(body) if is_workload(ref) else None
+    return run if run is not None and ref.name == names.run_name(run[0].name, run[1]) else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement, decode_reason, decode_record
 from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, number
-from gpuctl.k8s.workloads import run_of
+from gpuctl.k8s.workloads import own_run
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.state import Body, Run, RunPhase
@@ -38,8 +38,8 @@ def observe_runs(
             crew[pod.ref.namespace, pod.run].append(pod)
     runs: dict[RunKey, Run] = {}
     for ref, body in sorted(workloads.items()):
-        key = run_of(body)
-        if key is None or ref.name != names.run_name(key[0].name, key[1]):
+        key = own_run(ref, body)
+        if key is None:
             continue
         leaving = ref.namespace in leaving_namespaces
         runs[key] = _observe_run(key, _Workload(body=body, leaving=leaving), crew.pop((ref.namespace, key), []))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting
-from gpuctl.k8s.workloads import is_workload, run_of
+from gpuctl.k8s.workloads import own_run
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
@@ -79,8 +79,8 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
 def _standing(state: ClusterState) -> Iterator[RunKey]:
     """Runs whose object is there and is not being deleted."""
     for ref, live in state.live.items():
-        run = run_of(live) if is_workload(ref) and not is_deleting(live) else None
-        if run is not None:
+        run = own_run(ref, live)
+        if run is not None and not is_deleting(live):
             yield run
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuctl.k8s import names, objects
+from gpuctl.k8s.workloads import own_run, run_of
 from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
-from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.state import Body, ClusterState, FinishedRun, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule import reasons
@@ -95,29 +96,15 @@ def held_milli(run: Run) -> GpuMilli:
 
 def job_views(state: ClusterState) -> tuple[JobView, ...]:
     """Every live run, newest start first, then by name."""
-    workloads = {
-        _run_key(body): (ref, body)
-        for ref, body in state.live.items()
-        if (ref.api_version, ref.kind) in (names.JOB, names.DEPLOYMENT) and names.RUN_LABEL in objects.labels_of(body)
-    }
+    workloads = {run: (ref, body) for ref, body in state.live.items() if (run := own_run(ref, body)) is not None}
     urls = _urls(state.live)
     pods = _pods(state.live)
     views = [
         replace(_view(state, run, *workloads[key]), urls=urls.get(run.job, ()), pods=pods.get(key, ()))
         for run in state.runs
-        if (key := (run.job.project, run.job.name, run.digest)) in workloads
+        if (key := (run.job, run.digest)) in workloads
     ]
     return tuple(sorted(views, key=lambda view: (-view.since_ms, view.id)))
-
-
-_RunKey = tuple[str, str, str]
-
-
-def _run_key(body: Body) -> _RunKey:
-    project, job, run = (
-        str(objects.labels_of(body).get(label, "")) for label in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL)
-    )
-    return project, job, run
 
 
 def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
@@ -170,10 +157,11 @@ def _ingress_urls(body: Body) -> Iterable[str]:
             yield f"https://{objects.text(rule, 'host') or anywhere}{objects.text(path, 'path')}"
 
 
-def _pods(live: Mapping[ObjectRef, Body]) -> dict[_RunKey, tuple[PodView, ...]]:
-    pods: dict[_RunKey, tuple[PodView, ...]] = {}
+def _pods(live: Mapping[ObjectRef, Body]) -> dict[RunKey, tuple[PodView, ...]]:
+    pods: dict[RunKey, tuple[PodView, ...]] = {}
     for ref, body in sorted(live.items()):
-        if (ref.api_version, ref.kind) != names.POD or names.RUN_LABEL not in objects.labels_of(body):
+        run = run_of(body) if (ref.api_version, ref.kind) == names.POD else None
+        if run is None:
             continue
         phase = "Terminating" if objects.is_deleting(body) else objects.text(body, "status", "phase") or "Pending"
         pod = PodView(
@@ -182,5 +170,5 @@ def _pods(live: Mapping[ObjectRef, Body]) -> dict[_RunKey, tuple[PodView, ...]]:
             node=objects.text(body, "spec", "nodeName"),
             created_at_ms=objects.instant(body, "metadata", "creationTimestamp"),
         )
-        pods[_run_key(body)] = (*pods.get(_run_key(body), ()), pod)
+        pods[run] = (*pods.get(run, ()), pod)
     return pods

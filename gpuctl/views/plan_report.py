@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.change import Action
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.ids import ObjectRef, ProjectName
@@ -81,7 +81,7 @@ def document(report: PlanReport) -> dict[str, Any]:
             {"of": s.of, "setting": s.setting, "before": s.change[0], "after": s.change[1]} for s in report.settings
         ],
     }
-    text = json.dumps(changes, sort_keys=True, separators=(",", ":"))
+    text = compact_json(changes)
     return {
         "apiVersion": "gpuctl.dev/v1",
         "kind": "PlanReport",

@@ -45,6 +45,23 @@ def test_a_job_that_is_no_longer_declared_is_deleted_and_leaves_the_books() -> N
     assert not [ref for ref in ledger.inventory if ref.name.startswith("a-1-g")]
 
 
+def test_a_copy_under_a_runs_labels_is_not_recorded_as_the_run() -> None:
+    """Recorded as seen, the run would never start after a crash right behind the ledger's write."""
+    whole = only(example(), A1, "team-a/a-2-gg")
+    bench = Workbench(whole)
+    bench.converge()
+    ((_, body),) = bench.live("Job", "a-1-g")
+    bench.declared = only(whole, "team-a/a-2-gg")
+    bench.converge()
+    meta = {"name": "copy", "namespace": "gpu-team-a", "labels": body["metadata"]["labels"]}
+    bench.cluster.apply({**{key: body[key] for key in ("apiVersion", "kind", "spec")}, "metadata": meta})
+    bench.declared = whole
+    (ledger,) = [c for c in bench.plan().changes if c.stage is Stage.LEDGER]
+    assert ledger.body is not None
+    assert "a-1-g" in ledger.body["data"]["inventory"]
+    assert "a-1-g" not in ledger.body["data"]["seen"]
+
+
 def test_a_removed_idle_project_goes_bottom_up_and_its_ledger_last() -> None:
     bench = Workbench(only(example(), A1, "team-b/b-3-g"))
     bench.converge()
