@@ -7,7 +7,7 @@ in the cluster. So it may be killed anywhere, and called as often as one likes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gpuctl.app.apply import apply_plan, never
 from gpuctl.app.mirror import Mirror
@@ -29,7 +29,7 @@ CYCLES_TO_A_FIXED_POINT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleReport:
-    """What one cycle saw, decided and did. `state` is as observed before the writes."""
+    """What one cycle saw, decided and did. `state` is as observed before the writes; no `result`: none were made."""
 
     at_ms: Instant
     declared: Declared
@@ -37,7 +37,7 @@ class CycleReport:
     schedule: Schedule
     manifests: Manifests
     plan: Plan
-    result: ApplyResult
+    result: ApplyResult = field(default_factory=ApplyResult)
 
     @property
     def settled(self) -> bool:
@@ -64,8 +64,8 @@ class Site:
     stop: Callable[[], bool] = never
 
 
-def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
-    """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
+def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
+    """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden when it can't be read."""
     site.mirror.refresh()
     now_ms = site.clock.now_ms()
     state = observe(site.mirror.objects())
@@ -73,16 +73,13 @@ def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozen
     decided = schedule(declared, state, now_ms)
     manifests = render(declared, decided)
     plan = make_plan(declared, decided, manifests, state, confirmations)
-    result = apply_plan(plan, site.mirror.cluster, site.stop)
-    return CycleReport(
-        at_ms=now_ms,
-        declared=declared,
-        state=state,
-        schedule=decided,
-        manifests=manifests,
-        plan=plan,
-        result=result,
-    )
+    return CycleReport(at_ms=now_ms, declared=declared, state=state, schedule=decided, manifests=manifests, plan=plan)
+
+
+def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
+    """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
+    foreseen = foresee(declared, site, confirmations)
+    return replace(foreseen, result=apply_plan(foreseen.plan, site.mirror.cluster, site.stop))
 
 
 def converge(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> tuple[CycleReport, ...]:

@@ -18,14 +18,14 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
-from gpuctl.plan.diff import drift
+from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.guard import CONFIRM_TRAILER, foreign_namespaces, review, set_aside
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import Writer, book, delete
 
-__all__ = ["CONFIRM_TRAILER", "OWN", "Stage", "drift", "make_plan", "set_aside"]
+__all__ = ["CONFIRM_TRAILER", "OWN", "Difference", "Stage", "differences", "drift", "make_plan", "set_aside"]
 
 
 def make_plan(

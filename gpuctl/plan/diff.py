@@ -10,6 +10,7 @@ Invariant: an object compared with what applying it gave has no drift.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.k8s.names import PROVENANCE_ANNOTATIONS
@@ -25,17 +26,33 @@ _EMPTY: tuple[object, ...] = (None, {}, [])
 Json = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that is not as it is wanted. `wanted` None: gpuctl set it before and wants it no more; `live` None: it
+    is not there."""
+
+    path: str
+    wanted: object = None
+    live: object = None
+
+
 def drift(wanted: Body, live: Body) -> tuple[str, ...]:
     """The paths that differ, as people write them (`spec.suspend`), sorted; empty when nothing needs writing.
 
     Cost: linear in the manifest; parts that are equal as they stand cost one comparison.
     """
-    differing = set(_differing(wanted, live, ""))
-    differing.update(_unwanted(owned_fields(live), wanted, ""))
-    return tuple(sorted(differing))
+    return tuple(difference.path for difference in differences(wanted, live))
 
 
-def _differing(wanted: object, live: object, path: str, *, amounts: bool = False) -> Iterator[str]:
+def differences(wanted: Body, live: Body) -> tuple[Difference, ...]:
+    """What `drift` names, with both values, sorted by path."""
+    found = {difference.path: difference for difference in _differing(wanted, live, "")}
+    for difference in _unwanted(owned_fields(live), wanted, live, ""):
+        found.setdefault(difference.path, difference)
+    return tuple(found[path] for path in sorted(found))
+
+
+def _differing(wanted: object, live: object, path: str, *, amounts: bool = False) -> Iterator[Difference]:
     """Leaves of `wanted` that `live` lacks or has otherwise. `amounts`: scalars here are Kubernetes quantities."""
     if wanted == live:
         return
@@ -43,17 +60,17 @@ def _differing(wanted: object, live: object, path: str, *, amounts: bool = False
         if isinstance(live, dict):
             yield from _differing_fields(wanted, live, path, amounts=amounts)
         elif wanted:
-            yield path
+            yield Difference(path, wanted, live)
     elif isinstance(wanted, list):
         if isinstance(live, list):
             yield from _differing_items(wanted, live, path)
         elif wanted:
-            yield path
+            yield Difference(path, wanted, live)
     elif wanted is not None and not (amounts and same_quantity(wanted, live)):
-        yield path
+        yield Difference(path, wanted, live)
 
 
-def _differing_fields(wanted: Json, live: Json, path: str, *, amounts: bool) -> Iterator[str]:
+def _differing_fields(wanted: Json, live: Json, path: str, *, amounts: bool) -> Iterator[Difference]:
     for key, value in wanted.items():
         other = live.get(key)
         if value == other or key in PROVENANCE_ANNOTATIONS:
@@ -63,10 +80,10 @@ def _differing_fields(wanted: Json, live: Json, path: str, *, amounts: bool) -> 
             below = amounts or key in _QUANTITY_PARENTS or key in _QUANTITY_FIELDS
             yield from _differing(value, other, here, amounts=below)
         elif value not in _EMPTY:
-            yield here
+            yield Difference(here, value)
 
 
-def _differing_items(wanted: list[Any], live: list[Any], path: str) -> Iterator[str]:
+def _differing_items(wanted: list[Any], live: list[Any], path: str) -> Iterator[Difference]:
     """A keyed list is compared item by item and may hold others' items; any other list is one value."""
     keys = list_keys(path)
     if keys and all(isinstance(item, dict) for item in wanted):
@@ -74,40 +91,50 @@ def _differing_items(wanted: list[Any], live: list[Any], path: str) -> Iterator[
             found = find_item(live, {key: item.get(key) for key in keys})
             here = f"{path}[{item.get(keys[0])}]"
             if found is None:
-                yield here
+                yield Difference(here, item)
             else:
                 yield from _differing(item, found, here)
     elif len(wanted) != len(live):
-        yield path
+        yield Difference(path, wanted, live)
     else:
         for index, (item, other) in enumerate(zip(wanted, live, strict=True)):
             yield from _differing(item, other, f"{path}[{index}]")
 
 
-def _unwanted(fields: FieldSet, wanted: object, path: str) -> Iterator[str]:
+def _unwanted(fields: FieldSet, wanted: object, live: object, path: str) -> Iterator[Difference]:
     """Fields in gpuctl's name that the manifest lacks."""
     names = wanted if isinstance(wanted, dict) else {}
+    there = live if isinstance(live, dict) else {}
     for element, below in fields.items():
         if element.startswith("f:"):
             name = element[2:]
+            here = f"{path}.{name}" if path else name
             if name not in names:
                 if name not in PROVENANCE_ANNOTATIONS:
-                    yield f"{path}.{name}" if path else name
+                    yield Difference(here, live=there.get(name))
             elif below:
-                yield from _unwanted(below, names[name], f"{path}.{name}" if path else name)
+                yield from _unwanted(below, names[name], there.get(name), here)
         elif element != ".":
-            yield from _unwanted_item(element, below, wanted if isinstance(wanted, list) else [], path)
+            yield from _unwanted_item(element, below, (_items(wanted), _items(live)), path)
 
 
-def _unwanted_item(element: str, below: FieldSet, wanted: list[Any], path: str) -> Iterator[str]:
+def _unwanted_item(
+    element: str, below: FieldSet, lists: tuple[list[Any], list[Any]], path: str
+) -> Iterator[Difference]:
+    wanted, live = lists
     if element.startswith("v:"):
         if element not in map(set_element, wanted):
-            yield f"{path}[{element[2:]}]"
+            there = next((item for item in live if set_element(item) == element), None)
+            yield Difference(f"{path}[{element[2:]}]", live=there)
         return
     key = item_key(element)
     found = find_item(wanted, key)
     here = f"{path}[{next(iter(key.values()), '')}]"
     if found is None:
-        yield here
+        yield Difference(here, live=find_item(live, key))
     else:
-        yield from _unwanted(below, found, here)
+        yield from _unwanted(below, found, find_item(live, key), here)
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
