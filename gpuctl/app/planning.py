@@ -23,6 +23,10 @@ from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
 SHOWN_FIELDS = 3
 """Fields that a change names; the rest are counted."""
 
+_TOLD_ELSEWHERE = names.PROVENANCE_ANNOTATIONS | {
+    names.QUOTA_ANNOTATION, names.DEPARTMENT_ANNOTATION, names.PREEMPTIBLE_ANNOTATION,
+}  # fmt: skip
+
 
 def waiting_manifests(declared: Declared) -> Manifests:
     """Everything that is declared, with no job started."""
@@ -74,10 +78,10 @@ def _job_of(manifest: Manifest) -> JobId | None:
 
 
 def _lasting(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object without what merely says where its declaration stands."""
+    """An object without what merely says where its declaration stands, or what is told of quotas and settings."""
     metadata = body.get("metadata", {})
     annotations = metadata.get("annotations", {})
-    kept = {key: value for key, value in annotations.items() if key not in names.PROVENANCE_ANNOTATIONS}
+    kept = {key: value for key, value in annotations.items() if key not in _TOLD_ELSEWHERE}
     return {**body, "metadata": {**metadata, "annotations": kept}}
 
 

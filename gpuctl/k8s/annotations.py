@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 from gpuctl.k8s import names
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
+from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
@@ -93,6 +94,37 @@ def decode_charge(text: object) -> Charge | None:
     if not (_is_amount(gpu_milli) and _is_amount(cpu_milli) and _is_amount(mem_bytes)):
         return None
     return Charge(gpu_milli=gpu_milli, cpu_milli=cpu_milli, mem_bytes=mem_bytes)
+
+
+def encode_allowances(allowances: Mapping[DomainName, Allowance]) -> str:
+    """`{"*":{"limitMilli":8000,"quotaMilli":4000,"weight":4}}`, a domain each; without a limit there is no such key."""
+    return compact_json({
+        domain: {
+            "quotaMilli": allowance.quota_milli,
+            "weight": allowance.weight,
+            **({} if allowance.limit_milli is None else {"limitMilli": allowance.limit_milli}),
+        }
+        for domain, allowance in allowances.items()
+    })
+
+
+def decode_allowances(text: object) -> Mapping[DomainName, Allowance] | None:
+    """The allowances of an annotation's text, or None."""
+    value = _json(text)
+    if not isinstance(value, dict):
+        return None
+    found = {DomainName(domain): _decode_allowance(entry) for domain, entry in sorted(value.items())}
+    known = {domain: allowance for domain, allowance in found.items() if allowance is not None}
+    return known if len(known) == len(found) else None
+
+
+def _decode_allowance(entry: object) -> Allowance | None:
+    if not isinstance(entry, dict):
+        return None
+    quota, limit, weight = (entry.get(key) for key in ("quotaMilli", "limitMilli", "weight"))
+    if not (_is_amount(quota) and _is_amount(weight) and (limit is None or _is_amount(limit))):
+        return None
+    return Allowance(quota_milli=quota, limit_milli=limit, weight=weight)
 
 
 def encode_record(record: RunRecord) -> dict[str, str]:

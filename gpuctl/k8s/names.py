@@ -37,6 +37,11 @@ CHARGE_ANNOTATION = "gpuctl.dev/charge"
 HOST_ANNOTATION = "gpuctl.dev/host"
 """On an Ingress whose declared host is an address, which its rules may not name: where people find it."""
 IDLE_SINCE_ANNOTATION = "gpuctl.dev/idle-since"
+PREEMPTIBLE_ANNOTATION = "gpuctl.dev/preemptible"
+"""On a run whose job may be stopped for others though its type may not, or the other way round."""
+QUOTA_ANNOTATION = "gpuctl.dev/quota"
+"""On a project's namespace: what it may have of each quota domain, for people who look at the cluster alone."""
+DEPARTMENT_ANNOTATION = "gpuctl.dev/department"
 
 PROVENANCE_ANNOTATIONS = frozenset({SOURCE_ANNOTATION, REVISION_ANNOTATION})
 """Written with any other change, never for themselves: a commit that only moves lines writes nothing."""

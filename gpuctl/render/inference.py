@@ -22,5 +22,5 @@ def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manif
         "selector": {"matchLabels": {**owner.selector, names.RUN_LABEL: owner.job.digest}},
         "template": pod_template(owner, terms, standing.place, {}),
     }
-    facts = {**standing.facts, names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms))}
+    facts = {**standing.facts, **owner.departures, names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms))}
     return owner.run_manifest(names.DEPLOYMENT, {"spec": spec}, facts)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuctl.k8s import names
+from gpuctl.k8s.annotations import encode_allowances
+from gpuctl.model.declared import Project
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.owner import ClusterOwner, ProjectOwner
@@ -32,12 +34,12 @@ def system_objects(owner: ClusterOwner) -> Iterator[Manifest]:
 
 
 def project_namespace(owner: ProjectOwner) -> Manifest:
-    """A project's namespace, marked for admission policies."""
+    """A project's namespace, marked for admission policies, with what the project may have written on it."""
     name = owner.project.namespace
     meta = {
         "name": name,
         "labels": {**owner.labels, names.MANAGED_LABEL: "true"},
-        "annotations": owner.annotations,
+        "annotations": {**owner.annotations, **_claims(owner.project)},
     }
     api_version, kind = names.NAMESPACE
     return Manifest(
@@ -46,3 +48,9 @@ def project_namespace(owner: ProjectOwner) -> Manifest:
         project=owner.project.name,
         span=owner.project.span,
     )
+
+
+def _claims(project: Project) -> dict[str, str]:
+    """For people: nothing is decided by it."""
+    claims = {names.QUOTA_ANNOTATION: encode_allowances(project.allowances)}
+    return {**claims, names.DEPARTMENT_ANNOTATION: project.department} if project.department else claims

@@ -108,6 +108,13 @@ class JobOwner:
         kind = names.DEPLOYMENT if self.job.type is JobType.INFERENCE else names.JOB
         return ObjectRef(*kind, self.namespace, self.run)
 
+    @property
+    def departures(self) -> Mapping[str, str]:
+        """What people can't tell from the job's type: that it may be stopped for others, or may not."""
+        if self.job.preemptible is (self.job.type is JobType.TRAINING):
+            return {}
+        return {names.PREEMPTIBLE_ANNOTATION: "true" if self.job.preemptible else "false"}
+
     @cached_property
     def selector(self) -> Mapping[str, str]:
         """Finds the job's pods in every run of it."""

@@ -35,5 +35,5 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
         spec["completionMode"] = "Indexed"
     if standing.running and standing.deadline_s is not None:
         spec["activeDeadlineSeconds"] = standing.deadline_s
-    facts = {**standing.facts, names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms))}
+    facts = {**standing.facts, **owner.departures, names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms))}
     return owner.run_manifest(names.JOB, {"spec": spec}, facts)

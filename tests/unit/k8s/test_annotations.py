@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from gpuctl.k8s import annotations as codec
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
+from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 
 DAMAGED = [
@@ -30,6 +31,9 @@ params = st.dictionaries(names, st.text('z "\\\né') | st.integers()).map(lambda
 reasons = st.builds(Reason, code=names, params=params)
 job_ids = st.builds(JobId, names.map(ProjectName), names)
 records = st.builds(RunRecord, queued_at_ms=amounts, starts=amounts, ran_ms=amounts, paused_for=st.none() | job_ids)
+allowances = st.dictionaries(
+    names.map(DomainName), st.builds(Allowance, quota_milli=amounts, limit_milli=st.none() | amounts, weight=amounts)
+)
 charges = st.builds(codec.Charge, gpu_milli=amounts, cpu_milli=amounts, mem_bytes=amounts)
 
 
@@ -53,6 +57,19 @@ def test_damaged_facts_read_as_absent(text: object) -> None:
     assert codec.decode_placement(text) is None
     assert codec.decode_reason(text) is None
     assert codec.decode_charge(text) is None
+    assert not codec.decode_allowances(text)
+
+
+@given(allowances)
+def test_what_a_project_may_have_survives_writing(had: dict[DomainName, Allowance]) -> None:
+    assert codec.decode_allowances(codec.encode_allowances(had)) == had
+
+
+@pytest.mark.parametrize(
+    "entry", ["7", "{}", '{"quotaMilli":1,"weight":"x"}', '{"quotaMilli":1,"weight":1,"limitMilli":-1}']
+)
+def test_a_damaged_allowance_is_none(entry: str) -> None:
+    assert codec.decode_allowances(f'{{"*":{entry}}}') is None
 
 
 def test_a_run_without_a_queue_time_waits_since_it_was_made() -> None:

@@ -41,6 +41,12 @@ def test_a_projects_namespace() -> None:
     assert labels[names.MANAGED_LABEL] == "true"
 
 
+def test_a_projects_namespace_says_what_the_project_may_have() -> None:
+    notes = bodies(rendered(declared(department="research", **limited(6000))))["Namespace gpu-team-a"]["metadata"]
+    assert notes["annotations"][names.QUOTA_ANNOTATION] == '{"*":{"limitMilli":6000,"quotaMilli":2000,"weight":0}}'
+    assert notes["annotations"][names.DEPARTMENT_ANNOTATION] == "research"
+
+
 def test_access_is_a_binding_a_role() -> None:
     access = (
         RoleGrant(subject_kind="user", subject="dana", role="edit"),

@@ -169,3 +169,21 @@ def test_two_objects_of_one_name_are_a_bug() -> None:
     twice = rendered(declared()).items[0]
     with pytest.raises(ValueError, match="rendered twice"):
         in_order([twice, twice])
+
+
+@pytest.mark.parametrize(
+    ("kind", "preemptible", "said"),
+    [
+        (JobType.TRAINING, True, None),
+        (JobType.TRAINING, False, "false"),
+        (JobType.INTERACTIVE, False, None),
+        (JobType.INTERACTIVE, True, "true"),
+        (JobType.INFERENCE, True, "true"),
+    ],
+)
+def test_a_job_that_departs_from_its_type_says_so(kind: JobType, preemptible: bool, said: str | None) -> None:  # noqa: FBT001
+    wanted = job(type=kind, preemptible=preemptible)
+    found = bodies(rendered(declared(wanted), pending(wanted)))
+    run = found[f"{'Deployment' if kind is JobType.INFERENCE else 'Job'} a-1-g-0badcafe"]
+    assert run["metadata"]["annotations"].get(names.PREEMPTIBLE_ANNOTATION) == said
+    assert names.PREEMPTIBLE_ANNOTATION not in run["spec"]["template"]["metadata"].get("annotations", {})
