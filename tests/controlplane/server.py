@@ -1,0 +1,260 @@
+"""A whole Kubernetes control plane on this machine's loopback: etcd, API server, controllers, scheduler, and KWOK.
+
+Real servers; only the nodes are KWOK's: their pods run by the stages in stages.yaml. It starts in some three seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from controlplane.build import HERE, command
+
+ADMIN = "admin-token"
+COMPONENT = "component-token"
+"""Tokens of two members of system:masters. The control plane's own parts use the second: the audit leaves them out."""
+
+_WITHIN_S = 60.0
+_GRACE_S = 5.0
+
+
+@dataclass
+class ControlPlane:
+    """A running control plane in a folder of its own. Not a value: `stop` it."""
+
+    binaries: Path
+    folder: Path
+    url: str = ""
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """An administrator's kubeconfig."""
+        return self.folder / "admin.kubeconfig"
+
+    @property
+    def ca_file(self) -> Path:
+        """What the server's certificate is checked against."""
+        return self.folder / "certs" / "apiserver.crt"
+
+    @property
+    def audit_log(self) -> Path:
+        """One JSON line a request of anybody but the control plane's own parts."""
+        return self.folder / "audit.log"
+
+    def pid(self, name: str) -> int:
+        """The process of one of its parts: server (etcd), kube-apiserver, kube-scheduler, …"""
+        return self._processes[name].pid
+
+    def start(self) -> None:
+        """Start everything and wait until it answers. RuntimeError, with the end of a log, when a part does not."""
+        etcd, peer, secure = (f"127.0.0.1:{port}" for port in _free_ports(3))
+        self.url = f"https://{secure}"
+        self._write_files()
+        self._start_etcd(f"http://{etcd}", f"http://{peer}")
+        self._start_apiserver(f"http://{etcd}", secure.rpartition(":")[2])
+        self._await("kube-apiserver", self._is_ready)
+        component = str(self.folder / "component.kubeconfig")
+        self._spawn(
+            "kube-controller-manager",
+            f"--kubeconfig={component}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            f"--service-account-private-key-file={self.folder / 'sa.key'}",
+            "--controllers=*,-node-ipam-controller,-node-route-controller,-cloud-node-lifecycle-controller",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+            "--concurrent-job-syncs=20",
+        )
+        self._spawn(
+            "kube-scheduler",
+            f"--config={self._scheduler_config(component)}",
+            "--secure-port=0",
+        )
+        self._spawn(
+            "kwok",
+            f"--kubeconfig={component}",
+            f"--config={HERE / 'stages.yaml'}",
+            "--manage-all-nodes=true",
+            "--node-lease-duration-seconds=40",
+        )
+        self._await("kube-controller-manager", self._has_default_account)
+
+    def stop(self) -> None:
+        """End everything, the API server before etcd: without etcd it does not leave."""
+        for process in reversed(self._processes.values()):
+            process.terminate()
+            try:
+                process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+
+    def call(self, method: str, path: str, body: object = None, *, token: str = ADMIN, media: str = "") -> Any:
+        """One request with a token, as decoded JSON. Raises urllib.error.HTTPError for a refusal."""
+        kinds = {"PATCH": "application/apply-patch+yaml"}
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json",
+            "Content-Type": media or kinds.get(method, "application/json"),
+        }
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            content = answer.read()
+        return json.loads(content) if content.startswith(b"{") else content.decode()
+
+    def write_kubeconfig(self, path: Path, token: str, *, url: str = "") -> Path:
+        """A kubeconfig for a token; `url` for a way to the server through something else, whose name isn't checked."""
+        cluster: dict[str, object] = {"server": url or self.url, "certificate-authority": str(self.ca_file)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "test", "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        }
+        path.write_text(json.dumps(config))
+        return path
+
+    def audited(self) -> list[Mapping[str, Any]]:
+        """All requests so far."""
+        if not self.audit_log.exists():
+            return []
+        return [json.loads(line) for line in self.audit_log.read_text().splitlines() if line.endswith("}")]
+
+    def _write_files(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        users = [f"{ADMIN},admin,1,system:masters", f"{COMPONENT},component,2,system:masters"]
+        (self.folder / "tokens.csv").write_text("\n".join(users) + "\n")
+        subprocess.run(
+            ["openssl", "genrsa", "-out", str(self.folder / "sa.key"), "2048"], check=True, capture_output=True
+        )
+        self.write_kubeconfig(self.kubeconfig, ADMIN)
+        self.write_kubeconfig(self.folder / "component.kubeconfig", COMPONENT)
+
+    def _scheduler_config(self, kubeconfig: str) -> str:
+        path = self.folder / "scheduler.json"
+        client = {"kubeconfig": kubeconfig, "qps": 500, "burst": 1000}
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": client,
+        }
+        path.write_text(json.dumps(config))
+        return str(path)
+
+    def _start_etcd(self, client: str, peer: str) -> None:
+        self._spawn(
+            "server",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+        )
+
+    def _start_apiserver(self, etcd: str, port: str) -> None:
+        self._spawn(
+            "kube-apiserver",
+            f"--etcd-servers={etcd}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--cert-dir={self.folder / 'certs'}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.folder / 'sa.key'}",
+            f"--service-account-signing-key-file={self.folder / 'sa.key'}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--allow-privileged=true",
+            "--disable-admission-plugins=ServiceAccount",
+            "--endpoint-reconciler-type=none",
+            f"--audit-policy-file={HERE / 'audit.yaml'}",
+            f"--audit-log-path={self.audit_log}",
+            "--profiling=false",
+        )
+
+    def _spawn(self, name: str, *arguments: str) -> None:
+        path = command(self.binaries, name)
+        assert path is not None, f"{name} is not in {self.binaries}"
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._processes[name] = subprocess.Popen([path, *arguments], stdout=log, stderr=log, cwd=self.folder)
+
+    def _await(self, name: str, holds: Any) -> None:
+        until = time.monotonic() + _WITHIN_S
+        while not holds():
+            if self._processes[name].poll() is not None or time.monotonic() > until:
+                log = (self.folder / f"{name}.log").read_text(errors="replace")
+                self.stop()
+                raise RuntimeError(f"{name} did not come up:\n{log[-2000:]}")
+            time.sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.ca_file.exists() and self.call("GET", "/readyz") == "ok"
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _has_default_account(self) -> bool:
+        """The controllers are at work once the first namespace has its account."""
+        try:
+            self.call("GET", "/api/v1/namespaces/default/serviceaccounts/default")
+        except (urllib.error.URLError, OSError):
+            return False
+        return True
+
+
+def start(binaries: Path, folder: Path) -> ControlPlane:
+    """A control plane in a folder, ready for requests."""
+    plane = ControlPlane(binaries=binaries, folder=folder)
+    try:
+        plane.start()
+    except BaseException:
+        plane.stop()
+        raise
+    return plane
+
+
+def node(name: str, *, gpus: int = 8, labels: Mapping[str, str] | None = None, **spec: object) -> Mapping[str, Any]:
+    """A Node for KWOK; `gpus` as the device plugin would report them, none for 0."""
+    room: dict[str, str] = {"cpu": "80", "memory": "512Gi", "pods": "110"}
+    if gpus:
+        room["nvidia.com/gpu"] = str(gpus)
+    meta = {
+        "name": name,
+        "annotations": {"kwok.x-k8s.io/node": "fake"},
+        "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+    }
+    status = {"capacity": room, "allocatable": room}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec, "status": status}
+
+
+def remove(folder: Path) -> None:
+    """The folder of a control plane that was stopped."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_ports(count: int) -> Sequence[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
