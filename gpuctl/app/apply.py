@@ -1,16 +1,18 @@
-"""Do what a plan says, change by change, and say what became of each. No choices are made here.
+"""Do what a plan says, wave by wave, and say what became of each change. No choices are made here.
 
-A fault of one change never stops another that does not depend on it: what depends on what is the plan's stages. The API
-server being away stops everything that is left; the next cycle looks at what was done.
+The changes of a wave do not depend on each other: the cluster makes as many of them at once as it likes. A fault of one
+change never stops another that does not depend on it: what depends on what is the plan's stages. The API server being
+away stops everything that is left; the next cycle looks at what was done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 
-from gpuctl.app.ports import Cluster, ClusterUnavailable, Conflict, NotFound, WorldFault
+from gpuctl.app.ports import ClusterUnavailable, Conflict, NotFound, WorldFault, Writable
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
-from gpuctl.plan import Stage
+from gpuctl.plan.order import Stage, wave
 
 _GROUND = Stage.SCOPE
 """Up to here a project's ledger and namespace are written: without them none of its later writes is safe."""
@@ -21,16 +23,21 @@ def never() -> bool:
     return False
 
 
-def apply_plan(plan: Plan, cluster: Cluster, stop: Callable[[], bool] = never) -> ApplyResult:
+def apply_plan(plan: Plan, cluster: Writable, stop: Callable[[], bool] = never) -> ApplyResult:
     """Apply in order, one outcome a change. `stop` is asked before each write; what is left is skipped."""
     skips = _Skips()
-    outcomes = []
-    for change in plan.changes:
+
+    def attempt(change: Change) -> Outcome:
         cause = skips.cause(change) or ("stopped" if stop() else "")
-        outcome = _attempt(change, cluster, skips) if not cause else _skipped(change, cause)
-        outcomes.append(outcome)
-        if outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
-            skips.note(change)
+        return _attempt(change, cluster, skips) if not cause else _skipped(change, cause)
+
+    outcomes: list[Outcome] = []
+    for _, changes in groupby(plan.changes, key=wave):
+        made = cluster.each(attempt, tuple(changes))
+        for outcome in made:
+            if outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
+                skips.note(outcome.change)
+        outcomes.extend(made)
     return ApplyResult(outcomes=tuple(outcomes))
 
 
@@ -39,6 +46,7 @@ class _Skips:
 
     A failed ledger or namespace stops its project. Any other failure stops what shares the object's name (a run and its
     claim template) and the project's deletions: one broken job does not keep the others of its project from starting.
+    Failures are noted between waves; only that the server is away is seen by the rest of a wave.
     """
 
     def __init__(self) -> None:
@@ -66,7 +74,7 @@ def _place(change: Change) -> object:
     return (change.ref.namespace, change.ref.name)
 
 
-def _attempt(change: Change, cluster: Cluster, skips: _Skips) -> Outcome:
+def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
     try:
         if change.action is Action.DELETE:
             cluster.delete(change.ref, change.uid, change.resource_version)

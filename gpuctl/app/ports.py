@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class WorldFault(Exception):
@@ -101,16 +104,8 @@ class WatchEvent:
     body: Body
 
 
-class Cluster(Protocol):
-    """A Kubernetes API server, in raw JSON. `kind` is (apiVersion, kind)."""
-
-    def list(self, kind: tuple[str, str]) -> ObjectList:
-        """All objects of a kind. Raises ClusterUnavailable, Forbidden."""
-        ...
-
-    def watch(self, kind: tuple[str, str], resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        """What happened after a version; waits up to the timeout for the first event. Raises Gone."""
-        ...
+class Writable(Protocol):
+    """The writing half of a Kubernetes API server, in raw JSON."""
 
     def apply(self, body: Body) -> Body:
         """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored.
@@ -120,8 +115,30 @@ class Cluster(Protocol):
         """
         ...
 
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
-        """Delete exactly that object, dependents in the background. Raises Conflict, NotFound."""
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.
+
+        Returns the object as it is while it ends, when something has to happen before it is gone; else None.
+        """
+        ...
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        """Do the work for every item, as many at once as this server is given; results in the items' order.
+
+        The work calls this port's other methods; the items do not depend on each other.
+        """
+        ...
+
+
+class Cluster(Writable, Protocol):
+    """A Kubernetes API server, in raw JSON. `kind` is (apiVersion, kind)."""
+
+    def list(self, kind: tuple[str, str]) -> ObjectList:
+        """The objects of a kind that gpuctl reads (k8s.names.SCOPES). Raises ClusterUnavailable, Forbidden."""
+        ...
+
+    def watch(self, kind: tuple[str, str], resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        """What happened after a version; waits up to the timeout for the first event. Raises Gone."""
         ...
 
 
@@ -133,7 +150,19 @@ class Stop(Protocol):
         ...
 
     def wait(self, duration_ms: DurationMs) -> bool:
-        """Wait that long, less if the loop is to end: then True."""
+        """Wait that long, less if the loop is to end or the cluster has news. True when it is to end."""
+        ...
+
+
+class Leadership(Protocol):
+    """Whether this process is the one that may write. Renewing it is the adapter's own business."""
+
+    def held(self) -> bool:
+        """Whether the lease is ours, by the machine's monotonic clock, with a margin; asked before each write."""
+        ...
+
+    def holder(self) -> str:
+        """Who holds it as far as is known; "" when nobody does."""
         ...
 
 

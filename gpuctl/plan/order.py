@@ -1,6 +1,7 @@
 """The order of writes. A stage is finished for every project before the next begins; inside one, by project and name.
 
-What must come first: the ledger before what it records, a namespace before what is in it, a place reserved before the
+What must come first: gpuctl's namespace, a ledger's shards before the head that counts them, the ledger before what it
+records, a namespace before what is in it, a place reserved before the
 jobs are paused that hold it, a claim template before the run that needs it, and deletions when all else is done.
 """
 
@@ -20,15 +21,17 @@ from gpuctl.plan.admission import runs
 class Stage(IntEnum):
     """When a change is made."""
 
-    LEDGER = 0
-    SCOPE = 1
-    SUPPORT = 2
-    UPDATE = 3
-    PAUSE = 4
-    RELEASE = 5
-    CLAIM = 6
-    ADMIT = 7
-    PRUNE = 8
+    SYSTEM = 0
+    SHARD = 1
+    LEDGER = 2
+    SCOPE = 3
+    SUPPORT = 4
+    UPDATE = 5
+    PAUSE = 6
+    RELEASE = 7
+    CLAIM = 8
+    ADMIT = 9
+    PRUNE = 10
 
 
 _PRUNE_ORDER = (
@@ -41,7 +44,7 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
     """The stage of creating or updating an object; `body` is what is written."""
     kind = (ref.api_version, ref.kind)
     if kind == names.NAMESPACE and ref.name == names.SYSTEM_NAMESPACE:
-        return Stage.LEDGER
+        return Stage.SYSTEM
     if kind in names.CLUSTER_SCOPED:
         return Stage.SCOPE
     if kind == names.CLAIM_TEMPLATE:
@@ -53,19 +56,17 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
     return Stage.ADMIT if runs(body) else Stage.PAUSE
 
 
+Wave = tuple[int, bool, int]
+"""Changes of one wave do not depend on each other; those of a later one may depend on those of an earlier one."""
+
+
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """All changes in the order they are made."""
-    return tuple(sorted(changes, key=_position))
+    return tuple(sorted(changes, key=lambda change: (wave(change), change.project or "", change.ref)))
 
 
-def _position(change: Change) -> tuple[int, bool, int, str, ObjectRef]:
-    """The cluster's own and namespaces first in their stage, so that ledgers have a namespace to be in."""
+def wave(change: Change) -> Wave:
+    """When a change is made. Namespaces come first in their stage, so that ledgers have one to be in."""
     kind = (change.ref.api_version, change.ref.kind)
     last = _PRUNE_ORDER.index(kind) if change.action is Action.DELETE and kind in _PRUNE_ORDER else 0
-    return (
-        change.stage,
-        kind != names.NAMESPACE and change.stage < Stage.PRUNE,
-        last,
-        change.project or "",
-        change.ref,
-    )
+    return change.stage, kind != names.NAMESPACE and change.stage < Stage.PRUNE, last

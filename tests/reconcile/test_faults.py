@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from stage import BASE, CLUSTER, ZERO_MS, Stage, job, project
 
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.loop import LAST_RETRY_MS, retry_ms
-from gpuctl.app.ports import ClusterUnavailable, ObjectList, WatchEvent
+from gpuctl.app.ports import ClusterUnavailable, ObjectList, R, T, WatchEvent
 from gpuctl.k8s.names import Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import NodePool
@@ -232,9 +232,12 @@ class Flaky:
         self._reach()
         return self._stage.cluster.apply(body)
 
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._reach()
-        self._stage.cluster.delete(ref, uid, resource_version)
+        return self._stage.cluster.delete(ref, uid, resource_version)
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        return self._stage.cluster.each(work, items)
 
 
 def test_an_api_server_that_is_away_is_asked_less_often_and_then_served(stage: Stage) -> None:
@@ -276,6 +279,7 @@ class Rival:
         self.list = stage.cluster.list
         self.watch = stage.cluster.watch
         self.delete = stage.cluster.delete
+        self.each = stage.cluster.each
         self.writes = 0
 
     def apply(self, body: Body) -> Body:

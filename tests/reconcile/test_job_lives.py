@@ -232,6 +232,7 @@ class Refusing:
         self.list = cluster.list
         self.watch = cluster.watch
         self.delete = cluster.delete
+        self.each = cluster.each
 
     def apply(self, body: Body) -> Body:
         if body["metadata"]["name"].startswith(self._name) and body["kind"] == "Job":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ import yaml
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.loop import Outside, Reconciler
-from gpuctl.app.ports import ObjectList, SourceUnavailable, WatchEvent
+from gpuctl.app.ports import ObjectList, R, SourceUnavailable, T, WatchEvent
 from gpuctl.app.report import Journal
 from gpuctl.k8s import names
 from gpuctl.k8s.names import Kind
@@ -108,10 +108,14 @@ class Doomed:
         self._end()
         return stored
 
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._begin()
-        self._cluster.delete(ref, uid, resource_version)
+        ending = self._cluster.delete(ref, uid, resource_version)
         self._end()
+        return ending
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        return self._cluster.each(work, items)
 
     def _begin(self) -> None:
         self.writes += 1

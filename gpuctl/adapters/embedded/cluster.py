@@ -6,7 +6,7 @@ thing at its own instant. So a virtual clock makes a simulation of it, and the m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Condition, RLock
 
@@ -28,7 +28,7 @@ from gpuctl.adapters.embedded.scheduler import Scheduler
 from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
 from gpuctl.adapters.embedded.store import HISTORY, Journal, Memory, Store
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
-from gpuctl.app.ports import Clock, ObjectList, WatchEvent, WorldFault
+from gpuctl.app.ports import Clock, ObjectList, R, T, WatchEvent, WorldFault
 from gpuctl.k8s import names
 from gpuctl.k8s.names import FIELD_MANAGER, Kind
 from gpuctl.k8s.objects import annotations_of, is_deleting, text
@@ -116,11 +116,17 @@ class EmbeddedCluster:
         with self._turn():
             return self._api.apply(body, FIELD_MANAGER)
 
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, dependents in the background."""
+        key = Key(ref.api_version, ref.kind, ref.namespace, ref.name)
         with self._turn():
             self._served((ref.api_version, ref.kind))
-            self._api.delete(Key(ref.api_version, ref.kind, ref.namespace, ref.name), uid, resource_version)
+            self._api.delete(key, uid, resource_version)
+            return self._store.get(key)
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        """One after the other: this cluster has one writer."""
+        return [work(item) for item in items]
 
     # Machines
 

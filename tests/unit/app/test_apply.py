@@ -5,17 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from gpuctl.app.apply import apply_plan
-from gpuctl.app.ports import (
-    ClusterUnavailable,
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    ObjectList,
-    WatchEvent,
-    WorldFault,
-)
-from gpuctl.k8s.names import Kind
+from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, R, T, WorldFault
 from gpuctl.model.change import Action, Change, OutcomeStatus, Plan
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body
@@ -31,12 +21,6 @@ class Recorder:
         self.faults = faults
         self.done: list[str] = []
 
-    def list(self, kind: Kind) -> ObjectList:
-        raise NotImplementedError
-
-    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        raise NotImplementedError
-
     def apply(self, body: Body) -> Body:
         self._do(body["metadata"]["name"])
         return body
@@ -44,6 +28,9 @@ class Recorder:
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
         del uid, resource_version
         self._do(ref.name)
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        return [work(item) for item in items]
 
     def _do(self, name: str) -> None:
         if name in self.faults:
