@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 
 FIELD_MANAGER = "gpuctl"
@@ -18,6 +20,8 @@ JOB_LABEL = "gpuctl.dev/job"
 RUN_LABEL = "gpuctl.dev/run"
 TYPE_LABEL = "gpuctl.dev/type"
 LEDGER_LABEL = "gpuctl.dev/ledger"
+LEDGER_SHARD = "shard"
+"""The value of LEDGER_LABEL on a part of a ledger that is split; on a ledger itself it is "true"."""
 MANAGED_LABEL = "gpuctl.dev/managed"
 """On a project's namespace: admission policies select it by this."""
 WORKERS_LABEL = "gpuctl.dev/workers"
@@ -72,6 +76,8 @@ CLAIM_TEMPLATE: Kind = ("resource.k8s.io/v1", "ResourceClaimTemplate")
 RESOURCE_CLAIM: Kind = ("resource.k8s.io/v1", "ResourceClaim")
 RESOURCE_SLICE: Kind = ("resource.k8s.io/v1", "ResourceSlice")
 DEVICE_CLASS: Kind = ("resource.k8s.io/v1", "DeviceClass")
+LEASE: Kind = ("coordination.k8s.io/v1", "Lease")
+EVENT: Kind = ("events.k8s.io/v1", "Event")
 
 OBSERVED_KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, CLAIM, RESOURCE_QUOTA, JOB, DEPLOYMENT, INGRESS, ROLE_BINDING,
@@ -81,7 +87,66 @@ OBSERVED_KINDS: tuple[Kind, ...] = (
 
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
-CLUSTER_SCOPED: frozenset[Kind] = frozenset({NAMESPACE, NODE, PRIORITY_CLASS_KIND, RESOURCE_SLICE, DEVICE_CLASS})
+CLUSTER_SCOPED: frozenset[Kind] = frozenset({
+    NAMESPACE, NODE, PRIORITY_CLASS_KIND, RESOURCE_SLICE, DEVICE_CLASS,
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+})  # fmt: skip
+
+PLURALS: Mapping[Kind, str] = {
+    NAMESPACE: "namespaces",
+    NODE: "nodes",
+    POD: "pods",
+    SERVICE: "services",
+    CONFIG_MAP: "configmaps",
+    CLAIM: "persistentvolumeclaims",
+    RESOURCE_QUOTA: "resourcequotas",
+    JOB: "jobs",
+    DEPLOYMENT: "deployments",
+    INGRESS: "ingresses",
+    ROLE_BINDING: "rolebindings",
+    PRIORITY_CLASS_KIND: "priorityclasses",
+    CLAIM_TEMPLATE: "resourceclaimtemplates",
+    RESOURCE_CLAIM: "resourceclaims",
+    RESOURCE_SLICE: "resourceslices",
+    DEVICE_CLASS: "deviceclasses",
+    LEASE: "leases",
+    EVENT: "events",
+    ("v1", "Event"): "events",
+    ("v1", "Secret"): "secrets",
+    ("v1", "ServiceAccount"): "serviceaccounts",
+    ("rbac.authorization.k8s.io/v1", "Role"): "roles",
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"): "clusterroles",
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): "clusterrolebindings",
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"): "validatingadmissionpolicies",
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"): "validatingadmissionpolicybindings",
+}
+"""What a kind is called in the API server's paths and in RBAC rules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which objects of a kind are read: those of one namespace, or with a label. Empty: all."""
+
+    namespace: str = ""
+    label_selector: str = ""
+
+
+_OURS = Scope(label_selector=f"{MANAGED_BY_LABEL}={MANAGED_BY}")
+
+SCOPES: Mapping[Kind, Scope] = {
+    CONFIG_MAP: Scope(namespace=SYSTEM_NAMESPACE),
+    SERVICE: _OURS,
+    CLAIM: _OURS,
+    RESOURCE_QUOTA: _OURS,
+    INGRESS: _OURS,
+    ROLE_BINDING: _OURS,
+    CLAIM_TEMPLATE: _OURS,
+    PRIORITY_CLASS_KIND: _OURS,
+}
+"""Kinds of which a cycle reads only a part: the ledgers, and what bears our label. Of every other kind it reads all."""
 
 
 CLUSTER_LEDGER = ""
@@ -91,6 +156,11 @@ CLUSTER_LEDGER = ""
 def ledger_name(cluster: str, project: str) -> str:
     """The ConfigMap in SYSTEM_NAMESPACE that holds a project's ledger, or the cluster's own for CLUSTER_LEDGER."""
     return f"ledger.{cluster}.{project}" if project else f"ledger.{cluster}"
+
+
+def shard_name(cluster: str, project: str, number: int, count: int) -> str:
+    """The ConfigMap of one of a ledger's `count` shards, numbered from 1; no ledger has such a name."""
+    return f"ledger-{number}-of-{count}." + ledger_name(cluster, project).removeprefix("ledger.")
 
 
 def run_name(job: str, digest: str) -> str:

@@ -4,8 +4,35 @@
 from __future__ import annotations
 
 from gpuctl.diag.catalogue import catalogue
-from gpuctl.diag.codes import cluster, git, guards, internal, pending, policy, references, scenarios, schema, yaml
+from gpuctl.diag.codes import (
+    cluster,
+    connection,
+    git,
+    guards,
+    internal,
+    pending,
+    policy,
+    references,
+    scenarios,
+    schema,
+    sessions,
+    yaml,
+)
 
 CODES = catalogue(
-    family.ENTRIES for family in (yaml, schema, references, scenarios, policy, pending, guards, cluster, git, internal)
+    family.ENTRIES
+    for family in (
+        yaml,
+        schema,
+        references,
+        scenarios,
+        policy,
+        pending,
+        guards,
+        cluster,
+        connection,
+        sessions,
+        git,
+        internal,
+    )
 )

@@ -1,0 +1,11 @@
+"""A real Kubernetes API server, in raw JSON over the connection that the `kubernetes` package makes.
+
+Layers, each knowing only those before it: `timings`, `budget`, `paths`, `faults` (values); `connection` (where, and who
+we are); `requests` (one exchange); `stream` (a watch that is kept going); `cluster`, which is the port.
+"""
+
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.connection import Connection, connect
+from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
+
+__all__ = ["Connection", "KubernetesCluster", "Timings", "WriteLimits", "connect"]

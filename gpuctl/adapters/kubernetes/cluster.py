@@ -1,0 +1,241 @@
+"""The port Cluster on an API server: lists in pages, watches kept going in the background, and writes within bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar
+
+from gpuctl.adapters.kubernetes.budget import Budget
+from gpuctl.adapters.kubernetes.connection import Connection
+from gpuctl.adapters.kubernetes.faults import unsupported
+from gpuctl.adapters.kubernetes.paths import collection, item, with_query
+from gpuctl.adapters.kubernetes.requests import (
+    APPLY,
+    OnRequest,
+    Request,
+    Requests,
+    always,
+    backoff_ms,
+    encoded,
+    ignored,
+)
+from gpuctl.adapters.kubernetes.stream import Stream
+from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, ObjectList, WatchEvent, WorldFault
+from gpuctl.diag.wording import message
+from gpuctl.k8s.names import FIELD_MANAGER, PLURALS, SCOPES, Kind, Scope
+from gpuctl.k8s.objects import ref_of, text
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_PAGE = "500"
+_EVERYTHING = Scope()
+_MS_NS = 1_000_000
+
+
+def nothing() -> None:
+    """Nobody waits for news."""
+
+
+class KubernetesCluster:
+    """Implements the port Cluster. Safe for threads. `close` it before its connection.
+
+    `permit`: asked right before each write is sent; False is ClusterUnavailable GPU7016. `on_news`: called, from
+    another thread, when a watch has heard something. `scopes`: which objects of a kind are read.
+    """
+
+    def __init__(  # noqa: PLR0913 - all by name, all with a default
+        self,
+        connection: Connection,
+        *,
+        permit: Callable[[], bool] = always,
+        on_news: Callable[[], None] = nothing,
+        on_request: OnRequest = ignored,
+        writes: WriteLimits | None = None,
+        timings: Timings | None = None,
+        scopes: Mapping[Kind, Scope] = SCOPES,
+    ) -> None:
+        limits = writes or WriteLimits()
+        self.requests = Requests(connection, timings, on_request)
+        self._permit = permit
+        self._on_news = on_news
+        self._scopes = scopes
+        self._budget = Budget(limits.per_second, limits.burst)
+        self._hands = ThreadPoolExecutor(limits.at_once, thread_name_prefix="write")
+        self._lock = Lock()
+        self._streams: dict[Kind, Stream] = {}
+        self._ended: list[Stream] = []
+        self._refusals: dict[Kind, _Refusal] = {}
+        self._losses: dict[Kind, _Loss] = {}
+
+    def list(self, kind: Kind) -> ObjectList:
+        """All objects of a kind within its scope, by namespace and name, in pages that belong together.
+
+        Raises NotFound for a kind that is not served, Forbidden; either is remembered for a while, so that asking
+        again costs nothing. Cost: a request for each 500 objects.
+        """
+        refusal = self._refusals.get(kind)
+        if refusal is not None and time.monotonic_ns() < refusal.until_ns:
+            raise refusal.fault.with_traceback(None)
+        try:
+            listed = self._pages(kind, _PAGE)
+        except Gone:
+            listed = self._pages(kind, "")  # the list was overtaken between two pages: once more, in one piece
+        except (NotFound, Forbidden) as fault:
+            self._remember(kind, fault)
+            raise
+        self._refusals.pop(kind, None)
+        return listed
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        """What has been heard of a kind since that version, then a bookmark; waits up to the timeout for an event.
+
+        The first call begins to listen; each later one goes on where the last ended. An event may come here some
+        milliseconds after what caused it. Raises Gone; ClusterUnavailable, Forbidden or NotFound as long as the watch
+        can't be kept up; ClusterUnavailable GPU7017 while a new list is put off, because watches get lost repeatedly.
+        """
+        stream = self._stream(kind, resource_version)
+        try:
+            return stream.drain(timeout_ms)
+        except Gone as fault:
+            raise self._lost(kind, fault) from fault
+
+    def apply(self, body: Body) -> Body:
+        """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says."""
+        ref = ref_of(body)
+        path = with_query(_item(ref), {"fieldManager": FIELD_MANAGER, "force": "true"})
+        what = f"apply {ref}"
+        stored: Body = self._write(
+            Request(
+                verb="patch", kind=(ref.api_version, ref.kind), method="PATCH", path=path, what=what,
+                body=encoded(body), content_type=APPLY,
+            )
+        )  # fmt: skip
+        return stored
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
+        """Delete exactly that object, dependents in the background. Raises Conflict, NotFound."""
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {name: value for name, value in wanted.items() if value},
+        }
+        kind = (ref.api_version, ref.kind)
+        path, what = _item(ref), f"delete {ref}"
+        self._write(Request(verb="delete", kind=kind, method="DELETE", path=path, what=what, body=encoded(options)))
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        """Do the work for all items, several at once; results in their order, or the first failure when all ended."""
+        if len(items) < 2:
+            return [work(one) for one in items]
+        underway = [self._hands.submit(work, one) for one in items]
+        for future in underway:
+            future.exception()
+        return [future.result() for future in underway]
+
+    def close(self) -> None:
+        """End all watches and threads. Nothing is sent after this."""
+        self.requests.close()
+        with self._lock:
+            streams = [*self._ended, *self._streams.values()]
+            self._streams, self._ended = {}, []
+        for stream in streams:
+            stream.end()
+        for stream in streams:
+            stream.join()
+        self._hands.shutdown()
+
+    def _write(self, request: Request) -> Any:
+        wait_ns = self._budget.take()
+        if wait_ns:
+            self.requests.pause(-(-wait_ns // _MS_NS))
+        return self.requests.send(request, self._permit)
+
+    def _pages(self, kind: Kind, size: str) -> ObjectList:
+        scope = self._scopes.get(kind, _EVERYTHING)
+        if kind not in PLURALS:
+            raise unsupported(f"{kind[1]} of {kind[0]}")
+        base, found, token, what = collection(kind, scope.namespace), [], "", f"list {kind[1]}"
+        while True:
+            query = {"labelSelector": scope.label_selector, "limit": size, "continue": token}
+            page = self.requests.send(Request(verb="list", kind=kind, path=with_query(base, query), what=what))
+            for body in page.get("items") or ():
+                body["apiVersion"], body["kind"] = kind  # the items of a list do not say it themselves
+                found.append(body)
+            token = text(page, "metadata", "continue")
+            if not token:
+                return ObjectList(items=tuple(found), resource_version=text(page, "metadata", "resourceVersion"))
+
+    def _stream(self, kind: Kind, version: str) -> Stream:
+        """The one that goes on from that version; the caller has listed anew when there is none."""
+        if kind not in PLURALS:
+            raise unsupported(f"{kind[1]} of {kind[0]}")
+        with self._lock:
+            stream = self._streams.get(kind)
+            if stream is not None and stream.handed == version:
+                return stream
+            if stream is not None:
+                stream.end()
+                self._ended = [*(old for old in self._ended if old.alive), stream]
+            scope = self._scopes.get(kind, _EVERYTHING)
+            query = {"labelSelector": scope.label_selector, "resourceVersion": version}
+            path = collection(kind, scope.namespace)
+            self._streams[kind] = stream = Stream(self.requests, kind, path, query, self._on_news)
+            return stream
+
+    def _remember(self, kind: Kind, fault: WorldFault) -> None:
+        timings = self.requests.timings
+        before = self._refusals.get(kind)
+        times = before.times + 1 if before else 1
+        absent = isinstance(fault, NotFound)
+        wait_ms = timings.recheck_ms if absent else min(backoff_ms(1000, times), timings.longest_reconnect_ms)
+        self._refusals[kind] = _Refusal(fault=fault, times=times, until_ns=time.monotonic_ns() + wait_ms * _MS_NS)
+
+    def _lost(self, kind: Kind, fault: Gone) -> WorldFault:
+        """Gone, so that the caller lists; each time later when it happens again soon after."""
+        now, timings = time.monotonic_ns(), self.requests.timings
+        loss = self._losses.get(kind)
+        if loss is None or loss.fault is not fault:
+            again = loss is not None and now - loss.at_ns < timings.stable_ms * _MS_NS
+            times = loss.times + 1 if loss is not None and again else 1
+            wait_ms = min(backoff_ms(500, times), timings.longest_reconnect_ms) if times > 1 else 0
+            self._losses[kind] = loss = _Loss(fault=fault, times=times, at_ns=now, until_ns=now + wait_ms * _MS_NS)
+        left_ms = (loss.until_ns - now) // _MS_NS
+        if left_ms <= 0:
+            return fault
+        told = message("GPU7017", {"resource": PLURALS[kind], "why": str(fault), "wait": left_ms})
+        return ClusterUnavailable("GPU7017", told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refusal:
+    """A list that was refused for good: not asked for again before an instant."""
+
+    fault: WorldFault
+    times: int
+    until_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loss:
+    """A watch that could not go on, and when its kind may be listed again."""
+
+    fault: Gone
+    times: int
+    at_ns: int
+    until_ns: int
+
+
+def _item(ref: ObjectRef) -> str:
+    if (ref.api_version, ref.kind) not in PLURALS:
+        raise unsupported(f"{ref.kind} of {ref.api_version}")
+    return item(ref)

@@ -1,0 +1,218 @@
+"""Where the API server is and who we are: the `kubernetes` package's configuration, and the connections it describes.
+
+The package is imported when a connection is made, not before: that takes 0.2 s. Of it we use what is laborious and
+proven (kubeconfig files, contexts, exec plugins, OIDC, in-cluster tokens, TLS, proxies); its typed calls are not used.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from gpuctl import __version__
+from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.diag.wording import all_of, message
+
+if TYPE_CHECKING:
+    from kubernetes.client import Configuration
+    from urllib3 import PoolManager
+
+_SECOND_NS = 1_000_000_000
+_HEADER_LIFE_NS = 10 * _SECOND_NS
+_RENEWAL_PAUSE_NS = 10 * _SECOND_NS
+_POOL_SIZE = 64
+"""More than all threads together use, so that none is thrown away."""
+IN_CLUSTER = "the pod's service account"
+
+
+def connect(kubeconfig: str | None = None, context: str | None = None) -> Connection:
+    """The connection that a kubeconfig describes; without one that of KUBECONFIG, ~/.kube/config, else of the pod.
+
+    Nothing is sent yet. Raises ClusterUnavailable: GPU7010 no kubeconfig, GPU7011 it can't be used, GPU7012 no such
+    context, GPU7013 no credentials. Cost: 0.2 s once for the package.
+    """
+    return Connection(lambda: _read(kubeconfig, context))
+
+
+class Connection:
+    """One API server and our identity there. Safe for threads. Credentials that change are followed."""
+
+    def __init__(self, read: Callable[[], tuple[str, Configuration]]) -> None:
+        self._read = read
+        self._lock = Lock()
+        self._renewed_ns = -_RENEWAL_PAUSE_NS
+        self._take(*read())
+
+    @property
+    def server(self) -> str:
+        """The address, without a slash at its end."""
+        return str(self.configuration.host).rstrip("/")
+
+    def headers(self) -> Mapping[str, str]:
+        """What every request carries: who we are. Short-lived tokens are refreshed here. Raises ClusterUnavailable."""
+        if time.monotonic_ns() < self._fresh_until_ns:
+            return self._headers
+        with self._lock:
+            if time.monotonic_ns() >= self._fresh_until_ns:
+                self._keep(_headers(self.where, self.configuration))
+            return self._headers
+
+    def renew(self, used: Mapping[str, str]) -> bool:
+        """After a 401 with these headers: read everything anew, at most every ten seconds. True if there are others."""
+        with self._lock:
+            if used is not self._headers and dict(used) != dict(self._headers):
+                return True
+            now = time.monotonic_ns()
+            if now - self._renewed_ns < _RENEWAL_PAUSE_NS:
+                return False
+            self._renewed_ns = now
+            old, identity = self.pool, self._identity()
+            self._take(*self._read())
+            old.clear()
+            return self._identity() != identity
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        self.pool.clear()
+
+    def _take(self, where: str, configuration: Configuration) -> None:
+        from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - only when a connection is made
+
+        headers = _headers(where, configuration)
+        configuration.connection_pool_maxsize = _POOL_SIZE
+        self.pool: PoolManager = RESTClientObject(configuration).pool_manager
+        self.where, self.configuration = where, configuration
+        self._keep(headers)
+
+    def _keep(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+        self._fresh_until_ns = time.monotonic_ns() + _HEADER_LIFE_NS
+
+    def _identity(self) -> tuple[object, ...]:
+        made = self.configuration
+        return (dict(self._headers), made.host, made.cert_file, made.key_file, made.ssl_ca_cert)
+
+
+def _headers(where: str, configuration: Configuration) -> Mapping[str, str]:
+    """What identifies us, refreshed by the package. Raises ClusterUnavailable where nothing does."""
+    headers = {"accept": "application/json", "user-agent": f"gpuctl/{__version__}"}
+    with _overheard() as told:
+        try:
+            settings: Mapping[str, Any] = configuration.auth_settings()
+        except Exception as error:  # the package raises what files, commands and identity providers raise
+            raise _fault("GPU7013", where=where, why=_first_line(error)) from error
+    token = str((settings.get("BearerToken") or {}).get("value") or "").strip()
+    if token:
+        headers["authorization"] = token
+    elif not configuration.cert_file and str(configuration.host).startswith("https"):
+        why = told[-1] if told else "it names no token, certificate or command that gives one"
+        raise _fault("GPU7013", where=where, why=why)
+    return headers
+
+
+def _read(kubeconfig: str | None, context: str | None) -> tuple[str, Configuration]:
+    """The configuration, and where it is from in words."""
+    paths = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+        return paths, _from_files(paths, context)
+    if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return IN_CLUSTER, _from_pod()
+    place = "" if kubeconfig else ", and this is no pod of a cluster"
+    raise _fault("GPU7010", looked=f"{paths} does not exist{place}")
+
+
+def _from_pod() -> Configuration:
+    from kubernetes.client import Configuration  # noqa: PLC0415 - only when a connection is made
+    from kubernetes.config import ConfigException, load_incluster_config  # noqa: PLC0415
+
+    made = Configuration()
+    try:
+        load_incluster_config(client_configuration=made)
+    except (ConfigException, OSError) as error:
+        raise _fault("GPU7013", where=IN_CLUSTER, why=_first_line(error)) from error
+    return made
+
+
+def _from_files(paths: str, context: str | None) -> Configuration:
+    """What the kubeconfig says, checked: the context, the server, certificates that can be loaded, credentials."""
+    from kubernetes.client import Configuration  # noqa: PLC0415 - only when a connection is made
+    from kubernetes.config import load_kube_config  # noqa: PLC0415
+
+    made = Configuration()
+    _check_context(paths, context)
+    with _overheard() as told:
+        try:
+            load_kube_config(config_file=paths, context=context, client_configuration=made)
+        except Exception as error:  # it raises what YAML, base64, commands and identity providers raise
+            raise _fault("GPU7011", where=paths, why=_first_line(error)) from error
+    if told and "BearerToken" not in made.api_key and not made.cert_file:
+        raise _fault("GPU7013", where=paths, why=told[-1])
+    _check_tls(paths, made)
+    return made
+
+
+def _check_context(paths: str, context: str | None) -> None:
+    from kubernetes.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - only when a connection is made
+
+    try:
+        merged = KubeConfigMerger(paths).config.value
+        known = [str(entry["name"]) for entry in merged["contexts"]]
+        wanted = context or merged.get("current-context") or ""
+    except Exception as error:  # a file that is no kubeconfig can be anything
+        raise _fault("GPU7011", where=paths, why=_first_line(error)) from error
+    if wanted not in known:
+        named = f"named {wanted}" if wanted else "chosen"
+        raise _fault("GPU7012", where=paths, context=named, known=all_of(sorted(known)) or "none")
+
+
+def _check_tls(paths: str, made: Configuration) -> None:
+    """Load the certificates once, so that a broken one is told as what it is."""
+    if not str(made.host).startswith("https"):
+        return
+    try:
+        trust = ssl.create_default_context(cafile=made.ssl_ca_cert)
+        if made.cert_file:
+            trust.load_cert_chain(made.cert_file, made.key_file)
+    except (OSError, ValueError) as error:
+        raise _fault("GPU7011", where=paths, why=f"its certificates: {_first_line(error)}") from error
+    if not made.verify_ssl:
+        import urllib3  # noqa: PLC0415 - only when a connection is made
+
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the kubeconfig asks for it
+
+
+@contextmanager
+def _overheard() -> Iterator[list[str]]:
+    """What the package logs of exec plugins that fail: it goes on without credentials and says why nowhere else."""
+    told: list[str] = []
+
+    def other(record: logging.LogRecord) -> bool:
+        if record.module != "kube_config":
+            return True
+        told.append(_first_line(record.getMessage()))
+        return False
+
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addFilter(other)
+    root.addHandler(silent)  # else the first message would set up logging for the whole process
+    try:
+        yield told
+    finally:
+        root.removeHandler(silent)
+        root.removeFilter(other)
+
+
+def _first_line(error: object) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _fault(code: str, **params: str) -> ClusterUnavailable:
+    return ClusterUnavailable(code, message(code, params))

@@ -1,0 +1,95 @@
+"""What the server's refusals mean: an HTTP status and a Status object as the exception that the ports name."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
+from gpuctl.diag.wording import message, printable
+from gpuctl.k8s.objects import number, text
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs
+
+AWAY = "GPU7001"
+UNAUTHORIZED = 401
+_LONGEST = 800
+_RIGHT = re.compile(
+    r'(?:User "(?P<user>[^"]*)" )?cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+_REFUSED = frozenset({400, 405, 406, 413, 415, 422})
+_OF_THE_BODY = ("failed to create typed patch object", "request is too large", "failed to convert new object")
+"""Of refusals for good that the server answers with 500."""
+
+
+class Passing(ClusterUnavailable):
+    """Not now. `wait_ms`: how long the server asks us to wait; `sent`: whether the request may have taken effect."""
+
+    def __init__(self, text: str, *, wait_ms: DurationMs = 0, sent: bool = False) -> None:
+        super().__init__(AWAY, text)
+        self.wait_ms = wait_ms
+        self.sent = sent
+
+
+class Unauthorized(ClusterUnavailable):
+    """401: who we say we are is not believed."""
+
+
+def unsupported(what: str) -> NotFound:
+    """A kind that this client or its server does not know."""
+    return NotFound("GPU7003", f"the server has no {what}")
+
+
+def status_of(data: bytes) -> Body:
+    """The Status in an answer, or an empty mapping: proxies and unknown paths answer in plain text."""
+    try:
+        decoded: Any = json.loads(data)
+    except ValueError:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> WorldFault:
+    """The fault that an answer other than 2xx is. `what` was asked for, in words."""
+    said = printable(text(status, "message")) or f"HTTP status {code}"
+    told = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
+    told = f"{what}: {told}"
+    if code == UNAUTHORIZED:
+        return Unauthorized("GPU7014", said)
+    if code == 403:
+        return _forbidden(status, told)
+    if code == 404:
+        return NotFound("GPU7003", told)
+    if code == 409:
+        return Conflict("GPU7004", told)
+    if code == 410:
+        return Gone("GPU7005", told)
+    if code in _REFUSED or (code == 500 and any(sign in said for sign in _OF_THE_BODY)):
+        return Invalid("GPU7006", told)
+    return Passing(told, wait_ms=_wait_ms(status, retry_after), sent=code not in {429, 503})
+
+
+def _forbidden(status: Body, told: str) -> Forbidden:
+    """403: by RBAC, with the rule that is missing; else (a quota, a policy) in the server's words."""
+    found = _RIGHT.search(text(status, "message"))
+    if found is None:
+        return Forbidden("GPU7002", told)
+    group, namespace = found["group"], found["namespace"]
+    resource = f"{found['resource']}.{group}" if group else found["resource"]
+    rule = f"{{apiGroups: ['{group}'], resources: [{found['resource']}], verbs: [{found['verb']}]}}"
+    params = {
+        "user": found["user"] or "the account",
+        "verb": found["verb"],
+        "resource": resource,
+        "where": f" in namespace {namespace}" if namespace else " in the cluster",
+        "rule": rule,
+    }
+    return Forbidden("GPU7015", message("GPU7015", params))
+
+
+def _wait_ms(status: Body, retry_after: str) -> DurationMs:
+    """What the header or the Status asks for; a date in the header is not honoured, no API server sends one."""
+    seconds = int(retry_after) if retry_after.isdecimal() else number(status, "details", "retryAfterSeconds")
+    return 1000 * min(seconds, 3600)

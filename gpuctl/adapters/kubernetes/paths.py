@@ -1,0 +1,32 @@
+"""Where the API server has things: kinds and references as paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+from gpuctl.k8s.names import CLUSTER_SCOPED, PLURALS, Kind
+from gpuctl.model.ids import ObjectRef
+
+
+def group_path(api_version: str) -> str:
+    """The root of a group and version: `v1` is the one without a group."""
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def collection(kind: Kind, namespace: str = "") -> str:
+    """All objects of a kind, in one namespace or in all. KeyError for a kind whose plural is not known."""
+    root = group_path(kind[0])
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind not in CLUSTER_SCOPED else ""
+    return f"{root}{within}/{PLURALS[kind]}"
+
+
+def item(ref: ObjectRef) -> str:
+    """One object. KeyError for a kind whose plural is not known."""
+    return f"{collection((ref.api_version, ref.kind), ref.namespace)}/{quote(ref.name, safe='')}"
+
+
+def with_query(path: str, query: Mapping[str, str]) -> str:
+    """The path with its parameters, empty ones left out."""
+    given = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path

@@ -1,0 +1,209 @@
+"""Raw JSON over the connection: one request, what became of it, and whether to send it again.
+
+Cost: some 0.4 ms of CPU a request, nearly all of it HTTP and TLS; bodies are decoded once and never copied.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import urllib3
+from urllib3 import exceptions as http
+from urllib3.response import BaseHTTPResponse
+
+from gpuctl.adapters.kubernetes.connection import Connection
+from gpuctl.adapters.kubernetes.faults import Passing, Unauthorized, fault_of, status_of
+from gpuctl.adapters.kubernetes.timings import Timings
+from gpuctl.app.ports import ClusterUnavailable, WorldFault
+from gpuctl.diag.wording import message, printable
+from gpuctl.k8s.names import Kind
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs
+
+JSON = "application/json"
+APPLY = "application/apply-patch+yaml"
+"""The media type of server-side apply; JSON is YAML."""
+NO_ANSWER = 0
+
+OnRequest = Callable[[str, str, int, DurationMs], None]
+"""Told of every request: verb, kind, HTTP status (0: none came), duration."""
+_UNSENT = (http.NewConnectionError, http.ConnectTimeoutError, http.NameResolutionError, http.ProxyError)
+_MS_NS = 1_000_000
+
+
+def ignored(verb: str, kind: str, code: int, duration_ms: DurationMs) -> None:
+    """Nobody measures."""
+    del verb, kind, code, duration_ms
+
+
+def always() -> bool:
+    """The permit that is never refused."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """`verb` as RBAC and the metrics call it; `path` with its query; `what` in words, for faults."""
+
+    verb: str
+    kind: Kind
+    path: str
+    what: str
+    method: str = "GET"
+    body: bytes | None = None
+    content_type: str = JSON
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether sending it twice does the same as once."""
+        return self.method != "POST"
+
+
+def encoded(body: Body) -> bytes:
+    """An object as it is sent."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=dict).encode()
+
+
+class Requests:
+    """Sends requests. Safe for threads. Every failure is a WorldFault."""
+
+    def __init__(self, connection: Connection, timings: Timings | None = None, on_request: OnRequest = ignored) -> None:
+        self.connection = connection
+        self.timings = timings or Timings()
+        self._on_request = on_request
+        self._closing = Event()
+
+    def send(self, request: Request, permit: Callable[[], bool] = always) -> Any:
+        """Send and return the decoded answer.
+
+        What fails for the moment (no answer, half of one, 429, 5xx) is sent again a few times, as late as Retry-After
+        says; a request that may have taken effect only if it is repeatable. `permit` is asked right before each time.
+        Raises the faults of `faults.fault_of`; ClusterUnavailable GPU7014 for a second 401, GPU7016 without permit.
+        """
+        renewed = False
+        failures = 0
+        while True:
+            if not permit():
+                raise ClusterUnavailable("GPU7016", message("GPU7016", {"what": request.what}))
+            headers = self.connection.headers()
+            try:
+                return self._answer(request, headers)
+            except Unauthorized as fault:
+                if renewed or not self.connection.renew(headers):
+                    raise self._disbelieved(fault) from fault
+                renewed = True
+            except Passing as fault:
+                failures += 1
+                if failures >= self.timings.tries or (fault.sent and not request.repeatable):
+                    raise
+                wait_ms = max(fault.wait_ms, backoff_ms(self.timings.first_retry_ms, failures))
+                if fault.wait_ms > self.timings.longest_retry_ms:
+                    raise
+                self.pause(min(wait_ms, self.timings.longest_retry_ms))
+
+    def stream(self, request: Request) -> BaseHTTPResponse:
+        """Send, and return the answer to be read as it comes; silence longer than `silence_ms` ends it. One try."""
+        headers = self.connection.headers()
+        response = self._sent(request, headers, streaming=True)
+        if response.status == 200:
+            sock = getattr(response.connection, "sock", None)
+            if sock is not None:
+                sock.settimeout(self.timings.silence_ms / 1000)
+            return response
+        try:
+            data = response.read()
+        except (http.HTTPError, OSError):
+            data = b""
+        finally:
+            response.close()
+        fault = fault_of(response.status, status_of(data), request.what, response.headers.get("retry-after", ""))
+        if isinstance(fault, Unauthorized):
+            if not self.connection.renew(headers):
+                raise self._disbelieved(fault)
+            raise Passing(f"{request.what}: the credentials were renewed")
+        raise fault
+
+    def pause(self, duration_ms: DurationMs) -> None:
+        """Wait, less when this is closed: then ClusterUnavailable."""
+        if self._closing.wait(duration_ms / 1000):
+            raise ClusterUnavailable("GPU7001", "gpuctl is ending")
+
+    def close(self) -> None:
+        """End all waits; what is on its way comes to its end."""
+        self._closing.set()
+
+    def _answer(self, request: Request, headers: Mapping[str, str]) -> Any:
+        response = self._sent(request, headers, streaming=False)
+        data: bytes = response.data
+        if 200 <= response.status < 300:
+            try:
+                return json.loads(data) if data else {}
+            except ValueError:
+                raise self._strange(request, response) from None
+        raise fault_of(response.status, status_of(data), request.what, response.headers.get("retry-after", ""))
+
+    def _sent(self, request: Request, headers: Mapping[str, str], *, streaming: bool) -> BaseHTTPResponse:
+        """One exchange. Raises Passing where there was no whole answer, ClusterUnavailable where there can't be one."""
+        timings = self.timings
+        if request.body is not None:
+            headers = {**headers, "content-type": request.content_type}
+        code, began = NO_ANSWER, time.monotonic_ns()
+        try:
+            response = self.connection.pool.urlopen(
+                request.method,
+                self.connection.server + request.path,
+                body=request.body,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=timings.connect_ms / 1000, read=timings.answer_ms / 1000),
+                retries=False,
+                redirect=False,
+                preload_content=not streaming,
+            )
+            code = response.status
+        except (http.HTTPError, OSError, ValueError) as error:
+            raise self._unanswered(request, error) from error
+        finally:
+            self._on_request(request.verb, request.kind[1], code, (time.monotonic_ns() - began) // _MS_NS)
+        if 300 <= code < 400:
+            response.drain_conn()
+            raise self._strange(request, response)
+        return response
+
+    def _unanswered(self, request: Request, error: Exception) -> WorldFault:
+        why = printable(_reason(error))
+        if isinstance(error, http.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return ClusterUnavailable("GPU7018", message("GPU7018", {"server": self.connection.server, "why": why}))
+        return Passing(f"{request.what}: {self.connection.server}: {why}", sent=not isinstance(error, _UNSENT))
+
+    def _strange(self, request: Request, response: BaseHTTPResponse) -> WorldFault:
+        """An answer that no API server gives; one that says it is JSON was cut on its way."""
+        kind = response.headers.get("content-type", "")
+        if kind.startswith(JSON):
+            return Passing(f"{request.what}: half an answer", sent=True)
+        why = f"HTTP status {response.status}, {kind or 'no content type'}"
+        return ClusterUnavailable("GPU7020", message("GPU7020", {"server": self.connection.server, "why": why}))
+
+    def _disbelieved(self, fault: Unauthorized) -> ClusterUnavailable:
+        connection = self.connection
+        params = {"server": connection.server, "where": connection.where, "why": str(fault)}
+        return ClusterUnavailable("GPU7014", message("GPU7014", params))
+
+
+def backoff_ms(first_ms: DurationMs, failures: int) -> DurationMs:
+    """How long to wait after so many failures in a row: doubling, and between half and all of that at random."""
+    longest = first_ms << min(failures - 1, 16)
+    return random.randint(longest // 2, longest)  # noqa: S311 - spreads clients, guards nothing
+
+
+def _reason(error: Exception) -> str:
+    """The cause without the names of Python objects that urllib3 puts before it."""
+    text = str(error.args[-1] if error.args else error)
+    if isinstance(error, http.NewConnectionError | http.ConnectTimeoutError):
+        text = text.rpartition(": ")[2] if "object at 0x" in text else text
+    return text or type(error).__name__

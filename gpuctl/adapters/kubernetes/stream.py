@@ -1,0 +1,216 @@
+"""A watch of one kind that is kept going by a thread of its own, and what it has heard.
+
+It ends only when it is told to, or when the server has forgotten the version it was at (410): then the caller lists
+again. Everything else (a server that closes, restarts or is away, a connection that falls silent) is answered by going
+on from the last version seen, later and later.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from threading import Condition, Thread
+from typing import Any
+
+from urllib3 import exceptions as http
+from urllib3.response import BaseHTTPResponse
+
+from gpuctl.adapters.kubernetes.faults import Passing, fault_of
+from gpuctl.adapters.kubernetes.paths import with_query
+from gpuctl.adapters.kubernetes.requests import Request, Requests, backoff_ms
+from gpuctl.app.ports import ClusterUnavailable, Gone, WatchEvent, WorldFault
+from gpuctl.k8s.names import Kind
+from gpuctl.k8s.objects import number, resource_version
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs
+
+_CHUNK_BYTES = 1 << 16
+_MOST_EVENTS = 100_000
+"""What is kept for a caller that does not come: beyond it, a list costs less."""
+_BRIEF_NS = 1_000_000_000
+_MS_NS = 1_000_000
+_BRIEF_ENDS = 3
+"""A watch that ends at once, so often in a row, is told of."""
+
+
+class Stream:
+    """The watch of one kind from a version on. Safe for threads."""
+
+    def __init__(
+        self, requests: Requests, kind: Kind, path: str, query: Mapping[str, str], on_news: Callable[[], None]
+    ) -> None:
+        """`query` holds the version to begin at, as `resourceVersion`."""
+        self._requests = requests
+        self._kind = kind
+        self._path = path
+        self._query = query
+        self._on_news = on_news
+        self._heard = Condition()
+        self._events: list[WatchEvent] = []
+        self._version = self.handed = query["resourceVersion"]
+        self._fault: Exception | None = None
+        self._open = False
+        self._ending = False
+        self._response: BaseHTTPResponse | None = None
+        self._thread = Thread(target=self._run, name=f"watch {kind[1]}", daemon=True)
+        self._thread.start()
+
+    def drain(self, timeout_ms: DurationMs) -> list[WatchEvent]:
+        """What was heard since the last call, then a bookmark; `handed` is its version.
+
+        A watch that has just begun is first waited for until the server has taken it. Then waits up to the timeout for
+        the first event. Raises what the watch fails with at the moment: Gone for good, else ClusterUnavailable,
+        Forbidden, NotFound.
+        """
+        timings = self._requests.timings
+        with self._heard:
+            begun_within_ms = timings.connect_ms + timings.answer_ms
+            self._heard.wait_for(lambda: self._open or self._fault or self._events, begun_within_ms / 1000)
+            self._heard.wait_for(lambda: self._events or self._fault, timeout_ms / 1000)
+            if not self._events and self._fault is not None:
+                raise self._fault.with_traceback(None)
+            events, self._events = self._events, []
+            self.handed = self._version
+            return [*events, _bookmark(self._kind, self._version)]
+
+    def end(self) -> None:
+        """Stop listening, at once; does not wait for the thread."""
+        with self._heard:
+            self._ending = True
+            response = self._response
+            self._heard.notify_all()
+        if response is not None:
+            # Another thread reads from it: this only makes that read come back.
+            with suppress(RuntimeError, ValueError, OSError):
+                response.shutdown()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread has not ended yet."""
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        """Wait until the thread has ended: at once, except while it is connecting."""
+        timings = self._requests.timings
+        self._thread.join((timings.connect_ms + timings.answer_ms) / 1000)
+
+    def _run(self) -> None:
+        failures = brief = 0
+        while not self._ending:
+            began, version = time.monotonic_ns(), self._version
+            try:
+                self._follow()
+            except Gone as fault:
+                self._fail(fault)
+                return
+            except WorldFault as fault:
+                failures = 1 if self._stable(began) else failures + 1
+                self._fail(fault)
+                self._rest(failures, fault.wait_ms if isinstance(fault, Passing) else 0)
+                continue
+            except Exception as error:  # noqa: BLE001 - a thread that ends in silence would leave a copy that is old
+                self._fail(error)
+                return
+            at_once = version == self._version and time.monotonic_ns() - began < _BRIEF_NS
+            failures, brief = 0, brief + 1 if at_once else 0
+            if brief >= _BRIEF_ENDS:
+                self._fail(ClusterUnavailable("GPU7001", f"{self._what}: the server ends it as soon as it begins"))
+            if brief:
+                self._rest(brief, 0)
+
+    @property
+    def _what(self) -> str:
+        return f"watch {self._kind[1]}"
+
+    def _stable(self, began_ns: int) -> bool:
+        return time.monotonic_ns() - began_ns > self._requests.timings.stable_ms * _MS_NS
+
+    def _follow(self) -> None:
+        """Listen from the last version until the server ends it or falls silent. Raises WorldFault."""
+        timings = self._requests.timings
+        lasts_s = random.randint(timings.shortest_watch_ms, timings.longest_watch_ms) // 1000  # noqa: S311 - jitter
+        query = {
+            **self._query,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(max(1, lasts_s)),
+        }
+        path = with_query(self._path, query)
+        response = self._requests.stream(Request(verb="watch", kind=self._kind, path=path, what=self._what))
+        with self._heard:
+            self._response = response
+            self._open, self._fault = True, None
+            self._heard.notify_all()
+        try:
+            for lines in _lines(response.stream(_CHUNK_BYTES, decode_content=True)):
+                if self._ending:
+                    return
+                self._take(lines)
+        except http.ReadTimeoutError:
+            return  # silent for too long: the connection may be dead
+        except (http.HTTPError, OSError, ValueError) as error:
+            if not self._ending and not isinstance(error, http.ProtocolError):
+                raise Passing(f"{self._what}: {error}") from error
+        finally:
+            with self._heard:
+                self._response = None
+            response.close()
+
+    def _take(self, lines: Iterable[bytes]) -> None:
+        """Keep the events of these lines, and ring. Raises the fault of an ERROR among them."""
+        events: list[WatchEvent] = []
+        version, fault = self._version, None
+        for line in lines:
+            decoded: dict[str, Any] = json.loads(line)
+            kind, body = decoded["type"], decoded["object"]
+            if kind == "ERROR":
+                fault = fault_of(number(body, "code", default=500), body, self._what)
+                break
+            version = resource_version(body) or version
+            if kind != "BOOKMARK":
+                events.append(WatchEvent(type=kind, body=body))
+        with self._heard:
+            self._version = version
+            self._events += events
+            full = len(self._events) > _MOST_EVENTS
+            self._heard.notify_all()
+        if events:
+            self._on_news()
+        if full:
+            fault = Gone("GPU7005", f"{self._what}: more was heard than is kept")
+        if fault is not None:
+            raise fault
+
+    def _fail(self, fault: Exception) -> None:
+        with self._heard:
+            news = self._fault is None and not self._ending
+            self._fault = fault
+            if isinstance(fault, Gone):
+                self._events = []
+            self._heard.notify_all()
+        if news:
+            self._on_news()
+
+    def _rest(self, failures: int, wait_ms: DurationMs) -> None:
+        timings = self._requests.timings
+        rest_ms = max(wait_ms, min(backoff_ms(timings.first_retry_ms, failures), timings.longest_reconnect_ms))
+        with self._heard:
+            self._heard.wait_for(lambda: self._ending, rest_ms / 1000)
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The whole lines that have come with each chunk; half a line at the end is dropped."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        if whole:
+            yield [line for line in whole if line]
+
+
+def _bookmark(kind: Kind, version: str) -> WatchEvent:
+    body: Body = {"apiVersion": kind[0], "kind": kind[1], "metadata": {"resourceVersion": version}}
+    return WatchEvent(type="BOOKMARK", body=body)

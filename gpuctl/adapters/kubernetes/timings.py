@@ -1,0 +1,44 @@
+"""How long this client waits, and how much it writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuctl.model.units import DurationMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Waits of the client. The server sends a bookmark about once a minute: a longer silence is a dead connection."""
+
+    connect_ms: DurationMs = 5_000
+    answer_ms: DurationMs = 30_000
+    """The longest silence within an answer."""
+    tries: int = 4
+    """How often a request is sent that fails for the moment."""
+    first_retry_ms: DurationMs = 100
+    longest_retry_ms: DurationMs = 10_000
+    """Also the most that a Retry-After is honoured for within one request."""
+    silence_ms: DurationMs = 72_000
+    """The longest silence of a watch."""
+    shortest_watch_ms: DurationMs = 240_000
+    longest_watch_ms: DurationMs = 290_000
+    """How long the server is asked to keep a watch open: a random time between the two."""
+    longest_reconnect_ms: DurationMs = 30_000
+    stable_ms: DurationMs = 120_000
+    """A watch that went well for so long starts again at the shortest wait."""
+    recheck_ms: DurationMs = 300_000
+    """When to ask again for a kind that the server does not serve."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteLimits:
+    """At most `burst` writes in one go, then `per_second`; `at_once` of them on their way at a time.
+
+    A write costs an API server some 2 ms of one core, and as much again in the controllers that follow it: 400 a second
+    are what a small control plane just bears. It defends itself beyond that (429), which costs more than waiting here.
+    """
+
+    per_second: int = 400
+    burst: int = 800
+    at_once: int = 8
