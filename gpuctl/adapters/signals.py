@@ -1,22 +1,29 @@
-"""The operating system's wish that the process end."""
+"""The operating system's wish that the process end, and a bell that other threads ring to wake it."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Self
 
 from gpuctl.model.units import DurationMs
 
+_MANY = 4096
+
 
 class StopOnSignal:
-    """SIGTERM or SIGINT ends the loop: between two writes, in the middle of a wait or of a fetch."""
+    """SIGTERM or SIGINT ends the loop: between two writes, in the middle of a wait or of a fetch.
+
+    A wait also ends when `wake` was called since the last one: by the threads that watch the cluster.
+    """
 
     def __init__(self) -> None:
         self._requested = False
         self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
 
     def __enter__(self) -> Self:
@@ -36,12 +43,17 @@ class StopOnSignal:
         return self._requested
 
     def wait(self, duration_ms: DurationMs) -> bool:
-        """Wait, less if a signal comes."""
-        if not self._requested:
-            select.select([self._reading], [], [], duration_ms / 1000)
+        """Wait, less if a signal comes or the bell is rung."""
+        if not self._requested and select.select([self._reading], [], [], duration_ms / 1000)[0]:
+            os.read(self._reading, _MANY)
         return self._requested
+
+    def wake(self) -> None:
+        """Ring the bell; from any thread, at any time."""
+        with suppress(BlockingIOError):  # the pipe is full of rings already
+            os.write(self._writing, b".")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self._requested = True
-        os.write(self._writing, b".")
+        self.wake()

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from gpuctl.app.ports import ClusterUnavailable, Conflict, NotFound, WorldFault, Writable
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
+from gpuctl.model.ids import ObjectRef
 from gpuctl.plan.order import Stage, wave
 
 _GROUND = Stage.SCOPE
@@ -23,12 +24,15 @@ def never() -> bool:
     return False
 
 
-def apply_plan(plan: Plan, cluster: Writable, stop: Callable[[], bool] = never) -> ApplyResult:
-    """Apply in order, one outcome a change. `stop` is asked before each write; what is left is skipped."""
+def apply_plan(
+    plan: Plan, cluster: Writable, stop: Callable[[], bool] = never, spared: frozenset[ObjectRef] = frozenset()
+) -> ApplyResult:
+    """Apply in order, one outcome a change. `stop` is asked before each write; what is left is skipped, as are `spared`
+    objects."""
     skips = _Skips()
 
     def attempt(change: Change) -> Outcome:
-        cause = skips.cause(change) or ("stopped" if stop() else "")
+        cause = skips.cause(change) or ("stopped" if stop() else "left alone" if change.ref in spared else "")
         return _attempt(change, cluster, skips) if not cause else _skipped(change, cause)
 
     outcomes: list[Outcome] = []

@@ -15,6 +15,7 @@ from gpuctl.app.ports import Clock
 from gpuctl.model.change import ApplyResult, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
@@ -56,19 +57,23 @@ def nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where cycles run. `settle` lets what is due happen in the world; `stop` is asked before every write."""
+    """Where cycles run. `settle` lets what is due happen in the world; `stop` is asked before every write.
+
+    Objects that are `spared` are not written now.
+    """
 
     mirror: Mirror
     clock: Clock
     settle: Callable[[], None] = nothing
     stop: Callable[[], bool] = never
+    spared: frozenset[ObjectRef] = frozenset()
 
 
 def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden when it can't be read."""
     site.mirror.refresh()
     now_ms = site.clock.now_ms()
-    state = observe(site.mirror.objects())
+    state = observe(site.mirror.objects(), declared.cluster.name)
     declared = replace(declared, held=set_aside(declared, state))
     decided = schedule(declared, state, now_ms)
     manifests = render(declared, decided)
@@ -79,7 +84,7 @@ def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = froz
 def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
     foreseen = foresee(declared, site, confirmations)
-    return replace(foreseen, result=apply_plan(foreseen.plan, site.mirror.cluster, site.stop))
+    return replace(foreseen, result=apply_plan(foreseen.plan, site.mirror, site.stop, site.spared))
 
 
 def converge(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> tuple[CycleReport, ...]:

@@ -8,27 +8,34 @@ last good is enforced; the cluster up to the interval. A bug in a cycle is repor
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from gpuctl.app.cycle import CycleReport, Site, converge
+from gpuctl.app.cycle import Site, converge
+from gpuctl.app.fights import Fights
 from gpuctl.app.mirror import Mirror
-from gpuctl.app.ports import Clock, Cluster, Machines, Source, SourceUnavailable, Stop, WorldFault
-from gpuctl.app.report import Entry, Journal, Level, of_cycle, of_damage, of_diagnostic, of_fault, of_troubles
+from gpuctl.app.ports import Clock, Cluster, Leadership, Machines, Source, SourceUnavailable, Stop, WorldFault
+from gpuctl.app.report import (
+    Entry,
+    Journal,
+    Level,
+    of_cycle,
+    of_damage,
+    of_diagnostic,
+    of_fault,
+    of_fights,
+    of_troubles,
+)
 from gpuctl.app.revisions import Desired, Revisions
 from gpuctl.diag.wording import message
-from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
+from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
-from gpuctl.model.state import Ledger
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe import observe
+from gpuctl.observe import Records, read_ledgers
 
 FIRST_RETRY_MS: DurationMs = 1_000
 LAST_RETRY_MS: DurationMs = 300_000
-TOLD_OF_A_FIGHT = 3
-"""Cycles that are told of when they came to no rest; the others were alike."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
@@ -39,6 +46,21 @@ class LoopSettings:
     once: bool = False
 
 
+class Alone:
+    """The leadership of a process that shares its cluster with no other."""
+
+    def held(self) -> bool:
+        """Always."""
+        return True
+
+    def holder(self) -> str:
+        """Nobody needs to know."""
+        return ""
+
+
+ALONE = Alone()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
     """The world the loop works on, through its ports."""
@@ -47,6 +69,7 @@ class Outside:
     cluster: Cluster
     machines: Machines
     clock: Clock
+    leadership: Leadership = ALONE
 
 
 def retry_ms(failures: int) -> DurationMs:
@@ -61,13 +84,17 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
     fetch_due = enforce_due = clock.now_ms()
     fetch_failures = enforce_failures = 0
     while not stop.requested():
+        if not reconciler.leads():
+            fetch_due = enforce_due = clock.now_ms()
+            stop.wait(settings.react_ms)
+            continue
         if clock.now_ms() >= fetch_due:
             fetch_failures = 0 if reconciler.follow() else fetch_failures + 1
             fetch_due = clock.now_ms() + (retry_ms(fetch_failures) if fetch_failures else settings.interval_ms)
             enforce_due = enforce_due if enforce_failures else clock.now_ms()
         if clock.now_ms() >= enforce_due or (not enforce_failures and reconciler.stirred()):
             enforce_failures = 0 if reconciler.enforce() else enforce_failures + 1
-            delay_ms = retry_ms(enforce_failures) if enforce_failures else settings.interval_ms
+            delay_ms = retry_ms(enforce_failures) if enforce_failures else settings.interval_ms * reconciler.settled
             enforce_due = clock.now_ms() + min(delay_ms, settings.interval_ms)
         if settings.once:
             return 1 if journal.has_errors else 0
@@ -83,19 +110,30 @@ class Reconciler:
         self._journal = journal
         self._stop = stop
         self._mirror = Mirror(outside.cluster)
-        self._site = Site(mirror=self._mirror, clock=outside.clock, stop=stop.requested)
+        self._site = Site(mirror=self._mirror, clock=outside.clock, stop=self._is_over)
+        self._fights = Fights()
         self._revisions = Revisions(outside.source)
         self._head: Revision = NO_REVISION
         self._desired = Desired()
         self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
+        self.settled = True
+        """Whether the last cycles came to where nothing was left to write."""
+
+    def leads(self) -> bool:
+        """Whether this process may act; says so when that changes."""
+        leadership = self._outside.leadership
+        held = leadership.held()
+        waits = [] if held else [Entry(event="standby", fields={"leader": leadership.holder()})]
+        self._journal.stand(self._now(), "leadership", waits)
+        return held
 
     def follow(self) -> bool:
         """Fetch the branch and work out what to enforce; False when something could not be read."""
         return self._guarded("git", self._follow)
 
     def enforce(self) -> bool:
-        """Run cycles until nothing is left to write; False when the cluster can't be read or does not come to rest."""
+        """Run cycles until nothing is left to write; False when the cluster can't be read."""
         return self._guarded("cluster", self._enforce)
 
     def stirred(self) -> bool:
@@ -115,11 +153,12 @@ class Reconciler:
             return []
         try:
             newest = source.tree(head)
-            self._note_rewriting(head)
             self._confirmations = source.confirmations(NO_REVISION, head)
+            before, records = self._head, self._records()
+            self._take(newest, records)
+            self._note_rewriting(before, head, records)
         except SourceUnavailable as fault:
             return self._do_without("unreadable", fault)
-        self._take(newest)
         self._head = head
         return []
 
@@ -128,25 +167,27 @@ class Reconciler:
         if self._stop.requested():
             return []
         if self._desired.declared is None:
-            self._take(None)
+            self._take(None, self._records())
         return [of_fault(event, fault)]
 
-    def _take(self, newest: SourceTree | None) -> None:
-        self._desired = desired = self._revisions.compose(newest, self._ledgers())
+    def _take(self, newest: SourceTree | None, records: Records) -> None:
+        self._desired = desired = self._revisions.compose(newest, records)
         if desired.revision:
             self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
         entries = [of_diagnostic("invalid", found) for found in desired.diagnostics]
         self._journal.stand(self._now(), "declarations", entries)
 
-    def _ledgers(self) -> Mapping[ProjectName, Ledger]:
+    def _records(self) -> Records:
         """As last seen; read now when this process has seen nothing yet."""
         if self._desired.declared is None:
             self._mirror.refresh()
-        return observe(self._mirror.objects()).ledgers
+        return read_ledgers(self._mirror.objects().objects)
 
-    def _note_rewriting(self, head: Revision) -> None:
+    def _note_rewriting(self, before: Revision, head: Revision, records: Records) -> None:
         """Say so when the branch no longer contains what was applied, by this process or by one before it."""
-        applied = {self._head} if self._head else {ledger.revision for ledger in self._ledgers().values()}
+        declared = self._desired.declared
+        ledgers = {} if declared is None else records.of(declared.cluster.name).ledgers
+        applied = {before} if before else {ledger.revision for ledger in ledgers.values()}
         for old in sorted(applied - {NO_REVISION}):
             if not self._outside.source.follows(old, head):
                 told = message("GPU8007", {"old": old[:12], "new": head[:12]})
@@ -162,26 +203,25 @@ class Reconciler:
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
-        reports = converge(declared, self._site, self._confirmations)
-        for report in reports if reports[-1].settled else reports[:TOLD_OF_A_FIGHT]:
+        spared = self._fights.fought_over(self._now())
+        reports = converge(declared, replace(self._site, spared=spared), self._confirmations)
+        self._fights.note(reports)
+        self.settled = reports[-1].settled
+        for report in reports:
             for entry in of_cycle(report, self._desired.revision):
                 self._journal.tell(report.at_ms, entry)
-        return [*of_damage(reports[-1]), *of_troubles(reports[-1]), *self._unrest(reports)]
+        fought = spared | self._fights.fought_over(self._now())
+        return [*of_damage(reports[-1]), *of_troubles(reports[-1]), *of_fights(fought, reports[-1].state)]
 
-    def _unrest(self, reports: tuple[CycleReport, ...]) -> list[Entry]:
-        last = reports[-1]
-        if last.settled or self._stop.requested():
-            return []
-        written = ", ".join(sorted({str(change.ref) for change in last.plan.changes})[:3])
-        told = message("GPU7007", {"cycles": len(reports), "last": written})
-        return [Entry(event="restless", level=Level.WARNING, fields={"code": "GPU7007", "message": told})]
+    def _is_over(self) -> bool:
+        return self._stop.requested() or not self._outside.leadership.held()
 
     def _guarded(self, area: str, work: Callable[[], list[Entry]]) -> bool:
         """Do it; what goes wrong outside, or in gpuctl itself, becomes a line of the journal."""
         well = True
         try:
             problems = work()
-            well = not any(problem.event in {"source", "restless"} for problem in problems)
+            well = not any(problem.event == "source" for problem in problems)
         except WorldFault as fault:
             problems, well = [of_fault("unreachable", fault)], False
         except Exception as error:  # noqa: BLE001 - a bug of one cycle must not end months of service

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpuctl.app.cycle import CycleReport
+from gpuctl.app.fights import WRITES_IN_A_WINDOW, rival
 from gpuctl.app.ports import WorldFault
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import message
@@ -18,7 +19,8 @@ from gpuctl.k8s import names
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.change import Action, Change, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, Preempt, Reclaim
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ObjectRef
+from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
 
@@ -141,6 +143,16 @@ def of_damage(report: CycleReport) -> Iterator[Entry]:
         yield Entry(
             event="damaged", level=Level.WARNING, fields={"code": "GPU7008", "object": str(ref), "message": text}
         )
+
+
+def of_fights(fought: Iterable[ObjectRef], state: ClusterState) -> Iterator[Entry]:
+    """Objects that are left alone for a while because they were written too often, with who else writes them."""
+    for ref in sorted(fought):
+        other = rival(state.live.get(ref))
+        who = f"{other} wrote it too" if other else "nobody else wrote it"
+        text = message("GPU7007", {"object": str(ref), "times": WRITES_IN_A_WINDOW, "rival": who})
+        facts = {"code": "GPU7007", "object": str(ref), "message": text}
+        yield Entry(event="restless", level=Level.WARNING, fields=facts)
 
 
 def _decided(

@@ -45,10 +45,10 @@ def _settle_as_given(declared: Declared, places: Mapping[JobId, Placement], site
     for _ in range(CYCLES_TO_A_FIXED_POINT):
         site.mirror.refresh()
         now_ms = site.clock.now_ms()
-        state = observe(site.mirror.objects())
+        state = observe(site.mirror.objects(), declared.cluster.name)
         schedule = _as_given(declared, places, state, now_ms)
         plan = make_plan(declared, schedule, render(declared, schedule), state, frozenset())
-        if not apply_plan(plan, site.mirror.cluster).writes:
+        if not apply_plan(plan, site.mirror).writes:
             return
         site.settle()
 

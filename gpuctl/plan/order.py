@@ -56,7 +56,7 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
     return Stage.ADMIT if runs(body) else Stage.PAUSE
 
 
-Wave = tuple[int, bool, int]
+Wave: TypeAlias = tuple[int, bool, int]
 """Changes of one wave do not depend on each other; those of a later one may depend on those of an earlier one."""
 
 

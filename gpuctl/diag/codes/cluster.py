@@ -52,11 +52,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
     ),
     CodeEntry(
         code="GPU7007",
-        title="the cluster does not come to rest",
-        message="{cycles} cycles in a row had something to write, last: {last}",
-        why="Somebody else keeps changing what gpuctl writes, or jobs start and end faster than cycles run.",
-        fix="If an object stands there again and again, see who else writes it: `kubectl get -o yaml "
-        "--show-managed-fields`.",
+        title="an object is fought over",
+        message="{object} was written {times} times within a minute; {rival}",
+        why="Somebody else keeps changing what gpuctl writes, or gpuctl itself goes back and forth. The object is left "
+        "alone until the minute is over; everything else goes on.",
+        fix="See who else writes the object, `kubectl get -o yaml --show-managed-fields`, and stop that. If nobody else "
+        "does, it is a bug of gpuctl: report it with the log.",
     ),
     CodeEntry(
         code="GPU7008",
