@@ -15,7 +15,7 @@ from gpuctl.app.revisions import Revisions
 from gpuctl.compile.scenario_v1 import CommitV1, SectionV1, read_story
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import Revision
-from gpuctl.observe import observe
+from gpuctl.observe import Records, read_ledgers
 from gpuctl.simulate.expect import evaluate
 from gpuctl.simulate.reading import expectation
 from gpuctl.simulate.report import Checkpoint, Outcome, SimulationReport
@@ -136,8 +136,8 @@ class Demo:
 
     def _declared(self) -> Declared:
         source = self._stage.source
-        ledgers = observe(self._play.site.mirror.objects()).ledgers if self._play else {}
-        desired = self._revisions.compose(source.tree(source.head()), ledgers)
+        records = read_ledgers(self._play.site.mirror.objects().objects) if self._play else Records()
+        desired = self._revisions.compose(source.tree(source.head()), records)
         if desired.declared is None:
             raise AssertionError(f"the story's commits are right: {desired.diagnostics}")
         return desired.declared

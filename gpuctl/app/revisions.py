@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import chain
 
 from gpuctl.app.ports import Source, SourceUnavailable
 from gpuctl.compile import Compiled, compile_tree
@@ -22,11 +23,14 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Ledger
+from gpuctl.observe import Records
 
 OWN = ProjectName(CLUSTER_LEDGER)
 """The cluster's own files, where a project would stand."""
 
 _NOWHERE = SourceSpan(file="")
+_NO_CLUSTER = "."
+"""Where a cluster's name would stand that is not known: no cluster is called so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +73,17 @@ class Revisions:
         self._source = source
         self._good: Parts = {}
 
-    def compose(self, newest: SourceTree | None, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
+    def compose(self, newest: SourceTree | None, records: Records) -> Desired:
         """What to enforce now that `newest` is the newest commit; None: it can't be read, keep to what was good."""
         if newest is None:
+            ledgers = records.of(self._cluster_name({}, records) or _NO_CLUSTER).ledgers
             return self._desired(None, _grow({}, self._known(ledgers)), ledgers)
         compiled = compile_tree(newest)
         head = _Head(newest.revision, _parts(newest, compiled.owners), compiled.diagnostics, _blamed(compiled))
         if compiled.declared is not None:
+            ledgers = records.of(compiled.declared.cluster.name).ledgers
             return self._desired(head, _Grown(head.parts, compiled), ledgers)
+        ledgers = records.of(self._cluster_name(head.parts, records) or _NO_CLUSTER).ledgers
         base = _grow({}, self._known(ledgers))
         changes = _changes(base.parts, head)
         taken = _grow(base.parts, {owner: part for owner, part in changes.items() if owner not in head.blamed})
@@ -104,6 +111,18 @@ class Revisions:
             diagnostics=sorted_diagnostics([*told, *_notes(kept_back, held, told, revision)]),
             kept_back=kept_back,
         )
+
+    def _cluster_name(self, newest: Parts, records: Records) -> str:
+        """The cluster's name by the newest of its files that are right: those of the newest commit, those that were
+        good, those at the commit that a ledger of that very name has. "": no ledger is known to be ours."""
+        ledgers = ((name, of.ledgers[OWN]) for name, of in sorted(records.by_cluster.items()) if OWN in of.ledgers)
+        recorded = ((name, self._read(OWN, own.revision)) for name, own in ledgers if own.revision)
+        for stated, parts in chain([("", newest), ("", self._good)], recorded):
+            compiled = _compiled({OWN: parts[OWN]}) if OWN in parts else None
+            name = compiled.declared.cluster.name if compiled is not None and compiled.declared is not None else ""
+            if name and stated in {"", name}:
+                return name
+        return ""
 
     def _known(self, ledgers: Mapping[ProjectName, Ledger]) -> Parts:
         """The last good parts: those in memory, else those at the ledgers' commits."""

@@ -1,41 +1,138 @@
-"""A project's ledger as a ConfigMap in gpuctl's own namespace, and back.
+"""A project's ledger as ConfigMaps in gpuctl's own namespace, and back.
 
-Each part of it is one key under `data`, so that one damaged by hand costs only itself. References, runs and finished
-runs are grouped by what they share: 10,000 jobs of one project stay below the API server's limit of 1 MiB an object.
-Equal ledgers give equal bytes.
+A ledger is one object until its text nears the API server's limit of 1 MiB. Then its head keeps the revision and says
+how many shards there are, and each entry is in the shard that the name of its run or object falls to: one run that
+ends rewrites one shard. Shards of another number have other names, and are written before the head that counts them.
+
+Each part is one key under `data`, so that one damaged by hand costs only itself. Equal ledgers give equal bytes.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
+from zlib import crc32
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import compact_json, decode_instant
-from gpuctl.k8s.objects import labels_of, mapping, text
+from gpuctl.k8s.objects import mapping, text
 from gpuctl.k8s.timestamps import format_timestamp
-from gpuctl.model.ids import NO_REVISION, JobId, ObjectRef, ProjectName, Revision, RunDigest
+from gpuctl.model.ids import NO_REVISION, JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
 from gpuctl.model.state import Body, FinishedRun, Ledger
+
+SHARD_BYTES = 768 * 1024
+"""The most that one object of a ledger holds."""
+
+_MOST_SHARDS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerObjects:
+    """A ledger as it is kept: its head, and its shards if it is split."""
+
+    head: Body
+    shards: Mapping[ObjectRef, Body] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerReading:
-    """A ledger as far as it can be read, and the keys of `data` that can't."""
+    """A ledger as far as it can be read, and the parts that can't: keys of `data`, or shards ("2 of 4")."""
 
     ledger: Ledger
     damaged: tuple[str, ...] = ()
 
 
 def ledger_ref(cluster: str, project: ProjectName) -> ObjectRef:
-    """Where a project's ledger is kept."""
+    """Where a project's ledger is kept, or the head of it."""
     return ObjectRef(*names.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.ledger_name(cluster, project))
 
 
-def encode_ledger(cluster: str, ledger: Ledger) -> Body:
-    """The whole ConfigMap as gpuctl applies it."""
+def shard_refs(cluster: str, project: ProjectName, shards: int) -> tuple[ObjectRef, ...]:
+    """Where the shards of a ledger are kept; none for one that is not split."""
+    kept = [names.shard_name(cluster, project, number, shards) for number in range(1, shards + 1)] if shards > 1 else []
+    return tuple(ObjectRef(*names.CONFIG_MAP, names.SYSTEM_NAMESPACE, name) for name in kept)
+
+
+def shards_of(head: Body | None) -> int:
+    """How many shards a ledger's head says there are; 1 when it is not split, 0 when what it says can't be read."""
+    stated = mapping(head or {}, "data").get("shards", "1")
+    count = int(stated) if isinstance(stated, str) and stated.isascii() and stated.isdigit() and len(stated) < 5 else 0
+    return count if count <= _MOST_SHARDS else 0
+
+
+def encode_ledger(cluster: str, ledger: Ledger, shards: int = 1) -> LedgerObjects:
+    """The ConfigMaps as gpuctl applies them; `shards` is how many there are so far.
+
+    Their number is doubled when one would be too large, and halved when all would fit an eighth of the room: between
+    the two it stays, so that a ledger about a limit is not written anew again and again.
+    """
+    parts = _split(ledger, max(1, shards))
+    while _largest(parts) > SHARD_BYTES and len(parts) < _MOST_SHARDS:
+        more = 2 * len(parts)
+        while more * SHARD_BYTES < sum(map(_size, parts)):
+            more *= 2
+        parts = _split(ledger, min(more, _MOST_SHARDS))
+    while len(parts) > 1 and sum(map(_size, parts)) <= len(parts) * SHARD_BYTES // 8:
+        fewer = _split(ledger, len(parts) // 2)
+        if _largest(fewer) > SHARD_BYTES:
+            break
+        parts = fewer
+    facts = {"revision": ledger.revision, **({"content": ledger.content} if ledger.content else {})}
     ref = ledger_ref(cluster, ledger.project)
+    if len(parts) == 1:
+        return LedgerObjects(head=_config_map(cluster, ledger, ref, {**facts, **parts[0]}))
+    refs = shard_refs(cluster, ledger.project, len(parts))
+    return LedgerObjects(
+        head=_config_map(cluster, ledger, ref, {**facts, "shards": str(len(parts))}),
+        shards={shard: _config_map(cluster, ledger, shard, part) for shard, part in zip(refs, parts, strict=True)},
+    )
+
+
+def _config_map(cluster: str, ledger: Ledger, ref: ObjectRef, data: Mapping[str, str]) -> Body:
+    labels = {
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.CLUSTER_LABEL: cluster,
+        names.PROJECT_LABEL: ledger.project,
+        names.LEDGER_LABEL: "true",
+    }
+    meta = {"name": ref.name, "namespace": ref.namespace, "labels": labels}
+    return {"apiVersion": ref.api_version, "kind": ref.kind, "metadata": meta, "data": dict(sorted(data.items()))}
+
+
+def _split(ledger: Ledger, count: int) -> list[dict[str, str]]:
+    """The entries as texts, in so many parts. A run's entries fall to the part of its object's name."""
+    if count == 1:
+        return [_sections(ledger)]
+    inventories: list[set[ObjectRef]] = [set() for _ in range(count)]
+    for ref in ledger.inventory:
+        inventories[_part_of(ref.name, count)].add(ref)
+    seen: list[set[RunKey]] = [set() for _ in range(count)]
+    for job, digest in ledger.seen:
+        seen[_part_of(names.run_name(job.name, digest), count)].add((job, digest))
+    finished: list[dict[RunKey, FinishedRun]] = [{} for _ in range(count)]
+    for (job, digest), run in ledger.finished.items():
+        finished[_part_of(names.run_name(job.name, digest), count)][job, digest] = run
+    return [
+        _sections(replace(ledger, inventory=frozenset(inventories[n]), seen=frozenset(seen[n]), finished=finished[n]))
+        for n in range(count)
+    ]
+
+
+def _size(part: Mapping[str, str]) -> int:
+    return sum(map(len, part.values()))
+
+
+def _largest(parts: list[dict[str, str]]) -> int:
+    return max(map(_size, parts))
+
+
+def _part_of(name: str, count: int) -> int:
+    return crc32(name.encode()) % count
+
+
+def _sections(ledger: Ledger) -> dict[str, str]:
     inventory: dict[str, dict[str, list[str]]] = {}
     for entry in sorted(ledger.inventory):
         kind = f"{entry.api_version} {entry.kind}"
@@ -48,40 +145,53 @@ def encode_ledger(cluster: str, ledger: Ledger) -> Body:
         end = {"at": format_timestamp(run.at_ms), "starts": run.starts, "state": run.state}
         finished.setdefault(job.name, {})[digest] = end
     return {
-        "apiVersion": ref.api_version,
-        "kind": ref.kind,
-        "metadata": {
-            "name": ref.name,
-            "namespace": ref.namespace,
-            "labels": {
-                names.MANAGED_BY_LABEL: names.MANAGED_BY,
-                names.CLUSTER_LABEL: cluster,
-                names.PROJECT_LABEL: ledger.project,
-                names.LEDGER_LABEL: "true",
-            },
-        },
-        "data": {
-            "finished": compact_json(finished),
-            "inventory": compact_json(inventory),
-            "revision": ledger.revision,
-            **({"content": ledger.content} if ledger.content else {}),
-            "seen": compact_json(seen),
-        },
+        "finished": compact_json(finished),
+        "inventory": compact_json(inventory),
+        "seen": compact_json(seen),
     }
 
 
-def decode_ledger(body: Body) -> LedgerReading | None:
-    """Read a ledger back; None for what is no ledger. Never raises: a damaged part reads as empty."""
-    labels = labels_of(body)
-    project = labels.get(names.PROJECT_LABEL, names.CLUSTER_LEDGER)
-    if names.LEDGER_LABEL not in labels or not isinstance(project, str):
+def decode_ledger(head: Body, config_maps: Mapping[ObjectRef, Body] | None = None) -> LedgerReading | None:
+    """Read a ledger back; None for what does not have a ledger's name. `config_maps` are those its shards are among.
+
+    Never raises: a damaged or missing part reads as empty. Whose it is follows from its name, which nobody can change.
+    """
+    whose = names.ledger_owner(text(head, "metadata", "name"))
+    if whose is None:
         return None
-    data = mapping(body, "data")
+    cluster, owner = whose[0], ProjectName(whose[1])
+    data = mapping(head, "data")
+    shards = shards_of(head)
+    parts = [_read(owner, data)] if shards == 1 else []
+    damaged = list(parts[0].damaged) if parts else []
+    if not shards:
+        damaged.append("shards")
+    for number, ref in enumerate(shard_refs(cluster, owner, shards), 1):
+        part = _read(owner, mapping((config_maps or {}).get(ref, {}), "data"))
+        parts.append(part)
+        if part.damaged:
+            damaged.append(f"{number} of {shards}")
+    revision = data.get("revision")
+    if not isinstance(revision, str):
+        damaged.append("revision")
+        revision = NO_REVISION
+    ledger = Ledger(
+        project=owner,
+        revision=Revision(revision),
+        content=text(data, "content"),
+        inventory=frozenset(ref for part in parts for ref in part.ledger.inventory),
+        seen=frozenset(key for part in parts for key in part.ledger.seen),
+        finished={key: run for part in parts for key, run in part.ledger.finished.items()},
+    )
+    return LedgerReading(ledger=ledger, damaged=tuple(damaged))
+
+
+def _read(owner: ProjectName, data: Mapping[str, Any]) -> LedgerReading:
+    """The entries of one object."""
     damaged = []
     inventory: frozenset[ObjectRef] = frozenset()
-    seen: frozenset[tuple[JobId, RunDigest]] = frozenset()
-    finished: Mapping[tuple[JobId, RunDigest], FinishedRun] = {}
-    owner = ProjectName(project)
+    seen: frozenset[RunKey] = frozenset()
+    finished: Mapping[RunKey, FinishedRun] = {}
     try:
         inventory = frozenset(_inventory(_section(data, "inventory")))
     except _DAMAGE:
@@ -94,19 +204,8 @@ def decode_ledger(body: Body) -> LedgerReading | None:
         finished = {(run.job, run.digest): run for run in _finished(owner, _section(data, "finished"))}
     except _DAMAGE:
         damaged.append("finished")
-    revision = data.get("revision")
-    if not isinstance(revision, str):
-        damaged.append("revision")
-        revision = NO_REVISION
-    ledger = Ledger(
-        project=owner,
-        revision=Revision(revision),
-        content=text(data, "content"),
-        inventory=inventory,
-        seen=seen,
-        finished=finished,
-    )
-    return LedgerReading(ledger=ledger, damaged=tuple(damaged))
+    read = Ledger(project=owner, inventory=inventory, seen=seen, finished=finished)
+    return LedgerReading(ledger=read, damaged=tuple(damaged))
 
 
 _DAMAGE = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
@@ -128,7 +227,7 @@ def _inventory(section: dict[str, Any]) -> Iterator[ObjectRef]:
                 yield ObjectRef(api_version, name_of_kind, namespace, name)
 
 
-def _seen(project: ProjectName, section: dict[str, Any]) -> Iterator[tuple[JobId, RunDigest]]:
+def _seen(project: ProjectName, section: dict[str, Any]) -> Iterator[RunKey]:
     for job, digests in section.items():
         for digest in _texts(digests):
             yield JobId(project, job), RunDigest(digest)

@@ -20,8 +20,6 @@ JOB_LABEL = "gpuctl.dev/job"
 RUN_LABEL = "gpuctl.dev/run"
 TYPE_LABEL = "gpuctl.dev/type"
 LEDGER_LABEL = "gpuctl.dev/ledger"
-LEDGER_SHARD = "shard"
-"""The value of LEDGER_LABEL on a part of a ledger that is split; on a ledger itself it is "true"."""
 MANAGED_LABEL = "gpuctl.dev/managed"
 """On a project's namespace: admission policies select it by this."""
 WORKERS_LABEL = "gpuctl.dev/workers"
@@ -85,6 +83,7 @@ OBSERVED_KINDS: tuple[Kind, ...] = (
 )  # fmt: skip
 """What a cycle reads. A server without one of them has none of it."""
 
+_SHARD = re.compile(r"ledger-[0-9]+-of-[0-9]+")
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 CLUSTER_SCOPED: frozenset[Kind] = frozenset({
@@ -156,6 +155,18 @@ CLUSTER_LEDGER = ""
 def ledger_name(cluster: str, project: str) -> str:
     """The ConfigMap in SYSTEM_NAMESPACE that holds a project's ledger, or the cluster's own for CLUSTER_LEDGER."""
     return f"ledger.{cluster}.{project}" if project else f"ledger.{cluster}"
+
+
+def ledger_owner(name: str) -> tuple[str, str] | None:
+    """The cluster and the project of a ledger's name; neither has a dot in its own. None for another name."""
+    role, *whose = name.split(".")
+    return (whose[0], "".join(whose[1:])) if role == "ledger" and len(whose) in {1, 2} else None
+
+
+def shard_owner(name: str) -> tuple[str, str] | None:
+    """The cluster and the project of a shard's name; None for another name."""
+    role, _, whose = name.partition(".")
+    return ledger_owner(f"ledger.{whose}") if _SHARD.fullmatch(role) else None
 
 
 def shard_name(cluster: str, project: str, number: int, count: int) -> str:

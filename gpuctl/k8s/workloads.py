@@ -15,16 +15,21 @@ def is_workload(ref: ObjectRef) -> bool:
     return (ref.api_version, ref.kind) in WORKLOADS
 
 
-def run_of(body: Body) -> RunKey | None:
-    """The run that labels say an object belongs to; None for what is not gpuctl's."""
+def run_of(body: Body, cluster: str = "") -> RunKey | None:
+    """The run that labels say an object belongs to; None for what is not gpuctl's, or another cluster's than `cluster`.
+
+    Without a cluster, the runs of every one that shares the API server.
+    """
     labels = labels_of(body)
     project, job, digest = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL))
     if labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or not (project and job and digest):
         return None
+    if cluster and labels.get(names.CLUSTER_LABEL) != cluster:
+        return None
     return JobId(ProjectName(str(project)), str(job)), RunDigest(str(digest))
 
 
-def own_run(ref: ObjectRef, body: Body) -> RunKey | None:
+def own_run(ref: ObjectRef, body: Body, cluster: str = "") -> RunKey | None:
     """The run that this is the object of; None for all else, also for a copy under a run's labels and another name."""
-    run = run_of(body) if is_workload(ref) else None
+    run = run_of(body, cluster) if is_workload(ref) else None
     return run if run is not None and ref.name == names.run_name(run[0].name, run[1]) else None

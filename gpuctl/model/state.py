@@ -134,7 +134,10 @@ class Ledger:
 class ClusterState:
     """What is observed now. Sorted: nodes by name, runs by job and digest. `usage_milli_hours`: decayed GPU use.
 
+    `cluster` is whose runs and ledgers these are; what another cluster on the same API server has is foreign. "": all.
     `damaged` are gpuctl's own records that can't be read whole, with the parts that can't: those read as empty.
+    `shards` are the objects that hold a part of a ledger, or did. `claimed` are namespaces that other clusters'
+    ledgers hold, with the cluster.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -143,3 +146,6 @@ class ClusterState:
     live: Mapping[ObjectRef, Body] = field(default_factory=dict)
     usage_milli_hours: Mapping[ProjectName, int] = field(default_factory=dict)
     damaged: tuple[tuple[ObjectRef, str], ...] = ()
+    cluster: str = ""
+    shards: tuple[ObjectRef, ...] = ()
+    claimed: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Objects of the API server -> ClusterState. Pure: what it says follows from the objects alone, not from a clock."""
 
 from gpuctl.observe.cluster import observe
+from gpuctl.observe.ledgers import Records, read_ledgers
 
-__all__ = ["observe"]
+__all__ = ["Records", "observe", "read_ledgers"]

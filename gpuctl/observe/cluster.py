@@ -6,57 +6,58 @@ Cost: linear in the number of objects.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 
 from gpuctl.k8s import names
-from gpuctl.k8s.ledger import decode_ledger
-from gpuctl.k8s.objects import is_deleting, labels_of, text
-from gpuctl.k8s.workloads import run_of
-from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.state import Body, ClusterState, Ledger, RawObjects
+from gpuctl.k8s.objects import is_deleting, text
+from gpuctl.k8s.workloads import own_run, run_of
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body, ClusterState, RawObjects
 from gpuctl.observe.devices import claimed_devices, device_inventory
+from gpuctl.observe.ledgers import read_ledgers
 from gpuctl.observe.nodes import observe_nodes
 from gpuctl.observe.pods import read_pod
 from gpuctl.observe.workloads import observe_runs
 
 
-def observe(raw: RawObjects) -> ClusterState:
-    """What the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent or `damaged`."""
+def observe(raw: RawObjects, cluster: str = "") -> ClusterState:
+    """What the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent or `damaged`.
+
+    `cluster` is the name that gpuctl acts under: runs and ledgers of another name on the same API server are not its
+    own, and their pods are foreign. Without one, all are taken as one cluster's: for people who look.
+    """
     kinds: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
     for ref, body in raw.objects.items():
         kinds[ref.api_version, ref.kind][ref] = body
     inventory = device_inventory(kinds[names.RESOURCE_SLICE].values())
-    our_pods = frozenset((ref.namespace, ref.name) for ref, body in kinds[names.POD].items() if run_of(body))
-    claims = claimed_devices(kinds[names.RESOURCE_CLAIM].values(), inventory, our_pods)
+    pods_of_runs = {ref: run for ref, body in kinds[names.POD].items() if (run := run_of(body, cluster)) is not None}
+    our_pods = frozenset((ref.namespace, ref.name) for ref in pods_of_runs)
+    claims = claimed_devices(kinds[names.RESOURCE_CLAIM].values(), inventory, our_pods, cluster)
     pods = [
-        read_pod(ref, body, claims.of_pods.get((ref.namespace, ref.name), ()))
+        read_pod(ref, body, pods_of_runs.get(ref), claims.of_pods.get((ref.namespace, ref.name), ()))
         for ref, body in sorted(kinds[names.POD].items())
     ]
     leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
-    workloads = {**kinds[names.JOB], **kinds[names.DEPLOYMENT]}
-    runs = observe_runs(workloads, pods, leaving)
+    own = {
+        key: (ref, body)
+        for ref, body in sorted({**kinds[names.JOB], **kinds[names.DEPLOYMENT]}.items())
+        if (key := own_run(ref, body, cluster)) is not None
+    }
+    runs = observe_runs(own, pods, leaving)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
     nodes, runs = observe_nodes(kinds[names.NODE].values(), inventory, foreign, claims.foreign, runs)
-    ledgers, damaged = _ledgers(kinds[names.CONFIG_MAP])
-    return ClusterState(nodes=nodes, runs=runs, ledgers=ledgers, live=raw.objects, damaged=damaged)
+    records = read_ledgers(kinds[names.CONFIG_MAP])
+    ours = records.of(cluster)
+    return ClusterState(
+        nodes=nodes,
+        runs=runs,
+        ledgers=ours.ledgers,
+        live=raw.objects,
+        damaged=ours.damaged,
+        cluster=cluster,
+        shards=ours.shards,
+        claimed=records.claimed_besides(cluster),
+    )
 
 
 def _terminates(namespace: Body) -> bool:
     return is_deleting(namespace) or text(namespace, "status", "phase") == "Terminating"
-
-
-def _ledgers(
-    config_maps: Mapping[ObjectRef, Body],
-) -> tuple[Mapping[ProjectName, Ledger], tuple[tuple[ObjectRef, str], ...]]:
-    ledgers: dict[ProjectName, Ledger] = {}
-    damaged: list[tuple[ObjectRef, str]] = []
-    for ref, body in sorted(config_maps.items()):
-        if ref.namespace != names.SYSTEM_NAMESPACE or names.LEDGER_LABEL not in labels_of(body):
-            continue
-        reading = decode_ledger(body)
-        if reading is None:
-            damaged.append((ref, "metadata"))
-            continue
-        ledgers[reading.ledger.project] = reading.ledger
-        damaged.extend((ref, part) for part in reading.damaged)
-    return ledgers, tuple(damaged)

@@ -85,7 +85,7 @@ def device_inventory(slices: Iterable[Body]) -> DeviceInventory:
 
 
 def claimed_devices(
-    claims: Iterable[Body], inventory: DeviceInventory, our_pods: frozenset[tuple[str, str]]
+    claims: Iterable[Body], inventory: DeviceInventory, our_pods: frozenset[tuple[str, str]], cluster: str = ""
 ) -> ClaimedDevices:
     """Who holds which devices. A claim of gpuctl's whose pod is gone is about to be removed and holds nothing."""
     of_pods: dict[tuple[str, str], tuple[HeldDevice, ...]] = {}
@@ -98,9 +98,17 @@ def claimed_devices(
         ours = [(namespace, pod) for pod in _users(body) if (namespace, pod) in our_pods]
         for pod in ours:
             of_pods[pod] = of_pods.get(pod, ()) + held
-        if not ours and labels_of(body).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
+        if not ours and not _is_managed(body, cluster):
             foreign.extend(held)
     return ClaimedDevices(of_pods=of_pods, foreign=tuple(sorted(foreign, key=lambda d: (d.node, d.gpu))))
+
+
+def _is_managed(claim: Body, cluster: str) -> bool:
+    """Whether gpuctl made it, for that cluster or, without one, for any."""
+    labels = labels_of(claim)
+    return labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY and (
+        not cluster or labels.get(names.CLUSTER_LABEL) == cluster
+    )
 
 
 def _held(claim: Body, inventory: DeviceInventory) -> Iterable[HeldDevice]:

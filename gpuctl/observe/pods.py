@@ -12,14 +12,11 @@ from typing import Any
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement
 from gpuctl.k8s.objects import annotations_of, instant, is_deleting, items, labels_of, mapping, milli, text, whole
-from gpuctl.k8s.workloads import run_of
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.state import Body
 from gpuctl.model.units import CpuMilli, Instant, MemBytes
 from gpuctl.observe.devices import HeldDevice
-
-"""What a run is called: its job and its digest."""
 
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 
@@ -68,15 +65,15 @@ class Pod:
     devices: tuple[HeldDevice, ...] = ()
 
 
-def read_pod(ref: ObjectRef, body: Body, devices: tuple[HeldDevice, ...]) -> Pod:
-    """A pod's facts; `devices` are those of its claims."""
+def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[HeldDevice, ...]) -> Pod:
+    """A pod's facts; `run` is whose it is, `devices` are those of its claims."""
     phase = text(body, "status", "phase")
     notes = annotations_of(body)
     node = text(body, "spec", "nodeName")
     index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL) or "0"
     return Pod(
         ref=ref,
-        run=run_of(body),
+        run=run,
         node=NodeName(node) if node else None,
         live=phase not in _TERMINAL,
         running=phase == "Running" and not is_deleting(body),

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement, decode_reason, decode_record
 from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, number
-from gpuctl.k8s.workloads import own_run
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.state import Body, Run, RunPhase
@@ -26,21 +25,18 @@ _FAILED = ("Failed", "FailureTarget")
 
 
 def observe_runs(
-    workloads: Mapping[ObjectRef, Body], pods: Iterable[Pod], leaving_namespaces: frozenset[str]
+    workloads: Mapping[RunKey, tuple[ObjectRef, Body]], pods: Iterable[Pod], leaving_namespaces: frozenset[str]
 ) -> tuple[Run, ...]:
     """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
 
-    Of `pods` only gpuctl's own matter; an object under gpuctl's labels but not under a run's name is not a run.
+    `workloads` are the runs' own objects; of `pods` only those of runs matter.
     """
     crew: dict[tuple[str, RunKey], list[Pod]] = defaultdict(list)
     for pod in pods:
         if pod.run is not None:
             crew[pod.ref.namespace, pod.run].append(pod)
     runs: dict[RunKey, Run] = {}
-    for ref, body in sorted(workloads.items()):
-        key = own_run(ref, body)
-        if key is None:
-            continue
+    for key, (ref, body) in workloads.items():
         leaving = ref.namespace in leaving_namespaces
         runs[key] = _observe_run(key, _Workload(body=body, leaving=leaving), crew.pop((ref.namespace, key), []))
     for (_, key), orphans in sorted(crew.items()):

@@ -10,7 +10,6 @@ cluster is empty.
 from __future__ import annotations
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
-from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
@@ -19,8 +18,8 @@ from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
 from gpuctl.plan.diff import Difference, differences, drift
-from gpuctl.plan.guard import CONFIRM_TRAILER, foreign_namespaces, review, set_aside
-from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger
+from gpuctl.plan.guard import CONFIRM_TRAILER, damaged_projects, foreign_namespaces, review, set_aside
+from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger, shard_owner
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import Writer, book, delete
@@ -32,7 +31,7 @@ def make_plan(
     declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState, confirmations: frozenset[str]
 ) -> Plan:
     """Everything there is to write now. Cost: linear in manifests, inventories and live objects."""
-    untouched = set_aside(declared, state)
+    untouched = set_aside(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
     books = gather(declared, schedule, manifests, state)
     names_of_declared = {project.name for project in declared.projects}
@@ -42,15 +41,15 @@ def make_plan(
     changes: list[Change] = []
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values()]
     recorded: set[RunKey] = set()
-    for project in sorted({OWN, *ledgers, *names_of_declared} - untouched):
+    left = {shard_owner(ref) for ref in state.shards}
+    for project in sorted({OWN, *ledgers, *names_of_declared, *left} - untouched):
         old = ledgers.get(project, Ledger(project=project))
         new = next_ledger(declared, old, books, state)
         recorded |= new.seen
         closing = project not in names_of_declared and project != OWN
-        entry = book(cluster, new, state.live.get(ledger_ref(cluster, project)), closing=closing)
         reviewed = review(declared, old, surplus(cluster, old, staying, state), state, confirmations)
         owner = None if project == OWN else project
-        changes += [entry] if entry else []
+        changes += book(cluster, old, new, state, closing=closing)
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 

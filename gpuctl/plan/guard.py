@@ -16,11 +16,11 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
-from gpuctl.k8s.objects import is_deleting, labels_of, uid
+from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.k8s.workloads import WORKLOADS
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.state import ClusterState, Ledger, RunPhase
+from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
 from gpuctl.plan.inventory import OWN
 from gpuctl.plan.prune import is_namespace, is_ours
 
@@ -37,15 +37,29 @@ class Review:
 
 
 def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectName, Diagnostic]:
-    """Projects whose namespace is there already and is not gpuctl's, nor to be taken over."""
+    """Projects whose namespace is there already and is not gpuctl's, nor to be taken over.
+
+    Another cluster's is never taken over, also not with `adopt`: both would write it, and each start its own jobs in
+    it. One that this cluster made keeps being its own under a label that a person changed, unless the other cluster's
+    ledger holds it too: then the label says who was there first.
+    """
     found = {}
     for project in declared.projects:
         ref = ObjectRef(*names.NAMESPACE, "", project.namespace)
         live = state.live.get(ref)
-        if live is None or project.adopt or is_ours(live, declared.cluster.name, project.name):
+        if live is None or is_ours(live, declared.cluster.name, project.name):
             continue
         ledger = state.ledgers.get(project.name)
-        if ledger is None or ref not in ledger.inventory:
+        recorded = ledger is not None and ref in ledger.inventory
+        other = _other_cluster(declared, live)
+        if other and not (recorded and state.claimed.get(ref.name) != other):
+            found[project.name] = Diagnostic(
+                code="GPU6006",
+                message=message("GPU6006", {"namespace": project.namespace, "project": project.name, "cluster": other}),
+                span=project.span,
+                help="give one of the two clusters another `namespacePrefix`, or the project another name",
+            )
+        elif not (project.adopt or recorded):
             found[project.name] = Diagnostic(
                 code="GPU6004",
                 message=message("GPU6004", {"namespace": project.namespace, "project": project.name}),
@@ -55,16 +69,28 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
     return found
 
 
+def _other_cluster(declared: Declared, live: Body) -> str:
+    """The cluster that the object's labels say gpuctl made it for, if that is not this one."""
+    labels = labels_of(live)
+    cluster = text(labels, names.CLUSTER_LABEL)
+    ours = labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or cluster == declared.cluster.name
+    return "" if ours else cluster
+
+
 def set_aside(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
     """Projects that nothing is done for: their namespace is somebody else's, or what their ledger said is lost.
 
     Without its ledger nobody knows which of a project's runs have ended. A damaged revision costs nothing: it is only
     where the project's files are looked for when the newest are broken.
     """
-    cluster = declared.cluster.name
-    lost = {ref for ref, part in state.damaged if part != "revision"}
-    damaged = {project.name for project in declared.projects if ledger_ref(cluster, project.name) in lost}
+    damaged = damaged_projects(state).intersection(project.name for project in declared.projects)
     return declared.held | foreign_namespaces(declared, state).keys() | damaged
+
+
+def damaged_projects(state: ClusterState) -> frozenset[ProjectName]:
+    """Whose ledgers are damaged, declared or not: what they held is not known, so nothing of it is removed either."""
+    lost = (names.ledger_owner(ref.name) for ref, part in state.damaged if part != "revision")
+    return frozenset(ProjectName(owner[1]) for owner in lost if owner is not None) - {OWN}
 
 
 def review(

@@ -41,6 +41,11 @@ def known_ledgers(declared: Declared, state: ClusterState) -> dict[ProjectName, 
     return {name: ledger for name, ledger in state.ledgers.items() if ledger_ref(here, name) in state.live}
 
 
+def shard_owner(shard: ObjectRef) -> ProjectName:
+    """The project that a part of a split ledger is of."""
+    return ProjectName((names.shard_owner(shard.name) or ("", OWN))[1])
+
+
 def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState) -> Books:
     """Read the books' entries off what is declared, decided and observed."""
     observed = {(run.job, run.digest): run for run in state.runs}
@@ -48,7 +53,7 @@ def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: 
         wanted=_by_project(declared, manifests),
         projects=frozenset(project.name for project in declared.projects),
         declared=frozenset((job.id, job.digest) for job in declared.jobs),
-        standing=frozenset(_standing(state)),
+        standing=frozenset(_standing(state, declared.cluster.name)),
         ended=_ended(declared, schedule, observed),
     )
 
@@ -76,10 +81,10 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
     )
 
 
-def _standing(state: ClusterState) -> Iterator[RunKey]:
-    """Runs whose object is there and is not being deleted."""
+def _standing(state: ClusterState, cluster: str) -> Iterator[RunKey]:
+    """The cluster's runs whose object is there and is not being deleted."""
     for ref, live in state.live.items():
-        run = own_run(ref, live)
+        run = own_run(ref, live, cluster)
         if run is not None and not is_deleting(live):
             yield run
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpuctl.k8s import names
-from gpuctl.k8s.ledger import encode_ledger, ledger_ref
+from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
 from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.change import Action, Change
@@ -15,7 +15,7 @@ from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import permitted
 from gpuctl.plan.diff import drift
-from gpuctl.plan.inventory import OWN
+from gpuctl.plan.inventory import OWN, shard_owner
 from gpuctl.plan.order import Stage, stage_of
 
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
@@ -72,28 +72,48 @@ class Writer:
         return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
 
 
-def book(cluster: str, ledger: Ledger, live: Body | None, *, closing: bool) -> Change | None:
-    """The write of a ledger, if it differs. `closing`: its project is gone, so an empty one is deleted."""
+def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, closing: bool) -> Iterator[Change]:
+    """The writes of a ledger, where it differs. `closing`: its project is gone, so an empty one is deleted.
+
+    A large ledger that says what it said is not even worked out: that takes a second for 100,000 runs.
+    A shard that the live head counts is never deleted: a crash in between would leave a ledger with a part missing.
+    """
     ref = ledger_ref(cluster, ledger.project)
+    head = state.live.get(ref)
     project = None if ledger.project == OWN else ledger.project
+    counted = set(shard_refs(cluster, ledger.project, shards_of(head)))
     if closing and not ledger.inventory:
-        return None if live is None else delete(ref, live, project, "no longer needed")
-    body = encode_ledger(cluster, ledger)
+        if head is not None:
+            yield delete(ref, head, project, "no longer needed")
+    elif not (counted and ledger == old and counted <= state.live.keys()):
+        wanted = encode_ledger(cluster, ledger, shards_of(head))
+        counted.update(wanted.shards)
+        for shard, body in wanted.shards.items():
+            yield from _recorded(shard, body, state.live.get(shard), project, Stage.SHARD)
+        yield from _recorded(ref, wanted.head, head, project, Stage.LEDGER)
+    for shard in state.shards:
+        if shard_owner(shard) == ledger.project and shard not in counted:
+            yield delete(shard, state.live[shard], project, "no longer needed")
+
+
+def _recorded(
+    ref: ObjectRef, body: Body, live: Body | None, project: ProjectName | None, stage: Stage
+) -> Iterator[Change]:
     if live is None:
-        return Change(action=Action.CREATE, ref=ref, body=body, project=project, stage=Stage.LEDGER, reason="missing")
+        yield Change(action=Action.CREATE, ref=ref, body=body, project=project, stage=stage, reason="missing")
+        return
     paths = drift(body, live)
-    if not paths:
-        return None
-    return Change(
-        action=Action.UPDATE,
-        ref=ref,
-        body=_pinned(body, uid=uid(live), resourceVersion=resource_version(live)),
-        uid=uid(live),
-        resource_version=resource_version(live),
-        project=project,
-        stage=Stage.LEDGER,
-        reason=f"recorded: {shown(paths)}",
-    )
+    if paths:
+        yield Change(
+            action=Action.UPDATE,
+            ref=ref,
+            body=_pinned(body, uid=uid(live), resourceVersion=resource_version(live)),
+            uid=uid(live),
+            resource_version=resource_version(live),
+            project=project,
+            stage=stage,
+            reason=f"recorded: {shown(paths)}",
+        )
 
 
 def delete(

@@ -19,9 +19,12 @@ _PRIORITY = 1000
 
 
 def system_objects(owner: ClusterOwner) -> Iterator[Manifest]:
-    """What belongs to no project. The priority class keeps kube-scheduler from preempting: only the engine does."""
-    yield owner.manifest(names.NAMESPACE, names.SYSTEM_NAMESPACE, {})
-    yield owner.manifest(
+    """What belongs to no project. The priority class keeps kube-scheduler from preempting: only the engine does.
+
+    Every cluster that shares the API server has the same two, and writes them alike.
+    """
+    yield owner.shared_manifest(names.NAMESPACE, names.SYSTEM_NAMESPACE, {})
+    yield owner.shared_manifest(
         names.PRIORITY_CLASS_KIND,
         names.PRIORITY_CLASS,
         {

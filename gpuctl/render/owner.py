@@ -34,15 +34,10 @@ class ClusterOwner:
         """On every object of this cluster."""
         return {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.CLUSTER_LABEL: self.cluster.name}
 
-    @cached_property
-    def annotations(self) -> Mapping[str, str]:
-        """Where the cluster is declared."""
-        return provenance(self.cluster.span, Revision(self.cluster.span.revision))
-
-    def manifest(self, kind: names.Kind, name: str, body: Spec, *, namespace: str = "") -> Manifest:
-        """An object that belongs to no project."""
-        meta = {"name": name, "labels": self.labels, "annotations": self.annotations}
-        return _manifest(kind, {**meta, "namespace": namespace} if namespace else meta, body, None, self.cluster.span)
+    def shared_manifest(self, kind: names.Kind, name: str, body: Spec) -> Manifest:
+        """An object that belongs to no project, and to each cluster on the API server alike: it names none."""
+        meta = {"name": name, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}
+        return _manifest(kind, meta, body, None, self.cluster.span)
 
     def pools_of(self, job: Job, placement: Placement | None) -> Sequence[NodePool]:
         """The pools a job's workers are placed in; of a waiting job, and for nodes that are not declared, its first."""

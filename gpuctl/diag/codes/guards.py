@@ -47,4 +47,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="Deleting the namespace would delete that work too.",
         fix="Move the work elsewhere. " + _CONFIRM,
     ),
+    CodeEntry(
+        code="GPU6006",
+        title="the namespace belongs to another gpuctl cluster",
+        message="namespace {namespace} of project {project} belongs to cluster {cluster}, which shares this API server",
+        why="Two clusters of gpuctl that write one namespace would undo each other's work, and run each job twice. So the "
+        "one whose name the namespace's label gpuctl.dev/cluster has keeps it, also where the project says `adopt: true`.",
+        fix="Give one of the clusters another `namespacePrefix`, or the project another name. A cluster that was renamed "
+        "gets its old name back; or, when nothing of it runs any more, its namespaces are deleted first.",
+    ),
 )

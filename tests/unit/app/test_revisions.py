@@ -10,6 +10,8 @@ from gpuctl.app.revisions import OWN, Desired, Revisions
 from gpuctl.diag.diagnostic import Severity
 from gpuctl.model.ids import ProjectName, Revision
 from gpuctl.model.state import Ledger
+from gpuctl.observe import Records
+from gpuctl.observe.ledgers import ClusterRecords
 
 A, B = ProjectName("a"), ProjectName("b")
 BROKEN = "apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {name: j1, project: a}\nspec: {image: x, gpuss: 1}\n"
@@ -43,13 +45,17 @@ def follow(commits: Commits, *trees: Mapping[str, str]) -> tuple[Revisions, Desi
     revisions, desired = Revisions(commits), Desired()
     for files in trees:
         head = commits.commit(files)
-        desired = revisions.compose(commits.tree(head), {})
+        desired = revisions.compose(commits.tree(head), Records())
     return revisions, desired
+
+
+def of_this(known: Mapping[ProjectName, Ledger]) -> Records:
+    return Records(by_cluster={"one": ClusterRecords(ledgers=known)})
 
 
 def restart(commits: Commits, known: Mapping[ProjectName, Ledger]) -> Desired:
     """A process that starts at the newest commit and remembers nothing."""
-    return Revisions(commits).compose(commits.tree(commits.head()), known)
+    return Revisions(commits).compose(commits.tree(commits.head()), of_this(known))
 
 
 def test_a_good_commit_is_taken_whole() -> None:
@@ -157,7 +163,7 @@ def test_nothing_good_is_nothing_declared() -> None:
 def test_when_the_newest_commit_can_not_be_read_the_recorded_one_is_enforced() -> None:
     commits = Commits()
     first = commits.commit(BASE)
-    desired = Revisions(commits).compose(None, ledgers(first))
+    desired = Revisions(commits).compose(None, of_this(ledgers(first)))
     assert names_of(desired) == {"a/j1", "b/j2"}
     assert desired.declared is not None
     assert desired.declared.project_revisions[A] == first

@@ -1,12 +1,14 @@
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from gpuctl.k8s import names
-from gpuctl.k8s.ledger import decode_ledger, encode_ledger, ledger_ref
+from gpuctl.k8s.ledger import SHARD_BYTES, LedgerObjects, decode_ledger, encode_ledger, ledger_ref, shards_of
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest
-from gpuctl.model.state import FinishedRun, Ledger
+from gpuctl.model.state import Body, FinishedRun, Ledger
 
 TEAM = ProjectName("team-a")
 JOB = JobId(TEAM, "a-1-g")
@@ -25,17 +27,17 @@ LEDGER = Ledger(
 
 
 def test_a_ledger_survives_writing_and_is_byte_stable() -> None:
-    body = encode_ledger("tr4858", LEDGER)
+    body = encode_ledger("tr4858", LEDGER).head
     reading = decode_ledger(body)
     assert reading is not None
     assert reading.ledger == LEDGER
     assert reading.damaged == ()
-    assert json.dumps(encode_ledger("tr4858", reading.ledger)) == json.dumps(body)
+    assert json.dumps(encode_ledger("tr4858", reading.ledger).head) == json.dumps(body)
     assert ref_of(body) == ledger_ref("tr4858", TEAM)
 
 
 def test_an_empty_ledger_survives_writing() -> None:
-    reading = decode_ledger(encode_ledger("tr4858", Ledger(project=TEAM)))
+    reading = decode_ledger(encode_ledger("tr4858", Ledger(project=TEAM)).head)
     assert reading is not None
     assert reading.ledger == Ledger(project=TEAM)
     assert reading.damaged == ()
@@ -51,7 +53,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize(("part", "text"), [(part, text) for part, texts in DAMAGE.items() for text in texts])
 def test_a_damaged_part_costs_only_itself(part: str, text: str) -> None:
-    body = encode_ledger("tr4858", LEDGER)
+    body = encode_ledger("tr4858", LEDGER).head
     reading = decode_ledger({**body, "data": {**body["data"], part: text}})
     assert reading is not None
     assert reading.damaged == (part,)
@@ -61,7 +63,7 @@ def test_a_damaged_part_costs_only_itself(part: str, text: str) -> None:
 
 
 def test_a_ledger_without_content_is_damaged_all_over() -> None:
-    body = encode_ledger("tr4858", LEDGER)
+    body = encode_ledger("tr4858", LEDGER).head
     reading = decode_ledger({key: value for key, value in body.items() if key != "data"})
     assert reading is not None
     assert set(reading.damaged) == {"inventory", "seen", "finished", "revision"}
@@ -69,13 +71,14 @@ def test_a_ledger_without_content_is_damaged_all_over() -> None:
 
 def test_the_cluster_has_a_ledger_of_its_own() -> None:
     own = Ledger(project=ProjectName(names.CLUSTER_LEDGER))
-    reading = decode_ledger(encode_ledger("tr4858", own))
+    reading = decode_ledger(encode_ledger("tr4858", own).head)
     assert reading is not None
     assert reading.ledger == own
 
 
 def test_another_config_map_is_no_ledger() -> None:
-    assert decode_ledger({"metadata": {"labels": {names.PROJECT_LABEL: "team-a"}}}) is None
+    for name in ("kube-root-ca.crt", "ledgers.tr4858.team-a", "ledger.a.b.c", "ledger-1-of-2.tr4858.team-a", ""):
+        assert decode_ledger({"metadata": {"name": name, "labels": {names.PROJECT_LABEL: "team-a"}}}) is None
 
 
 def test_ten_thousand_jobs_of_one_project_fit_one_object() -> None:
@@ -85,4 +88,86 @@ def test_ten_thousand_jobs_of_one_project_fit_one_object() -> None:
         inventory=frozenset(ObjectRef(*names.JOB, "gpu-team-a", f"{job.name}-0badcafe") for job in jobs),
         seen=frozenset((job, OLD) for job in jobs),
     )
-    assert len(json.dumps(encode_ledger("tr4858", ledger))) < 2**20
+    assert len(json.dumps(encode_ledger("tr4858", ledger).head)) < 2**20
+
+
+def history(count: int) -> Ledger:
+    """A project in which so many runs have ended and are still declared."""
+    jobs = [JobId(TEAM, f"train-model-{i:06d}") for i in range(count)]
+    return Ledger(
+        project=TEAM,
+        revision=Revision("c" * 40),
+        inventory=frozenset(ObjectRef(*names.JOB, "gpu-team-a", f"{job.name}-0badcafe") for job in jobs),
+        seen=frozenset((job, OLD) for job in jobs),
+        finished={(j, OLD): FinishedRun(job=j, digest=OLD, state="Failed", at_ms=1_596_000_000_000) for j in jobs},
+    )
+
+
+@pytest.fixture(scope="module")
+def large() -> tuple[Ledger, LedgerObjects]:
+    ledger = history(100_000)
+    return ledger, encode_ledger("tr4858", ledger)
+
+
+def kept(objects: LedgerObjects) -> Mapping[ObjectRef, Body]:
+    return {**objects.shards, ref_of(objects.head): objects.head}
+
+
+def changed(before: LedgerObjects, after: LedgerObjects) -> list[ObjectRef]:
+    return [ref for ref, body in kept(after).items() if kept(before).get(ref) != body]
+
+
+def test_a_hundred_thousand_runs_are_split_so_that_no_object_nears_the_limit(
+    large: tuple[Ledger, LedgerObjects],
+) -> None:
+    ledger, objects = large
+    assert all(sum(map(len, body["data"].values())) <= SHARD_BYTES for body in objects.shards.values())
+    assert shards_of(objects.head) == len(objects.shards) > 1
+    reading = decode_ledger(objects.head, kept(objects))
+    assert reading is not None
+    assert (reading.ledger, reading.damaged) == (ledger, ())
+
+
+def test_one_run_that_ends_or_begins_rewrites_one_shard(large: tuple[Ledger, LedgerObjects]) -> None:
+    ledger, objects = large
+    key = (JobId(TEAM, "train-model-004711"), OLD)
+    ended = replace(ledger, finished={**ledger.finished, key: replace(ledger.finished[key], state="Succeeded")})
+    assert len(changed(objects, encode_ledger("tr4858", ended, len(objects.shards)))) == 1
+    begun = replace(
+        ledger,
+        seen=ledger.seen | {(JOB, NEW)},
+        inventory=ledger.inventory | {ObjectRef(*names.JOB, "gpu-team-a", names.run_name(JOB.name, NEW))},
+    )
+    assert len(changed(objects, encode_ledger("tr4858", begun, len(objects.shards)))) == 1
+
+
+def test_a_missing_and_a_damaged_shard_are_told(large: tuple[Ledger, LedgerObjects]) -> None:
+    _, objects = large
+    missing, torn, *_ = objects.shards
+    rest = {ref: body for ref, body in kept(objects).items() if ref != missing}
+    reading = decode_ledger(objects.head, {**rest, torn: {**rest[torn], "data": {"seen": "{"}}})
+    assert reading is not None
+    count = len(objects.shards)
+    assert reading.damaged == (f"1 of {count}", f"2 of {count}")
+
+
+@pytest.mark.parametrize("stated", ["0", "-1", "many", "99999", "1e3"])
+def test_a_count_of_shards_that_can_not_be_is_damage(stated: str) -> None:
+    head = encode_ledger("tr4858", LEDGER).head
+    reading = decode_ledger({**head, "data": {**head["data"], "shards": stated}})
+    assert reading is not None
+    assert reading.damaged == ("shards",)
+
+
+def test_a_ledger_about_a_limit_keeps_its_shards_and_one_that_shrank_is_whole_again() -> None:
+    ledger = history(12_000)
+    split = encode_ledger("tr4858", ledger)
+    assert len(split.shards) == 4
+    assert len(encode_ledger("tr4858", history(6_000), 4).shards) == 4
+    assert len(encode_ledger("tr4858", history(2_000), 4).shards) == 2
+    assert encode_ledger("tr4858", LEDGER, 4) == encode_ledger("tr4858", LEDGER)
+
+
+def test_no_shard_has_the_name_of_a_ledger() -> None:
+    assert names.shard_name("tr4858", "team-a", 2, 4) == "ledger-2-of-4.tr4858.team-a"
+    assert names.shard_name("tr4858", names.CLUSTER_LEDGER, 2, 4) == "ledger-2-of-4.tr4858"

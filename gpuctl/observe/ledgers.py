@@ -1,0 +1,76 @@
+"""Ledgers of every cluster that shares the API server, each told from the others by its name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuctl.k8s import names
+from gpuctl.k8s.ledger import decode_ledger
+from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.state import Body, Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecords:
+    """One cluster's ledgers, the parts of them that can't be read, and the objects that hold shards."""
+
+    ledgers: Mapping[ProjectName, Ledger] = field(default_factory=dict)
+    damaged: tuple[tuple[ObjectRef, str], ...] = ()
+    shards: tuple[ObjectRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """All records, by cluster name."""
+
+    by_cluster: Mapping[str, ClusterRecords] = field(default_factory=dict)
+
+    def of(self, cluster: str) -> ClusterRecords:
+        """One cluster's records; without a name, those of all."""
+        if cluster:
+            return self.by_cluster.get(cluster, ClusterRecords())
+        every = [records for _, records in sorted(self.by_cluster.items())]
+        return ClusterRecords(
+            ledgers={project: ledger for records in every for project, ledger in records.ledgers.items()},
+            damaged=tuple(found for records in every for found in records.damaged),
+            shards=tuple(ref for records in every for ref in records.shards),
+        )
+
+    def claimed_besides(self, cluster: str) -> Mapping[str, str]:
+        """Namespaces that ledgers of other clusters hold, and the cluster."""
+        if not cluster:
+            return {}
+        return {
+            ref.name: other
+            for other, records in sorted(self.by_cluster.items())
+            if other != cluster
+            for ledger in records.ledgers.values()
+            for ref in ledger.inventory
+            if (ref.api_version, ref.kind) == names.NAMESPACE
+        }
+
+
+def read_ledgers(objects: Mapping[ObjectRef, Body]) -> Records:
+    """Read all ledgers among these objects. Never raises. Cost: linear in their entries."""
+    kept = [ref for ref in objects if ref.namespace == names.SYSTEM_NAMESPACE and ref.kind == names.CONFIG_MAP[1]]
+    ledgers: dict[str, dict[ProjectName, Ledger]] = defaultdict(dict)
+    damaged: dict[str, list[tuple[ObjectRef, str]]] = defaultdict(list)
+    shards: dict[str, list[ObjectRef]] = defaultdict(list)
+    for ref in sorted(kept):
+        reading, whose = decode_ledger(objects[ref], objects), names.ledger_owner(ref.name)
+        shard = names.shard_owner(ref.name)
+        if shard is not None:
+            shards[shard[0]].append(ref)
+        if reading is not None and whose is not None:
+            ledgers[whose[0]][reading.ledger.project] = reading.ledger
+            damaged[whose[0]].extend((ref, part) for part in reading.damaged)
+    return Records(
+        by_cluster={
+            cluster: ClusterRecords(
+                ledgers=ledgers[cluster], damaged=tuple(damaged[cluster]), shards=tuple(shards[cluster])
+            )
+            for cluster in sorted({*ledgers, *damaged, *shards})
+        }
+    )
