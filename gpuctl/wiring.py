@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gpuctl.adapters.clock import SystemClock, VirtualClock
+from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
@@ -19,7 +20,7 @@ from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.demo import STORY, Demo, Stage
 from gpuctl.app.loop import LoopSettings, Outside, run
 from gpuctl.app.play import Sandbox
-from gpuctl.app.ports import Cluster, SourceUnavailable
+from gpuctl.app.ports import Clock, Cluster, Sessions, SourceUnavailable
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.app.simulation import ReadTree
 from gpuctl.model.source import SourceFile, SourceTree
@@ -43,9 +44,42 @@ def sandbox(at_ms: Instant) -> Sandbox:
     return Sandbox(cluster=cluster, machines=cluster, world=cluster, time=clock)
 
 
-def embedded_copy(path: str) -> Cluster:
+def clock() -> Clock:
+    """The machine's clock."""
+    return SystemClock()
+
+
+@contextmanager
+def reading_embedded(path: str) -> Iterator[Cluster]:
     """The embedded cluster of a file as it is now, also while a controller works on it; the file is not written."""
-    return EmbeddedCluster.copy_of(path, SystemClock())
+    with closing(EmbeddedCluster.copy_of(path, SystemClock())) as cluster:
+        yield cluster
+
+
+@contextmanager
+def reading(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
+    """The cluster of a kubeconfig's context, or where kubectl would find one."""
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+
+    with closing(connect(kubeconfig, context)) as connection, closing(KubernetesCluster(connection)) as cluster:
+        yield cluster
+
+
+@contextmanager
+def sessions(kubeconfig: str | None, context: str | None) -> Iterator[tuple[Cluster, Sessions]]:
+    """A cluster to find a pod in, and its containers to speak to."""
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
+
+    with closing(connect(kubeconfig, context)) as connection, closing(KubernetesCluster(connection)) as cluster:
+        yield cluster, PodSessions(connection)
+
+
+def console() -> ProcessConsole:
+    """The terminal, or the pipes, of the command."""
+    return ProcessConsole()
 
 
 def scenario_reader(scenario: Path) -> ReadTree:

@@ -1,23 +1,44 @@
-"""What is live, for people: jobs of a cluster, read once."""
+"""What is live, for people: a cluster read once, and the job or the pod that somebody means.
+
+A person may be allowed less than the controller. What a command can't do without must be readable; of the rest it is
+said what was not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpuctl.app.mirror import Mirror
-from gpuctl.app.ports import Cluster
+from gpuctl.app.ports import Cluster, Forbidden, NotFound, WorldFault
+from gpuctl.diag.wording import message, reason_text
+from gpuctl.k8s import names
+from gpuctl.k8s.names import Kind
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.state import ClusterState
+from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
 from gpuctl.observe import observe
-from gpuctl.views.jobs import JobView, job_views
+from gpuctl.views.jobs import JobView, PodView, job_views
+
+WORKLOADS: tuple[Kind, ...] = (names.JOB, names.DEPLOYMENT, names.POD)
+"""What jobs are made of."""
+
+READ: tuple[Kind, ...] = (
+    *WORKLOADS, names.NAMESPACE, names.NODE, names.INGRESS, names.CONFIG_MAP, names.RESOURCE_CLAIM,
+    names.RESOURCE_SLICE,
+)  # fmt: skip
+"""What commands look at. The rest of what a cycle reads says nothing of jobs, projects or nodes."""
+
+ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobState.DELETED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """A cluster as it is observed now."""
+    """A cluster as it is observed now. `unread` are faults of kinds that could not be read, and are missing in it."""
 
     state: ClusterState
     jobs: tuple[JobView, ...]
+    unread: tuple[Forbidden, ...] = ()
 
     def of_project(self, project: ProjectName | None) -> tuple[JobView, ...]:
         """The jobs of a project, or all, newest start first."""
@@ -27,10 +48,65 @@ class Live:
         """Runs of a job by its id, or of all jobs of a name; the newest first."""
         return tuple(view for view in self.jobs if job in {view.id, view.id.name})
 
+    def ended(self, job: JobId | str) -> FinishedRun | None:
+        """The newest run of a job that has ended by the ledgers, though its object may be gone."""
+        runs = [run for ledger in self.state.ledgers.values() for run in ledger.finished.values()]
+        return max((run for run in runs if job in {run.job, run.job.name}), key=lambda run: run.at_ms, default=None)
 
-def live(cluster: Cluster) -> Live:
-    """Read a cluster. Raises ClusterUnavailable, Forbidden."""
-    mirror = Mirror(cluster)
-    mirror.refresh()
-    state = observe(mirror.objects())
-    return Live(state=state, jobs=job_views(state))
+
+def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS) -> Live:
+    """Read a cluster, a list a kind, all at once. Raises ClusterUnavailable; Forbidden for a kind that is needed."""
+    required = frozenset(needed)
+
+    def listed(kind: Kind) -> tuple[Body, ...] | Forbidden:
+        try:
+            return cluster.list(kind).items
+        except NotFound:
+            return ()
+        except Forbidden as fault:
+            if kind in required:
+                raise
+            return fault
+
+    found = cluster.each(listed, READ)
+    bodies = [body for bodies in found if not isinstance(bodies, Forbidden) for body in bodies]
+    state = observe(RawObjects(objects={ref_of(body): body for body in bodies}))
+    unread = tuple(fault for fault in found if isinstance(fault, Forbidden))
+    return Live(state=state, jobs=job_views(state), unread=unread)
+
+
+class Unreachable(WorldFault):
+    """There is no container of that job to speak to now."""
+
+
+def pod_of(view: JobView, worker: int, *, started: bool = False) -> PodView:
+    """The pod of one worker of a job's run: the newest where it was replaced. `started`: it must run now.
+
+    Raises Unreachable, which says why there is none.
+    """
+    workers = sorted(view.pods, key=lambda pod: pod.name)
+    if view.type == "inference":
+        mine = [pod for pod in workers if pod.live or not started][worker : worker + 1]
+    else:
+        mine = [pod for pod in workers if pod.worker == worker]
+    if not mine:
+        raise Unreachable("GPU7040", message("GPU7040", {"job": str(view.id), "why": _why_without(view, worker)}))
+    newest = max(mine, key=lambda pod: (pod.live, pod.created_at_ms or 0, pod.name))
+    if started and newest.phase != "Running":
+        why = f"its pod {newest.name} is {newest.phase}"
+        raise Unreachable("GPU7040", message("GPU7040", {"job": str(view.id), "why": why}))
+    return newest
+
+
+def _why_without(view: JobView, worker: int) -> str:
+    if view.pods:
+        last = max(pod.worker for pod in view.pods) if view.type != "inference" else len(view.pods) - 1
+        return f"it has no worker {worker}, only {'0' if last == 0 else f'0 to {last}'}"
+    if view.state in ENDED:
+        return f"it has ended ({view.state.value}), and its pod is gone"
+    if view.state is JobState.SUSPENDED:
+        return "it is suspended in Git"
+    if view.placement is not None:
+        return f"it is {view.state.value}, its pod is not made yet"
+    reason = view.run.reason
+    return f"it waits: {reason.code}: {reason_text(reason)}" if reason is not None else f"it is {view.state.value}"

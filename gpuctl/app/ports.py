@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -215,4 +215,59 @@ class Workshop(Protocol):
 
     def commit(self, text: str, at_ms: Instant) -> Revision:
         """Commit what was written and removed, as if it were that time. Raises SourceUnavailable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRequest:
+    """Which part of a container's log is wanted. `tail`: so many lines from its end, None: all of it.
+
+    `previous`: of the container before the one there now; `since_ms`: only what is not older.
+    """
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail: int | None = None
+    since_ms: DurationMs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRequest:
+    """A command to run in a container. `stdin`: what a person types goes to it; `tty`: it has a terminal."""
+
+    command: tuple[str, ...]
+    stdin: bool = False
+    tty: bool = False
+
+
+class Console(Protocol):
+    """A person's end of a session."""
+
+    def fileno(self) -> int:
+        """What becomes readable when something was typed."""
+        ...
+
+    def read(self) -> bytes:
+        """What was typed; nothing at its end."""
+        ...
+
+    def write(self, data: bytes, *, error: bool = False) -> None:
+        """Show it at once; errors apart from the rest."""
+        ...
+
+    def size(self) -> tuple[int, int] | None:
+        """Columns and rows; None where there is no terminal."""
+        ...
+
+
+class Sessions(Protocol):
+    """What a person may have of a pod's container."""
+
+    def logs(self, pod: ObjectRef, request: LogRequest) -> Iterator[bytes]:
+        """The log as it comes. Raises ClusterUnavailable, Forbidden."""
+        ...
+
+    def run(self, pod: ObjectRef, request: CommandRequest, console: Console) -> int:
+        """Run a command there until it ends; its exit code. Raises ClusterUnavailable, Forbidden."""
         ...

@@ -1,34 +1,98 @@
-"""Which cluster a command is about. So far it is the embedded one, in a file."""
+"""Which cluster a command looks at, and which job of it is meant: the same words for every command."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from gpuctl.app.inspect import Live, live
 from gpuctl.cli.failures import Failure
+from gpuctl.diag.wording import message, one_of
 from gpuctl.model.ids import JobId
-from gpuctl.views.jobs import JobView
 
-embedded_option: Callable[[Any], Any] = click.option(
-    "--embedded",
-    "file",
-    metavar="FILE",
-    required=True,
-    envvar="GPUCTL_EMBEDDED",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The embedded cluster's file, as given to `gpuctl reconcile`. Or set GPUCTL_EMBEDDED.",
-)
+if TYPE_CHECKING:
+    from gpuctl.app.inspect import Live
+    from gpuctl.app.ports import Cluster, Sessions
+    from gpuctl.k8s.names import Kind
+    from gpuctl.views.jobs import JobView
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def read_live(file: Path) -> Live:
-    """The cluster of a file as it is now."""
-    from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """The cluster that is meant: an embedded one in a file, else the one that a kubeconfig's context names.
 
-    return live(wiring.embedded_copy(str(file)))
+    None stands for what kubectl would take: KUBECONFIG, ~/.kube/config, its current context; in a pod, its own cluster.
+    """
+
+    embedded: Path | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    def reading(self) -> AbstractContextManager[Cluster]:
+        """The cluster, to be read."""
+        from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
+
+        if self.embedded is not None:
+            return wiring.reading_embedded(str(self.embedded))
+        return wiring.reading(self.kubeconfig, self.context)
+
+    def sessions(self) -> AbstractContextManager[tuple[Cluster, Sessions]]:
+        """The cluster, and its containers to speak to. The embedded one has none: GPU7041."""
+        from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
+
+        if self.embedded is not None:
+            raise Failure("GPU7041", message("GPU7041", {}), hint="name a real cluster: --kubeconfig FILE")
+        return wiring.sessions(self.kubeconfig, self.context)
+
+
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that name a cluster; it gets them as one argument `where`."""
+
+    @click.option("--kubeconfig", metavar="FILE", help="The cluster's kubeconfig. Default: as kubectl.")
+    @click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
+    @click.option(
+        "--embedded",
+        metavar="FILE",
+        envvar="GPUCTL_EMBEDDED",
+        type=_FILE,
+        help="The embedded cluster in this file instead. Or set GPUCTL_EMBEDDED.",
+    )
+    @functools.wraps(function)
+    def with_cluster(
+        *args: Any, kubeconfig: str | None, context: str | None, embedded: Path | None, **options: Any
+    ) -> Any:
+        if embedded is not None and (kubeconfig is not None or context is not None):
+            if click.get_current_context().get_parameter_source("embedded") is not ParameterSource.ENVIRONMENT:
+                raise Failure("GPU9002", "--embedded excludes --kubeconfig and --context", hint="name one cluster")
+            embedded = None
+        where = Where(embedded=embedded, kubeconfig=kubeconfig, context=context)
+        return function(*args, where=where, **options)
+
+    return with_cluster
+
+
+def read_live(where: Where, needed: Iterable[Kind] | None = None) -> Live:
+    """The cluster as it is now; what of it may not be read is told on standard error."""
+    with where.reading() as cluster:
+        return told_live(cluster, needed)
+
+
+def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None) -> Live:
+    """An open cluster as it is now; `needed` are kinds that must be readable, by default those of jobs."""
+    from gpuctl.app.inspect import WORKLOADS, live  # noqa: PLC0415 - only now
+
+    current = live(cluster, WORKLOADS if needed is None else needed)
+    for fault in current.unread:
+        click.echo(f"note: {fault.code}: {fault}", err=True)
+    return current
 
 
 def one_job(name: str, project: str | None, current: Live) -> JobView:
@@ -39,8 +103,16 @@ def one_job(name: str, project: str | None, current: Live) -> JobView:
         wanted = name
     found = current.find(wanted)
     if not found:
-        raise Failure("GPU9003", f"there is no job {wanted} in this cluster", hint="gpuctl list shows what there is")
+        raise _absent(wanted, current)
     owners = sorted({str(view.id) for view in found})
     if len(owners) > 1:
-        raise Failure("GPU9003", f"{name} could be {' or '.join(owners)}", hint="name the project: -p PROJECT")
+        raise Failure("GPU9003", f"{name} could be {one_of(owners)}", hint="name the project: -p PROJECT")
     return found[0]
+
+
+def _absent(wanted: JobId | str, current: Live) -> Failure:
+    ended = current.ended(wanted)
+    if ended is not None:
+        said = f"{ended.job} has ended ({ended.state}), and its object is gone"
+        return Failure("GPU9003", said, hint="raise its runIndex in Git to run it again")
+    return Failure("GPU9003", f"there is no job {wanted} in this cluster", hint="gpuctl list shows what there is")

@@ -13,8 +13,8 @@ from gpuctl.diag.text import text_form
 from gpuctl.model.declared import Declared
 
 
-def compiled_folder(folder: str) -> Declared:
-    """What a folder declares; when it is wrong, its diagnostics on standard error and exit 1."""
+def compiled_folder(folder: str, *, exit_code: int = EXIT_FAILED) -> Declared:
+    """What a folder declares; when it is wrong, its diagnostics on standard error and that exit code."""
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
     from gpuctl.compile import compile_tree  # noqa: PLC0415
 
@@ -22,7 +22,7 @@ def compiled_folder(folder: str) -> Declared:
     tell(compiled.diagnostics)
     if compiled.declared is None:
         click.echo(f"{folder}: {tally(compiled.diagnostics)}", err=True)
-        raise click.exceptions.Exit(EXIT_FAILED)
+        raise click.exceptions.Exit(exit_code)
     return compiled.declared
 
 

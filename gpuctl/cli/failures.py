@@ -7,7 +7,9 @@ from typing import IO, Any
 
 import click
 
+from gpuctl.app.ports import WorldFault
 from gpuctl.cli.terminal import paint
+from gpuctl.diag.codes import CODES
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -33,6 +35,11 @@ def usage_failure(error: click.UsageError) -> Failure:
     """A wrong command line, with the command whose help tells more."""
     path = error.ctx.command_path if error.ctx else "gpuctl"
     return Failure("GPU9002", error.format_message(), hint=f"gpuctl explain GPU9002, or: {path} --help")
+
+
+def world_failure(fault: WorldFault) -> Failure:
+    """What failed outside, with what to do about it."""
+    return Failure(fault.code, str(fault), hint=f"{CODES[fault.code].fix}   more: gpuctl explain {fault.code}")
 
 
 def internal_failure(error: Exception) -> Failure:

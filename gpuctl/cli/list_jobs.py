@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from gpuctl.cli.clusters import embedded_option, read_live
+from gpuctl.cli.clusters import Where, cluster_options, read_live
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.model.ids import ProjectName
-from gpuctl.views.listing import heading, job_form, job_table, name_lines
 
 
-@command("list", examples=("gpuctl list -p team-a --embedded cluster.db", "gpuctl list -A -o json"))
+@command("list", examples=("gpuctl list -p team-a", "gpuctl list -A -o json", "gpuctl list --context prod -o wide"))
 @click.option("-p", "--project", help="Jobs of this project. Default: all.")
 @click.option("-A", "--all-projects", is_flag=True, help="Jobs of all projects.")
 @click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table")
-@embedded_option
-def list_jobs(project: str | None, output: str, file: Path, *, all_projects: bool) -> None:
+@cluster_options
+def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool) -> None:
     """List jobs, the newest start first."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.views.listing import heading, job_form, job_table, name_lines  # noqa: PLC0415
 
     if project and all_projects:
         raise Failure("GPU9002", "-p and -A exclude each other", hint="gpuctl list --help")
     chosen = ProjectName(project) if project else None
-    views = read_live(file).of_project(chosen)
+    views = read_live(where).of_project(chosen)
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"jobs": [job_form(view) for view in views]})
     elif output == "name":
         click.echo(name_lines(views), nl=False)
+    elif not views:
+        click.echo(f"No jobs found{f' in project {project}' if project else ''}.", err=True)
     else:
         click.echo(heading(chosen))
         click.echo(job_table(views, wiring.now_ms(), wide=output == "wide"), nl=False)

@@ -10,7 +10,7 @@ import click
 from gpuctl import __version__
 from gpuctl.app.ports import WorldFault
 from gpuctl.cli.command import ExampleGroup
-from gpuctl.cli.failures import Failure, internal_failure, usage_failure
+from gpuctl.cli.failures import internal_failure, usage_failure, world_failure
 
 COMMANDS = {
     "validate": "gpuctl.cli.validate:validate",
@@ -19,9 +19,15 @@ COMMANDS = {
     "simulate": "gpuctl.cli.simulate:simulate",
     "reconcile": "gpuctl.cli.reconcile:reconcile",
     "demo": "gpuctl.cli.demo:demo",
+    "diff": "gpuctl.cli.diff:diff",
     "list": "gpuctl.cli.list_jobs:list_jobs",
     "get": "gpuctl.cli.get:get",
     "explain": "gpuctl.cli.explain:explain",
+    "logs": "gpuctl.cli.logs:logs",
+    "exec": "gpuctl.cli.execute:exec_",
+    "bash": "gpuctl.cli.bash:bash",
+    "project": "gpuctl.cli.project:project",
+    "top": "gpuctl.cli.top:top",
     "schema": "gpuctl.cli.schema:schema",
     "bench": "gpuctl.cli.bench:bench",
     "version": "gpuctl.cli.version:version",
@@ -62,7 +68,7 @@ class RootGroup(ExampleGroup):
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
         except WorldFault as fault:
-            raise Failure(fault.code, str(fault)) from fault
+            raise world_failure(fault) from fault
         except Exception as error:
             raise internal_failure(error) from error
 

@@ -7,28 +7,12 @@ from typing import Any
 
 import click
 
+from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 
 IN_MEMORY = ":memory:"
 LEAST_INTERVAL_MS = 1000
-
-
-class DurationType(click.ParamType[int]):
-    """A duration as declarations write them: 30s, 5m, 1h30m. Becomes milliseconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The milliseconds of a text."""
-        from gpuctl.compile.amounts import duration  # noqa: PLC0415 - only when there is one to read
-
-        if isinstance(value, int):
-            return value
-        try:
-            return duration(value)
-        except ValueError:
-            self.fail(f"{value!r} is no duration; write 30s, 5m or 1h", param, ctx)
 
 
 @command(

@@ -27,15 +27,20 @@ HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING, RunPhase.STOPPING})
 TYPE_NAMES = {"training": "Train", "interactive": "Interactive", "inference": "Inference"}
 """Job types as Run:ai lists them."""
 
+PREEMPTIBLE_NAME = "Interactive-Preemptible"
+_ENDED_PODS = frozenset({"Succeeded", "Failed"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
-    """One pod of a job."""
+    """One pod of a job. `worker` is its index in a gang, 0 elsewhere; `live`: it is not terminal."""
 
     name: str
     phase: str
     node: str
     created_at_ms: Instant | None
+    worker: int = 0
+    live: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,7 @@ class JobView:
     workers: int
     gpu_milli: GpuMilli
     run: Run
+    preemptible: bool = True
     urls: tuple[str, ...] = ()
     pods: tuple[PodView, ...] = field(default_factory=tuple)
 
@@ -63,6 +69,13 @@ class JobView:
         """Where it runs."""
         workers = self.placement.workers if self.placement else ()
         return tuple(dict.fromkeys(worker.node for worker in workers))
+
+    @property
+    def type_name(self) -> str:
+        """Its type in Run:ai's words."""
+        if self.type == "interactive" and self.preemptible:
+            return PREEMPTIBLE_NAME
+        return TYPE_NAMES.get(self.type, self.type)
 
     @property
     def since_ms(self) -> Instant:
@@ -96,7 +109,7 @@ def held_milli(run: Run) -> GpuMilli:
 
 def job_views(state: ClusterState) -> tuple[JobView, ...]:
     """Every live run, newest start first, then by name."""
-    workloads = {run: (ref, body) for ref, body in state.live.items() if (run := own_run(ref, body)) is not None}
+    workloads = {run: (ref, body) for ref, body in state.live.items() if (run := own_run(ref, body, state.cluster)) is not None}
     urls = _urls(state.live)
     pods = _pods(state.live)
     views = [
@@ -122,7 +135,14 @@ def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
         workers=workers,
         gpu_milli=run.gpu_milli * workers,
         run=run,
+        preemptible=_preemptible(body),
     )
+
+
+def _preemptible(body: Body) -> bool:
+    """What the run says of itself, else what its type says."""
+    said = objects.text(objects.annotations_of(body), names.PREEMPTIBLE_ANNOTATION)
+    return said == "true" if said else objects.labels_of(body).get(names.TYPE_LABEL) == "training"
 
 
 def _finished(state: ClusterState, run: Run) -> FinishedRun | None:
@@ -169,6 +189,13 @@ def _pods(live: Mapping[ObjectRef, Body]) -> dict[RunKey, tuple[PodView, ...]]:
             phase=phase,
             node=objects.text(body, "spec", "nodeName"),
             created_at_ms=objects.instant(body, "metadata", "creationTimestamp"),
+            worker=_worker(body),
+            live=objects.text(body, "status", "phase") not in _ENDED_PODS,
         )
         pods[run] = (*pods.get(run, ()), pod)
     return pods
+
+
+def _worker(body: Body) -> int:
+    index = objects.labels_of(body).get(names.WORKER_INDEX_LABEL)
+    return int(index) if isinstance(index, str) and index.isdecimal() else 0

@@ -9,7 +9,7 @@ from gpuctl.diag.wording import duration, reason_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import Instant, format_gpus
-from gpuctl.views.jobs import TYPE_NAMES, JobView
+from gpuctl.views.jobs import JobView
 from gpuctl.views.tables import age, table
 
 COLUMNS = (
@@ -38,7 +38,7 @@ def _cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
         age(now_ms - view.since_ms),
         _nodes(view),
         view.image,
-        TYPE_NAMES.get(view.type, view.type),
+        view.type_name,
         view.id.project,
         "-",
         format_gpus(view.gpu_milli),
@@ -69,6 +69,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "project": view.id.project,
         "state": view.state.value,
         "type": view.type,
+        "preemptible": view.preemptible,
         "image": view.image,
         "gpuMilli": view.gpu_milli,
         "workers": view.workers,
@@ -85,7 +86,9 @@ def job_form(view: JobView) -> dict[str, Any]:
         "pausedFor": str(run.paused_for) if run.paused_for else None,
         "urls": list(view.urls),
         "object": {"kind": view.ref.kind, "namespace": view.ref.namespace, "name": view.ref.name},
-        "pods": [{"name": pod.name, "phase": pod.phase, "node": pod.node or None} for pod in view.pods],
+        "pods": [
+            {"name": pod.name, "phase": pod.phase, "node": pod.node or None, "worker": pod.worker} for pod in view.pods
+        ],
     }
 
 
@@ -95,7 +98,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
     facts = [
         ("NAME", view.id.name),
         ("PROJECT", view.id.project),
-        ("TYPE", TYPE_NAMES.get(view.type, view.type)),
+        ("TYPE", view.type_name),
         ("STATUS", view.state.value),
         ("REASON", reason_text(run.reason) if run.reason else "-"),
         ("NAMESPACE", view.ref.namespace),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
 from time import sleep
@@ -12,6 +13,16 @@ from commands import EXAMPLE, Run, repository_in
 
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.cli.main import gpuctl
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No command finds a cluster that its test did not name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(tmp_path_factory.mktemp("nowhere") / "config"))
+        patch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        patch.delenv("GPUCTL_EMBEDDED", raising=False)
+        yield
 
 
 @pytest.fixture(scope="session")

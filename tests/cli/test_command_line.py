@@ -29,7 +29,7 @@ def commands(command: click.Command, path: Path_ = ()) -> list[Path_]:
 
 ALL = commands(gpuctl)
 BELOW_ROOT = [path for path in ALL if path]
-LEAVES = [path for path in BELOW_ROOT if path != ("bench",)]
+LEAVES = [path for path in BELOW_ROOT if path not in {("bench",), ("project",), ("top",)}]
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: " ".join(path) or "gpuctl")
@@ -49,8 +49,9 @@ def test_the_first_line_of_help_fits_the_overview(run: Run, path: Path_) -> None
 
 
 def test_the_commands_are_those_of_the_design() -> None:
-    wanted = "validate render plan simulate reconcile demo list get explain schema bench version"
-    assert set(COMMANDS) == set(wanted.split())
+    files = "validate render plan simulate schema bench version"
+    live = "reconcile demo diff list get explain logs exec bash project top"
+    assert set(COMMANDS) >= {*files.split(), *live.split()}
 
 
 def test_without_arguments_the_help_is_printed(run: Run) -> None:
@@ -78,11 +79,12 @@ def test_an_unknown_option_is_one_line_with_a_code(run: Run, path: Path_) -> Non
         "reconcile --repo . --path x",
         "reconcile --repo . --path x --embedded --interval soon",
         "reconcile --repo . --path x --embedded --interval 1ms",
-        "list",
         "list -p a -A --embedded README.md",
-        "get a-1-g",
+        "list --context prod --embedded README.md",
+        "logs a-1-g --embedded README.md --worker -1",
+        "exec a-1-g",
+        "diff no/such/folder",
         "explain GPU0000",
-        "explain a-1-g",
         "schema Pod",
         "bench compile --jobs 0",
         "version -o xml",
@@ -93,6 +95,19 @@ def test_wrong_use_is_told_with_a_code_and_exits_2(run: Run, line: str, monkeypa
     result = run(*line.split())
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("error GPU9")
+
+
+@pytest.mark.parametrize(
+    "line", ["list", "get a-1-g", "explain a-1-g", "logs a-1-g", "bash a-1-g", "top node", "diff clusters/tr4858"]
+)
+def test_without_a_cluster_it_is_said_where_one_was_looked_for(
+    run: Run, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    result = run(*line.split())
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error GPU7010: there is no kubeconfig: ")
+    assert result.stdout == ""
 
 
 WORDS = st.one_of(st.sampled_from([*COMMANDS, "-o", "json", "--head", "-p", "--", "-"]), st.text(max_size=8))
@@ -122,6 +137,11 @@ def imported_by(*args: str) -> set[str]:
 
 def test_version_imports_nothing_else() -> None:
     assert not {"click", "pydantic", "yaml", "git", "gpuctl.cli"} & imported_by("--version")
+
+
+@pytest.mark.parametrize("line", ["--help", "list --help", "logs --help", "explain GPU5011"])
+def test_the_kubernetes_package_is_imported_only_to_ask_a_server(line: str) -> None:
+    assert not {"kubernetes", "websocket", "urllib3", "gpuctl.wiring"} & imported_by(*line.split())
 
 
 def test_validate_imports_neither_git_nor_a_cluster() -> None:

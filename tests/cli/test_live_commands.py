@@ -44,7 +44,8 @@ def test_list_all_in_every_form(run: Run, embedded: Path) -> None:
 
 def test_list_of_an_unknown_project_is_empty(run: Run, embedded: Path) -> None:
     result = run("list", "-p", "nobody", "--embedded", embedded)
-    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No jobs found in project nobody.\n")
+    assert json.loads(run("list", "-p", "nobody", "-o", "json", "--embedded", embedded).stdout) == {"jobs": []}
 
 
 def test_get_shows_the_pod_and_the_address(run: Run, embedded: Path) -> None:

@@ -1,0 +1,53 @@
+"""The terminal, or the pipes, that this process was started with: one end of a session."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_CHUNK_BYTES = 64 << 10
+
+
+class ProcessConsole:
+    """Standard input, output and error, without buffers in between."""
+
+    def fileno(self) -> int:
+        """Standard input."""
+        return sys.stdin.fileno()
+
+    def read(self) -> bytes:
+        """What there is, once there is something; nothing at its end."""
+        return os.read(self.fileno(), _CHUNK_BYTES)
+
+    def write(self, data: bytes, *, error: bool = False) -> None:
+        """Write and flush. Raises BrokenPipeError when nobody reads any more."""
+        stream = sys.stderr.buffer if error else sys.stdout.buffer
+        stream.write(data)
+        stream.flush()
+
+    def size(self) -> tuple[int, int] | None:
+        """Of the terminal that output goes to."""
+        try:
+            columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        except OSError:
+            return None
+        return columns, rows
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person types at it."""
+        return sys.stdin.isatty()
+
+    @contextmanager
+    def raw(self) -> Iterator[None]:
+        """Every key goes to the other end, Ctrl-C too; as it was before, afterwards."""
+        before = termios.tcgetattr(self.fileno())
+        tty.setraw(self.fileno(), termios.TCSADRAIN)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(self.fileno(), termios.TCSADRAIN, before)

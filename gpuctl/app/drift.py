@@ -1,0 +1,55 @@
+"""`diff`: what the next cycle would write, and nothing written."""
+
+from __future__ import annotations
+
+from gpuctl.app.cycle import CycleReport, Site, foresee
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.ports import Clock, Cluster
+from gpuctl.k8s import names
+from gpuctl.model.change import Action, Change
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ObjectRef
+from gpuctl.plan import differences
+from gpuctl.views.drift import DriftReport, FieldDrift, ObjectDrift
+
+_NAMING = frozenset({"apiVersion", "kind"})
+
+
+def drift_report(declared: Declared, folder: str, cluster: Cluster, clock: Clock) -> DriftReport:
+    """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden when it can't be read.
+
+    gpuctl's own ledgers are left out: what is written in them follows from the rest.
+    """
+    foreseen = foresee(declared, Site(mirror=Mirror(cluster), clock=clock))
+    sources = {item.ref: item.span for item in foreseen.manifests.items}
+    return DriftReport(
+        folder=folder,
+        objects=tuple(
+            ObjectDrift(
+                action=change.action,
+                ref=change.ref,
+                project=change.project,
+                reason=change.reason,
+                source=f"{span.file}:{span.line}" if (span := sources.get(change.ref)) is not None else "",
+                fields=_fields(change, foreseen),
+            )
+            for change in foreseen.plan.changes
+            if not _is_ledger(change.ref)
+        ),
+        unchanged=foreseen.plan.unchanged,
+        refusals=foreseen.plan.refusals,
+    )
+
+
+def _is_ledger(ref: ObjectRef) -> bool:
+    return (ref.api_version, ref.kind) == names.CONFIG_MAP and ref.namespace == names.SYSTEM_NAMESPACE
+
+
+def _fields(change: Change, foreseen: CycleReport) -> tuple[FieldDrift, ...]:
+    """Field by field for what is there and is to change; of what is missing the whole, of what is too much nothing."""
+    live = foreseen.state.live.get(change.ref)
+    if change.body is None:
+        return ()
+    if change.action is Action.CREATE or live is None:
+        return tuple(FieldDrift(key, None, value) for key, value in change.body.items() if key not in _NAMING)
+    return tuple(FieldDrift(found.path, found.live, found.wanted) for found in differences(change.body, live))

@@ -1,0 +1,43 @@
+"""`gpuctl diff`: where a cluster is not as its declarations say."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli.clusters import Where, cluster_options
+from gpuctl.cli.command import command
+from gpuctl.cli.declarations import compiled_folder, tell
+from gpuctl.cli.failures import EXIT_USAGE
+from gpuctl.cli.output import print_json
+from gpuctl.cli.terminal import painted
+
+EXIT_DRIFT = 1
+
+
+@command("diff", examples=("gpuctl diff clusters/tr4858", "gpuctl diff clusters/tr4858 --context prod -o json"))
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@cluster_options
+def diff(folder: str, output: str, where: Where) -> None:
+    """Show where a cluster is not as declared.
+
+    It is what the next cycle of `gpuctl reconcile` would write if DIR were the newest commit. Only fields that are
+    gpuctl's are compared; nothing is written.
+
+    Exit code: 0 no drift, 1 drift, 2 an error.
+    """
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.drift import drift_report  # noqa: PLC0415
+    from gpuctl.views import drift as forms  # noqa: PLC0415
+
+    declared = compiled_folder(folder, exit_code=EXIT_USAGE)
+    with where.reading() as cluster:
+        report = drift_report(declared, folder, cluster, wiring.clock())
+    if output == "json":
+        print_json(forms.document(report))
+    else:
+        for line in forms.text(report):
+            click.echo(painted(line))
+        tell(report.refusals)
+    if not report.empty:
+        raise click.exceptions.Exit(EXIT_DRIFT)

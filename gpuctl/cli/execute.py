@@ -1,0 +1,25 @@
+"""`gpuctl exec`: a command in a job's container."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli.clusters import Where, cluster_options
+from gpuctl.cli.command import command
+from gpuctl.cli.sessions import job_options, run_there
+
+
+@command("exec", examples=("gpuctl exec a-1-g -p team-a -- nvidia-smi", "gpuctl exec team-a/a-1-g -it -- python3"))
+@job_options
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True)
+@click.option("-i", "--stdin", is_flag=True, help="Pass on what is typed.")
+@click.option("-t", "--tty", is_flag=True, help="Give the command a terminal.")
+@cluster_options
+def exec_(  # noqa: PLR0913 - what names a container, and what is done there
+    job: str, project: str | None, worker: int, words: tuple[str, ...], where: Where, *, stdin: bool, tty: bool
+) -> None:
+    """Run a command in a running job's container.
+
+    The exit code is the command's. JOB is a name or PROJECT/NAME.
+    """
+    run_there(where, job, project, worker, words, stdin=stdin, tty=tty)

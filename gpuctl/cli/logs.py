@@ -1,0 +1,45 @@
+"""`gpuctl logs`: what a job prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuctl.cli.amounts import DurationType
+from gpuctl.cli.clusters import Where, cluster_options
+from gpuctl.cli.command import command
+from gpuctl.cli.sessions import EXIT_INTERRUPTED, job_options, pod_meant
+
+
+@command("logs", examples=("gpuctl logs a-1-g -p team-a", "gpuctl logs team-a/a-1-g -f --tail 100"))
+@job_options
+@click.option("-f", "--follow", is_flag=True, help="Go on as the job prints more.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines. Default: all.")
+@click.option("--since", type=DurationType(), help="What is not older than this: 5m.")
+@click.option("--timestamps", is_flag=True, help="When each line was printed.")
+@click.option("--previous", is_flag=True, help="Of the container before the one there now, after it was restarted.")
+@cluster_options
+def logs(job: str, project: str | None, worker: int, where: Where, **options: Any) -> None:
+    """Print the log of a job's current run.
+
+    JOB is a name or PROJECT/NAME. Of a gang it is worker 0's unless told otherwise.
+    """
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.ports import LogRequest  # noqa: PLC0415
+
+    request = LogRequest(
+        follow=options["follow"],
+        previous=options["previous"],
+        timestamps=options["timestamps"],
+        tail=options["tail"],
+        since_ms=options["since"],
+    )
+    console = wiring.console()
+    with where.sessions() as (cluster, sessions):
+        pod = pod_meant(cluster, job, project, worker, running=False)
+        try:
+            for part in sessions.logs(pod, request):
+                console.write(part)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None

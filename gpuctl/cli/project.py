@@ -1,0 +1,40 @@
+"""`gpuctl project list`: the projects of a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli.clusters import Where, cluster_options, read_live
+from gpuctl.cli.command import ExampleGroup, command
+from gpuctl.cli.output import print_json, print_yaml
+
+
+@click.group("project", cls=ExampleGroup, examples=("gpuctl project list",))
+def project() -> None:
+    """Look at projects."""
+
+
+@command("list", examples=("gpuctl project list", "gpuctl project list -o json"))
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml", "name"]), default="table")
+@cluster_options
+def list_projects(output: str, where: Where) -> None:
+    """List projects: their quota, and what they have.
+
+    As they stand in the cluster. Quotas by node pool are told pool by pool.
+    """
+    from gpuctl.k8s import names  # noqa: PLC0415 - only now
+    from gpuctl.views.projects import project_form, project_table, project_views  # noqa: PLC0415
+
+    current = read_live(where, (names.NAMESPACE, names.JOB, names.DEPLOYMENT, names.POD))
+    views = project_views(current.state, current.jobs)
+    if output in {"json", "yaml"}:
+        (print_json if output == "json" else print_yaml)({"projects": [project_form(view) for view in views]})
+    elif output == "name":
+        click.echo("".join(f"{view.name}\n" for view in views), nl=False)
+    elif not views:
+        click.echo("No projects found.", err=True)
+    else:
+        click.echo(project_table(views), nl=False)
+
+
+project.add_command(list_projects)

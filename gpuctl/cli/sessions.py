@@ -1,0 +1,62 @@
+"""What logs, exec and bash share: whose container is meant, and a command run in it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.clusters import Where, one_job, told_live
+from gpuctl.model.ids import ObjectRef
+
+if TYPE_CHECKING:
+    from gpuctl.app.ports import Cluster
+
+EXIT_INTERRUPTED = 130
+
+
+def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command what names a job's container: JOB, its project, its worker."""
+
+    @click.argument("job")
+    @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB.")
+    @click.option("--worker", type=click.IntRange(min=0), default=0, metavar="I", help="Which worker. Default: 0.")
+    @functools.wraps(function)
+    def with_job(*args: Any, **options: Any) -> Any:
+        return function(*args, **options)
+
+    return with_job
+
+
+def pod_meant(cluster: Cluster, job: str, project: str | None, worker: int, *, running: bool) -> ObjectRef:
+    """The pod of that worker of the job's current run. Raises Unreachable: why there is none."""
+    from gpuctl.app.inspect import pod_of  # noqa: PLC0415 - only now
+    from gpuctl.k8s import names  # noqa: PLC0415
+
+    view = one_job(job, project, told_live(cluster))
+    return ObjectRef(*names.POD, view.ref.namespace, pod_of(view, worker, started=running).name)
+
+
+def run_there(  # noqa: PLR0913 - a job's name has three parts
+    where: Where, job: str, project: str | None, worker: int, command: tuple[str, ...], *, stdin: bool, tty: bool
+) -> None:
+    """Run a command in the job's container and leave with its exit code."""
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.ports import CommandRequest  # noqa: PLC0415
+
+    console = wiring.console()
+    with where.sessions() as (cluster, sessions):
+        pod = pod_meant(cluster, job, project, worker, running=True)
+        if tty and not (stdin and console.is_terminal):
+            click.echo("note: standard input is no terminal, so the command gets none", err=True)
+            tty = False
+        request = CommandRequest(command=command, stdin=stdin, tty=tty)
+        try:
+            with console.raw() if tty else nullcontext():
+                code = sessions.run(pod, request, console)
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
+    raise click.exceptions.Exit(code)

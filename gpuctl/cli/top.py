@@ -1,0 +1,47 @@
+"""`gpuctl top node`: what nodes have, and what is taken of it."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli.clusters import Where, cluster_options, read_live
+from gpuctl.cli.command import ExampleGroup, command
+from gpuctl.cli.failures import Failure
+from gpuctl.cli.output import print_json, print_yaml
+
+
+@click.group("top", cls=ExampleGroup, examples=("gpuctl top node", "gpuctl top node -d"))
+def top() -> None:
+    """Show what is taken of nodes."""
+
+
+@command("node", examples=("gpuctl top node", "gpuctl top node dgx1-1 -d", "gpuctl top node -o json"))
+@click.argument("names", metavar="[NODE]...", nargs=-1)
+@click.option("-d", "--details", is_flag=True, help="GPU by GPU, with the jobs that have it.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml", "name"]), default="table")
+@cluster_options
+def node(names: tuple[str, ...], output: str, where: Where, *, details: bool) -> None:
+    """Show what is allocated of nodes: GPUs, CPU, memory.
+
+    Allocated is what jobs were given and what other pods ask for (Others), not what they make use of.
+    """
+    from gpuctl.k8s import names as kinds  # noqa: PLC0415 - only now
+    from gpuctl.views.nodes import device_table, node_form, node_table, node_views  # noqa: PLC0415
+
+    current = read_live(where, (kinds.NODE, kinds.POD))
+    views = node_views(current.state)
+    unknown = sorted(set(names) - {view.name for view in views})
+    if unknown:
+        raise Failure("GPU9003", f"there is no node {unknown[0]} in this cluster", hint="gpuctl top node shows all")
+    views = tuple(view for view in views if not names or view.name in names)
+    if output in {"json", "yaml"}:
+        (print_json if output == "json" else print_yaml)({"nodes": [node_form(view) for view in views]})
+    elif output == "name":
+        click.echo("".join(f"{view.name}\n" for view in views), nl=False)
+    elif not views:
+        click.echo("No nodes found.", err=True)
+    else:
+        click.echo(device_table(views) if details else node_table(views), nl=False)
+
+
+top.add_command(node)

@@ -1,0 +1,216 @@
+"""Nodes in the columns of `runai top node`: what they have, what is taken of it, by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.diag.wording import thousandths
+from gpuctl.k8s import names, objects
+from gpuctl.model.ids import JobId, NodeName, ObjectRef
+from gpuctl.model.state import Body, ClusterState, Node
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes, format_gpus
+from gpuctl.views.jobs import held_placement
+from gpuctl.views.tables import table
+
+COLUMNS = (
+    "NAME", "IPADDRESS", "ROLE", "STATUS", "GPU(Total)", "GPU(Allocated)", "GPU(Others)", "CPU(Requested)",
+    "MEMORY(Requested)",
+)  # fmt: skip
+DEVICE_COLUMNS = ("NODE", "GPU", "ALLOCATED", "STATUS", "JOBS")
+ROLE_LABEL = "node-role.kubernetes.io/"
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceView:
+    """One GPU: who has how much of it, in milli-GPU. `lost`: it is not healthy, or not there."""
+
+    index: int
+    shares: tuple[tuple[JobId, GpuMilli], ...]
+    foreign_milli: GpuMilli
+    lost: bool
+
+    @property
+    def allocated_milli(self) -> GpuMilli:
+        """What is taken of it by anybody."""
+        return sum(milli for _, milli in self.shares) + self.foreign_milli
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """One node. Amounts requested are of all pods together; `foreign_milli` is of those that are not gpuctl's."""
+
+    name: NodeName
+    address: str
+    roles: tuple[str, ...]
+    status: str
+    devices: tuple[DeviceView, ...]
+    cpu_milli: CpuMilli
+    cpu_requested_milli: CpuMilli
+    mem_bytes: MemBytes
+    mem_requested_bytes: MemBytes
+
+    @property
+    def gpus(self) -> int:
+        """Healthy GPUs."""
+        return sum(not device.lost for device in self.devices)
+
+    @property
+    def allocated_milli(self) -> GpuMilli:
+        """What is taken of its GPUs by anybody."""
+        return sum(device.allocated_milli for device in self.devices)
+
+    @property
+    def foreign_milli(self) -> GpuMilli:
+        """What pods that are not gpuctl's take of its GPUs."""
+        return sum(device.foreign_milli for device in self.devices)
+
+
+def node_views(state: ClusterState) -> tuple[NodeView, ...]:
+    """Every node, by name."""
+    return tuple(_view(node, state) for node in state.nodes)
+
+
+def _view(node: Node, state: ClusterState) -> NodeView:
+    body = state.live.get(ObjectRef(*names.NODE, "", node.name), {})
+    shares: dict[int, list[tuple[JobId, GpuMilli]]] = {gpu: [] for gpu in range(node.gpus)}
+    cpu_milli, mem_bytes = node.foreign_cpu_milli, node.foreign_mem_bytes
+    for run in state.runs:
+        for worker in placement.workers if (placement := held_placement(run)) else ():
+            if worker.node != node.name:
+                continue
+            cpu_milli += run.cpu_milli
+            mem_bytes += run.mem_bytes
+            for gpu in worker.gpus:
+                shares.setdefault(gpu, []).append((run.job, min(WHOLE_GPU, run.gpu_milli)))
+    foreign = dict(enumerate(node.foreign_gpu_milli))
+    return NodeView(
+        name=node.name,
+        address=_address(body),
+        roles=tuple(sorted(key.removeprefix(ROLE_LABEL) for key in node.labels if key.startswith(ROLE_LABEL))),
+        status=_status(node, body),
+        devices=tuple(
+            DeviceView(
+                index=gpu,
+                shares=tuple(sorted(held)),
+                foreign_milli=foreign.get(gpu, 0),
+                lost=gpu in node.lost_gpus,
+            )
+            for gpu, held in sorted(shares.items())
+        ),
+        cpu_milli=node.cpu_milli,
+        cpu_requested_milli=cpu_milli,
+        mem_bytes=node.mem_bytes,
+        mem_requested_bytes=mem_bytes,
+    )
+
+
+def _address(body: Body) -> str:
+    addresses = objects.items(body, "status", "addresses")
+    return next((objects.text(entry, "address") for entry in addresses if entry.get("type") == "InternalIP"), "")
+
+
+def _status(node: Node, body: Body) -> str:
+    """In kubectl's words; a taint that gpuctl's pods do not tolerate is told too."""
+    ready = "Ready" if objects.condition(body, "Ready") else "NotReady"
+    if objects.flag(body, "spec", "unschedulable"):
+        return f"{ready},SchedulingDisabled"
+    return f"{ready},Unusable" if ready == "Ready" and not node.usable else ready
+
+
+def node_table(views: Sequence[NodeView]) -> str:
+    """The table, and under a rule the cluster's total."""
+    rows = [
+        (
+            view.name,
+            view.address or "<none>",
+            ",".join(view.roles) or "<none>",
+            view.status,
+            str(view.gpus),
+            format_gpus(view.allocated_milli),
+            format_gpus(view.foreign_milli),
+            _part(thousandths(view.cpu_requested_milli), thousandths(view.cpu_milli), _percent_cpu(view)),
+            _part(_gib(view.mem_requested_bytes), _gib(view.mem_bytes), _percent_memory(view)),
+        )
+        for view in views
+    ]
+    text = table(COLUMNS, rows)
+    rule = "-" * max(len(line) for line in text.splitlines())
+    total, held = sum(view.gpus for view in views), sum(view.allocated_milli for view in views)
+    share = f" ({_percent(held, total * WHOLE_GPU)}%)" if total else ""
+    return f"{text}{rule}\nAllocated/Total GPUs In Cluster:\n{format_gpus(held)}/{total}{share}\n"
+
+
+def device_table(views: Sequence[NodeView]) -> str:
+    """A line a GPU."""
+    return table(
+        DEVICE_COLUMNS,
+        [
+            (
+                view.name,
+                str(device.index),
+                format_gpus(device.allocated_milli),
+                "Lost" if device.lost else "Healthy",
+                _holders(device),
+            )
+            for view in views
+            for device in view.devices
+        ],
+    )
+
+
+def _holders(device: DeviceView) -> str:
+    held = [f"{job}" if milli == WHOLE_GPU else f"{job} ({format_gpus(milli)})" for job, milli in device.shares]
+    held += [f"<others> ({format_gpus(device.foreign_milli)})"] if device.foreign_milli else []
+    return ", ".join(held) or "-"
+
+
+def node_form(view: NodeView) -> dict[str, Any]:
+    """One node as JSON and YAML show it."""
+    return {
+        "name": view.name,
+        "address": view.address or None,
+        "roles": list(view.roles),
+        "status": view.status,
+        "gpus": view.gpus,
+        "allocatedGpuMilli": view.allocated_milli,
+        "foreignGpuMilli": view.foreign_milli,
+        "cpuMilli": view.cpu_milli,
+        "requestedCpuMilli": view.cpu_requested_milli,
+        "memoryBytes": view.mem_bytes,
+        "requestedMemoryBytes": view.mem_requested_bytes,
+        "devices": [
+            {
+                "index": device.index,
+                "lost": device.lost,
+                "allocatedGpuMilli": device.allocated_milli,
+                "foreignGpuMilli": device.foreign_milli,
+                "jobs": [{"job": str(job), "gpuMilli": milli} for job, milli in device.shares],
+            }
+            for device in view.devices
+        ],
+    }
+
+
+def _part(requested: str, total: str, percent: int) -> str:
+    return f"{requested}/{total} ({percent}%)"
+
+
+def _percent_cpu(view: NodeView) -> int:
+    return _percent(view.cpu_requested_milli, view.cpu_milli)
+
+
+def _percent_memory(view: NodeView) -> int:
+    return _percent(view.mem_requested_bytes, view.mem_bytes)
+
+
+def _percent(part: int, whole: int) -> int:
+    return 100 * part // whole if whole else 0
+
+
+def _gib(size: MemBytes) -> str:
+    """Bytes as GiB with at most one digit after the point."""
+    tenths = (10 * size + _GIB // 2) // _GIB
+    return f"{tenths // 10}Gi" if tenths % 10 == 0 else f"{tenths // 10}.{tenths % 10}Gi"

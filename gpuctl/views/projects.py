@@ -1,0 +1,107 @@
+"""Projects as the cluster shows them: what they may have, what they have, what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.k8s import names, objects
+from gpuctl.k8s.annotations import decode_allowances
+from gpuctl.model.decision import JobState
+from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, DomainName
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.state import ClusterState
+from gpuctl.model.units import GpuMilli, format_gpus
+from gpuctl.views.jobs import HOLDING, JobView, held_milli
+from gpuctl.views.tables import table
+
+COLUMNS = (
+    "PROJECT", "DEPARTMENT", "DESERVED GPUs", "LIMIT", "ALLOCATED GPUs", "RUNNING", "PENDING", "NAMESPACE",
+)  # fmt: skip
+WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectView:
+    """One project. `allowances` are by quota domain, empty where its namespace does not say."""
+
+    name: ProjectName
+    namespace: str
+    department: str
+    allowances: Mapping[DomainName, Allowance]
+    allocated_milli: GpuMilli
+    running: int
+    pending: int
+
+
+def project_views(state: ClusterState, jobs: Sequence[JobView]) -> tuple[ProjectView, ...]:
+    """Every project that has a namespace, by name."""
+    return tuple(sorted(_views(state, jobs), key=lambda view: (view.name, view.namespace)))
+
+
+def _views(state: ClusterState, jobs: Sequence[JobView]) -> Iterator[ProjectView]:
+    for ref, body in state.live.items():
+        name = objects.labels_of(body).get(names.PROJECT_LABEL)
+        if (ref.api_version, ref.kind) != names.NAMESPACE or not name:
+            continue
+        notes = objects.annotations_of(body)
+        mine = [job for job in jobs if job.ref.namespace == ref.name]
+        yield ProjectView(
+            name=ProjectName(str(name)),
+            namespace=ref.name,
+            department=str(notes.get(names.DEPARTMENT_ANNOTATION, "")),
+            allowances=decode_allowances(notes.get(names.QUOTA_ANNOTATION)) or {},
+            allocated_milli=sum(held_milli(job.run) for job in mine),
+            running=sum(job.run.phase in HOLDING for job in mine),
+            pending=sum(job.state in WAITING for job in mine),
+        )
+
+
+def project_table(views: Sequence[ProjectView]) -> str:
+    """The table."""
+    rows = [
+        (
+            view.name,
+            view.department or "-",
+            _by_domain(view, lambda allowance: format_gpus(allowance.quota_milli)),
+            _by_domain(view, lambda allowance: _limit(allowance.limit_milli)),
+            format_gpus(view.allocated_milli),
+            str(view.running),
+            str(view.pending),
+            view.namespace,
+        )
+        for view in views
+    ]
+    return table(COLUMNS, rows)
+
+
+def _by_domain(view: ProjectView, amount: Callable[[Allowance], str]) -> str:
+    """`4`; of quotas by pool `dgx1:4,h100:2`."""
+    said = [(domain, amount(allowance)) for domain, allowance in view.allowances.items()]
+    return ",".join(text if domain == WHOLE_CLUSTER else f"{domain}:{text}" for domain, text in said) or "-"
+
+
+def _limit(milli: GpuMilli | None) -> str:
+    return "none" if milli is None else format_gpus(milli)
+
+
+def project_form(view: ProjectView) -> dict[str, Any]:
+    """One project as JSON and YAML show it."""
+    return {
+        "name": view.name,
+        "namespace": view.namespace,
+        "department": view.department or None,
+        "quotas": [
+            {
+                "domain": domain,
+                "quotaGpuMilli": allowance.quota_milli,
+                "limitGpuMilli": allowance.limit_milli,
+                "overQuotaWeight": allowance.weight,
+            }
+            for domain, allowance in view.allowances.items()
+        ],
+        "allocatedGpuMilli": view.allocated_milli,
+        "running": view.running,
+        "pending": view.pending,
+    }
