@@ -15,6 +15,7 @@ from gpuctl.diag.codes import (
     references,
     scenarios,
     schema,
+    service,
     sessions,
     yaml,
 )
@@ -31,6 +32,7 @@ CODES = catalogue(
         guards,
         cluster,
         connection,
+        service,
         sessions,
         git,
         internal,

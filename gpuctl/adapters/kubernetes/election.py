@@ -1,0 +1,135 @@
+"""Who may write, as a pure state machine over one Lease: what one process has seen of it, and what to write next.
+
+Two processes never hold at once. Each measures with its own monotonic clock and only differences, so what the clocks
+show does not matter, nor what stands in the Lease as times:
+
+- who holds counts from before the request that renewed was sent, and stops at the renew deadline;
+- who waits counts from after the answer in which a version was first seen, and waits the whole duration.
+
+So between the last moment of one and the first of the next lies `duration - deadline`, which is what a request may
+still need that was sent in the last moment. Writes name the resource version they stand on, so of two that try at once
+one fails. A Lease that isn't there may have been deleted under its holder, so it is waited for like another's; `gpuctl
+install` makes an empty one, which is taken at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuctl.k8s.names import LEASE
+from gpuctl.k8s.objects import mapping, number, resource_version, text
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs, Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long a lease lasts, how long its holder acts after the last renewal, how often each tries."""
+
+    duration_ms: DurationMs = 15_000
+    deadline_ms: DurationMs = 10_000
+    retry_ms: DurationMs = 2_000
+    request_ms: DurationMs = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidacy:
+    """What one process knows. `lease` is the version last seen (None: there was none), `seen_ms` when it was first.
+
+    `held_until_ms` is when its own term ends by itself; None while it has none. Instants are of its monotonic clock;
+    `seen_ms` None: nothing was read yet.
+    """
+
+    identity: str
+    lease: Body | None = None
+    seen_ms: Instant | None = None
+    held_until_ms: Instant | None = None
+
+    def holds(self, now_ms: Instant) -> bool:
+        """Whether it may write now."""
+        return self.held_until_ms is not None and now_ms < self.held_until_ms
+
+    @property
+    def holder(self) -> str:
+        """Who holds it by the version last seen; "" when nobody does."""
+        return text(self.lease or {}, "spec", "holderIdentity")
+
+    @property
+    def term(self) -> int:
+        """How often it has changed hands; 0 when it was never seen."""
+        return number(self.lease or {}, "spec", "leaseTransitions")
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the version last seen names this process."""
+        return self.holder == self.identity
+
+
+def observed(candidacy: Candidacy, lease: Body | None, now_ms: Instant) -> Candidacy:
+    """After a read whose answer came at `now_ms`. Seen in another's hands, the own term is over at once."""
+    if candidacy.seen_ms is not None and _version(lease) == _version(candidacy.lease):
+        return candidacy
+    seen = replace(candidacy, lease=lease, seen_ms=now_ms)
+    return seen if seen.is_own else dropped(seen)
+
+
+def renewed(candidacy: Candidacy, lease: Body, sent_ms: Instant, timing: Timing) -> Candidacy:
+    """After a write that was sent at `sent_ms` and took effect."""
+    return replace(candidacy, lease=lease, seen_ms=sent_ms, held_until_ms=sent_ms + timing.deadline_ms)
+
+
+def claim(candidacy: Candidacy, timing: Timing, now_ms: Instant, wall_ms: Instant) -> Body | None:
+    """The Lease to write to hold it or go on holding it; None while it is another's.
+
+    `wall_ms` is the time of day, which is written for people to read and never compared.
+    """
+    if candidacy.seen_ms is None or now_ms < _free_ms(candidacy, timing):
+        return None
+    at = _micro_time(wall_ms)
+    own = candidacy.is_own
+    return _with_spec(candidacy.lease, {
+        "holderIdentity": candidacy.identity,
+        "leaseDurationSeconds": timing.duration_ms // 1000,
+        "acquireTime": text(candidacy.lease or {}, "spec", "acquireTime") if own else at,
+        "renewTime": at,
+        "leaseTransitions": candidacy.term if own else candidacy.term + 1,
+    })  # fmt: skip
+
+
+def dropped(candidacy: Candidacy) -> Candidacy:
+    """Not holding any more, of one's own will."""
+    return replace(candidacy, held_until_ms=None)
+
+
+def release(candidacy: Candidacy, wall_ms: Instant) -> Body | None:
+    """The Lease to write when going, so that the next need not wait; None where it is not ours to release."""
+    if candidacy.lease is None or not candidacy.is_own:
+        return None
+    spec = mapping(candidacy.lease, "spec")
+    return _with_spec(candidacy.lease, {**spec, "holderIdentity": "", "renewTime": _micro_time(wall_ms)})
+
+
+def _free_ms(candidacy: Candidacy, timing: Timing) -> Instant:
+    """From when on it may be taken, as far as is known."""
+    lease, seen_ms = candidacy.lease, candidacy.seen_ms or 0
+    if candidacy.is_own or (lease is not None and not candidacy.holder):
+        return seen_ms
+    return seen_ms + max(timing.duration_ms, 1000 * number(lease or {}, "spec", "leaseDurationSeconds"))
+
+
+def _version(lease: Body | None) -> str:
+    return "" if lease is None else resource_version(lease)
+
+
+def _with_spec(lease: Body | None, spec: Mapping[str, Any]) -> Body:
+    api_version, kind = LEASE
+    base = {"apiVersion": api_version, "kind": kind, "metadata": {}} if lease is None else lease
+    return {**base, "spec": spec}
+
+
+def _micro_time(wall_ms: Instant) -> str:
+    """As the API takes it: six digits after the second, exactly."""
+    return f"{format_timestamp(wall_ms)[:-1]}000Z"

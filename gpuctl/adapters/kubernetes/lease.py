@@ -1,0 +1,164 @@
+"""The port Leadership by a Lease: a thread renews it, and whether it is held is asked of the clock, not of the thread.
+
+So a process that was stopped past its term and goes on does not write: the clock has gone on without it, and counts
+a machine's sleep too where the system has such a clock.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
+from uuid import uuid4
+
+from gpuctl.adapters.kubernetes.connection import Connection
+from gpuctl.adapters.kubernetes.election import Candidacy, Timing, claim, dropped, observed, release, renewed
+from gpuctl.adapters.kubernetes.paths import collection, item
+from gpuctl.adapters.kubernetes.requests import OnRequest, Request, Requests, encoded, ignored
+from gpuctl.adapters.kubernetes.timings import Timings
+from gpuctl.app.ports import Conflict, NotFound, WorldFault
+from gpuctl.diag.wording import message
+from gpuctl.k8s.names import LEASE, LEASE_NAME, SYSTEM_NAMESPACE
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs, Instant
+
+_REF = ObjectRef(*LEASE, SYSTEM_NAMESPACE, LEASE_NAME)
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_MS_NS = 1_000_000
+
+
+def nobody() -> None:
+    """Nobody is told."""
+
+
+def new_identity() -> str:
+    """Different for each process: the host's name, a pod's in a cluster, and eight random digits."""
+    return f"{socket.gethostname()}_{uuid4().hex[:8]}"
+
+
+class LeaseLeadership:
+    """Implements the port Leadership. Seeks the Lease from the start; `close` it when nothing is written any more.
+
+    `on_change`: called from the thread when it was won or lost. Cost: a request every two seconds or so.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        identity: str = "",
+        on_change: Callable[[], None] = nobody,
+        on_request: OnRequest = ignored,
+        timing: Timing | None = None,
+    ) -> None:
+        self._timing = timing or Timing()
+        limits = Timings(connect_ms=self._timing.request_ms, answer_ms=self._timing.request_ms, tries=1)
+        self._requests = Requests(connection, limits, on_request)
+        self._on_change = on_change
+        self._candidacy = Candidacy(identity=identity or new_identity())
+        self._fault: WorldFault | None = None
+        self._told = False
+        self._closing = Event()
+        self._thread = Thread(target=self._seek, name="lease", daemon=True)
+        self._thread.start()
+
+    def held(self) -> bool:
+        """Whether the lease is ours by the clock, so that a request sent now arrives before it can be another's."""
+        return self._candidacy.holds(_now_ms())
+
+    def holder(self) -> str:
+        """Who held it when it was last seen; "" when nobody did."""
+        return self._candidacy.holder
+
+    def term(self) -> int:
+        """How often the Lease had changed hands when it was last seen."""
+        return self._candidacy.term
+
+    def fault(self) -> WorldFault | None:
+        """Why the last round could not read or write the Lease; None when it could.
+
+        GPU7030: its namespace is not there. GPU9001: our own mistake. Else as any request: GPU7001, GPU7015, …
+        """
+        return self._fault
+
+    def close(self) -> None:
+        """Stop, and let the next one have it at once. Takes as long as two requests at most."""
+        self._closing.set()
+        self._thread.join()
+        body = release(self._candidacy, _wall_ms())
+        self._candidacy = dropped(self._candidacy)
+        if body is not None:
+            with suppress(WorldFault):  # then the next one waits until it has run out
+                self._put(body)
+
+    def _seek(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._fault = self._round()
+            except Exception as error:  # noqa: BLE001 - without this thread nothing would ever be written again
+                self._fault = WorldFault("GPU9001", message("GPU9001", {"what": f"{type(error).__name__}: {error}"}))
+            if self.held() != self._told:
+                self._told = not self._told
+                self._on_change()
+            self._closing.wait(_jittered(self._timing.retry_ms) / 1000)
+
+    def _round(self) -> WorldFault | None:
+        """Look, unless the last look or write showed it ours, and write if it may be ours."""
+        try:
+            if not self._candidacy.is_own:
+                self._look()
+            body = claim(self._candidacy, self._timing, _now_ms(), _wall_ms())
+            if body is not None:
+                self._write(body)
+        except WorldFault as fault:
+            return fault
+        return None
+
+    def _look(self) -> None:
+        request = Request(verb="get", kind=LEASE, path=item(_REF), what=f"read {_REF}")
+        lease: Body | None = None
+        with suppress(NotFound):
+            lease = self._requests.send(request)
+        self._candidacy = observed(self._candidacy, lease, _now_ms())
+
+    def _write(self, body: Body) -> None:
+        """It counts from before it is sent. When somebody was faster, see who: the next round goes on from there."""
+        sent_ms = _now_ms()
+        try:
+            stored = self._post(body) if self._candidacy.lease is None else self._put(body)
+        except (Conflict, NotFound):
+            self._look()
+        else:
+            self._candidacy = renewed(self._candidacy, stored, sent_ms, self._timing)
+
+    def _put(self, body: Body) -> Body:
+        return self._send("update", "PUT", item(_REF), body)
+
+    def _post(self, body: Body) -> Body:
+        named = {**body, "metadata": {"name": _REF.name, "namespace": _REF.namespace}}
+        try:
+            return self._send("create", "POST", collection(LEASE, _REF.namespace), named)
+        except NotFound as fault:
+            raise WorldFault("GPU7030", message("GPU7030", {"namespace": _REF.namespace})) from fault
+
+    def _send(self, verb: str, method: str, path: str, body: Body) -> Body:
+        stored: Body = self._requests.send(
+            Request(verb=verb, kind=LEASE, method=method, path=path, what=f"{verb} {_REF}", body=encoded(body))
+        )
+        return stored
+
+
+def _now_ms() -> Instant:
+    return time.clock_gettime_ns(_CLOCK) // _MS_NS
+
+
+def _wall_ms() -> Instant:
+    return time.time_ns() // _MS_NS
+
+
+def _jittered(duration_ms: DurationMs) -> DurationMs:
+    return random.randint(duration_ms, duration_ms + duration_ms // 5)  # noqa: S311 - spreads clients, guards nothing

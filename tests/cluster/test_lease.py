@@ -1,0 +1,145 @@
+"""Leadership on a real API server: processes that end, are stopped and woken, or lose the server."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+from controlplane.server import ControlPlane
+
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.election import Timing
+from gpuctl.adapters.kubernetes.lease import LeaseLeadership
+from gpuctl.app.ports import WorldFault
+
+FAST = Timing(duration_ms=2_000, deadline_ms=1_200, retry_ms=100, request_ms=500)
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpuctl-system/leases/gpuctl"
+EMPTY = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "gpuctl"}}
+TELLS = """
+import sys, time
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.election import Timing
+from gpuctl.adapters.kubernetes.lease import LeaseLeadership
+timing = Timing(duration_ms=2_000, deadline_ms=1_200, retry_ms=100, request_ms=500)
+leadership = LeaseLeadership(connect(sys.argv[1]), identity="child", timing=timing)
+while True:
+    print(time.clock_gettime_ns(time.CLOCK_BOOTTIME), leadership.held(), flush=True)
+    time.sleep(0.02)
+"""
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """With gpuctl's namespace, and an empty Lease in it as `gpuctl install` makes it."""
+    control_plane.call("PATCH", "/api/v1/namespaces/gpuctl-system?fieldManager=test", {
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpuctl-system"},
+    })  # fmt: skip
+    with suppress(HTTPError):
+        control_plane.call("DELETE", LEASE)
+    control_plane.call("POST", LEASE.removesuffix("/gpuctl"), EMPTY)
+    yield control_plane
+    with suppress(HTTPError):
+        control_plane.call("DELETE", LEASE)
+
+
+def seek(plane: ControlPlane, identity: str, told: list[str] | None = None) -> LeaseLeadership:
+    def on_change() -> None:
+        if told is not None:
+            told.append(identity)
+
+    return LeaseLeadership(connect(str(plane.kubeconfig)), identity=identity, on_change=on_change, timing=FAST)
+
+
+def test_one_leads_the_other_waits_and_follows_at_once_when_it_is_let(plane: ControlPlane) -> None:
+    told: list[str] = []
+    with closing(seek(plane, "a", told)) as one:
+        assert within(1, one.held)
+        with closing(seek(plane, "b")) as other:
+            assert within(2, lambda: other.holder() == "a")
+            time.sleep(1.5)
+            assert (one.held(), other.held(), one.fault(), other.fault()) == (True, False, None, None)
+            assert told == ["a"]
+            one.close()
+            assert not one.held()
+            assert within(0.5, other.held)
+            assert other.term() == one.term() + 1
+            spec = plane.call("GET", LEASE)["spec"]
+            assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("b", 2)
+
+
+def test_stopped_past_its_term_and_woken_it_does_not_hold(plane: ControlPlane) -> None:
+    command = [sys.executable, "-c", TELLS, str(plane.kubeconfig)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        lines = iter(child.stdout.readline, "")
+        assert any(line.endswith("True\n") for line in lines)
+        child.send_signal(signal.SIGSTOP)
+        stopped_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        with closing(seek(plane, "b")) as other:
+            assert within(5, other.held)
+            child.send_signal(signal.SIGCONT)
+            after = [(int(at), held) for at, held in (next(lines).split() for _ in range(80))]
+            assert other.held()
+        child.kill()
+    woken = [held for at, held in after if at > stopped_ns + FAST.deadline_ms * 1_000_000]
+    assert len(woken) > 20
+    assert set(woken) == {"False"}
+
+
+def test_cut_off_it_holds_to_the_deadline_and_says_why(plane: ControlPlane) -> None:
+    connection = connect(str(plane.kubeconfig))
+    with closing(LeaseLeadership(connection, identity="a", timing=FAST)) as one:
+        assert within(1, one.held)
+        connection.configuration.host = "https://127.0.0.1:9"
+        began = time.monotonic()
+        assert within(3, lambda: not one.held())
+        assert 0.8 < time.monotonic() - began < 1.4
+        fault = one.fault()
+        assert fault is not None
+        assert fault.code == "GPU7001"
+
+
+def test_a_lease_that_somebody_edits_is_kept_and_a_deleted_one_made_again(plane: ControlPlane) -> None:
+    with closing(seek(plane, "a")) as one:
+        assert within(1, one.held)
+        note = {"metadata": {"annotations": {"note": "mine"}}}
+        plane.call("PATCH", LEASE, note, media="application/merge-patch+json")
+        time.sleep(FAST.duration_ms / 1000)
+        assert one.held()
+        lease = plane.call("GET", LEASE)
+        assert lease["metadata"]["annotations"] == {"note": "mine"}
+        plane.call("DELETE", LEASE)
+        assert within(1, lambda: not one.held())
+        assert within(4, one.held)
+        assert one.term() == 1
+
+
+def test_who_may_not_is_told_which_right_is_missing(plane: ControlPlane, tmp_path: Path) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody"}}
+    plane.call("PATCH", "/api/v1/namespaces/default/serviceaccounts/nobody?fieldManager=test", account)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = plane.call("POST", "/api/v1/namespaces/default/serviceaccounts/nobody/token", request)
+    kubeconfig = plane.write_kubeconfig(tmp_path / "kubeconfig", answer["status"]["token"])
+    with closing(LeaseLeadership(connect(str(kubeconfig)), identity="n", timing=FAST)) as one:
+        assert within(2, lambda: one.fault() is not None)
+        fault = one.fault()
+        assert isinstance(fault, WorldFault)
+        assert fault.code == "GPU7015"
+        assert "leases" in str(fault)
+        assert not one.held()
