@@ -6,6 +6,7 @@ What is wrong stands until it is right: it is told when it begins and when it en
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -85,6 +86,12 @@ class Journal:
         self._standing[area] = now
 
     @property
+    def codes(self) -> Mapping[str, int]:
+        """How many problems of each code stand; those without one (a replica that waits) are no problems."""
+        standing = (entry.fields.get("code") for area in self._standing.values() for entry in area.values())
+        return Counter(str(code) for code in standing if code)
+
+    @property
     def has_errors(self) -> bool:
         """Whether an error stands."""
         return any(entry.level is Level.ERROR for area in self._standing.values() for entry in area.values())
@@ -132,7 +139,8 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
     for refusal in report.plan.refusals:
         yield of_diagnostic("refused", refusal)
     for outcome in report.faults:
-        facts: dict[str, FieldValue] = {"object": str(outcome.change.ref), "message": outcome.error}
+        code, _, told = outcome.error.partition(": ")
+        facts: dict[str, FieldValue] = {"code": code, "object": str(outcome.change.ref), "message": told}
         yield Entry(event="failed", level=Level.ERROR, fields=facts)
 
 

@@ -1,0 +1,241 @@
+"""Measurements as Prometheus reads them, and the two probes, over HTTP from a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, Summary
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from gpuctl import __version__
+from gpuctl.app.metrics import Measurements
+from gpuctl.app.ports import WorldFault
+from gpuctl.diag.wording import message
+from gpuctl.model.ids import Revision
+from gpuctl.model.units import DurationMs, Instant
+
+STALE_AFTER_MS: DurationMs = 300_000
+"""A loop that did not come round for so long hangs: longer than a fetch and its retries ever take."""
+
+_CYCLE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_SLOWEST_CLIENT_S = 10
+_MS_NS = 1_000_000
+
+
+def always() -> bool:
+    """One that shares its cluster with no other leads."""
+    return True
+
+
+class PrometheusMeters:
+    """Implements the port Meters in a registry of its own. `leads`: whether this replica may write now.
+
+    What is said of projects is said by the leader alone, so that sums over replicas count nothing twice.
+    """
+
+    def __init__(self, leads: Callable[[], bool] = always, *, stale_after_ms: DurationMs = STALE_AFTER_MS) -> None:
+        self.registry = CollectorRegistry()
+        self._cycles = Histogram(
+            "gpuctl_cycle_seconds", "Time of a reconcile cycle", buckets=_CYCLE_SECONDS, registry=self.registry
+        )
+        self._writes = self._counter("gpuctl_writes", "Changes asked of the API server", "action", "code")
+        self._requests = self._counter("gpuctl_api_requests", "Requests to the API server", "verb", "kind", "code")
+        self._latency = Summary(
+            "gpuctl_api_request_seconds", "Time to the API server's answer", ["verb"], registry=self.registry
+        )
+        self._starts = self._counter("gpuctl_starts", "Runs that were let go")
+        self._pauses = self._counter("gpuctl_pauses", "Runs that were paused")
+        self._drift = self._counter("gpuctl_drift_repaired", "Objects put back as they were wanted before")
+        self._fetches = self._counter("gpuctl_git_fetches", "Times Git was asked", "result")
+        for result in ("ok", "failed"):
+            self._fetches.labels(result)
+        self._now = _Now(leads)
+        self.registry.register(self._now)
+        ProcessCollector(registry=self.registry)
+        self._synced = False
+        self._stale_after_ns = stale_after_ms * _MS_NS
+        self._beat_ns = time.monotonic_ns()
+
+    def beat(self) -> None:
+        """The loop is alive."""
+        self._beat_ns = time.monotonic_ns()
+
+    def synced(self) -> None:
+        """The cluster was read whole."""
+        self._synced = True
+
+    def fetched(self, *, well: bool) -> None:
+        """Git was asked."""
+        self._fetches.labels("ok" if well else "failed").inc()
+
+    def following(self, revision: Revision, at_ms: Instant) -> None:
+        """A revision was taken up."""
+        self._now.revision = (revision, at_ms)
+
+    def cycle(self, measured: Measurements) -> None:
+        """A cycle has ended."""
+        self._now.measured = measured
+        self._cycles.observe(measured.duration_ms / 1000)
+        for labels, count in measured.writes.items():
+            self._writes.labels(*labels).inc(count)
+        self._starts.inc(measured.starts)
+        self._pauses.inc(measured.pauses)
+        self._drift.inc(measured.drift)
+
+    def standing(self, codes: Mapping[str, int]) -> None:
+        """How many problems of each code stand now."""
+        self._now.problems = dict(codes)
+
+    def request(self, verb: str, kind: str, code: int, duration_ms: DurationMs) -> None:
+        """A request to the API server was answered; code 0: it was not. From any thread."""
+        self._requests.labels(verb, kind, str(code)).inc()
+        self._latency.labels(verb).observe(duration_ms / 1000)
+
+    def alive(self) -> bool:
+        """Whether the loop came round lately."""
+        return time.monotonic_ns() - self._beat_ns < self._stale_after_ns
+
+    def ready(self) -> bool:
+        """Whether the cluster was read; a replica that waits for leadership is ready too."""
+        return self._synced
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+
+class _Now(Collector):
+    """What is so now. Made anew for each scrape, so that a project which is gone is not told of any more."""
+
+    def __init__(self, leads: Callable[[], bool]) -> None:
+        self._leads = leads
+        self.measured: Measurements | None = None
+        self.problems: Mapping[str, int] = {}
+        self.revision: tuple[Revision, Instant] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """All gauges."""
+        leads, measured, revision = self._leads(), self.measured, self.revision
+        yield _gauge("gpuctl_build_info", "The version", ("version",), [((__version__,), 1)])
+        yield _gauge("gpuctl_leader", "1: this replica may write", (), [((), int(leads))])
+        problems = [((code,), count) for code, count in sorted(self.problems.items())]
+        yield _gauge("gpuctl_problems", "What stands wrong", ("code",), problems)
+        if revision is not None:
+            name, at_ms = revision
+            yield _gauge("gpuctl_revision_info", "The commit that is enforced", ("revision",), [((name,), 1)])
+            yield _gauge("gpuctl_revision_timestamp_seconds", "When it was taken up", (), [((), at_ms / 1000)])
+        if leads and measured is not None:
+            yield from _of_projects(measured)
+
+
+def _of_projects(measured: Measurements) -> Iterator[Metric]:
+    yield _gauge("gpuctl_decisions", "Jobs by the last decision", ("kind", "code"), measured.decisions.items())
+    yield _gauge("gpuctl_queued_jobs", "Jobs that wait", ("project", "pool"), measured.queued.items())
+    amounts: tuple[tuple[str, str], ...] = (
+        ("quota", "What a project is entitled to"),
+        ("demand", "What its jobs ask for"),
+        ("share", "Its fair share now"),
+        ("allocated", "What its jobs are given"),
+    )
+    for name, text in amounts:
+        values = [((row.project, row.domain), getattr(row, f"{name}_milli") / 1000) for row in measured.shares]
+        yield _gauge(f"gpuctl_{name}_gpus", f"{text}, in GPUs", ("project", "domain"), values)
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...], values: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family
+
+
+class MetricsServer:
+    """Serves /metrics, /healthz and /readyz at HOST:PORT until it is closed."""
+
+    def __init__(self, meters: PrometheusMeters, address: str) -> None:
+        """Raises WorldFault GPU7031 for what is no address, or one that can't be listened on."""
+        host, found, port = address.rpartition(":")
+        if not found or not port.isdecimal() or int(port) > 65_535:
+            raise _unservable(address, "not HOST:PORT")
+        try:
+            self._server = _listen(host.strip("[]"), int(port), meters)
+        except OSError as error:
+            raise _unservable(address, error.strerror or str(error)) from error
+        self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, also where port 0 left the choice to the system."""
+        return int(self._server.server_address[1])
+
+    def __enter__(self) -> Self:
+        """Itself; it serves already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _listen(host: str, port: int, meters: PrometheusMeters) -> ThreadingHTTPServer:
+    class Server(ThreadingHTTPServer):
+        address_family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
+        daemon_threads = True
+
+    class Handler(_Handler):
+        measured = meters
+
+    return Server((host, port), Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request. Answers are short and made from memory."""
+
+    measured: PrometheusMeters
+    timeout = _SLOWEST_CLIENT_S
+    server_version, sys_version = "gpuctl", ""
+
+    def do_GET(self) -> None:
+        """Answer one of the three paths."""
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            encode, kind = choose_encoder(self.headers.get("accept") or "")
+            self._answer(HTTPStatus.OK, encode(self.measured.registry), kind)
+        elif path == "/healthz":
+            self._say(well=self.measured.alive(), fault="the loop hangs")
+        elif path == "/readyz":
+            self._say(well=self.measured.ready(), fault="the cluster was not read yet")
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, b"/metrics, /healthz and /readyz are here\n", "text/plain")
+
+    def _say(self, *, well: bool, fault: str) -> None:
+        status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+        self._answer(status, b"ok\n" if well else f"{fault}\n".encode(), "text/plain")
+
+    def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
+        """Requests are no news."""
+
+
+def _unservable(address: str, why: str) -> WorldFault:
+    return WorldFault("GPU7031", message("GPU7031", {"address": address, "why": why}))

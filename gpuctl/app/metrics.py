@@ -1,0 +1,139 @@
+"""What is measured of the loop, as values, and the port that they are given to.
+
+Labels are bounded by what is declared (projects, pools) or by gpuctl itself (codes, kinds): never a job's name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpuctl.app.cycle import CycleReport
+from gpuctl.model.change import Action, Change, Outcome, OutcomeStatus
+from gpuctl.model.decision import FairShare, Pending
+from gpuctl.model.ids import ObjectRef, PoolName, ProjectName, Revision
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.plan import Stage
+
+WRITTEN = "ok"
+"""The code of a write that took effect."""
+_CODE_WIDTH = len("GPU7001")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """One cycle in numbers.
+
+    `decisions` counts jobs by the decision's kind and reason code, `queued` waiting jobs by project and the pool they
+    ask for first. `writes` counts requests by action and WRITTEN or the fault's code; a write that was skipped is none.
+    `drift` counts objects put back as they had been wanted before.
+    """
+
+    duration_ms: DurationMs
+    decisions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    shares: tuple[FairShare, ...] = ()
+    queued: Mapping[tuple[ProjectName, PoolName], int] = field(default_factory=dict)
+    writes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    starts: int = 0
+    pauses: int = 0
+    drift: int = 0
+
+
+class Meters(Protocol):
+    """Where measurements go. Called from the loop's thread; never raises and never waits."""
+
+    def beat(self) -> None:
+        """The loop is alive: call it every turn, also while another replica leads. /healthz fails without."""
+        ...
+
+    def synced(self) -> None:
+        """The cluster was read whole: call it after every refresh that succeeded. /readyz fails before."""
+        ...
+
+    def fetched(self, *, well: bool) -> None:
+        """Git was asked: call it after each fetch, failed or not."""
+        ...
+
+    def following(self, revision: Revision, at_ms: Instant) -> None:
+        """A revision was taken up at that time: call it when it changes."""
+        ...
+
+    def cycle(self, measured: Measurements) -> None:
+        """A cycle has ended: call it for each, with `measure` of its report."""
+        ...
+
+    def standing(self, codes: Mapping[str, int]) -> None:
+        """How many problems of each code stand now: call it with `Journal.codes` when they may have changed."""
+        ...
+
+
+class Unmeasured:
+    """The meters of a run that nobody watches."""
+
+    def beat(self) -> None:
+        """Nothing."""
+
+    def synced(self) -> None:
+        """Nothing."""
+
+    def fetched(self, *, well: bool) -> None:
+        """Nothing."""
+
+    def following(self, revision: Revision, at_ms: Instant) -> None:
+        """Nothing."""
+
+    def cycle(self, measured: Measurements) -> None:
+        """Nothing."""
+
+    def standing(self, codes: Mapping[str, int]) -> None:
+        """Nothing."""
+
+
+def measure(report: CycleReport, previous: CycleReport | None, duration_ms: DurationMs) -> Measurements:
+    """One cycle in numbers; `previous` is the report of the cycle before it in this process, which tells drift.
+
+    Cost: linear in decisions; in objects too when something was written.
+    """
+    done = [o.change for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
+    return Measurements(
+        duration_ms=duration_ms,
+        decisions=Counter((type(d).__name__.lower(), d.reason.code) for d in report.schedule.decisions),
+        shares=report.schedule.shares,
+        queued=_queued(report),
+        writes=Counter(filter(None, map(_request, report.result.outcomes))),
+        starts=sum(change.stage == Stage.ADMIT for change in done),
+        pauses=sum(change.stage == Stage.PAUSE for change in done),
+        drift=0 if previous is None else sum(_drifted(done, report, previous)),
+    )
+
+
+def _queued(report: CycleReport) -> Mapping[tuple[ProjectName, PoolName], int]:
+    waiting = {decision.job for decision in report.schedule.decisions if isinstance(decision, Pending)}
+    jobs = (job for job in report.declared.jobs if job.id in waiting)
+    return Counter((job.id.project, next(iter(job.pools), PoolName(""))) for job in jobs)
+
+
+def _request(outcome: Outcome) -> tuple[str, str] | None:
+    """What was asked of the server and what it said; an outcome's error begins with its code."""
+    action = outcome.change.action.value
+    if outcome.status is OutcomeStatus.SKIPPED:
+        return None
+    return (action, WRITTEN if outcome.status is OutcomeStatus.APPLIED else outcome.error[:_CODE_WIDTH])
+
+
+def _drifted(done: Iterable[Change], report: CycleReport, previous: CycleReport) -> Iterable[bool]:
+    """Of each write, whether the cycle before wanted the object the same and found it so."""
+    changed = {change.ref for change in done if change.action is not Action.DELETE}
+    settled = changed - {change.ref for change in previous.plan.changes}
+    if not settled:
+        return
+    before, now = _wanted(previous, settled), _wanted(report, settled)
+    for ref, body in now.items():
+        yield before.get(ref) == body
+
+
+def _wanted(report: CycleReport, refs: set[ObjectRef]) -> Mapping[ObjectRef, Body]:
+    return {item.ref: item.body for item in report.manifests.items if item.ref in refs}

@@ -1,0 +1,180 @@
+"""Measurements and probes as a scraper gets them, over loopback."""
+
+from __future__ import annotations
+
+import re
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
+from gpuctl.app.metrics import Measurements
+from gpuctl.app.ports import WorldFault
+from gpuctl.model.decision import FairShare
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import PoolName, ProjectName, Revision
+
+TEAM, POOL = ProjectName("team-a"), PoolName("v100")
+SHARE = FairShare(
+    domain=DomainName("v100"),
+    project=TEAM,
+    quota_milli=2_500,
+    demand_milli=4_000,
+    share_milli=3_000,
+    allocated_milli=500,
+)
+MEASURED = Measurements(
+    duration_ms=30,
+    decisions={("keep", "GPU5001"): 3, ("pending", "GPU5010"): 2},
+    shares=(SHARE,),
+    queued={(TEAM, POOL): 2},
+    writes={("create", "ok"): 4, ("update", "GPU7004"): 1},
+    starts=2,
+    pauses=1,
+    drift=1,
+)
+
+
+@dataclass
+class Scene:
+    """A replica that leads as long as `leads` says so, and its address."""
+
+    meters: PrometheusMeters
+    port: int = 0
+    leads: bool = True
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read().decode()
+
+    def samples(self) -> dict[str, float]:
+        """By name and labels, as in `gpuctl_writes_total{action="create",code="ok"}`."""
+        found = {}
+        for family in text_string_to_metric_families(self.get("/metrics")[1]):
+            for sample in family.samples:
+                labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+        return found
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene(PrometheusMeters(lambda: made.leads))
+    with MetricsServer(made.meters, "127.0.0.1:0") as server:
+        made.port = server.port
+        yield made
+
+
+def test_a_cycle_is_told(scene: Scene) -> None:
+    scene.meters.cycle(MEASURED)
+    scene.meters.cycle(MEASURED)
+    told = scene.samples()
+    wanted = {
+        "gpuctl_cycle_seconds_count": 2,
+        'gpuctl_cycle_seconds_bucket{le="0.025"}': 0,
+        'gpuctl_cycle_seconds_bucket{le="0.05"}': 2,
+        'gpuctl_decisions{code="GPU5001",kind="keep"}': 3,
+        'gpuctl_queued_jobs{pool="v100",project="team-a"}': 2,
+        'gpuctl_quota_gpus{domain="v100",project="team-a"}': 2.5,
+        'gpuctl_demand_gpus{domain="v100",project="team-a"}': 4,
+        'gpuctl_share_gpus{domain="v100",project="team-a"}': 3,
+        'gpuctl_allocated_gpus{domain="v100",project="team-a"}': 0.5,
+        'gpuctl_writes_total{action="create",code="ok"}': 8,
+        'gpuctl_writes_total{action="update",code="GPU7004"}': 2,
+        "gpuctl_starts_total": 4,
+        "gpuctl_pauses_total": 2,
+        "gpuctl_drift_repaired_total": 2,
+        "gpuctl_leader": 1,
+    }
+    assert {name: told.get(name) for name in wanted} == wanted
+    assert told["process_resident_memory_bytes"] > 0
+
+
+def test_a_follower_says_nothing_of_projects(scene: Scene) -> None:
+    scene.meters.cycle(MEASURED)
+    scene.leads = False
+    told = scene.samples()
+    assert told["gpuctl_leader"] == 0
+    assert not [name for name in told if "team-a" in name]
+
+
+def test_a_project_that_is_gone_is_not_told_of(scene: Scene) -> None:
+    scene.meters.cycle(MEASURED)
+    scene.meters.cycle(Measurements(duration_ms=1))
+    assert not [name for name in scene.samples() if "team-a" in name]
+
+
+def test_git_the_api_server_and_what_stands_wrong(scene: Scene) -> None:
+    scene.meters.fetched(well=True)
+    scene.meters.fetched(well=False)
+    scene.meters.request("patch", "Job", 200, 12)
+    scene.meters.request("patch", "Job", 0, 12)
+    scene.meters.standing({"GPU7001": 1, "GPU8001": 2})
+    scene.meters.following(Revision("5eed" * 10), 1_596_000_000_500)
+    told = scene.samples()
+    wanted = {
+        'gpuctl_git_fetches_total{result="ok"}': 1,
+        'gpuctl_git_fetches_total{result="failed"}': 1,
+        'gpuctl_api_requests_total{code="200",kind="Job",verb="patch"}': 1,
+        'gpuctl_api_requests_total{code="0",kind="Job",verb="patch"}': 1,
+        'gpuctl_api_request_seconds_count{verb="patch"}': 2,
+        'gpuctl_problems{code="GPU8001"}': 2,
+        f'gpuctl_revision_info{{revision="{"5eed" * 10}"}}': 1,
+        "gpuctl_revision_timestamp_seconds": 1_596_000_000.5,
+    }
+    assert {name: told.get(name) for name in wanted} == wanted
+    scene.meters.standing({})
+    assert not [name for name in scene.samples() if name.startswith("gpuctl_problems{")]
+
+
+def test_no_label_can_grow_without_bound(scene: Scene) -> None:
+    """Those that take values from outside are named here, each with what bounds it."""
+    scene.meters.cycle(MEASURED)
+    scene.meters.request("patch", "Job", 200, 1)
+    scene.meters.standing({"GPU7001": 1})
+    scene.meters.following(Revision("1" * 40), 0)
+    labels = {label for name in scene.samples() for label in re.findall(r'(\w+)="', name) if name.startswith("gpuctl")}
+    declared = {"project", "pool", "domain"}
+    ours = {"kind", "code", "action", "verb", "result", "le", "version"}
+    one = {"revision"}
+    assert labels == declared | ours | one
+
+
+def test_probes(scene: Scene) -> None:
+    assert scene.get("/healthz") == (200, "ok\n")
+    assert scene.get("/readyz") == (503, "the cluster was not read yet\n")
+    scene.meters.synced()
+    scene.leads = False
+    assert scene.get("/readyz") == (200, "ok\n")
+    assert scene.get("/readyz?verbose")[0] == 200
+    assert scene.get("/else")[0] == 404
+
+
+def test_a_loop_that_hangs_is_not_healthy() -> None:
+    meters = PrometheusMeters(stale_after_ms=0)
+    with MetricsServer(meters, "127.0.0.1:0") as server:
+        scene = Scene(meters, server.port)
+        meters.beat()
+        assert scene.get("/healthz") == (503, "the loop hangs\n")
+
+
+@pytest.mark.parametrize("address", ["8080", "localhost", "127.0.0.1:http", "127.0.0.1:70000", "256.1.1.1:80", ""])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(WorldFault) as refusal:
+        MetricsServer(PrometheusMeters(), address)
+    assert refusal.value.code == "GPU7031"
+    assert str(refusal.value).startswith(f"{address}: ")
+
+
+def test_a_taken_port_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(WorldFault, match="in use"):
+        MetricsServer(PrometheusMeters(), f"127.0.0.1:{taken.getsockname()[1]}")

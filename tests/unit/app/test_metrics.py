@@ -1,0 +1,141 @@
+"""What a cycle's report is in numbers, on the embedded cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.app.cycle import CycleReport, Site, cycle
+from gpuctl.app.metrics import measure
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.ports import ClusterUnavailable, Forbidden
+from gpuctl.app.report import Journal, of_fault
+from gpuctl.compile import compile_tree
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import ref_of, resource_version, uid
+from gpuctl.model.declared import Declared
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import Body
+
+ZERO_MS = 1_596_000_000_000
+FILES = {
+    "cluster.yaml": "kind: Cluster\nmetadata: {name: one}\nspec:\n  nodePools:\n"
+    "  - {name: p, nodes: [n1], gpusPerNode: 2, gpuMemory: 32Gi, gpuProduct: Tesla, sharing: device-plugin}\n",
+    "a.yaml": "kind: Project\nmetadata: {name: a}\nspec: {quota: 2}\n",
+    **{
+        f"j{n}.yaml": f"kind: Job\nmetadata: {{name: j{n}, project: a}}\nspec: {{image: x, gpus: 1}}\n"
+        for n in range(3)
+    },
+}
+
+
+def declared(files: Mapping[str, str]) -> Declared:
+    tree = {
+        f"c/{path}": SourceFile(content=f"apiVersion: gpuctl.dev/v1\n{text}".encode()) for path, text in files.items()
+    }
+    compiled = compile_tree(SourceTree(cluster_dir="c", files=tree))
+    assert compiled.declared is not None, compiled.diagnostics
+    return compiled.declared
+
+
+class Lab:
+    def __init__(self) -> None:
+        self.clock = VirtualClock(ZERO_MS)
+        self.cluster = EmbeddedCluster(self.clock)
+        self.declared = declared(FILES)
+        self.cluster.provide(self.declared.cluster.pools)
+        self.site = Site(mirror=Mirror(self.cluster), clock=self.clock)
+        self.reports: list[CycleReport] = []
+
+    def cycle(self) -> CycleReport:
+        self.reports.append(cycle(self.declared, self.site))
+        return self.reports[-1]
+
+    def settle(self) -> None:
+        while not self.cycle().settled:
+            self.cluster.settle()
+
+    def live(self, kind: names.Kind, name: str) -> Body:
+        return next(body for body in self.cluster.list(kind).items if ref_of(body).name.startswith(name))
+
+    def last(self) -> tuple[CycleReport, CycleReport | None]:
+        return self.reports[-1], self.reports[-2] if len(self.reports) > 1 else None
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab()
+    yield made
+    made.cluster.close()
+
+
+def test_a_settled_cluster(lab: Lab) -> None:
+    lab.settle()
+    told = measure(*lab.last(), duration_ms=12)
+    assert told.duration_ms == 12
+    assert {kind: count for (kind, _), count in told.decisions.items()} == {"keep": 2, "pending": 1}
+    assert told.queued == {("a", "p"): 1}
+    assert [(row.project, row.quota_milli, row.allocated_milli) for row in told.shares] == [("a", 2000, 2000)]
+    assert (told.writes, told.starts, told.pauses, told.drift) == ({}, 0, 0, 0)
+
+
+def test_what_was_written_on_the_way_there(lab: Lab) -> None:
+    lab.settle()
+    previous, told = None, []
+    for report in lab.reports:
+        told.append(measure(report, previous, duration_ms=1))
+        previous = report
+    assert sum(each.starts for each in told) == 2
+    assert sum(each.drift for each in told) == 0
+    assert {code for each in told for _, code in each.writes} == {"ok"}
+
+
+def test_what_others_changed_or_removed_is_drift_and_what_git_changed_is_not(lab: Lab) -> None:
+    lab.settle()
+    quota = lab.live(names.RESOURCE_QUOTA, "")
+    lab.cluster.apply({**quota, "spec": {"hard": {"pods": "1"}}})
+    report = lab.cycle()
+    assert measure(*lab.last(), duration_ms=1).drift == len(report.plan.changes) == 1
+    lab.settle()
+    again = lab.live(names.RESOURCE_QUOTA, "")
+    lab.cluster.delete(ref_of(again), uid(again), resource_version(again))
+    lab.cycle()
+    assert measure(*lab.last(), duration_ms=1).drift == 1
+    lab.settle()
+    lab.declared = declared({**FILES, "a.yaml": FILES["a.yaml"].replace("quota: 2", "quota: 1")})
+    lab.cycle()
+    told = measure(*lab.last(), duration_ms=1)
+    assert told.drift == 0
+
+
+def test_a_write_that_fails_is_counted_by_its_code(lab: Lab) -> None:
+    class Full(EmbeddedCluster):
+        """Takes no Job."""
+
+        def apply(self, body: Body) -> Body:
+            if body["kind"] == "Job":
+                raise Forbidden("GPU7002", "exceeded quota")
+            return super().apply(body)
+
+    lab.cluster.close()
+    lab.cluster = Full(lab.clock)
+    lab.site = Site(mirror=Mirror(lab.cluster), clock=lab.clock)
+    lab.cycle()
+    told = measure(*lab.last(), duration_ms=1)
+    assert told.writes["create", "GPU7002"] == 3
+    assert told.writes["create", "ok"] > 0
+
+
+def test_the_journal_counts_what_stands_by_code() -> None:
+    lines: list[str] = []
+    journal = Journal(lines.append)
+    away = of_fault("unreachable", ClusterUnavailable("GPU7001", "away"))
+    journal.stand(0, "cluster", [away])
+    journal.stand(0, "git", [of_fault("source", ClusterUnavailable("GPU7001", "far"))])
+    assert journal.codes == {"GPU7001": 2}
+    journal.stand(1, "cluster", [])
+    journal.stand(1, "git", [])
+    assert journal.codes == {}
