@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from controlplane.build import HOW, find
@@ -41,14 +42,36 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 
 
 @pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The one real control plane of this test run. Where it was not built its tests skip; in CI they fail."""
-    binaries = find()
-    if binaries is None:
-        missing = f"no Kubernetes control plane for the tests: {HOW}"
-        if os.environ.get("CI"):
-            pytest.fail(missing, pytrace=False)
-        pytest.skip(missing)
-    plane = start(binaries, tmp_path_factory.mktemp("control-plane"))
-    yield plane
-    plane.stop()
+def new_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], ControlPlane]]:
+    """Starts real control planes, which last for the test run. Not built: its tests skip, in CI they fail."""
+    started: list[ControlPlane] = []
+
+    def begin() -> ControlPlane:
+        binaries = find()
+        if binaries is None:
+            missing = f"no Kubernetes control plane for the tests: {HOW}"
+            if os.environ.get("CI"):
+                pytest.fail(missing, pytrace=False)
+            pytest.skip(missing)
+        started.append(start(binaries, tmp_path_factory.mktemp("control-plane")))
+        return started[-1]
+
+    yield begin
+    for plane in started:
+        plane.stop()
+
+
+@pytest.fixture(scope="session")
+def control_plane(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
+    """The one that most tests share."""
+    return new_control_plane()
+
+
+@pytest.fixture(scope="session")
+def real_lab(new_control_plane: Callable[[], ControlPlane]) -> Callable[[], Iterator[Any]]:
+    """Makes labs of the Cluster contract on a control plane of their own, with four nodes."""
+    from real import furnish, real_labs  # noqa: PLC0415 - found once the contracts' folder is on the path
+
+    plane = new_control_plane()
+    furnish(plane)
+    return real_labs(plane)

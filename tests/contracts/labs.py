@@ -1,7 +1,6 @@
 """Where the contract of the Cluster port is tested: a cluster, a way to let time pass, and what a person may do to it.
 
-Tests speak to the port and to this class only. A lab on a real API server needs the same methods: `eventually` polls
-there, `finish` sets the annotation its pod stages look at, `namespace` is a fresh one for each test.
+Tests speak to the port and to this class only; real.py has the lab on a real API server, where time passes by itself.
 """
 
 from __future__ import annotations
@@ -51,6 +50,9 @@ class Lab:
         self.cluster.provide(POOLS)
         self.namespace = "gpu-team-a"
         self.apply(body(names.NAMESPACE, self.namespace, namespace=None))
+
+    def close(self) -> None:
+        self.cluster.close()
 
     def apply(self, wanted: Body) -> Body:
         return self.cluster.apply(wanted)
@@ -102,6 +104,10 @@ class Lab:
         self.clock.advance_to(self.clock.now_ms() + ms)
         self.cluster.settle()
 
+    def passes(self, ms: int) -> None:
+        """Let exactly that much time pass, however long it takes."""
+        self.later(ms)
+
     def running(self, job: str, count: int = 1) -> list[Body]:
         """Wait for the job's pods to run."""
 
@@ -124,11 +130,14 @@ class Lab:
         return next((str(c.get("message", "")) for c in conditions if c["status"] == "False"), "")
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "real"])
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    if request.param == "real":
+        yield from request.getfixturevalue("real_lab")()
+        return
     made = Lab(tmp_path / "cluster.db" if request.param == "file" else None)
     yield made
-    made.cluster.close()
+    made.close()
 
 
 def body(kind: Kind, name: str, *, namespace: str | None = "gpu-team-a", **rest: Any) -> dict[str, Any]:

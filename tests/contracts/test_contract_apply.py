@@ -42,7 +42,7 @@ def test_a_field_left_out_is_removed_and_the_rest_stays(lab: Lab) -> None:
 
 def test_applying_the_same_again_writes_nothing(lab: Lab) -> None:
     first = lab.apply(job("j", suspend=True))
-    lab.later(0)
+    lab.eventually(lambda: lab.condition("j", "Suspended"))
     live = lab.there(names.JOB, "j")
     version = lab.cluster.list(names.JOB).resource_version
     assert lab.apply(job("j", suspend=True)) == live

@@ -35,7 +35,7 @@ def test_suspending_deletes_the_pods_with_time_to_end_and_clears_the_start(lab: 
     lab.apply(job("j", nodes=("plain-1",)))
     lab.running("j")
     lab.apply(job("j", nodes=("plain-1",), suspend=True))
-    assert "deletionTimestamp" in lab.pods("j")[0]["metadata"]
+    lab.eventually(lambda: all("deletionTimestamp" in pod["metadata"] for pod in lab.pods("j")))
     lab.eventually(lambda: not lab.pods("j"))
     status = lab.status("j")
     assert "startTime" not in status
@@ -49,6 +49,7 @@ def test_a_paused_job_resumes_elsewhere_with_a_new_start(lab: Lab) -> None:
     first = lab.status("j")["startTime"]
     lab.apply(job("j", nodes=("plain-1",), suspend=True))
     lab.eventually(lambda: not lab.pods("j"))
+    lab.passes(1_000)
     lab.apply(job("j", nodes=("plain-2",)))
     assert [pod["spec"]["nodeName"] for pod in lab.running("j")] == ["plain-2"]
     assert lab.status("j")["startTime"] > first
@@ -78,7 +79,7 @@ def test_while_suspended_only_what_schedules_may_change(lab: Lab) -> None:
     lab.apply(moved)
     other_image = job("j", suspend=True)
     other_image["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.local/other:1"
-    with pytest.raises(Invalid, match="immutable"):
+    with pytest.raises(Invalid, match=r"spec\.template"):
         lab.apply(other_image)
 
 
@@ -95,7 +96,7 @@ def test_what_identifies_a_jobs_work_is_immutable(lab: Lab, change: dict[str, An
 def test_an_indexed_job_may_change_its_size_in_both_fields_at_once(lab: Lab) -> None:
     lab.apply(job("gang", suspend=True, **TWO_WORKERS))
     lab.apply(job("gang", suspend=True, completionMode="Indexed", completions=3, parallelism=3))
-    with pytest.raises(Invalid, match="immutable"):
+    with pytest.raises(Invalid, match=r"spec\.completions: .* in tandem with spec\.parallelism"):
         lab.apply(job("gang", suspend=True, completionMode="Indexed", completions=2, parallelism=3))
 
 
@@ -116,16 +117,16 @@ def test_the_deadline_ends_a_job_whose_pod_never_had_a_node(lab: Lab) -> None:
 
 
 def test_the_deadline_counts_anew_from_each_resume(lab: Lab) -> None:
-    lab.apply(job("j", activeDeadlineSeconds=20))
+    lab.apply(job("j", activeDeadlineSeconds=6))
     lab.running("j")
-    lab.later(15_000)
-    lab.apply(job("j", activeDeadlineSeconds=20, suspend=True))
-    lab.later(30_000)
+    lab.passes(4_000)
+    lab.apply(job("j", activeDeadlineSeconds=6, suspend=True))
+    lab.passes(4_000)
     assert not lab.condition("j", "Failed")
-    lab.apply(job("j", activeDeadlineSeconds=20))
-    lab.later(15_000)
+    lab.apply(job("j", activeDeadlineSeconds=6))
+    lab.passes(4_000)
     assert not lab.condition("j", "Failed")
-    lab.eventually(lambda: lab.condition("j", "Failed"), within_ms=10_000)
+    lab.eventually(lambda: lab.condition("j", "Failed"), within_ms=4_000)
 
 
 def test_a_failed_condition_waits_for_the_pods_to_be_gone(lab: Lab) -> None:
@@ -175,7 +176,7 @@ def test_a_pod_that_somebody_deletes_counts_as_failed_and_is_replaced_once_gone(
     lab.delete(names.POD, first["metadata"]["name"])
     assert len(lab.pods("j")) == 1
     lab.eventually(lambda: [p for p in lab.pods("j") if p["metadata"]["uid"] != first["metadata"]["uid"]])
-    assert lab.status("j")["failed"] == 1
+    lab.eventually(lambda: lab.status("j").get("failed") == 1)
 
 
 def test_workers_have_their_index_in_name_host_name_and_annotation(lab: Lab) -> None:

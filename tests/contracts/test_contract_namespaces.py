@@ -97,11 +97,13 @@ def test_a_quota_of_compute_wants_to_know_what_a_pod_asks_for(lab: Lab) -> None:
 
 def test_a_quota_counts_objects(lab: Lab) -> None:
     lab.apply(hard({"count/jobs.batch": "1"}))
+    lab.eventually(lambda: used(lab))
     lab.apply(job("first", suspend=True))
     with pytest.raises(Forbidden, match="exceeded quota"):
         lab.apply(job("second", suspend=True))
     lab.apply(job("first", suspend=False))
     lab.delete(names.JOB, "first")
+    lab.eventually(lambda: used(lab) == {"count/jobs.batch": "0"})
     lab.apply(job("second", suspend=True))
 
 
@@ -117,7 +119,7 @@ def test_a_quota_counts_devices_of_claims(lab: Lab) -> None:
     lab.running("second")
 
 
-def test_a_storage_claim_stays_while_a_pod_uses_it(lab: Lab) -> None:
+def test_a_storage_claim_stays_while_a_pod_of_it_is_there_even_one_that_ended(lab: Lab) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     lab.apply(body(names.CLAIM, "p", spec=spec))
     container = {"name": "main", "image": "i:1", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
@@ -128,4 +130,7 @@ def test_a_storage_claim_stays_while_a_pod_uses_it(lab: Lab) -> None:
     lab.later(10_000)
     assert lab.there(names.CLAIM, "p")["metadata"]["deletionTimestamp"]
     lab.finish("j")
+    lab.later(10_000)
+    assert lab.there(names.CLAIM, "p")["metadata"]["deletionTimestamp"]
+    lab.delete(names.JOB, "j")
     lab.eventually(lambda: lab.get(names.CLAIM, "p") is None)

@@ -94,10 +94,10 @@ class Volumes:
         self._desk = desk
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """A claim, and the claims of a pod that ended."""
+        """A claim, and the claims of a pod that is gone."""
         if key.kinds == names.CLAIM:
             return (key,) if new is not None else ()
-        if key.kinds == names.POD and old is not None and (new is None or terminal(new)):
+        if key.kinds == names.POD and old is not None and new is None:
             return [Key(*names.CLAIM, key.namespace, name) for name in volume_claims(old)]
         return ()
 
@@ -116,8 +116,9 @@ class Volumes:
             self._desk.api.replace(put(bound, ("status",), status))
 
     def _used(self, key: Key) -> bool:
+        """Whether a pod that had a node is still there, ended or not."""
         pods = (self._desk.store.get(pod) for pod in self._desk.store.in_namespace(key.namespace, names.POD))
-        return any(pod is not None and not terminal(pod) and key.name in volume_claims(pod) for pod in pods)
+        return any(pod is not None and text(pod, "spec", "nodeName") and key.name in volume_claims(pod) for pod in pods)
 
 
 def volume_claims(pod: Body) -> list[str]:

@@ -101,9 +101,10 @@ def _job_change(old: Body, new: Body) -> Problems:
             yield f"spec.{field}: {_IMMUTABLE}"
     counts = at(new, "spec", "completions")
     if counts != at(old, "spec", "completions"):
-        elastic = at(new, "spec", "completionMode") == "Indexed" and counts == at(new, "spec", "parallelism")
-        if not elastic:
+        if at(new, "spec", "completionMode") != "Indexed":
             yield f"spec.completions: {_IMMUTABLE}"
+        elif counts != at(new, "spec", "parallelism"):
+            yield f"spec.completions: Invalid value: {counts}: can only be modified in tandem with spec.parallelism"
     before, after = mapping(old, "spec", "template"), mapping(new, "spec", "template")
     if flag(old, "spec", "suspend") and at(old, "status", "startTime") is None:
         before, after = _unscheduled(before), _unscheduled(after)

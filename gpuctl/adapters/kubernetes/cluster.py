@@ -28,7 +28,7 @@ from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, ObjectList, WatchEvent, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import FIELD_MANAGER, PLURALS, SCOPES, Kind, Scope
-from gpuctl.k8s.objects import ref_of, text
+from gpuctl.k8s.objects import is_deleting, ref_of, text
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
@@ -120,8 +120,8 @@ class KubernetesCluster:
         )  # fmt: skip
         return stored
 
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
-        """Delete exactly that object, dependents in the background. Raises Conflict, NotFound."""
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        """Delete exactly that object, dependents in the background; the object while it ends, None once it is gone."""
         wanted = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "apiVersion": "v1",
@@ -131,7 +131,9 @@ class KubernetesCluster:
         }
         kind = (ref.api_version, ref.kind)
         path, what = _item(ref), f"delete {ref}"
-        self._write(Request(verb="delete", kind=kind, method="DELETE", path=path, what=what, body=encoded(options)))
+        request = Request(verb="delete", kind=kind, method="DELETE", path=path, what=what, body=encoded(options))
+        answer: Body = self._write(request)
+        return answer if is_deleting(answer) else None
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         """Do the work for all items, several at once; results in their order, or the first failure when all ended."""

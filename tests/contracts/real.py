@@ -1,0 +1,213 @@
+"""The lab on a real control plane of its own: the tests speak of one namespace and four nodes, and each gets them.
+
+Every test has fresh namespaces: the names it uses get a suffix on the way to the server, and lose it on the way back.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from controlplane.server import ControlPlane
+from labs import EPOCH_MS, POOLS, Lab, body
+
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.paths import collection, item
+from gpuctl.app.ports import Conflict, ObjectList, R, T, WatchEvent
+from gpuctl.k8s import names
+from gpuctl.k8s.names import Kind
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body
+
+_NOT_FOUND, _CONFLICT = 404, 409
+_WITHIN_S = 30.0
+_POLL_S = 0.03
+_LONG_ENOUGH_MS = 700
+"""How long a test that lets time pass waits at most: controllers here answer within tens of milliseconds."""
+_QUIET_S = 0.25
+"""A watch that has been silent for so long has told everything."""
+
+
+def machines() -> Mapping[Kind, Sequence[Body]]:
+    """Nodes, device class and slices, as the embedded cluster makes them of the same declaration."""
+    with_them = EmbeddedCluster(VirtualClock(EPOCH_MS))
+    with_them.provide(POOLS)
+    kinds = (names.NODE, names.DEVICE_CLASS, names.RESOURCE_SLICE)
+    return {kind: [_bare(made) for made in with_them.list(kind).items] for kind in kinds}
+
+
+def furnish(plane: ControlPlane) -> None:
+    """Give a new control plane what every lab has: nodes with their devices, and volumes."""
+    for kind, bodies in machines().items():
+        for made in bodies:
+            meta = {**made["metadata"], "annotations": {"kwok.x-k8s.io/node": "fake"}}
+            plane.call("POST", collection(kind, ""), {**made, "metadata": meta})
+    plane.call("POST", "/apis/storage.k8s.io/v1/storageclasses", {
+        "metadata": {"name": "test", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "kubernetes.io/no-provisioner", "allowVolumeExpansion": True})  # fmt: skip
+    for index in range(20):
+        plane.call("POST", "/api/v1/persistentvolumes", {
+            "metadata": {"name": f"volume-{index}"},
+            "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "test",
+                     "hostPath": {"path": "/none"}}})  # fmt: skip
+
+
+class Renamed:
+    """The port, for a test: its namespaces are its own, whatever else is in the cluster."""
+
+    def __init__(self, cluster: KubernetesCluster, suffix: str) -> None:
+        self._cluster = cluster
+        self._suffix = suffix
+
+    def list(self, kind: Kind) -> ObjectList:
+        listed = self._cluster.list(kind)
+        mine = tuple(self._back(made) for made in listed.items if self._is_mine(made))
+        return ObjectList(items=mine, resource_version=listed.resource_version)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        """Everything until the server has been silent for a while."""
+        events: list[WatchEvent] = []
+        until, version = time.monotonic() + _QUIET_S, resource_version
+        while True:
+            *news, bookmark = self._cluster.watch(kind, version, timeout_ms)
+            version = bookmark.body["metadata"]["resourceVersion"]
+            events += [WatchEvent(type=e.type, body=self._back(e.body)) for e in news if self._is_mine(e.body)]
+            if news:
+                until = time.monotonic() + _QUIET_S
+            if time.monotonic() > until:
+                return [*events, bookmark]
+            time.sleep(_POLL_S)
+
+    def apply(self, wanted: Body) -> Body:
+        return self._back(self._cluster.apply(self.forth(wanted)))
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        name = ref.name + self._suffix if ref.kind == "Namespace" else ref.name
+        namespace = ref.namespace + self._suffix if ref.namespace else ""
+        there = ObjectRef(ref.api_version, ref.kind, namespace, name)
+        return self._cluster.delete(there, uid, resource_version)
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        return self._cluster.each(work, items)
+
+    def forth(self, wanted: Body) -> dict[str, Any]:
+        meta = dict(wanted["metadata"])
+        field = "name" if wanted["kind"] == "Namespace" else "namespace"
+        if field in meta:
+            meta[field] += self._suffix
+        return {**wanted, "metadata": meta}
+
+    def _back(self, live: Body) -> Body:
+        text = json.dumps(live)
+        renamed: Body = json.loads(text.replace(self._suffix, "")) if self._suffix in text else live
+        return renamed
+
+    def _is_mine(self, live: Body) -> bool:
+        meta = live["metadata"]
+        kind = (live["apiVersion"], live["kind"])
+        inside = meta["name"] if kind == names.NAMESPACE else meta.get("namespace", self._suffix)
+        return bool(inside.endswith(self._suffix))
+
+
+class RealLab(Lab):
+    """As the other labs; time passes by itself."""
+
+    def __init__(self, plane: ControlPlane, number: int) -> None:
+        self._plane = plane
+        self._suffix = f"-x{number}x"
+        self._connection = connect(str(plane.kubeconfig))
+        self._real = KubernetesCluster(self._connection, scopes={})
+        self.cluster: Any = Renamed(self._real, self._suffix)
+        self.namespace = "gpu-team-a"
+        self.apply(body(names.NAMESPACE, self.namespace, namespace=None))
+
+    def close(self) -> None:
+        """Leave the nodes empty and as they were; the namespaces go in their own time."""
+        for made in (*self.cluster.list(names.JOB).items, *self.cluster.list(names.DEPLOYMENT).items):
+            self._remove(made)
+        self.eventually(lambda: not self._leftovers())
+        for made in self.cluster.list(names.NAMESPACE).items:
+            self._remove(made)
+        for made in self._real.list(names.PRIORITY_CLASS_KIND).items:
+            if not made["metadata"]["name"].startswith("system-"):
+                self._remove(made)
+        for made in self._real.list(names.NODE).items:
+            if made["spec"].get("taints") or made["spec"].get("unschedulable"):
+                self._plane.call("PUT", item(ref_of(made)), {**made, "spec": {}})
+        self._real.close()
+        self._connection.close()
+
+    def edit(self, changed: Body, manager: str) -> Body:
+        path = f"{item(ref_of(self.cluster.forth(changed)))}?fieldManager={manager}"
+        try:
+            edited: Body = self._plane.call("PUT", path, self.cluster.forth(changed))
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise Conflict("GPU7004", str(error)) if error.code == _CONFLICT else error
+        return edited
+
+    def eventually(self, holds: Callable[[], object], within_ms: int = 60_000) -> None:
+        del within_ms
+        until = time.monotonic() + _WITHIN_S
+        while not holds():
+            assert time.monotonic() < until, "it did not come to hold in time"
+            time.sleep(_POLL_S)
+
+    def later(self, ms: int) -> None:
+        time.sleep(min(ms, _LONG_ENOUGH_MS) / 1000)
+
+    def passes(self, ms: int) -> None:
+        time.sleep(ms / 1000)
+
+    def finish(self, job: str, exit_code: int = 0) -> None:
+        note = "test/run-for" if exit_code == 0 else "test/fail-after"
+        self.eventually(lambda: self.pods(job))
+        for pod in self.pods(job):
+            if pod["status"].get("phase") == "Running":
+                path = item(ref_of(self.cluster.forth(pod)))
+                notes = {note: "0s", "test/exit-code": str(exit_code)}
+                media = "application/merge-patch+json"
+                self._plane.call("PATCH", path, {"metadata": {"annotations": notes}}, media=media)
+
+    def _leftovers(self) -> list[Body]:
+        pods = self.cluster.list(names.POD).items
+        for pod in pods:
+            if not pod["metadata"].get("deletionTimestamp"):
+                self._remove(pod)
+        return list(pods)
+
+    def _remove(self, made: Body) -> None:
+        path = item(ref_of(self.cluster.forth(made) if "namespace" in made["metadata"] else made))
+        if made["kind"] == "Namespace":
+            path += self._suffix
+        try:
+            self._plane.call("DELETE", path, {"propagationPolicy": "Background", "gracePeriodSeconds": 0})
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != _NOT_FOUND:
+                raise
+
+
+def real_labs(plane: ControlPlane) -> Callable[[], Iterator[Lab]]:
+    """Makes labs on one control plane, one after the other."""
+    numbers = iter(range(1_000_000))
+
+    def lab() -> Iterator[Lab]:
+        made = RealLab(plane, next(numbers))
+        yield made
+        made.close()
+
+    return lab
+
+
+def _bare(made: Body) -> Mapping[str, Any]:
+    """An object without what its server gave it."""
+    meta = {key: value for key, value in made["metadata"].items() if key in {"name", "labels", "annotations"}}
+    return {**{key: value for key, value in made.items() if key != "metadata"}, "metadata": meta}
