@@ -105,7 +105,15 @@ class KubernetesCluster:
         try:
             return stream.drain(timeout_ms)
         except Gone as fault:
-            raise self._lost(kind, fault) from fault
+            lost = self._lost(kind, fault)
+            if lost is fault:
+                self._drop(kind, stream)
+            raise lost from None
+        except WorldFault:
+            raise
+        except Exception:
+            self._drop(kind, stream)  # a bug ended its thread: the next call begins anew
+            raise
 
     def apply(self, body: Body) -> Body:
         """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says."""
@@ -193,6 +201,12 @@ class KubernetesCluster:
             path = collection(kind, scope.namespace)
             self._streams[kind] = stream = Stream(self.requests, kind, path, query, self._on_news)
             return stream
+
+    def _drop(self, kind: Kind, stream: Stream) -> None:
+        with self._lock:
+            if self._streams.get(kind) is stream:
+                del self._streams[kind]
+                self._ended.append(stream)
 
     def _remember(self, kind: Kind, fault: WorldFault) -> None:
         timings = self.requests.timings

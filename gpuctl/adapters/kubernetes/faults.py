@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
 from gpuctl.diag.wording import message, printable
-from gpuctl.k8s.objects import number, text
+from gpuctl.k8s.objects import items, number, text
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
@@ -62,13 +62,18 @@ def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> World
         return _forbidden(status, told)
     if code == 404:
         return NotFound("GPU7003", told)
-    if code == 409:
+    if code == 409 or (code == 422 and _is_another(status)):
         return Conflict("GPU7004", told)
     if code == 410:
         return Gone("GPU7005", told)
     if code in _REFUSED or (code == 500 and any(sign in said for sign in _OF_THE_BODY)):
         return Invalid("GPU7006", told)
     return Passing(told, wait_ms=_wait_ms(status, retry_after), sent=code not in {429, 503})
+
+
+def _is_another(status: Body) -> bool:
+    """Whether an apply was refused because the object has another uid than the body: the server calls that invalid."""
+    return any(text(cause, "field") == "metadata.uid" for cause in items(status, "details", "causes"))
 
 
 def _forbidden(status: Body, told: str) -> Forbidden:

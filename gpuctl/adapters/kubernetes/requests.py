@@ -202,8 +202,8 @@ def backoff_ms(first_ms: DurationMs, failures: int) -> DurationMs:
 
 
 def _reason(error: Exception) -> str:
-    """The cause without the names of Python objects that urllib3 puts before it."""
-    text = str(error.args[-1] if error.args else error)
+    """The cause, without the address that urllib3 puts before it."""
+    text = str(error.args[-1] if error.args else error) or type(error).__name__
     if isinstance(error, http.NewConnectionError | http.ConnectTimeoutError):
-        text = text.rpartition(": ")[2] if "object at 0x" in text else text
-    return text or type(error).__name__
+        return text.rpartition(": ")[2]
+    return text

@@ -170,7 +170,11 @@ class Stream:
             if kind == "ERROR":
                 fault = fault_of(number(body, "code", default=500), body, self._what)
                 break
-            version = resource_version(body) or version
+            heard = resource_version(body) or version
+            if _behind(heard, version):
+                fault = Gone("GPU7005", f"{self._what}: the server went back from version {version} to {heard}")
+                break
+            version = heard
             if kind != "BOOKMARK":
                 events.append(WatchEvent(type=kind, body=body))
         with self._heard:
@@ -209,6 +213,11 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
         *whole, rest = (rest + chunk).split(b"\n")
         if whole:
             yield [line for line in whole if line]
+
+
+def _behind(heard: str, version: str) -> bool:
+    """Whether a version is older than one seen before: the server's data was restored from an earlier state."""
+    return heard.isdecimal() and version.isdecimal() and int(heard) < int(version)
 
 
 def _bookmark(kind: Kind, version: str) -> WatchEvent:
