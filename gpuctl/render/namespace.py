@@ -30,7 +30,6 @@ def system_objects(owner: ClusterOwner) -> Iterator[Manifest]:
         {
             "value": _PRIORITY,
             "preemptionPolicy": "Never",
-            "globalDefault": False,
             "description": "Jobs of gpuctl, which alone decides who is stopped for whom.",
         },
     )
