@@ -76,7 +76,7 @@ spec:
     cpu: {cpu}
     memory: {memory}Gi
   volumes:
-  - claim: datasets
+  - hostPath: /srv/datasets
     mountPath: /data
     readOnly: true
 """

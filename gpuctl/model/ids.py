@@ -1,9 +1,11 @@
-"""Names of things. A `JobId` is `<project>/<job>`; an `ObjectRef` names one Kubernetes object."""
+"""Names of things. A `JobId` is `<project>/<job>`; an `ObjectRef` names one Kubernetes object.
+
+Both are named tuples: they are keys of nearly every mapping, and a cycle over many jobs hashes and sorts little else.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NewType, TypeAlias
+from typing import NamedTuple, NewType, TypeAlias
 
 ProjectName = NewType("ProjectName", str)
 PoolName = NewType("PoolName", str)
@@ -15,8 +17,7 @@ RunDigest = NewType("RunDigest", str)
 """Eight hex digits over everything of a job whose change needs a new run."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class JobId:
+class JobId(NamedTuple):
     """A declared job. Its text form is `project/name`."""
 
     project: ProjectName
@@ -38,8 +39,7 @@ RunKey: TypeAlias = tuple[JobId, RunDigest]
 """One run of a job: its declaration as it was then."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ObjectRef:
+class ObjectRef(NamedTuple):
     """One object of the cluster. `namespace` is "" for cluster-scoped kinds; `api_version` as in the object's body."""
 
     api_version: str

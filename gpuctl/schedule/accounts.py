@@ -30,7 +30,7 @@ def department_owner(name: str) -> str:
 class Tree:
     """Projects under departments. A parent that is not there, or that closes a circle, counts as none."""
 
-    __slots__ = ("_chains", "_names", "allowances")
+    __slots__ = ("_chains", "_limited", "allowances")
 
     def __init__(self, declared: Declared) -> None:
         departments = {d.name: d for d in declared.departments}
@@ -38,6 +38,7 @@ class Tree:
             department_owner(d.name): d.allowances for d in declared.departments
         }
         self._chains: dict[ProjectName, tuple[str, ...]] = {}
+        self._limited: dict[tuple[DomainName, ProjectName], tuple[tuple[str, GpuMilli], ...]] = {}
         for project in declared.projects:
             chain = [project_owner(project.name)]
             self.allowances[chain[0]] = project.allowances
@@ -50,6 +51,19 @@ class Tree:
     def chain(self, project: ProjectName) -> tuple[str, ...]:
         """The project and all above it, bottom-up; () for a project that is not declared."""
         return self._chains.get(project, ())
+
+    def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """A project's declared quota."""
+        return self.allowance(project_owner(project), domain).quota_milli
+
+    def limits(self, domain: DomainName, project: ProjectName) -> tuple[tuple[str, GpuMilli], ...]:
+        """Those of the project's chain that have a limit in a domain, each with it; few have one."""
+        found = self._limited.get((domain, project))
+        if found is None:
+            limits = ((owner, self.allowance(owner, domain).limit_milli) for owner in self.chain(project))
+            found = tuple((owner, limit) for owner, limit in limits if limit is not None)
+            self._limited[domain, project] = found
+        return found
 
     def allowance(self, owner: str, domain: DomainName) -> Allowance:
         """An owner's claim on a domain."""
@@ -93,12 +107,11 @@ class Accounts:
 
     def ceiling_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
         """The first owner upwards whose limit that many GPUs more would break, and that limit."""
-        for owner in self.tree.chain(project):
-            limit = self.tree.allowance(owner, domain).limit_milli
-            if limit is not None and milli and self.held(domain, owner) + milli > limit:
+        for owner, limit in self.tree.limits(domain, project) if milli else ():
+            if self.held(domain, owner) + milli > limit:
                 return owner, limit
         return None
 
     def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """A project's declared quota."""
-        return self.tree.allowance(project_owner(project), domain).quota_milli
+        return self.tree.quota(domain, project)

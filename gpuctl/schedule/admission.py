@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappushpop
 
 from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import DomainName
@@ -18,6 +18,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
+from gpuctl.schedule.fairshare import Portion
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.ledger import Ledger
@@ -134,21 +135,19 @@ class Admission:
             by_lane.setdefault((waiting.job.id.project, waiting.domain), deque()).append(waiting)
         lanes = [Lane(project, domain, jobs, self._books.accounts) for (project, domain), jobs in by_lane.items()]
         heapify(lanes)
-        while lanes:
+        lane = _first(lanes)
+        while lane is not None:
             version = self._books.version
-            lane = heappop(lanes)
             lane.refresh()
             if lanes and lanes[0] < lane:
-                heappush(lanes, lane)
+                lane = heappushpop(lanes, lane)
                 continue
-            self._turn(lane.jobs[0])
-            lane.jobs.popleft()
-            if lane.jobs:
-                heappush(lanes, lane)
+            self._turn(lane.jobs.popleft())
             if version != self._books.version:
-                for other in lanes:
+                for other in (lane, *lanes):
                     other.refresh()
                 heapify(lanes)
+            lane = heappushpop(lanes, lane) if lane.jobs else _first(lanes)
 
     def _turn(self, waiting: Waiting) -> None:
         self.outcome.passed.pop(waiting.job.id, None)
@@ -173,25 +172,27 @@ class Admission:
 
     def _beyond_quota(self, waiting: Waiting, offer: Offer) -> Reason | None:
         """Work that can't be paused never exceeds its project's quota."""
-        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
+        milli = offer.request.total_milli
+        if waiting.job.preemptible or not milli:
+            return None
+        domain = self._books.capacity.domain_of[offer.pool.name]
         quota = self._books.accounts.quota(domain, waiting.job.id.project)
         fixed = self._books.accounts.fixed(domain, waiting.job.id.project)
-        if waiting.job.preemptible or not milli or fixed + milli <= quota:
-            return None
-        return reasons.fixed_over_quota(waiting.job, quota)
+        return None if fixed + milli <= quota else reasons.fixed_over_quota(waiting.job, quota)
 
     def _start_on_idle(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
         """Start it on what is free. A request that found nothing once in a cycle is not tried again."""
         key = tuple((offer.pool.name, offer.request) for offer in offers)
         if not offers or key in self._failed:
             return False
-        reason_of = {offer.pool.name: self._standing(waiting, offer) for offer in offers}
+        held = {offer.pool.name: self._held_with(waiting, offer) for offer in offers}
         seat = self._layout.admit(waiting, offers)
         if seat is None:
             self._failed.add(key)
             return False
         self._note(waiting, "start", seat.offer)
-        self.outcome.started[waiting.job.id] = (seat, reason_of[seat.offer.pool.name])
+        reason = self._standing(waiting, seat.offer, held[seat.offer.pool.name])
+        self.outcome.started[waiting.job.id] = (seat, reason)
         return True
 
     def _make_room(self, waiting: Waiting, offer: Offer) -> bool:
@@ -256,7 +257,7 @@ class Admission:
     # Outcomes
 
     def _start(self, waiting: Waiting, seat: Seat) -> None:
-        reason = self._standing(waiting, seat.offer)
+        reason = self._standing(waiting, seat.offer, self._held_with(waiting, seat.offer))
         self._books.occupy(waiting.job, seat)
         self._note(waiting, "start where promised", seat.offer)
         self.outcome.started[waiting.job.id] = (seat, reason)
@@ -277,18 +278,27 @@ class Admission:
         paused = [holder.run.job for holder in victims]
         self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
 
-    def _standing(self, waiting: Waiting, offer: Offer) -> Reason:
-        """Why it may run: where its project stands with it."""
-        project, milli = waiting.job.id.project, offer.request.total_milli
-        if not milli:
-            return reasons.runs_without_gpu()
+    def _held_with(self, waiting: Waiting, offer: Offer) -> GpuMilli:
+        """What its project holds once the job has what it asks for, too."""
         domain = self._books.capacity.domain_of[offer.pool.name]
-        owner = project_owner(project)
-        portion = self._books.accounts.portion(domain, owner)
-        after = self._books.accounts.held(domain, owner) + milli
-        if after <= portion.guarantee_milli:
+        return self._books.accounts.held(domain, project_owner(waiting.job.id.project)) + offer.request.total_milli
+
+    def _standing(self, waiting: Waiting, offer: Offer, held_milli: GpuMilli) -> Reason:
+        """Why it may run: where its project stands with it."""
+        project = waiting.job.id.project
+        if not offer.request.total_milli:
+            return reasons.runs_without_gpu()
+        portion = self._portion(project, offer)
+        if held_milli <= portion.guarantee_milli:
             return reasons.runs_in_quota(project)
-        return reasons.runs_in_share(project) if after <= portion.share_milli else reasons.runs_on_idle(project)
+        return reasons.runs_in_share(project) if held_milli <= portion.share_milli else reasons.runs_on_idle(project)
+
+    def _is_beyond_share(self, waiting: Waiting, offer: Offer) -> bool:
+        portion, held = self._portion(waiting.job.id.project, offer), self._held_with(waiting, offer)
+        return offer.request.total_milli > 0 and held > max(portion.guarantee_milli, portion.share_milli)
+
+    def _portion(self, project: ProjectName, offer: Offer) -> Portion:
+        return self._books.accounts.portion(self._books.capacity.domain_of[offer.pool.name], project_owner(project))
 
     def _why_not(self, waiting: Waiting, offers: Sequence[Offer]) -> Reason:
         """What binds a job that has no place."""
@@ -301,8 +311,8 @@ class Admission:
             if any(place_in(now, offer) is not None for offer in bare):
                 return reasons.cpu_short(job)
             return reasons.gang_short(job) if job.workers > 1 else reasons.scattered(job)
-        standing = self._standing(waiting, offers[0]) if offers else None
-        return reasons.over_share(job) if standing and standing.code == reasons.ON_IDLE else reasons.no_free_gpus(job)
+        beyond = bool(offers) and self._is_beyond_share(waiting, offers[0])
+        return reasons.over_share(job) if beyond else reasons.no_free_gpus(job)
 
     def _note(self, waiting: Waiting, rule: str, offer: Offer) -> None:
         owner = project_owner(waiting.job.id.project)
@@ -314,6 +324,11 @@ class Admission:
             "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
         }
         self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))
+
+
+def _first(lanes: list[Lane]) -> Lane | None:
+    """Takes the first lane out of the heap, if there is one."""
+    return heappop(lanes) if lanes else None
 
 
 def _free_for(ledger: Ledger, offer: Offer) -> GpuMilli:

@@ -6,7 +6,7 @@ are taken in both. The two differ exactly by what is leaving.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -17,13 +17,20 @@ from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.gang import Seat
 from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
 
 
 class Books:
-    """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them."""
+    """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them.
 
-    __slots__ = ("_on_node", "_pausable", "accounts", "capacity", "min_runtime_ms", "now", "now_ms", "soon", "version")
+    `version` counts pauses, `changes` everything.
+    """
+
+    __slots__ = (
+        "_candidates", "_in_vain", "_on_node", "_pausable", "accounts", "capacity", "changes", "min_runtime_ms", "now",
+        "now_ms", "soon", "version",
+    )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, now_ms: Instant, min_runtime_ms: DurationMs) -> None:
         self.capacity = capacity
@@ -33,6 +40,9 @@ class Books:
         self.now_ms = now_ms
         self.min_runtime_ms = min_runtime_ms
         self.version = 0
+        self.changes = 0
+        self._candidates: dict[object, tuple[Holder, ...]] = {}
+        self._in_vain: dict[object, Refusals] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
 
@@ -55,8 +65,28 @@ class Books:
         if holder.job is not None and holder.preemptible and holder.domain is not None and self._old_enough(holder):
             self._pausable.setdefault(holder.domain, {}).setdefault(holder.project, []).append(holder)
 
+    def candidates(self, key: object, find: Callable[[], Iterable[Holder]]) -> tuple[Holder, ...]:
+        """What `find` gives: looked for once for a key, until the books change."""
+        found = self._candidates.get(key)
+        if found is None:
+            found = self._candidates[key] = tuple(find())
+        return found
+
+    def in_vain(self, key: object) -> Refusals:
+        """Requests for which a rule found nobody to pause, until the books change."""
+        found = self._in_vain.get(key)
+        if found is None:
+            found = self._in_vain[key] = Refusals()
+        return found
+
+    def _change(self) -> None:
+        self.changes += 1
+        self._candidates.clear()
+        self._in_vain.clear()
+
     def pause(self, holders: Iterable[Holder]) -> None:
         """Runs that leave by this cycle's decision: their places are free soon, and no longer count as theirs."""
+        self._change()
         for holder in holders:
             self.soon.give_back(holder.placement, holder.charge)
             self._account(holder, -1)
@@ -68,6 +98,7 @@ class Books:
 
     def occupy(self, job: Job, seat: Seat) -> None:
         """Take a place for a job, to start in now or reserved until what is there has left."""
+        self._change()
         charge = seat.offer.request.charge
         self.now.take(seat.placement, charge)
         self.soon.take(seat.placement, charge)
@@ -77,6 +108,7 @@ class Books:
 
     def vacate(self, job: Job, seat: Seat) -> None:
         """The exact opposite of `occupy`."""
+        self._change()
         charge = seat.offer.request.charge
         self.now.give_back(seat.placement, charge)
         self.soon.give_back(seat.placement, charge)

@@ -18,33 +18,35 @@ from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import GpuMilli, Instant
-from gpuctl.schedule.accounts import Accounts, Tree, project_owner
+from gpuctl.schedule.accounts import Accounts, project_owner
 from gpuctl.schedule.admission import Admission, Outcome
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.capacity import Capacity, survey
-from gpuctl.schedule.demand import Demand, Prospects, claims, queue
+from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.demand import Demand, claims, queue
 from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.outlook import Outlook
 from gpuctl.schedule.runs import Holder, paused_record, read_runs, record_of
 
 
-def schedule(declared: Declared, state: ClusterState, now_ms: Instant) -> Schedule:
+def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: Outlook | None = None) -> Schedule:
     """Decide which declared jobs run, where, and which wait: one decision with one reason a job, and the trace.
 
     Pure, deterministic and independent of the order of its inputs; never raises, whatever state the cluster is in.
+    `outlook` saves work when the cycle before was over the same declarations and nodes; it changes no result.
     """
     # 1. What there is, and what each run says by itself.
-    capacity = survey(declared, state.nodes)
+    capacity, tree, prospects = (outlook or Outlook()).over(declared, state.nodes)
     reading = read_runs(declared, state, capacity, now_ms)
 
     # 2. Who holds what.
-    accounts = Accounts(Tree(declared))
+    accounts = Accounts(tree)
     books = Books(capacity, accounts, now_ms, declared.cluster.scheduling.min_runtime_ms)
     books.enter_all(sorted(reading.holders, key=lambda h: (h.run.job, h.run.digest)))
 
     # 3. Who wants what, and what each may have.
     demand = Demand(declared, capacity, accounts)
-    able, unable = queue(reading.waiting, Prospects(capacity, accounts), demand, now_ms)
+    able, unable = queue(reading.waiting, prospects, demand, now_ms)
     for domain in declared.domains:
         for owner, portion in divide(
             _capacity_of(domain.name, capacity, reading.holders, accounts),

@@ -10,12 +10,12 @@ from itertools import pairwise
 
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import PoolName, ProjectName
+from gpuctl.model.ids import JobId, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule import reasons
-from gpuctl.schedule.accounts import Accounts, project_owner
+from gpuctl.schedule.accounts import Accounts, Tree, project_owner
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.fairshare import Claim
 from gpuctl.schedule.fit import Request, request_on
@@ -25,19 +25,29 @@ from gpuctl.schedule.ordering import Waiting, job_rank
 
 
 class Prospects:
-    """Which pools could ever serve a job, asked of empty nodes. Cost: one placement for each distinct request."""
+    """Which pools could ever serve a job, asked of empty nodes; nothing that changes while jobs start and end.
 
-    __slots__ = ("_accounts", "_capacity", "_empty", "_known")
+    Cost: one placement for each distinct request, and one look for a job that was asked for before.
+    """
 
-    def __init__(self, capacity: Capacity, accounts: Accounts) -> None:
+    __slots__ = ("_capacity", "_empty", "_fitting", "_told", "_tree")
+
+    def __init__(self, capacity: Capacity, tree: Tree) -> None:
         self._capacity = capacity
-        self._accounts = accounts
+        self._tree = tree
         self._empty = Ledger.of(capacity)
-        self._known: dict[tuple[PoolName, Request], bool] = {}
+        self._fitting: set[tuple[PoolName, Request]] = set()
+        self._told: dict[JobId, tuple[Job, tuple[Offer, ...] | Reason]] = {}
 
     def offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         """The pools that could serve the job, in its order, or why none can."""
-        if not self._accounts.tree.chain(job.id.project):
+        told = self._told.get(job.id)
+        if told is None or told[0] is not job:
+            told = self._told[job.id] = job, self._offers(job)
+        return told[1]
+
+    def _offers(self, job: Job) -> tuple[Offer, ...] | Reason:
+        if not self._tree.chain(job.id.project):
             return reasons.unknown_project(job.id.project)
         fitting = tuple(offer for offer in self._asked(job) if self._fits(offer))
         if not fitting:
@@ -49,11 +59,10 @@ class Prospects:
         """The ceiling that the job alone would break in an offer's domain."""
         domain = self._capacity.domain_of[offer.pool.name]
         milli = offer.request.total_milli
-        for owner in self._accounts.tree.chain(job.id.project):
-            limit = self._accounts.tree.allowance(owner, domain).limit_milli
-            if limit is not None and milli > limit:
+        for owner, limit in self._tree.limits(domain, job.id.project):
+            if milli > limit:
                 return reasons.over_limit(job, owner, limit)
-        quota = self._accounts.quota(domain, job.id.project)
+        quota = self._tree.quota(domain, job.id.project)
         if not job.preemptible and milli > quota:
             return reasons.fixed_over_quota(job, quota)
         return None
@@ -67,11 +76,12 @@ class Prospects:
 
     def _fits(self, offer: Offer) -> bool:
         key = (offer.pool.name, offer.request)
-        known = self._known.get(key)
-        if known is None:
-            known = place_in(self._empty, offer) is not None
-            self._known[key] = known
-        return known
+        if key in self._fitting:
+            return True
+        fits = place_in(self._empty, offer) is not None
+        if fits:
+            self._fitting.add(key)
+        return fits
 
 
 class Demand:

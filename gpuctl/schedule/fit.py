@@ -6,7 +6,7 @@ It knows one request and one room; which of several rooms is best is `placement`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpuctl.model.declared import NodePool, Sharing
 from gpuctl.model.job import Job
@@ -14,8 +14,7 @@ from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 from gpuctl.schedule.ledger import Charge, Room
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One worker's needs in one pool, and how many workers there are. Equal requests have equal chances."""
 
     gpu_milli: GpuMilli

@@ -44,7 +44,20 @@ def place(ledger: Ledger, offers: Iterable[Offer]) -> Seat | None:
 
 
 def place_in(ledger: Ledger, offer: Offer) -> Placement | None:
-    """Seats for all workers in one pool. Cost: O(nodes) for several workers, see `place_worker` for one."""
+    """Seats for all workers in one pool. What asks for no less than a request that had no place is refused at once.
+
+    Cost: O(nodes) for several workers, see `place_worker` for one.
+    """
+    refusals = ledger.refusals(offer.pool.name)
+    if refusals.cover(offer.request):
+        return None
+    found = _place_anew(ledger, offer)
+    if found is None:
+        refusals.add(offer.request)
+    return found
+
+
+def _place_anew(ledger: Ledger, offer: Offer) -> Placement | None:
     request = offer.request
     if request.workers == 1:
         worker = place_worker(ledger, offer.pool, request)

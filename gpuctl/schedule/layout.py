@@ -22,11 +22,12 @@ MAX_PLACINGS = 10_000
 class Layout:
     """The admissions of one cycle and their seats; each is entered in the books as long as it stands."""
 
-    __slots__ = ("_books", "_left", "seats")
+    __slots__ = ("_books", "_in_pool", "_left", "seats")
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._left = MAX_PLACINGS
+        self._in_pool: dict[PoolName, int] = {}
         self.seats: dict[Waiting, Seat] = {}
 
     def admit(self, waiting: Waiting, offers: Sequence[Offer]) -> Seat | None:
@@ -34,14 +35,22 @@ class Layout:
         seat = place(self._books.now, offers)
         if seat is not None:
             self._books.occupy(waiting.job, seat)
-            self.seats[waiting] = seat
+            self._sit(waiting, seat)
             return seat
         for offer in offers:
             enough = self._books.now.free_milli(offer.pool.name) >= offer.request.total_milli > 0
-            in_pool = sum(s.offer.pool.name == offer.pool.name for s in self.seats.values())
-            if enough and in_pool and self._lay_out(offer.pool.name, {waiting: offer}, always=True):
+            if (
+                enough
+                and self._in_pool.get(offer.pool.name)
+                and self._lay_out(offer.pool.name, {waiting: offer}, always=True)
+            ):
                 return self.seats[waiting]
         return None
+
+    def _sit(self, waiting: Waiting, seat: Seat) -> None:
+        pool = seat.offer.pool.name
+        self._in_pool[pool] = self._in_pool.get(pool, 0) + (waiting not in self.seats)
+        self.seats[waiting] = seat
 
     def compact(self) -> bool:
         """Lay out pools with new fractions anew where that leaves more devices whole; True when anything moved."""
@@ -69,7 +78,7 @@ class Layout:
             self._books.vacate(waiting.job, self.seats[waiting])
         for waiting, seat in seats.items():
             self._books.occupy(waiting.job, seat)
-        self.seats.update(seats)
+            self._sit(waiting, seat)
         return True
 
 

@@ -14,6 +14,7 @@ from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.refusals import Refusals
 
 
 class Charge:
@@ -54,7 +55,7 @@ class Room:
 class Ledger:
     """Free room by node, indexed a pool. Cost: O(devices + log nodes) to take or give back a worker."""
 
-    __slots__ = ("_by_whole", "_partial", "_partial_milli", "_whole", "rooms")
+    __slots__ = ("_by_whole", "_partial", "_partial_milli", "_refusals", "_whole", "rooms")
 
     def __init__(self, rooms: dict[NodeName, Room]) -> None:
         self.rooms = rooms
@@ -62,6 +63,7 @@ class Ledger:
         self._partial: dict[PoolName, list[tuple[GpuMilli, NodeName, int]]] = {}
         self._whole: dict[PoolName, int] = {}
         self._partial_milli: dict[PoolName, GpuMilli] = {}
+        self._refusals: dict[PoolName, Refusals] = {}
         for name in sorted(rooms):
             room = rooms[name]
             buckets = self._by_whole.setdefault(room.pool, [])
@@ -95,6 +97,8 @@ class Ledger:
     def give_back(self, placement: Placement, charge: Charge) -> None:
         """The exact opposite of `take`."""
         self._move(placement, charge, 1)
+        for refusals in self._refusals.values():
+            refusals.forget()
 
     def nodes_by_whole(self, pool: PoolName) -> list[list[NodeName]]:
         """Node names, sorted, by their number of wholly free devices. Not to be changed."""
@@ -103,6 +107,13 @@ class Ledger:
     def partial_devices(self, pool: PoolName) -> list[tuple[GpuMilli, NodeName, int]]:
         """(free, node, device) of every partly free device, sorted. Not to be changed."""
         return self._partial.get(pool, [])
+
+    def refusals(self, pool: PoolName) -> Refusals:
+        """What was found to have no place in a pool since something was last given back."""
+        found = self._refusals.get(pool)
+        if found is None:
+            found = self._refusals[pool] = Refusals()
+        return found
 
     def free_milli(self, pool: PoolName) -> GpuMilli:
         """All that is free in a pool, scattered or not."""

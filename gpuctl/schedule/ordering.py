@@ -42,25 +42,25 @@ def job_rank(job: Job, queued_at_ms: Instant) -> tuple[bool, int, Instant, JobId
 class Lane:
     """A project's waiting jobs of one domain, in order, and how they compare with other lanes right now."""
 
-    __slots__ = ("accounts", "domain", "held", "jobs", "owed", "project", "share")
+    __slots__ = ("accounts", "domain", "guarantee", "held", "jobs", "owed", "owner", "project", "share")
 
     def __init__(self, project: ProjectName, domain: DomainName, jobs: deque[Waiting], accounts: Accounts) -> None:
         self.project = project
         self.domain = domain
         self.jobs = jobs
         self.accounts = accounts
+        self.owner = project_owner(project)
+        portion = accounts.portion(domain, self.owner)
+        self.guarantee = portion.guarantee_milli
+        self.share = portion.share_milli
         self.held = 0
-        self.share = 0
         self.owed = False
         self.refresh()
 
     def refresh(self) -> None:
         """Read what the project holds anew; call it whenever that or the next job changed."""
-        owner = project_owner(self.project)
-        portion = self.accounts.portion(self.domain, owner)
-        self.held = self.accounts.held(self.domain, owner)
-        self.share = portion.share_milli
-        self.owed = bool(self.jobs) and self.held + self.jobs[0].gpu_milli <= portion.guarantee_milli
+        self.held = self.accounts.held(self.domain, self.owner)
+        self.owed = bool(self.jobs) and self.held + self.jobs[0].gpu_milli <= self.guarantee
 
     def __lt__(self, other: Lane) -> bool:
         if self.owed is not other.owed:

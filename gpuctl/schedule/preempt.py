@@ -38,8 +38,11 @@ class Preemption:
         """Rank in a project is no claim on what others leave."""
         return False
 
-    def candidates(self) -> Iterator[Holder]:
+    def candidates(self) -> tuple[Holder, ...]:
         """Pausable work of the same project that ranks below the job."""
+        return self.books.candidates((self.key, self._within_quota()), self._candidates)
+
+    def _candidates(self) -> Iterator[Holder]:
         for holder in self.books.pausable(self.domain).get(self.job.id.project, ()):
             if holder.job is not None and self._ranks_below(holder.job):
                 yield holder

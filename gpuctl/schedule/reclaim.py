@@ -55,8 +55,11 @@ class Reclaim:
         """With the job its project stays within the guarantee or share it claims."""
         return bool(self.chain) and self._stays_within(self.chain[0])
 
-    def candidates(self) -> Iterator[Holder]:
+    def candidates(self) -> tuple[Holder, ...]:
         """Pausable work of other projects, whose owners can lose it, as far as ours may gain from them."""
+        return self.books.candidates((self.key, *map(self._stays_within, self.chain)), self._candidates)
+
+    def _candidates(self) -> Iterator[Holder]:
         losers = [self._of(project, holders) for project, holders in self.books.pausable(self.domain).items()]
         return merge(*losers, key=self.books.preference)
 

@@ -7,7 +7,7 @@ node; workers of a gang are seated one after another at the least cost each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import Protocol, TypeAlias
@@ -47,7 +47,7 @@ class Rule(Protocol):
         """See above."""
         ...
 
-    def candidates(self) -> Iterable[Holder]:
+    def candidates(self) -> Sequence[Holder]:
         """Runs that may be paused, each were it the only one, in order of preference."""
         ...
 
@@ -111,6 +111,11 @@ class _NodeSearch:
     """Depth-first over the runs of one node in order of preference, cut where it can't beat the best set found."""
 
     __slots__ = ("best", "books", "floor", "holders", "request", "rest_milli", "rule", "steps", "wanted")
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether nothing was left out for being too much to look at."""
+        return self.steps <= MAX_STEPS
 
     def __init__(self, books: Books, rule: Rule, request: Request, floor: Floor, holders: Sequence[Holder]) -> None:
         self.books = books
@@ -193,12 +198,15 @@ class _NodeSearch:
 class _Search:
     """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly."""
 
-    __slots__ = ("books", "candidates", "floors", "heap", "request", "rule", "seats", "stamp", "taken", "tally")
+    __slots__ = (
+        "books", "candidates", "exhaustive", "floors", "heap", "request", "rule", "seats", "stamp", "taken", "tally",
+    )  # fmt: skip
 
     def __init__(self, books: Books, offer: Offer, rule: Rule) -> None:
         self.books = books
         self.rule = rule
         self.request = offer.request
+        self.exhaustive = True
         self.candidates: dict[NodeName, list[Holder]] = {}
         for holder in rule.candidates():
             for node in sorted({worker.node for worker in holder.placement.workers}):
@@ -226,7 +234,9 @@ class _Search:
                 missing -= self._take(victims)
                 continue
             left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
-            found = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left).run(self.tally)
+            search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left)
+            found = search.run(self.tally)
+            self.exhaustive = self.exhaustive and search.exhaustive
             if found is not None:
                 heappush(self.heap, (found[0], name, stamp, len(self.taken), found[1]))
         return self._without_spare(-missing)
@@ -288,10 +298,21 @@ class _Search:
 def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
     """The runs to pause so that all workers of an offer fit when they have left; None when the rule can't do that.
 
-    The offer must not fit already. Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
+    The offer must not fit already. A worker that asks for no less than one in vain asks in vain; a gang's workers are
+    seated one by one, which proves nothing for a larger gang.
+    Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
     """
+    in_vain = books.in_vain((rule.key, offer.pool.name))
+    if in_vain.cover(offer.request) or not rule.candidates():
+        return None
     single = _exact_fit(books, offer, rule)
-    return (single,) if single is not None else _Search(books, offer, rule).run()
+    if single is not None:
+        return (single,)
+    search = _Search(books, offer, rule)
+    victims = search.run()
+    if victims is None and search.exhaustive and offer.request.workers == 1:
+        in_vain.add(offer.request)
+    return victims
 
 
 def find_exchange(books: Books, offer: Offer, rule: Rule, lost_milli: GpuMilli) -> tuple[Holder, ...] | None:

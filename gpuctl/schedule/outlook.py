@@ -1,0 +1,38 @@
+"""What the engine may carry from one cycle to the next: what declarations and nodes alone imply, as long as both stay.
+
+Nothing of it decides anything; thrown away, it is worked out anew.
+"""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import TypeAlias
+
+from gpuctl.model.declared import Declared
+from gpuctl.model.state import Node
+from gpuctl.schedule.accounts import Tree
+from gpuctl.schedule.capacity import Capacity, survey
+from gpuctl.schedule.demand import Prospects
+
+View: TypeAlias = tuple[Capacity, Tree, Prospects]
+
+
+class Outlook:
+    """The nodes in their pools, the tree of owners, and what each job could have on empty nodes."""
+
+    __slots__ = ("_declared", "_nodes", "_view")
+
+    def __init__(self) -> None:
+        self._declared: tuple[object, ...] = ()
+        self._nodes: tuple[Node, ...] = ()
+        self._view: View | None = None
+
+    def over(self, declared: Declared, nodes: tuple[Node, ...]) -> View:
+        """The view of these; the one before, if they are the same objects and equal nodes. Cost: O(nodes) then."""
+        same = (declared.cluster, declared.domains, declared.departments, declared.projects, declared.jobs)
+        if self._view is not None and all(map(is_, same, self._declared)) and self._nodes == nodes:
+            return self._view
+        capacity, tree = survey(declared, nodes), Tree(declared)
+        self._declared, self._nodes = same, nodes
+        self._view = capacity, tree, Prospects(capacity, tree)
+        return self._view
