@@ -61,7 +61,7 @@ class PodSessions:
         try:
             return _Relay(socket, request, console).run()
         finally:
-            socket.shutdown()  # type: ignore[no-untyped-call] # the package has no types here
+            socket.shutdown()  # type: ignore[no-untyped-call]
 
     def _get(self, path: str, *, follow: bool) -> BaseHTTPResponse:
         """An answer of status 200, not read yet. Credentials that are refused are read anew once."""
@@ -97,7 +97,7 @@ class PodSessions:
         for last in (False, True):
             headers = self._connection.headers()
             try:
-                socket: WebSocket = create_websocket(self._connection.configuration, url, headers)  # type: ignore[no-untyped-call] # the package has no types
+                socket: WebSocket = create_websocket(self._connection.configuration, url, headers)
             except websocket.WebSocketBadStatusException as error:
                 data = error.resp_body or b""
                 if last or error.status_code != UNAUTHORIZED or not self._connection.renew(headers):

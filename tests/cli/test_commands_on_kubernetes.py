@@ -1,0 +1,301 @@
+"""The commands that look at a cluster, on a real API server: tables, drift, and what is said when it can't be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+import yaml
+from commands import Run
+from controlplane.server import ControlPlane, node
+
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.app.cycle import Site, cycle
+from gpuctl.app.mirror import Mirror
+from gpuctl.compile import compile_tree
+
+CLUSTER = """\
+apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: seen}
+spec:
+  nodePools:
+  - {name: seen, selector: {matchLabels: {gpuctl.dev/pool: seen}}, nodes: [seen-1, seen-2], gpusPerNode: 4,
+     resourcesPerNode: {cpu: 80, memory: 512Gi}, sharing: device-plugin}
+  namespacePrefix: seen-
+---
+apiVersion: gpuctl.dev/v1
+kind: Department
+metadata: {name: research}
+spec: {quota: 4}
+---
+apiVersion: gpuctl.dev/v1
+kind: Project
+metadata: {name: team-s}
+spec: {quota: 4, limit: 6, department: research}
+---
+{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {name: train, project: team-s},
+ spec: {image: train, gpus: 1, resources: {cpu: 8, memory: 64Gi}}}
+---
+{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {name: gang, project: team-s}, spec: {image: mpi, gpus: 1, workers: 2}}
+---
+{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {name: notebook, project: team-s},
+ spec: {image: jupyter, type: interactive, preemptible: true, gpus: 1}}
+---
+{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {name: large, project: team-s}, spec: {image: train, gpus: 4}}
+"""
+NAMESPACE = "seen-team-s"
+OTHERS_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "stranger"},
+    "spec": {
+        "nodeName": "seen-2",
+        "containers": [{"name": "c", "image": "c", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A real cluster with four jobs, three of which run, and the folder that declares them."""
+
+    plane: ControlPlane
+    folder: Path
+
+    @property
+    def where(self) -> tuple[str, str]:
+        return ("--kubeconfig", str(self.plane.kubeconfig))
+
+    def enforce(self) -> None:
+        declared = compile_tree(read_tree(str(self.folder))).declared
+        assert declared is not None
+        with (
+            closing(connect(str(self.plane.kubeconfig))) as connection,
+            closing(KubernetesCluster(connection)) as cluster,
+        ):
+            site = Site(mirror=Mirror(cluster), clock=SystemClock())
+            for _ in range(150):
+                report = cycle(declared, site)
+                if report.settled and sum(run.phase == "Running" for run in report.state.runs) == 3:
+                    return
+                sleep(0.1)
+        raise AssertionError(f"the jobs do not come to run: {report.result}")
+
+    def job(self, name: str) -> dict[str, Any]:
+        listed = self.plane.call("GET", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")["items"]
+        (found,) = [job for job in listed if job["metadata"]["labels"]["gpuctl.dev/job"] == name]
+        return dict(found)
+
+
+@pytest.fixture(scope="module")
+def stage(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("seen") / "clusters" / "seen"
+    folder.mkdir(parents=True)
+    (folder / "cluster.yaml").write_text(CLUSTER)
+    for name in ("seen-1", "seen-2"):
+        control_plane.call("POST", "/api/v1/nodes", node(name, gpus=4, labels={"gpuctl.dev/pool": "seen"}))
+    control_plane.call("POST", "/api/v1/namespaces/default/pods", OTHERS_POD)
+    made = Stage(plane=control_plane, folder=folder)
+    made.enforce()
+    yield made
+    for name in (NAMESPACE, "gpuctl-system"):
+        control_plane.call("DELETE", f"/api/v1/namespaces/{name}")
+    control_plane.call("DELETE", "/api/v1/namespaces/default/pods/stranger?gracePeriodSeconds=0")
+    for name in ("seen-1", "seen-2"):
+        control_plane.call("DELETE", f"/api/v1/nodes/{name}")
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The lines of a table by their first word."""
+    return {line.split()[0]: line.split() for line in text.splitlines() if line.strip()}
+
+
+def test_list_shows_what_runs_where(run: Run, stage: Stage) -> None:
+    result = run("list", "-p", "team-s", *stage.where)
+    assert result.exit_code == 0, result.output
+    table = rows(result.stdout)
+    assert (table["train"][1], table["train"][4:8]) == ("Running", ["train", "Train", "team-s", "-"])
+    assert table["notebook"][5] == "Interactive-Preemptible"
+    assert (table["large"][1], table["large"][3]) == ("Pending", "-")
+    assert table["gang"][8] == "2"
+
+
+def test_the_forms_agree(run: Run, stage: Stage) -> None:
+    forms = json.loads(run("list", "-A", "-o", "json", *stage.where).stdout)
+    mine = {job["name"]: job for job in forms["jobs"] if job["project"] == "team-s"}
+    assert {worker["node"] for worker in mine["gang"]["placement"]} <= {"seen-1", "seen-2"}
+    assert [pod["worker"] for pod in mine["gang"]["pods"]] == [0, 1]
+    assert yaml.safe_load(run("get", "team-s/gang", "-o", "yaml", *stage.where).stdout)["workers"] == 2
+    assert "REASON" in run("list", "-o", "wide", *stage.where).stdout
+    assert "team-s/train\n" in run("list", "-o", "name", *stage.where).stdout
+
+
+def test_explain_says_why_it_waits(run: Run, stage: Stage) -> None:
+    said = run("explain", "large", "-p", "team-s", *stage.where).stdout
+    assert said.startswith("team-s/large asks for 4 GPUs and is Pending.\n")
+    assert "limit" in said
+
+
+def test_project_list_shows_quota_and_use(run: Run, stage: Stage) -> None:
+    table = rows(run("project", "list", *stage.where).stdout)
+    assert table["team-s"] == ["team-s", "research", "4", "6", "4", "3", "1", NAMESPACE]
+    forms = json.loads(run("project", "list", "-o", "json", *stage.where).stdout)["projects"]
+    (mine,) = [form for form in forms if form["name"] == "team-s"]
+    assert mine["quotas"] == [{"domain": "*", "quotaGpuMilli": 4000, "limitGpuMilli": 6000, "overQuotaWeight": 4000}]
+
+
+def test_top_node_shows_what_is_taken_by_whom(run: Run, stage: Stage) -> None:
+    forms = json.loads(run("top", "node", "seen-1", "seen-2", "-o", "json", *stage.where).stdout)["nodes"]
+    assert sum(form["allocatedGpuMilli"] for form in forms) == 5000
+    assert [form["foreignGpuMilli"] for form in forms] == [0, 1000]
+    assert sum(form["requestedCpuMilli"] for form in forms) == 10_000
+    holders = {share["job"] for form in forms for device in form["devices"] for share in device["jobs"]}
+    assert holders == {"team-s/train", "team-s/gang", "team-s/notebook"}
+    text = run("top", "node", "seen-1", "seen-2", *stage.where).stdout
+    assert text.endswith("Allocated/Total GPUs In Cluster:\n5/8 (62%)\n")
+    assert "<others> (1)" in run("top", "node", "-d", "seen-2", *stage.where).stdout
+    unknown = run("top", "node", "seen-9", *stage.where)
+    assert (unknown.exit_code, unknown.stderr.split(":")[0]) == (2, "error GPU9003")
+
+
+def test_diff_finds_nothing_and_then_what_somebody_did(run: Run, stage: Stage) -> None:
+    still = run("diff", stage.folder, *stage.where)
+    assert (still.exit_code, still.stdout) == (0, "")
+    name = stage.job("train")["metadata"]["name"]
+    path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}"
+    before = stage.plane.audited()
+    change = {"metadata": {"labels": {"gpuctl.dev/type": "interactive"}, "annotations": {"theirs": "kept"}}}
+    stage.plane.call("PATCH", path, change, media="application/merge-patch+json")
+    stage.plane.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/gpuctl")
+    drifted = run("diff", stage.folder, *stage.where)
+    assert drifted.exit_code == 1
+    assert "@@ metadata.labels.gpuctl.dev/type @@\n-interactive\n+training\n" in drifted.stdout
+    assert f"--- nothing\n+++ ResourceQuota {NAMESPACE}/gpuctl  {stage.folder}/cluster.yaml:" in drifted.stdout
+    assert "theirs" not in drifted.stdout
+    assert drifted.stdout.splitlines()[-1].startswith("2 objects differ: 1 missing, 1 changed; ")
+    report = json.loads(run("diff", stage.folder, "-o", "json", *stage.where).stdout)
+    (changed,) = [entry for entry in report["objects"] if entry["action"] == "update"]
+    assert changed["fields"] == [
+        {"path": "metadata.labels.gpuctl.dev/type", "live": "interactive", "wanted": "training"}
+    ]
+    writes = [
+        r for r in stage.plane.audited()[len(before) :] if "gpuctl/" in r.get("userAgent", "") and r["verb"] in WRITES
+    ]
+    assert writes == []
+    stage.enforce()
+    assert run("diff", stage.folder, *stage.where).exit_code == 0
+
+
+WRITES = {"create", "update", "patch", "delete"}
+
+
+def test_diff_of_wrong_declarations_is_an_error(run: Run, stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER.replace("gpus: 4}", "gpus: many}"))
+    result = run("diff", tmp_path, *stage.where)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "error GPU2" in result.stderr
+
+
+def test_logs_and_commands_reach_the_api_server_which_has_no_kubelet_to_ask(run: Run, stage: Stage) -> None:
+    for line in (("logs", "train"), ("logs", "team-s/gang", "--worker", "1", "-f"), ("exec", "train", "--", "true")):
+        result = run(*line[:2], "-p", "team-s", *stage.where, *line[2:])
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("error GPU7042: "), result.stderr
+
+
+def test_a_job_without_a_container_says_why(run: Run, stage: Stage) -> None:
+    waits = run("logs", "large", "-p", "team-s", *stage.where)
+    assert waits.stderr.startswith("error GPU7040: team-s/large has no container to speak to: it waits: GPU5")
+    nobody = run("exec", "gang", "-p", "team-s", "--worker", "7", *stage.where, "--", "true")
+    assert "it has no worker 7, only 0 to 1" in nobody.stderr
+    assert run("logs", "nobody", *stage.where).stderr.startswith("error GPU9003: there is no job nobody")
+
+
+@pytest.fixture
+def account(stage: Stage) -> Iterator[Any]:
+    """`account(*rules)`: a kubeconfig of a ServiceAccount with these rules and no others."""
+    made: list[str] = []
+
+    def make(folder: Path, *rules: dict[str, Any]) -> Path:
+        name = f"reader-{len(made)}"
+        made.append(name)
+        plane, core, rbac = (
+            stage.plane,
+            "/api/v1/namespaces/default/serviceaccounts",
+            "/apis/rbac.authorization.k8s.io/v1",
+        )
+        plane.call("POST", core, {"metadata": {"name": name}})
+        plane.call("POST", f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+        plane.call(
+            "POST", f"{rbac}/clusterrolebindings", {"metadata": {"name": name}, "subjects": [subject], "roleRef": role}
+        )
+        token = plane.call("POST", f"{core}/{name}/token", {"spec": {}})["status"]["token"]
+        return plane.write_kubeconfig(folder / f"{name}.kubeconfig", token)
+
+    yield make
+    for name in made:
+        stage.plane.call("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{name}")
+        for kind in ("clusterroles", "clusterrolebindings"):
+            stage.plane.call("DELETE", f"/apis/rbac.authorization.k8s.io/v1/{kind}/{name}")
+
+
+JOBS_ONLY = (
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list"]},
+    {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list"]},
+)
+
+
+def test_a_missing_right_is_named_with_its_rule(run: Run, account: Any, tmp_path: Path) -> None:
+    result = run("list", "--kubeconfig", account(tmp_path, *JOBS_ONLY[:1]))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error GPU7015: system:serviceaccount:default:reader-0 may not list ")
+    assert "verbs: [list]}" in result.stderr
+
+
+def test_who_may_see_jobs_alone_sees_them_and_is_told_what_is_missing(run: Run, account: Any, tmp_path: Path) -> None:
+    where = ("--kubeconfig", account(tmp_path, *JOBS_ONLY))
+    result = run("list", "-p", "team-s", *where)
+    assert result.exit_code == 0
+    assert rows(result.stdout)["train"][1] == "Running"
+    assert "note: GPU7015: " in result.stderr
+    assert "may not list nodes" in result.stderr
+    refused = run("logs", "train", "-p", "team-s", *where)
+    assert "may not get pods/log in namespace seen-team-s" in refused.stderr
+    refused = run("exec", "train", "-p", "team-s", *where, "--", "true")
+    assert "error GPU7015: " in refused.stderr
+    assert "pods/exec in namespace seen-team-s" in refused.stderr
+
+
+def test_who_is_not_known_is_told_so(run: Run, stage: Stage, tmp_path: Path) -> None:
+    stranger = stage.plane.write_kubeconfig(tmp_path / "config", "no-such-token")
+    for line in (("list",), ("diff", stage.folder), ("top", "node")):
+        result = run(*line, "--kubeconfig", stranger)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "error GPU7014: " in result.stderr
+
+
+def test_a_context_is_chosen_by_name(run: Run, stage: Stage) -> None:
+    assert run("list", *stage.where, "--context", "test").exit_code == 0
+    wrong = run("list", *stage.where, "--context", "prod")
+    assert wrong.exit_code == 2
+    assert "has no context named prod; it has test" in wrong.stderr
+
+
+def test_a_server_that_is_away_is_told_once(run: Run, stage: Stage, tmp_path: Path) -> None:
+    away = stage.plane.write_kubeconfig(tmp_path / "config", "token", url="https://127.0.0.1:1")
+    result = run("list", "--kubeconfig", away)
+    assert result.exit_code == 2
+    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error GPU7001", "help"]
