@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,18 +16,20 @@ from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
+from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.demo import STORY, Demo, Stage
-from gpuctl.app.loop import LoopSettings, Outside, run
+from gpuctl.app.loop import ALONE, LoopSettings, Outside, run
 from gpuctl.app.play import Sandbox
-from gpuctl.app.ports import Clock, Cluster, Sessions, SourceUnavailable
-from gpuctl.app.report import Journal, LogForm
+from gpuctl.app.ports import Clock, Cluster, Leadership, Machines, Sessions, SourceUnavailable
+from gpuctl.app.report import Journal
 from gpuctl.app.simulation import ReadTree
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.simulate.scenario import EPOCH_MS
 
 EXAMPLE = "clusters/tr4858"
+IN_MEMORY = ":memory:"
 NO_SUCH_PATH = "GPU8003"
 """The fault of a folder that a commit does not hold."""
 
@@ -137,19 +139,70 @@ class Follow:
     interval_ms: DurationMs
 
 
-def reconcile(follow: Follow, *, embedded: str | None, log_format: str, write: Callable[[str], None]) -> int:
-    """The controller on the embedded cluster, in memory or in a file. Returns the exit code."""
-    clock = SystemClock()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The cluster that is made like the declarations: an embedded one (a file, or IN_MEMORY), else a kubeconfig's."""
+
+    embedded: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+
+
+def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
+    """The controller, until it is told to stop. Returns the exit code. Raises WorldFault when it can't even begin."""
     workdir = Path(follow.workdir) if follow.workdir else _cache_folder()
-    with closing(EmbeddedCluster(clock, embedded)) as cluster, StopOnSignal() as stop:
+    with StopOnSignal() as stop, ExitStack() as held:
+        source = GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested)
+        site = _embedded_site(target, held) if target.embedded else _kubernetes_site(target, stop.wake, held)
+        if metrics_address:
+            held.enter_context(MetricsServer(site.meters, metrics_address))
         outside = Outside(
-            source=GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested),
-            cluster=cluster,
-            machines=cluster,
-            clock=clock,
+            source=source,
+            cluster=site.cluster,
+            machines=site.machines,
+            clock=SystemClock(),
+            leadership=site.leadership,
+            meters=site.meters,
         )
-        settings = LoopSettings(interval_ms=follow.interval_ms, once=follow.once)
-        return run(settings, outside, Journal(write, LogForm(log_format)), stop)
+        settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=site.react_ms, once=follow.once)
+        return run(settings, outside, journal, stop)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """What the controller works on. `react_ms`: how often it looks by itself whether the cluster has news."""
+
+    cluster: Cluster
+    machines: Machines
+    leadership: Leadership
+    meters: PrometheusMeters
+    react_ms: DurationMs
+
+
+def _embedded_site(target: Target, held: ExitStack) -> _Site:
+    path = None if target.embedded == IN_MEMORY else target.embedded
+    cluster = held.enter_context(closing(EmbeddedCluster(SystemClock(), path)))
+    return _Site(cluster=cluster, machines=cluster, leadership=ALONE, meters=PrometheusMeters(), react_ms=250)
+
+
+def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack) -> _Site:
+    """A real cluster, written by the replica that holds the Lease; its watches wake the loop."""
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.lease import LeaseLeadership  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
+
+    connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
+
+    def leads() -> bool:
+        return leadership.held()
+
+    meters = PrometheusMeters(leads)
+    leadership = held.enter_context(closing(LeaseLeadership(connection, on_change=wake, on_request=meters.request)))
+    cluster = KubernetesCluster(connection, permit=leadership.held, on_news=wake, on_request=meters.request)
+    held.enter_context(closing(cluster))
+    machines = StandingMachines()
+    return _Site(cluster=cluster, machines=machines, leadership=leadership, meters=meters, react_ms=1_000)
 
 
 def _cache_folder() -> Path:

@@ -8,12 +8,13 @@ last good is enforced; the cluster up to the interval. A bug in a cycle is repor
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from gpuctl.app.cycle import Site, converge
+from gpuctl.app.cycle import CycleReport, Site, converge
 from gpuctl.app.fights import Fights
+from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.ports import Clock, Cluster, Leadership, Machines, Source, SourceUnavailable, Stop, WorldFault
 from gpuctl.app.report import (
@@ -37,6 +38,7 @@ from gpuctl.observe import Records, read_ledgers
 FIRST_RETRY_MS: DurationMs = 1_000
 LAST_RETRY_MS: DurationMs = 300_000
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
     """`interval_ms`: how often Git is asked; `react_ms`: how often the cluster's watch is emptied in between."""
@@ -59,6 +61,7 @@ class Alone:
 
 
 ALONE = Alone()
+UNMEASURED = Unmeasured()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,7 @@ class Outside:
     machines: Machines
     clock: Clock
     leadership: Leadership = ALONE
+    meters: Meters = UNMEASURED
 
 
 def retry_ms(failures: int) -> DurationMs:
@@ -84,6 +88,7 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
     fetch_due = enforce_due = clock.now_ms()
     fetch_failures = enforce_failures = 0
     while not stop.requested():
+        outside.meters.beat()
         if not reconciler.leads():
             fetch_due = enforce_due = clock.now_ms()
             stop.wait(settings.react_ms)
@@ -117,20 +122,25 @@ class Reconciler:
         self._desired = Desired()
         self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
+        self._before: CycleReport | None = None
         self.settled = True
         """Whether the last cycles came to where nothing was left to write."""
 
     def leads(self) -> bool:
-        """Whether this process may act; says so when that changes."""
+        """Whether this process may act; says so when that changes. One that waits for it counts as ready."""
         leadership = self._outside.leadership
         held = leadership.held()
         waits = [] if held else [Entry(event="standby", fields={"leader": leadership.holder()})]
         self._journal.stand(self._now(), "leadership", waits)
+        if not held:
+            self._outside.meters.synced()
         return held
 
     def follow(self) -> bool:
         """Fetch the branch and work out what to enforce; False when something could not be read."""
-        return self._guarded("git", self._follow)
+        well = self._guarded("git", self._follow)
+        self._outside.meters.fetched(well=well)
+        return well
 
     def enforce(self) -> bool:
         """Run cycles until nothing is left to write; False when the cluster can't be read."""
@@ -174,6 +184,7 @@ class Reconciler:
         self._desired = desired = self._revisions.compose(newest, records)
         if desired.revision:
             self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
+            self._outside.meters.following(desired.revision, self._now())
         entries = [of_diagnostic("invalid", found) for found in desired.diagnostics]
         self._journal.stand(self._now(), "declarations", entries)
 
@@ -206,12 +217,21 @@ class Reconciler:
         spared = self._fights.fought_over(self._now())
         reports = converge(declared, replace(self._site, spared=spared), self._confirmations)
         self._fights.note(reports)
+        self._site = replace(self._site, rejected=reports[-1].rejected)
         self.settled = reports[-1].settled
+        self._outside.meters.synced()
+        self._measure(reports)
         for report in reports:
             for entry in of_cycle(report, self._desired.revision):
                 self._journal.tell(report.at_ms, entry)
         fought = spared | self._fights.fought_over(self._now())
         return [*of_damage(reports[-1]), *of_troubles(reports[-1]), *of_fights(fought, reports[-1].state)]
+
+    def _measure(self, reports: Sequence[CycleReport]) -> None:
+        ends = [*(report.at_ms for report in reports[1:]), self._now()]
+        for report, end_ms in zip(reports, ends, strict=True):
+            self._outside.meters.cycle(measure(report, self._before, end_ms - report.at_ms))
+            self._before = report
 
     def _is_over(self) -> bool:
         return self._stop.requested() or not self._outside.leadership.held()
@@ -227,6 +247,7 @@ class Reconciler:
         except Exception as error:  # noqa: BLE001 - a bug of one cycle must not end months of service
             problems, well = [_of_bug(error)], False
         self._journal.stand(self._now(), area, problems)
+        self._outside.meters.standing(self._journal.codes)
         return well
 
     def _now(self) -> Instant:

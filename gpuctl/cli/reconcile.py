@@ -10,15 +10,15 @@ import click
 from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
+from gpuctl.diag.wording import all_of
 
-IN_MEMORY = ":memory:"
 LEAST_INTERVAL_MS = 1000
 
 
 @command(
     "reconcile",
     examples=(
-        "gpuctl reconcile --repo https://git.example.com/gpus.git --path clusters/tr4858 --embedded cluster.db",
+        "gpuctl reconcile --repo https://git.example.com/gpus.git --path clusters/tr4858 --context prod",
         "gpuctl reconcile --repo . --path clusters/tr4858 --embedded --once",
     ),
 )
@@ -27,42 +27,44 @@ LEAST_INTERVAL_MS = 1000
 @click.option("--branch", help="The branch to follow. Default: the one the repository has checked out.")
 @click.option("--once", is_flag=True, help="Fetch and reconcile once; exit 1 if an error stands then.")
 @click.option("--interval", type=DurationType(), default="30s", show_default=True, help="How often Git is asked.")
+@click.option("--kubeconfig", metavar="FILE", help="The cluster's kubeconfig. Default: as kubectl; in a pod its own.")
+@click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
 @click.option(
     "--embedded",
     metavar="[FILE]",
     is_flag=False,
-    flag_value=IN_MEMORY,
-    help="Reconcile the embedded cluster, kept in FILE; in memory without FILE.",
+    flag_value=":memory:",
+    help="Reconcile the embedded cluster instead, kept in FILE; in memory without FILE.",
 )
 @click.option("--workdir", metavar="DIR", type=click.Path(file_okay=False), help="Keeps the clone. Default: the cache.")
+@click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def reconcile(embedded: str | None, interval: int, log_format: str, **options: Any) -> None:
+def reconcile(interval: int, **options: Any) -> None:
     """Follow a branch and make a cluster like it.
 
-    It runs until SIGTERM or SIGINT. A bad commit stops only the projects it breaks: they stay at their last good
-    commit. One line is logged for each
-    thing that happens, on standard error.
+    It runs until SIGTERM or SIGINT. Of several replicas the one that holds the Lease writes; `gpuctl install` prints
+    what they need in the cluster. A bad commit stops only the projects it breaks: they stay at their last good commit.
+    One line is logged for each thing that happens, on standard error.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.report import Journal, LogForm  # noqa: PLC0415
 
-    if embedded is None:
-        raise Failure("GPU9002", "name the cluster: --embedded [FILE]", hint="gpuctl reconcile --help")
     if interval < LEAST_INTERVAL_MS:
         raise Failure("GPU9002", "--interval is at least 1s", hint="gpuctl reconcile --help")
-    code = wiring.reconcile(
-        wiring.Follow(
-            url=options["repo"],
-            path=options["path"],
-            branch=options["branch"],
-            workdir=options["workdir"],
-            once=options["once"],
-            interval_ms=interval,
-        ),
-        embedded=None if embedded == IN_MEMORY else embedded,
-        log_format=log_format,
-        write=_write,
+    named = [f"--{name}" for name in ("embedded", "kubeconfig", "context") if options[name] is not None]
+    if "--embedded" in named and len(named) > 1:
+        raise Failure("GPU9002", f"{all_of(named)} name different clusters", hint="name one")
+    follow = wiring.Follow(
+        url=options["repo"],
+        path=options["path"],
+        branch=options["branch"],
+        workdir=options["workdir"],
+        once=options["once"],
+        interval_ms=interval,
     )
-    raise click.exceptions.Exit(code)
+    target = wiring.Target(embedded=options["embedded"], kubeconfig=options["kubeconfig"], context=options["context"])
+    journal = Journal(_write, LogForm(options["log_format"]))
+    raise click.exceptions.Exit(wiring.reconcile(follow, target, options["metrics_address"], journal))
 
 
 def _write(line: str) -> None:
