@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, Revision
@@ -163,6 +163,26 @@ class Leadership(Protocol):
 
     def holder(self) -> str:
         """Who holds it as far as is known; "" when nobody does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something to be told on an object, for people who look at it. `reason` is one word, `message` a sentence."""
+
+    regarding: ObjectRef
+    uid: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    at_ms: Instant
+
+
+class Recorder(Protocol):
+    """Tells people, beside the objects, what happened to them. Nothing depends on it."""
+
+    def record(self, notes: Sequence[Note]) -> None:
+        """Tell, as far as can be told soon; returns at once and raises nothing. What is repeated is told seldom."""
         ...
 
 

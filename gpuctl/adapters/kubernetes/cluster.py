@@ -28,7 +28,7 @@ from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, ObjectList, WatchEvent, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import FIELD_MANAGER, PLURALS, SCOPES, Kind, Scope
-from gpuctl.k8s.objects import is_deleting, ref_of, text
+from gpuctl.k8s.objects import is_deleting, mapping, ref_of, text
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
@@ -129,7 +129,10 @@ class KubernetesCluster:
         return stored
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete exactly that object, dependents in the background; the object while it ends, None once it is gone."""
+        """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.
+
+        Returns the object while it ends, if something has to happen before it is gone; else None.
+        """
         wanted = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "apiVersion": "v1",
@@ -139,9 +142,10 @@ class KubernetesCluster:
         }
         kind = (ref.api_version, ref.kind)
         path, what = _item(ref), f"delete {ref}"
-        request = Request(verb="delete", kind=kind, method="DELETE", path=path, what=what, body=encoded(options))
-        answer: Body = self._write(request)
-        return answer if is_deleting(answer) else None
+        left: Body = self._write(
+            Request(verb="delete", kind=kind, method="DELETE", path=path, what=what, body=encoded(options))
+        )
+        return left if _lingers(left) else None
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         """Do the work for all items, several at once; results in their order, or the first failure when all ended."""
@@ -255,3 +259,11 @@ def _item(ref: ObjectRef) -> str:
     if (ref.api_version, ref.kind) not in PLURALS:
         raise unsupported(f"{ref.kind} of {ref.api_version}")
     return item(ref)
+
+
+def _lingers(left: Body) -> bool:
+    """Whether what a delete was answered with is an object that is still there."""
+    meta = mapping(left, "metadata")
+    return is_deleting(left) and bool(
+        meta.get("finalizers") or meta.get("deletionGracePeriodSeconds") or mapping(left, "spec").get("finalizers")
+    )

@@ -1,0 +1,42 @@
+"""The write budget: a burst, then a steady rate, whatever the clock does in between."""
+
+from gpuctl.adapters.kubernetes.budget import Budget
+
+MS = 1_000_000
+
+
+class Hand:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 5 * MS
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_a_burst_is_free_and_what_follows_waits_its_turn() -> None:
+    clock = Hand()
+    budget = Budget(10, 3, clock)
+    assert [budget.take() // MS for _ in range(6)] == [0, 0, 0, 100, 200, 300]
+
+
+def test_waiting_gives_back_what_was_spent_and_not_more() -> None:
+    clock = Hand()
+    budget = Budget(10, 3, clock)
+    for _ in range(3):
+        budget.take()
+    clock.now += 200 * MS
+    assert [budget.take() // MS for _ in range(3)] == [0, 0, 100]
+    clock.now += 3_600_000 * MS
+    assert [budget.take() // MS for _ in range(4)] == [0, 0, 0, 100]
+
+
+def test_what_can_be_left_out_takes_only_what_is_spare() -> None:
+    clock = Hand()
+    budget = Budget(10, 2, clock)
+    assert [budget.spare() for _ in range(3)] == [True, True, False]
+    clock.now += 99 * MS
+    assert not budget.spare()
+    clock.now += 1 * MS
+    assert budget.spare()
