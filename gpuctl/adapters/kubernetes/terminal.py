@@ -163,7 +163,7 @@ class _Relay:
             self._send(_INPUT, data)
             return
         self._typing = False
-        if self._socket.subprotocol == _NEWEST_PROTOCOL:
+        if _protocol(self._socket) == _NEWEST_PROTOCOL:
             self._send(_END, bytes([_INPUT]))
 
     def _hear(self) -> bool:
@@ -199,6 +199,12 @@ class _Relay:
             self._socket.send_binary(bytes([channel]) + data)
         except (WebSocketException, OSError) as error:
             raise _broken("the session broke off", error) from error
+
+
+def _protocol(socket: WebSocket) -> str:
+    """What the server agreed to; the package keeps it among the headers only."""
+    headers: Mapping[str, str] = socket.getheaders() or {}
+    return next((value for name, value in headers.items() if name.lower() == "sec-websocket-protocol"), "")
 
 
 def _log_query(request: LogRequest) -> Mapping[str, Any]:
