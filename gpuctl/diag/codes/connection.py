@@ -77,9 +77,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU7019",
         title="the server does not serve everything",
-        message="the server is Kubernetes {version}: {missing}",
+        message="the server is Kubernetes {version} and does not serve {kinds}: needed for {uses}; the rest works",
         why="gpuctl is made for Kubernetes 1.34 and newer. An older server, or one with parts switched off, lacks what "
-        "the message names; everything else works.",
+        "the message names. Whatever does not need that works as ever.",
         fix="Upgrade the cluster, or declare nothing that needs what is missing.",
     ),
     CodeEntry(

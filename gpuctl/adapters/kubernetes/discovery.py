@@ -1,0 +1,61 @@
+"""Which server this is, and which of the kinds that gpuctl uses it does not serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuctl.adapters.kubernetes.paths import group_path
+from gpuctl.adapters.kubernetes.requests import Request, Requests
+from gpuctl.app.ports import NotFound
+from gpuctl.diag.wording import all_of, message
+from gpuctl.k8s import names
+from gpuctl.k8s.names import Kind
+from gpuctl.k8s.objects import items, text
+
+_NEEDED_FOR: Mapping[Kind, str] = {
+    names.RESOURCE_SLICE: "pools with `sharing: dra`",
+    names.RESOURCE_CLAIM: "pools with `sharing: dra`",
+    names.CLAIM_TEMPLATE: "pools with `sharing: dra`",
+    names.DEVICE_CLASS: "pools with `sharing: dra`",
+    names.INGRESS: "ports exposed `via: ingress`",
+    names.DEPLOYMENT: "jobs of `type: inference`",
+    names.PRIORITY_CLASS_KIND: "all jobs",
+    names.LEASE: "more than one replica of gpuctl",
+    names.EVENT: "events beside the objects",
+}
+_USED: tuple[Kind, ...] = (*names.OBSERVED_KINDS, names.DEVICE_CLASS, names.LEASE, names.EVENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReport:
+    """`version` as the server says it; `absent`: kinds that gpuctl uses and the server does not have."""
+
+    version: str
+    absent: tuple[Kind, ...]
+
+    @property
+    def told(self) -> tuple[str, str] | None:
+        """The code and message for the journal; None when the server has all that gpuctl uses."""
+        if not self.absent:
+            return None
+        uses = sorted({_NEEDED_FOR.get(kind, "gpuctl itself") for kind in self.absent})
+        params = {"version": self.version, "kinds": all_of(kind[1] for kind in self.absent), "uses": all_of(uses)}
+        return "GPU7019", message("GPU7019", params)
+
+
+def discover(requests: Requests) -> ServerReport:
+    """Ask the server what it is. Raises ClusterUnavailable. Cost: a request each group, some ten, small ones."""
+    version = requests.send(Request(verb="get", kind=("", "Version"), path="/version", what="read the version"))
+    served = {kind for group in sorted({kind[0] for kind in _USED}) for kind in _kinds(requests, group)}
+    return ServerReport(version=text(version, "gitVersion"), absent=tuple(kind for kind in _USED if kind not in served))
+
+
+def _kinds(requests: Requests, group: str) -> set[Kind]:
+    """The kinds of a group and version; none where the server does not have the group."""
+    path, what = group_path(group), f"read what {group} has"
+    try:
+        listed = requests.send(Request(verb="get", kind=(group, "APIResourceList"), path=path, what=what))
+    except NotFound:
+        return set()
+    return {(group, text(resource, "kind")) for resource in items(listed, "resources")}

@@ -1,0 +1,150 @@
+"""Events beside the objects, for `kubectl describe`: told by a thread of its own, seldom, and never in anyone's way.
+
+The same thing about the same object is one Event, named by what it says and since when. What is repeated soon is
+counted and told later as a series. What can't be told in time is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import Condition, Thread
+from typing import Any
+
+from gpuctl.adapters.kubernetes.budget import Budget
+from gpuctl.adapters.kubernetes.connection import Connection
+from gpuctl.adapters.kubernetes.paths import item, with_query
+from gpuctl.adapters.kubernetes.requests import APPLY, OnRequest, Request, Requests, encoded, ignored
+from gpuctl.adapters.kubernetes.timings import Timings
+from gpuctl.app.ports import Note, WorldFault
+from gpuctl.k8s.names import EVENT, FIELD_MANAGER
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs, Instant
+
+PER_SECOND = 10
+BURST = 100
+REPEAT_MS: DurationMs = 300_000
+"""How often the same Event is told at most."""
+_WAITING = 1_000
+_REMEMBERED = 4_096
+_LONGEST_MESSAGE = 1_000
+_LAST_WORDS_S = 2.0
+_MS_NS = 1_000_000
+_PATIENCE = Timings(tries=1, connect_ms=2_000, answer_ms=3_000)
+_GLOBAL_NAMESPACE = "default"
+"""Where Events about objects without a namespace are."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """An Event that was told: since when, how often it happened, when it was told last."""
+
+    since_ms: Instant
+    count: int
+    told_ms: Instant
+
+
+class EventRecorder:
+    """Implements the port Recorder. Safe for threads. `close` tells what waits if that takes no longer than 2 s."""
+
+    def __init__(self, connection: Connection, instance: str, on_request: OnRequest = ignored) -> None:
+        """`instance`: which of our processes this is, as the Events say it."""
+        self._requests = Requests(connection, _PATIENCE, on_request)
+        self._instance = instance
+        self._budget = Budget(PER_SECOND, BURST)
+        self._waiting: deque[Note] = deque(maxlen=_WAITING)
+        self._told: OrderedDict[tuple[str, ...], _Told] = OrderedDict()
+        self._changed = Condition()
+        self._closing = False
+        self._thread = Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+
+    def record(self, notes: Sequence[Note]) -> None:
+        """Put them in line; the oldest of a line that is too long are dropped."""
+        if not notes:
+            return
+        with self._changed:
+            self._waiting.extend(notes)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Tell what waits, then end; what takes too long is dropped."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(_LAST_WORDS_S)
+        with self._changed:
+            self._waiting.clear()
+        self._requests.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (note := self._next()) is not None:
+            try:
+                self._tell(note)
+            except WorldFault:
+                continue  # nothing depends on it, and what matters is told elsewhere
+
+    def _next(self) -> Note | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            return self._waiting.popleft() if self._waiting else None
+
+    def _tell(self, note: Note) -> None:
+        key = (str(note.regarding), note.uid, note.type, note.reason, note.message)
+        told = self._told.get(key)
+        if told is None:
+            told = self._told[key] = _Told(since_ms=note.at_ms, count=0, told_ms=note.at_ms - REPEAT_MS)
+            if len(self._told) > _REMEMBERED:
+                self._told.popitem(last=False)
+        told.count += 1
+        self._told.move_to_end(key)
+        if note.at_ms - told.told_ms < REPEAT_MS:
+            return
+        told.told_ms = note.at_ms
+        wait_ns = self._budget.take()
+        if wait_ns:
+            self._requests.pause(-(-wait_ns // _MS_NS))
+        body = event(note, told.since_ms, told.count, self._instance)
+        ref = ObjectRef(*EVENT, body["metadata"]["namespace"], body["metadata"]["name"])
+        path = with_query(item(ref), {"fieldManager": FIELD_MANAGER, "force": "true"})
+        what = f"apply {ref}"
+        self._requests.send(
+            Request(
+                verb="patch", kind=EVENT, method="PATCH", path=path, what=what, body=encoded(body), content_type=APPLY
+            )
+        )
+
+
+def event(note: Note, since_ms: Instant, count: int, instance: str) -> Body:
+    """The Event of a note that has come up so often since then. Source: events.k8s.io/v1, Event and EventSeries."""
+    ref = note.regarding
+    said = "\n".join((str(since_ms), note.uid, note.type, note.reason, note.message))
+    regarding = {"apiVersion": ref.api_version, "kind": ref.kind, "name": ref.name, "uid": note.uid}
+    body: dict[str, Any] = {
+        "apiVersion": EVENT[0],
+        "kind": EVENT[1],
+        "metadata": {
+            "name": f"{ref.name[:200].rstrip('.-')}.{sha256(said.encode()).hexdigest()[:16]}",
+            "namespace": ref.namespace or _GLOBAL_NAMESPACE,
+        },
+        "eventTime": _micro(since_ms),
+        "type": note.type,
+        "reason": note.reason,
+        "note": note.message[:_LONGEST_MESSAGE],
+        "action": note.reason,
+        "regarding": {**regarding, "namespace": ref.namespace} if ref.namespace else regarding,
+        "reportingController": f"gpuctl.dev/{FIELD_MANAGER}",
+        "reportingInstance": instance[:128],
+    }
+    if count > 1:
+        body["series"] = {"count": count, "lastObservedTime": _micro(note.at_ms)}
+    return body
+
+
+def _micro(at_ms: Instant) -> str:
+    return f"{format_timestamp(at_ms)[:-1]}000Z"
