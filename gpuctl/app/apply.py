@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from gpuctl.app.ports import ClusterUnavailable, Conflict, NotFound, WorldFault, Writable
+from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, WorldFault, Writable
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.ids import ObjectRef
 from gpuctl.plan.order import Stage, wave
@@ -94,7 +94,8 @@ def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
     except Conflict as fault:
         return Outcome(change=change, status=OutcomeStatus.CONFLICT, error=f"{fault.code}: {fault}")
     except WorldFault as fault:
-        return Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}")
+        refused = isinstance(fault, Invalid | Forbidden) and change.body is not None
+        return Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}", refused=refused)
     return Outcome(change=change, status=OutcomeStatus.APPLIED)
 
 

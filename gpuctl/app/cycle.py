@@ -1,7 +1,7 @@
 """One reconcile cycle, and cycles until nothing is left to do. All of gpuctl in the order in which data flows.
 
-A cycle reads everything, decides once and applies the plan. It carries nothing over to the next: what must survive is
-in the cluster. So it may be killed anywhere, and called as often as one likes.
+A cycle reads everything, decides once and applies the plan. What must survive is in the cluster; all that a cycle
+hands to the next is what the server refused to take. So it may be killed anywhere, and called as often as one likes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from gpuctl.app.apply import apply_plan, never
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.ports import Clock
+from gpuctl.app.rejections import Rejections, still_refused, with_new
 from gpuctl.model.change import ApplyResult, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
@@ -20,7 +21,7 @@ from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
 from gpuctl.observe import observe
-from gpuctl.plan import make_plan, set_aside
+from gpuctl.plan import make_plan, mass_stop, set_aside
 from gpuctl.render import render
 from gpuctl.schedule import schedule
 
@@ -39,6 +40,7 @@ class CycleReport:
     manifests: Manifests
     plan: Plan
     result: ApplyResult = field(default_factory=ApplyResult)
+    rejected: Rejections = field(default_factory=dict)
 
     @property
     def settled(self) -> bool:
@@ -59,7 +61,7 @@ def nothing() -> None:
 class Site:
     """Where cycles run. `settle` lets what is due happen in the world; `stop` is asked before every write.
 
-    Objects that are `spared` are not written now.
+    Objects that are `spared` are not written now, nor those that the server `rejected` and would again.
     """
 
     mirror: Mirror
@@ -67,6 +69,7 @@ class Site:
     settle: Callable[[], None] = nothing
     stop: Callable[[], bool] = never
     spared: frozenset[ObjectRef] = frozenset()
+    rejected: Rejections = field(default_factory=dict)
 
 
 def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
@@ -74,17 +77,30 @@ def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = froz
     site.mirror.refresh()
     now_ms = site.clock.now_ms()
     state = observe(site.mirror.objects(), declared.cluster.name)
-    declared = replace(declared, held=set_aside(declared, state))
+    rejected = still_refused(site.rejected, declared, state, now_ms)
+    stops = mass_stop(declared, state, confirmations)
+    barred = dict.fromkeys(stops.jobs, "GPU5071") | {found.run[0]: "GPU5070" for found in rejected.values()}
+    declared = replace(declared, held=set_aside(declared, state), barred=barred)
     decided = schedule(declared, state, now_ms)
     manifests = render(declared, decided)
     plan = make_plan(declared, decided, manifests, state, confirmations)
-    return CycleReport(at_ms=now_ms, declared=declared, state=state, schedule=decided, manifests=manifests, plan=plan)
+    return CycleReport(
+        at_ms=now_ms,
+        declared=declared,
+        state=state,
+        schedule=decided,
+        manifests=manifests,
+        plan=plan,
+        rejected=rejected,
+    )
 
 
 def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
     foreseen = foresee(declared, site, confirmations)
-    return replace(foreseen, result=apply_plan(foreseen.plan, site.mirror, site.stop, site.spared))
+    result = apply_plan(foreseen.plan, site.mirror, site.stop, site.spared | foreseen.rejected.keys())
+    rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
+    return replace(foreseen, result=result, rejected=rejected)
 
 
 def converge(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> tuple[CycleReport, ...]:
@@ -95,7 +111,9 @@ def converge(declared: Declared, site: Site, confirmations: frozenset[str] = fro
     reports: list[CycleReport] = []
     for _ in range(CYCLES_TO_A_FIXED_POINT):
         reports.append(cycle(declared, site, confirmations))
-        if reports[-1].settled or site.stop():
+        news = reports[-1].rejected != site.rejected
+        if (reports[-1].settled and not news) or site.stop():
             break
         site.settle()
+        site = replace(site, rejected=reports[-1].rejected)
     return tuple(reports)

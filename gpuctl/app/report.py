@@ -19,7 +19,7 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.change import Action, Change, OutcomeStatus
-from gpuctl.model.decision import Admit, Decision, Preempt, Reclaim
+from gpuctl.model.decision import Admit, Decision, Finished, JobState, Preempt, Reclaim
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
@@ -130,17 +130,32 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
             if isinstance(d, Reclaim | Preempt)
         ],
     }
+    ended = [d for d in report.schedule.decisions if isinstance(d, Finished) and _is_news(report, d)]
+    told["ended"] = [f"{d.job} {d.state}" for d in ended if d.state is not JobState.DELETED]
     facts |= {key: words for key, words in told.items() if words}
     yield Entry(event="applied", fields=facts)
+    for decision in ended:
+        if decision.state is JobState.DELETED:
+            words = {"code": "GPU5053", "job": str(decision.job), "message": message("GPU5053", {})}
+            yield Entry(event="deleted", level=Level.WARNING, fields=words)
+
+
+def _is_news(report: CycleReport, decision: Finished) -> bool:
+    """Whether the ledger does not say so yet."""
+    ledger = report.state.ledgers.get(decision.job.project)
+    return ledger is None or all(job != decision.job for job, _ in ledger.finished)
 
 
 def of_troubles(report: CycleReport) -> Iterator[Entry]:
-    """What stands wrong after a cycle: refusals and writes that failed."""
+    """What stands wrong after a cycle: refusals, writes that failed, and how nodes differ from what is declared."""
     for refusal in report.plan.refusals:
         yield of_diagnostic("refused", refusal)
-    for outcome in report.faults:
-        code, _, told = outcome.error.partition(": ")
-        facts: dict[str, FieldValue] = {"code": code, "object": str(outcome.change.ref), "message": told}
+    for notice in report.plan.notices:
+        yield of_diagnostic("differs", notice)
+    failed = {ref: found.error for ref, found in report.rejected.items()}
+    for ref, error in sorted({**failed, **{o.change.ref: o.error for o in report.faults}}.items()):
+        code, _, told = error.partition(": ")
+        facts: dict[str, FieldValue] = {"code": code, "object": str(ref), "message": told}
         yield Entry(event="failed", level=Level.ERROR, fields=facts)
 
 

@@ -53,6 +53,7 @@ _POLICY: Mapping[str, Words] = {
     "quota_shrink": ("quotaShrink", _plain),
     "fairness_half_life_ms": ("fairness.halfLife", _time),
     "overcommit_quota": ("overcommitQuota", _plain),
+    "stop_guard_percent": ("stopGuard", _plain),
 }
 _ALLOWANCE: Mapping[str, Words] = {
     "quota_milli": ("quota", _gpus),

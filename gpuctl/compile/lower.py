@@ -58,6 +58,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
             quota_shrink=model.QuotaShrink(choices.quota_shrink),
             fairness_half_life_ms=choices.fairness.half_life,
             overcommit_quota=choices.overcommit_quota,
+            stop_guard_percent=choices.stop_guard,
         ),
         span=declaration.document.name,
     )

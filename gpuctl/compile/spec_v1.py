@@ -142,6 +142,13 @@ class Scheduling(Spec):
         default=False,
         description="Quotas above the declared GPUs: false: an error; true: a warning, guarantees scale by quota.",
     )
+    stop_guard: int = Field(
+        50,
+        ge=1,
+        le=100,
+        description="Percent. Declarations that end more than one job and more than this part of the running GPUs wait "
+        "for a commit that confirms it; 100: never.",
+    )
 
 
 class ClusterSpec(Spec):

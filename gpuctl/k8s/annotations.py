@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, TypeGuard
 
 from gpuctl.k8s import names
@@ -18,6 +19,7 @@ from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_OF_A_PLACE = frozenset({"affinity", "nodeSelector", "tolerations", "schedulingGates"})
 _IN_ORDER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -125,6 +127,12 @@ def _decode_allowance(entry: object) -> Allowance | None:
     if not (_is_amount(quota) and _is_amount(weight) and (limit is None or _is_amount(limit))):
         return None
     return Allowance(quota_milli=quota, limit_milli=limit, weight=weight)
+
+
+def template_digest(template: Mapping[str, Any]) -> str:
+    """Of a Job's pod template, without what may change while the Job waits: labels, annotations, where it is placed."""
+    spec = {key: value for key, value in template.get("spec", {}).items() if key not in _OF_A_PLACE}
+    return sha256(compact_json(spec).encode()).hexdigest()[:8]
 
 
 def encode_record(record: RunRecord) -> dict[str, str]:

@@ -29,6 +29,13 @@ def run_of(body: Body, cluster: str = "") -> RunKey | None:
     return JobId(ProjectName(str(project)), str(job)), RunDigest(str(digest))
 
 
+def job_of(body: Body) -> JobId | None:
+    """The job that labels say an object belongs to, in one of its runs or in all; None for others."""
+    labels = labels_of(body)
+    project, job = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL))
+    return JobId(ProjectName(str(project)), str(job)) if project and job else None
+
+
 def own_run(ref: ObjectRef, body: Body, cluster: str = "") -> RunKey | None:
     """The run that this is the object of; None for all else, also for a copy under a run's labels and another name."""
     run = run_of(body, cluster) if is_workload(ref) else None

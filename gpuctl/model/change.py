@@ -38,11 +38,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Changes in the order they are made, what a guard refused (as diagnostics), and how many objects are as wanted."""
+    """Changes in the order they are made, what a guard refused (as diagnostics), and how many objects are as wanted.
+
+    `notices` are what is otherwise than declared and can't be changed by a write.
+    """
 
     changes: tuple[Change, ...] = ()
     refusals: tuple[Diagnostic, ...] = ()
     unchanged: int = 0
+    notices: tuple[Diagnostic, ...] = ()
 
 
 class OutcomeStatus(StrEnum):
@@ -56,11 +60,12 @@ class OutcomeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One outcome a change, in the same order."""
+    """One outcome a change, in the same order. `refused`: the server won't have this body, now or later."""
 
     change: Change
     status: OutcomeStatus
     error: str = ""
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NewType
 
 from gpuctl.diag.span import SourceSpan
-from gpuctl.model.ids import NodeName, PoolName, ProjectName, Revision
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
 from gpuctl.model.job import Job
 from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, MemBytes
 
@@ -72,7 +72,8 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingPolicy:
-    """The choices a cluster makes; every field is an input of the engine."""
+    """The choices a cluster makes. All but the last are inputs of the engine; `stop_guard_percent`: declarations that
+    end more of the running GPUs than that wait for confirmation."""
 
     min_runtime_ms: DurationMs = 0
     starvation_guard_ms: DurationMs = 600_000
@@ -80,6 +81,7 @@ class SchedulingPolicy:
     quota_shrink: QuotaShrink = QuotaShrink.RECLAIM
     fairness_half_life_ms: DurationMs | None = None
     overcommit_quota: bool = False
+    stop_guard_percent: int = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,7 @@ class Declared:
     `project_contents` are digests of what each project declares, wherever its files say it.
     `held` are projects that can't be acted for now (no good commit of theirs can be read, their ledger is damaged,
     their namespace is not gpuctl's): what runs of theirs is left alone, and nothing more is started.
+    `barred` are jobs of which the same is true, each with the code of the reason.
     """
 
     cluster: Cluster
@@ -177,6 +180,7 @@ class Declared:
     project_revisions: Mapping[ProjectName, Revision] = field(default_factory=dict)
     project_contents: Mapping[ProjectName, str] = field(default_factory=dict)
     held: frozenset[ProjectName] = frozenset()
+    barred: Mapping[JobId, str] = field(default_factory=dict)
 
     def project(self, name: ProjectName) -> Project:
         """The project of that name; KeyError if there is none."""

@@ -11,20 +11,32 @@ from __future__ import annotations
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.k8s.objects import is_deleting
+from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
+from gpuctl.plan.departures import departures
 from gpuctl.plan.diff import Difference, differences, drift
-from gpuctl.plan.guard import CONFIRM_TRAILER, damaged_projects, foreign_namespaces, review, set_aside
+from gpuctl.plan.guard import CONFIRM_TRAILER, damaged_projects, foreign_namespaces, mass_stop, review, set_aside
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger, shard_owner
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
-from gpuctl.plan.writes import Writer, book, delete
+from gpuctl.plan.writes import Writer, book, delete, remade
 
-__all__ = ["CONFIRM_TRAILER", "OWN", "Difference", "Stage", "differences", "drift", "make_plan", "set_aside"]
+__all__ = [
+    "CONFIRM_TRAILER",
+    "OWN",
+    "Difference",
+    "Stage",
+    "differences",
+    "drift",
+    "make_plan",
+    "mass_stop",
+    "set_aside",
+]
 
 
 def make_plan(
@@ -33,13 +45,16 @@ def make_plan(
     """Everything there is to write now. Cost: linear in manifests, inventories and live objects."""
     untouched = set_aside(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
-    books = gather(declared, schedule, manifests, state)
+    wanted = [item for item in manifests.items if item.project not in untouched]
+    anew = remade(wanted, state)
+    books = gather(declared, schedule, manifests, state, anew)
     names_of_declared = {project.name for project in declared.projects}
     cluster = declared.cluster.name
     staying = manifests.retained.union(item.ref for item in manifests.items)
 
     changes: list[Change] = []
-    refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values()]
+    stops = mass_stop(declared, state, confirmations)
+    refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
     recorded: set[RunKey] = set()
     left = {shard_owner(ref) for ref in state.shards}
     for project in sorted({OWN, *ledgers, *names_of_declared, *left} - untouched):
@@ -47,19 +62,20 @@ def make_plan(
         new = next_ledger(declared, old, books, state)
         recorded |= new.seen
         closing = project not in names_of_declared and project != OWN
-        reviewed = review(declared, old, surplus(cluster, old, staying, state), state, confirmations)
+        gone = [r for r in surplus(cluster, old, staying, state) if job_of(state.live[r]) not in stops.jobs]
+        reviewed = review(declared, old, tuple(gone), state, confirmations)
         owner = None if project == OWN else project
         changes += book(cluster, old, new, state, closing=closing)
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
-    wanted = [item for item in manifests.items if item.project not in untouched]
     writer = Writer(
         state=state,
         seen=frozenset(key for ledger in ledgers.values() for key in (*ledger.seen, *ledger.finished)),
         recorded=frozenset(recorded),
         phases={(run.job, run.digest): run.phase for run in state.runs},
         ending=frozenset(ref.name for ref, live in state.live.items() if is_namespace(ref) and is_deleting(live)),
+        remade=anew,
     )
     written = [change for item in wanted for change in writer.writes(item)]
     touched = {change.ref for change in written}
@@ -67,4 +83,5 @@ def make_plan(
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(item.ref not in touched for item in wanted),
+        notices=sorted_diagnostics(departures(declared, state)),
     )

@@ -11,6 +11,8 @@ Rules:
 5. The pod template of a running or stopping run stays as it was applied: the API server refuses a Job's change, and
    a Deployment would restart.
 6. A claim template can't be changed: it is made anew, and only while no pod of its run is there.
+7. A Job that never ran and was made with another pod template is made anew: the server takes no change of it. It is not
+   on record in between.
 """
 
 from __future__ import annotations

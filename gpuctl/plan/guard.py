@@ -19,8 +19,9 @@ from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.k8s.workloads import WORKLOADS
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName
+from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
+from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.plan.inventory import OWN
 from gpuctl.plan.prune import is_namespace, is_ours
 
@@ -91,6 +92,48 @@ def damaged_projects(state: ClusterState) -> frozenset[ProjectName]:
     """Whose ledgers are damaged, declared or not: what they held is not known, so nothing of it is removed either."""
     lost = (names.ledger_owner(ref.name) for ref, part in state.damaged if part != "revision")
     return frozenset(ProjectName(owner[1]) for owner in lost if owner is not None) - {OWN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stops:
+    """Running jobs that the declarations end all at once, and why they may not; nothing when they may."""
+
+    jobs: frozenset[JobId] = frozenset()
+    refusals: tuple[Diagnostic, ...] = ()
+
+
+def mass_stop(declared: Declared, state: ClusterState, confirmed: frozenset[str]) -> Stops:
+    """Whether jobs that were removed or changed would end more of the running GPUs than the cluster lets one commit.
+
+    Pauses that the engine decides are no part of it. The digest is bound to all that is declared: it stays good while
+    the jobs end, over crashes too, and is void for the next change. Projects that are set aside, or are removed as a
+    whole, have guards of their own.
+    """
+    mine = {project.name for project in declared.projects} - set_aside(declared, state)
+    wanted = {(job.id, job.digest) for job in declared.jobs}
+    running = [run for run in state.runs if run.phase in _HOLDS_GPUS]
+    ended = [run for run in running if run.job.project in mine and (run.job, run.digest) not in wanted]
+    percent = declared.cluster.scheduling.stop_guard_percent
+    stopped_milli, running_milli = (sum(map(_held_milli, runs)) for runs in (ended, running))
+    if len(ended) <= 1 or stopped_milli * 100 <= percent * running_milli:
+        return Stops()
+    contents = (f"{project}={content}" for project, content in sorted(declared.project_contents.items()))
+    digest = _digest(declared.cluster.name, "stop", *contents)
+    if digest in confirmed:
+        return Stops()
+    params: dict[str, str | int] = {
+        "jobs": len(ended),
+        "stopped": format_gpus(stopped_milli),
+        "running": format_gpus(running_milli),
+        "percent": percent,
+        "what": _listed(str(run.job) for run in ended),
+    }
+    refusal = _refusal("GPU6007", message("GPU6007", params), declared.cluster.span, digest)
+    return Stops(jobs=frozenset(run.job for run in ended), refusals=(refusal,))
+
+
+def _held_milli(run: Run) -> GpuMilli:
+    return run.gpu_milli * (len(run.placement.workers) if run.placement else 0)
 
 
 def review(

@@ -32,6 +32,7 @@ class Books:
     projects: frozenset[ProjectName]
     declared: frozenset[RunKey]
     standing: frozenset[RunKey]
+    remade: frozenset[RunKey] = frozenset()
     ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
 
 
@@ -46,14 +47,21 @@ def shard_owner(shard: ObjectRef) -> ProjectName:
     return ProjectName((names.shard_owner(shard.name) or ("", OWN))[1])
 
 
-def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState) -> Books:
-    """Read the books' entries off what is declared, decided and observed."""
+def gather(
+    declared: Declared,
+    schedule: Schedule,
+    manifests: Manifests,
+    state: ClusterState,
+    remade: frozenset[RunKey] = frozenset(),
+) -> Books:
+    """Read the books' entries off what is declared, decided and observed. `remade` runs are on record no more."""
     observed = {(run.job, run.digest): run for run in state.runs}
     return Books(
         wanted=_by_project(declared, manifests),
         projects=frozenset(project.name for project in declared.projects),
         declared=frozenset((job.id, job.digest) for job in declared.jobs),
         standing=frozenset(_standing(state, declared.cluster.name)),
+        remade=remade,
         ended=_ended(declared, schedule, observed),
     )
 
@@ -67,7 +75,8 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
     project = old.project
     wanted = books.wanted.get(project, frozenset())
     kept = books.declared if project in books.projects else books.declared | books.standing
-    seen = {key for key in (*old.seen, *books.standing) if key[0].project == project and key in kept}
+    standing = (key for key in (*old.seen, *books.standing) if key not in books.remade)
+    seen = {key for key in standing if key[0].project == project and key in kept}
     finished = {key: run for key, run in old.finished.items() if key in kept}
     for run in books.ended.get(project, ()):
         finished.setdefault((run.job, run.digest), run)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import TypeAlias
 
 from gpuctl.k8s import names
 from gpuctl.k8s.workloads import is_workload

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
-from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
+from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, resource_version, uid
 from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
-from gpuctl.plan.admission import permitted
+from gpuctl.plan.admission import born, is_stopped, permitted
 from gpuctl.plan.diff import drift
 from gpuctl.plan.inventory import OWN, shard_owner
 from gpuctl.plan.order import Stage, stage_of
@@ -27,7 +27,7 @@ class Writer:
     """What decides over each write: what is live, which runs were `seen` before, where runs stand.
 
     `recorded` are the runs that the ledgers of this plan record as seen, before anything else is written. `ending` are
-    namespaces that are being deleted: the server takes nothing new into them.
+    namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to make anew.
     """
 
     state: ClusterState
@@ -35,11 +35,16 @@ class Writer:
     recorded: frozenset[RunKey]
     phases: Mapping[RunKey, RunPhase]
     ending: frozenset[str]
+    remade: frozenset[RunKey] = frozenset()
 
     def writes(self, item: Manifest) -> Iterator[Change]:
         """What to write for one wanted object."""
         live = self.state.live.get(item.ref)
         if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
+            return
+        if live is not None and is_workload(item.ref) and run_of(item.body) in self.remade:
+            yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
+            yield replace(_apply(item, born(item.body), None, "made anew: spec.template"), stage=Stage.ADMIT)
             return
         body = self._writable(item, live)
         if body is None:
@@ -70,6 +75,26 @@ class Writer:
         """Whether no pod of the object's run is there."""
         run = run_of(item.body)
         return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
+
+
+def remade(items: Iterable[Manifest], state: ClusterState) -> frozenset[RunKey]:
+    """Queued runs that were never let go and whose Job was made with another pod template than is wanted now.
+
+    They are taken off the record before they are made anew, so that a crash in between loses none of them. A template
+    that somebody else changes (an admission webhook) is no other one: what counts is what gpuctl made it with.
+    """
+    fresh = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.QUEUED and not run.starts}
+    found: set[RunKey] = set()
+    for item in items:
+        run = run_of(item.body) if (item.ref.api_version, item.ref.kind) == names.JOB else None
+        if run is None or run not in fresh:
+            continue
+        live = state.live.get(item.ref, {})
+        made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
+        wanted = annotations_of(item.body).get(names.TEMPLATE_ANNOTATION)
+        if made_with is not None and made_with != wanted and is_stopped(live) and not is_deleting(live):
+            found.add(run)
+    return frozenset(found)
 
 
 def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, closing: bool) -> Iterator[Change]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuctl.k8s import names
-from gpuctl.k8s.annotations import encode_charge
+from gpuctl.k8s.annotations import encode_charge, template_digest
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.devices import DeviceTerms
 from gpuctl.render.owner import JobOwner
@@ -22,6 +22,7 @@ _NO_FAILURE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Disr
 def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
     """The run's Job, decision included."""
     workers = standing.workers_of(owner.job)
+    template = pod_template(owner, terms, standing.place, {"restartPolicy": "Never"})
     spec: dict[str, Any] = {
         "suspend": not standing.running,
         "parallelism": workers,
@@ -29,11 +30,16 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
         "backoffLimit": owner.job.container.retries,
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": _NO_FAILURE,
-        "template": pod_template(owner, terms, standing.place, {"restartPolicy": "Never"}),
+        "template": template,
     }
     if owner.is_gang:
         spec["completionMode"] = "Indexed"
     if standing.running and standing.deadline_s is not None:
         spec["activeDeadlineSeconds"] = standing.deadline_s
-    facts = {**standing.facts, **owner.departures, names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms))}
+    facts = {
+        **standing.facts,
+        **owner.departures,
+        names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
+        names.TEMPLATE_ANNOTATION: template_digest(template),
+    }
     return owner.run_manifest(names.JOB, {"spec": spec}, facts)

@@ -111,6 +111,11 @@ def held(project: ProjectName) -> Reason:
     return _reason("GPU5021", project=project)
 
 
+def barred(code: str) -> Reason:
+    """It can't be acted for by itself: its object is refused, or what it would replace may not be stopped yet."""
+    return _reason(code)
+
+
 def unknown_project(project: ProjectName) -> Reason:
     """Its project is not declared."""
     return _reason("GPU5022", project=project)

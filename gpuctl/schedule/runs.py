@@ -17,6 +17,7 @@ from gpuctl.model.decision import (
     Keep,
     Pending,
     Placement,
+    Reason,
     RunRecord,
     Suspended,
     TimeOut,
@@ -102,7 +103,7 @@ def read_runs(declared: Declared, state: ClusterState, capacity: Capacity, now_m
             reading.waiting.append((job, run_of_job))
         else:
             reading.decisions[job.id] = decision
-    reading.holders = [_settled(holder, reading.decisions, declared.held) for holder in reading.holders]
+    reading.holders = [_settled(holder, reading.decisions, declared) for holder in reading.holders]
     return reading
 
 
@@ -125,13 +126,13 @@ def _holder(run: Run, job: Job | None, capacity: Capacity) -> Holder:
     )
 
 
-def _settled(holder: Holder, decisions: Mapping[JobId, Decision], held: frozenset[ProjectName]) -> Holder:
+def _settled(holder: Holder, decisions: Mapping[JobId, Decision], declared: Declared) -> Holder:
     """The holder as the first decisions leave it: what they stop is leaving, what is not ours to pause has no job."""
     if holder.job is None:
         return holder
     decision = decisions.get(holder.job.id)
     stopped = isinstance(decision, Displace | TimeOut | Suspended | Finished)
-    pausable = isinstance(decision, Keep) and holder.project not in held
+    pausable = isinstance(decision, Keep) and _held(holder.job, declared) is None
     return Holder(
         run=holder.run, job=holder.job if pausable else None, domain=holder.domain, total_milli=holder.total_milli,
         placement=holder.placement, charge=holder.charge, leaving=holder.leaving or stopped,
@@ -145,17 +146,25 @@ def _by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterStat
     final = _final_state(job, run, state)
     if final is not None:
         return Finished(job=job.id, reason=reasons.ended(final), record=record, state=final)
-    if job.id.project in declared.held:
+    why = _held(job, declared)
+    if why is not None:
         if run is not None and run.phase in _ACTIVE:
-            reason = run.reason or reasons.held(job.id.project)
-            return Keep(job=job.id, reason=reason, record=record, placement=run.placement or NOWHERE)
-        return Pending(job=job.id, reason=reasons.held(job.id.project), record=record)
+            return Keep(job=job.id, reason=run.reason or why, record=record, placement=run.placement or NOWHERE)
+        return Pending(job=job.id, reason=why, record=record)
     if job.suspend:
         stopped = record if run is None else paused_record(run, now_ms, None)
         return Suspended(job=job.id, reason=reasons.suspended(), record=stopped)
     if run is not None and run.phase is RunPhase.STOPPING:
         return Pending(job=job.id, reason=run.reason or reasons.still_stopping(), record=record)
     return None
+
+
+def _held(job: Job, declared: Declared) -> Reason | None:
+    """Why nothing can be done for the job, if so."""
+    if job.id.project in declared.held:
+        return reasons.held(job.id.project)
+    code = declared.barred.get(job.id)
+    return None if code is None else reasons.barred(code)
 
 
 def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | None:

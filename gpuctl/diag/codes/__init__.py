@@ -10,6 +10,7 @@ from gpuctl.diag.codes import (
     git,
     guards,
     internal,
+    nodes,
     pending,
     policy,
     references,
@@ -34,6 +35,7 @@ CODES = catalogue(
         connection,
         service,
         sessions,
+        nodes,
         git,
         internal,
     )

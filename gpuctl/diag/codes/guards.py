@@ -50,10 +50,19 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU6006",
         title="the namespace belongs to another gpuctl cluster",
-        message="namespace {namespace} of project {project} belongs to cluster {cluster}, which shares this API server",
-        why="Two clusters of gpuctl that write one namespace would undo each other's work, and run each job twice. So the "
-        "one whose name the namespace's label gpuctl.dev/cluster has keeps it, also where the project says `adopt: true`.",
-        fix="Give one of the clusters another `namespacePrefix`, or the project another name. A cluster that was renamed "
-        "gets its old name back; or, when nothing of it runs any more, its namespaces are deleted first.",
+        message="namespace {namespace} of project {project} belongs to cluster {cluster} on this API server",
+        why="Two clusters of gpuctl that write one namespace would undo each other's work, and run each job twice. So "
+        "the one whose name the namespace's label gpuctl.dev/cluster has keeps it, also with `adopt: true`.",
+        fix="Give one of the clusters another `namespacePrefix`, or the project another name. Give a cluster that was "
+        "renamed its old name back, or delete its namespaces when nothing runs in them any more.",
+    ),
+    CodeEntry(
+        code="GPU6007",
+        title="too much would be stopped at once",
+        message="{stopped} of {running} running GPUs, more than {percent} %, would be stopped at once. {jobs} jobs go "
+        "on that are declared no more, or otherwise: {what}",
+        why="A commit that ends so much is more often a mistake (a wrong path, a default that changed every job) than "
+        "a wish. The limit is the cluster's scheduling.stopGuard. Everything else in the commit is done.",
+        fix=_CONFIRM + " Or do it in smaller steps.",
     ),
 )

@@ -231,4 +231,23 @@ ENDED = (
     ),
 )
 
-ENTRIES: tuple[CodeEntry, ...] = (*RUNS, *WAITS, *PAUSED, *STOPPED, *ENDED)
+BARRED = (
+    CodeEntry(
+        code="GPU5070",
+        title="the API server refuses its object",
+        message="the API server refuses its object; gpuctl's log says why",
+        why="The object breaks a rule of the server, of one of its admission policies, or of a quota of the namespace. "
+        "The job keeps no place until it can be written. It is tried again when its project's or the cluster's files "
+        "change, and every ten minutes.",
+        fix="Correct what the log names, or ask who runs the cluster.",
+    ),
+    CodeEntry(
+        code="GPU5071",
+        title="waits until the change is confirmed",
+        message="its old run goes on until the change is confirmed",
+        why="Too many running jobs were changed at once: GPU6007.",
+        fix="See `gpuctl explain GPU6007`.",
+    ),
+)
+
+ENTRIES: tuple[CodeEntry, ...] = (*RUNS, *WAITS, *BARRED, *PAUSED, *STOPPED, *ENDED)

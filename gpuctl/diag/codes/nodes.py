@@ -1,0 +1,59 @@
+"""GPU705x: the cluster is otherwise than declared."""
+
+from __future__ import annotations
+
+from gpuctl.diag.catalogue import CodeEntry
+
+_LIVE = "gpuctl uses the nodes that are there. Checks of commits, plans and simulations go by the declared ones."
+
+ENTRIES: tuple[CodeEntry, ...] = (
+    CodeEntry(
+        code="GPU7050",
+        title="a declared node is not in the cluster",
+        message="pool {pool} declares nodes that are not in the cluster: {nodes}",
+        why="They were removed, have another name, or have not joined yet. " + _LIVE,
+        fix="Bring the nodes back, or take them out of the pool's nodes.",
+    ),
+    CodeEntry(
+        code="GPU7051",
+        title="a declared node is not in its pool",
+        message="nodes that pool {pool} declares don't belong to it by their labels: {nodes}",
+        why="A node belongs to the first pool whose selector matches its labels. " + _LIVE,
+        fix="Label the nodes as the pool's selector says, or declare them in the pool they are in.",
+    ),
+    CodeEntry(
+        code="GPU7052",
+        title="a node of the pool is not declared",
+        message="nodes belong to pool {pool} by their labels but are not declared: {nodes}",
+        why="They are used all the same. " + _LIVE,
+        fix="Add the nodes to the pool's nodes, or take the label off them.",
+    ),
+    CodeEntry(
+        code="GPU7053",
+        title="a node has another number of GPUs than declared",
+        message="nodes of pool {pool} have other numbers of GPUs than declared: {nodes}",
+        why="A GPU is missing, or the declaration is wrong. " + _LIVE,
+        fix="Look after the node, or correct the pool's gpusPerNode or the node's gpus.",
+    ),
+    CodeEntry(
+        code="GPU7054",
+        title="a pool's selector matches no node",
+        message="pool {pool} has no node: none has the labels {selector}",
+        why="Nothing can run in the pool. The selector or the nodes' labels are wrong, or the nodes are not there yet.",
+        fix="Label the nodes as the pool's selector says, or correct the selector.",
+    ),
+    CodeEntry(
+        code="GPU7055",
+        title="a node is in two pools",
+        message="nodes of pool {pool} match the selector of pool {other} too: {nodes}",
+        why="They belong to the first of the two, in the order of nodePools, and are not offered in the other.",
+        fix="Make the selectors exclude each other.",
+    ),
+    CodeEntry(
+        code="GPU7056",
+        title="another cluster has the same namespace prefix",
+        message="cluster {cluster} on this API server has the namespace prefix {prefix} too (namespace {namespace})",
+        why="A project of the same name in both would claim one namespace; the second to come is refused: GPU6006.",
+        fix="Give one of the clusters another `namespacePrefix`.",
+    ),
+)

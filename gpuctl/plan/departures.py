@@ -1,0 +1,98 @@
+"""Where the cluster is otherwise than declared, and nothing gpuctl may write would change that: told, never in the way.
+
+The engine uses the nodes that are there; the declared inventory is what commits are judged by before they are merged.
+A difference between the two means that one of them is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.wording import message
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import labels_of, text
+from gpuctl.model.declared import Declared, NodePool
+from gpuctl.model.ids import NodeName
+from gpuctl.model.state import ClusterState, Node
+from gpuctl.plan.prune import is_namespace
+
+_SHOWN_NODES = 5
+
+
+def departures(declared: Declared, state: ClusterState) -> Iterator[Diagnostic]:
+    """Each kind of difference once a pool, with its nodes. Cost: linear in nodes times pools, and in namespaces."""
+    members: dict[str, list[Node]] = defaultdict(list)
+    twice: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    pools = declared.cluster.pools
+    for node in state.nodes:
+        mine = [pool for pool in pools if _selects(pool, node)]
+        for pool in mine[:1]:
+            members[pool.name].append(node)
+        for pool in mine[1:]:
+            twice[mine[0].name, pool.name].append(node)
+    live = {node.name: node for node in state.nodes}
+    for pool in pools:
+        yield from _of_pool(pool, members[pool.name], live)
+        for other in pools:
+            yield from _told("GPU7055", pool, (node.name for node in twice[pool.name, other.name]), other=other.name)
+    yield from _shared_prefix(declared, state)
+
+
+def _selects(pool: NodePool, node: Node) -> bool:
+    return all(node.labels.get(key) == value for key, value in pool.match_labels.items())
+
+
+def _of_pool(pool: NodePool, members: list[Node], live: Mapping[NodeName, Node]) -> Iterator[Diagnostic]:
+    declared = {node.name: node for node in pool.nodes}
+    if not members:
+        selector = ", ".join(f"{key}={value}" for key, value in sorted(pool.match_labels.items()))
+        yield _notice("GPU7054", pool, {"pool": pool.name, "selector": selector})
+    else:
+        yield from _told("GPU7050", pool, (name for name in declared if name not in live))
+    here = {node.name for node in members}
+    yield from _told("GPU7051", pool, (name for name in declared if name in live and name not in here))
+    if declared:
+        yield from _told("GPU7052", pool, (node.name for node in members if node.name not in declared))
+    yield from _told(
+        "GPU7053",
+        pool,
+        (
+            f"{node.name} has {node.gpus}, not {declared[node.name].gpus}"
+            for node in members
+            if node.name in declared and node.gpus != declared[node.name].gpus
+        ),
+    )
+
+
+def _told(code: str, pool: NodePool, nodes: Iterable[str], **more: str) -> Iterator[Diagnostic]:
+    """One notice for all the nodes, none for no nodes."""
+    listed = sorted(nodes)
+    if listed:
+        rest = len(listed) - _SHOWN_NODES
+        shown = ", ".join(listed[:_SHOWN_NODES]) + (f" and {rest} more" if rest > 0 else "")
+        yield _notice(code, pool, {"pool": pool.name, "nodes": shown, **more})
+
+
+def _notice(code: str, pool: NodePool, params: Mapping[str, str | int]) -> Diagnostic:
+    return Diagnostic(code=code, message=message(code, params), span=pool.span, severity=Severity.WARNING)
+
+
+def _shared_prefix(declared: Declared, state: ClusterState) -> Iterator[Diagnostic]:
+    """Other clusters whose namespaces begin as this one's do: a project of either name would find its own taken."""
+    prefix = declared.cluster.namespace_prefix
+    others: dict[str, list[str]] = defaultdict(list)
+    for ref, body in state.live.items():
+        labels = labels_of(body) if is_namespace(ref) else {}
+        other, project = text(labels, names.CLUSTER_LABEL), text(labels, names.PROJECT_LABEL)
+        if other and project and other != declared.cluster.name and ref.name == f"{prefix}{project}":
+            others[other].append(ref.name)
+    for other, namespaces in sorted(others.items()):
+        params = {"cluster": other, "prefix": prefix, "namespace": min(namespaces)}
+        yield Diagnostic(
+            code="GPU7056",
+            message=message("GPU7056", params),
+            span=declared.cluster.span,
+            severity=Severity.WARNING,
+        )

@@ -1,0 +1,230 @@
+"""What is not done: objects the server refuses, declarations that stop too much, namespaces of another cluster, and
+nodes that are otherwise than declared. Each is told once, keeps nobody from anything, and ends when it is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stage import BASE, CLUSTER, Stage, job, project
+
+from gpuctl.app.ports import Cluster, Invalid
+from gpuctl.app.rejections import RETRY_MS
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import labels_of, mapping, resource_version, uid
+from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.state import Body, RunPhase
+
+RUNNING = {"a/j1": "Running", "b/j2": "Running"}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = Stage(tmp_path)
+    made.commit(BASE)
+    made.play(20)
+    assert made.phases() == RUNNING
+    return made
+
+
+class Refusing:
+    """A cluster that refuses every Job of a name, while it is told to."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+        self.strict = True
+        self.asked = 0
+        self.list = cluster.list
+        self.watch = cluster.watch
+        self.delete = cluster.delete
+        self.each = cluster.each
+
+    def apply(self, body: Body) -> Body:
+        if self.strict and body["metadata"]["name"].startswith(self._name) and body["kind"] == "Job":
+            self.asked += 1
+            raise Invalid("GPU7006", "spec.template.spec: Invalid value")
+        return self._cluster.apply(body)
+
+
+def test_a_refused_job_keeps_no_place_and_is_not_asked_for_again_and_again(stage: Stage) -> None:
+    """It is first in line and would fit. Without its place `big` fits too, and must not wait for it for ever."""
+    stage.through = refusing = Refusing(stage.cluster, "bad-")
+    stage.commit({"c/projects/a/bad.yaml": job("bad", "a", more=", priority: 9")})
+    stage.at(40, lambda: stage.commit({"c/projects/b/big.yaml": job("big", "b", gpus=2)}))
+    stage.play(200)
+    assert stage.phases() == RUNNING | {"b/big": "Running"}
+    assert stage.codes("failed") == ["GPU7006"]
+    assert refusing.asked <= 2
+
+
+def test_a_refused_job_is_tried_again_when_it_changes_and_after_a_while(stage: Stage) -> None:
+    stage.through = refusing = Refusing(stage.cluster, "bad-")
+    stage.commit({"c/projects/a/bad.yaml": job("bad", "a"), "c/projects/b/bad.yaml": job("bad-2", "b")})
+
+    def relent() -> None:
+        refusing.strict = False
+
+    def is_left_alone() -> None:
+        assert stage.phases() == RUNNING
+        stage.commit({"c/projects/a/bad.yaml": job("bad", "a", more=", runIndex: 2")})
+
+    def is_tried() -> None:
+        assert stage.phases() == RUNNING | {"a/bad": "Running"}
+
+    stage.at(40, relent)
+    stage.at(80, is_left_alone)
+    stage.at(110, is_tried)
+    stage.play(20 + RETRY_MS // 1000 + 60)
+    assert stage.phases() == RUNNING | {"a/bad": "Running", "b/bad-2": "Running"}
+    assert stage.events().count("resolved") == 2
+
+
+def test_a_waiting_job_whose_pool_shares_otherwise_now_is_made_anew_and_never_lost(stage: Stage) -> None:
+    stage.commit({f"c/projects/a/k{n}.yaml": job(f"k{n}", "a", gpus=2) for n in range(2)})
+    stage.play(60)
+    (waiting,) = [name for name, phase in stage.phases().items() if phase == "Queued"]
+    ref, before = stage.live("Job", f"{waiting.removeprefix('a/')}-")
+    stage.commit({"c/cluster.yaml": CLUSTER.replace("device-plugin", "dra")})
+    stage.play(120)
+    _, after = stage.live("Job", ref.name)
+    assert uid(after) != uid(before)
+    assert "resourceClaims" in mapping(after, "spec", "template", "spec")
+    assert stage.phases()[waiting] == "Queued"
+    key = next(key for key in stage.state().ledgers[ProjectName("a")].seen if str(key[0]) == waiting)
+    assert ref.name == names.run_name(key[0].name, key[1])
+    assert stage.codes("failed") == []
+
+
+def test_a_job_that_ran_is_never_deleted_for_a_change_the_server_refuses(stage: Stage) -> None:
+    stage.commit({"c/projects/a/j1.yaml": job("j1", "a", more=", suspend: true")})
+    stage.play(60)
+    _, before = stage.live("Job", "j1-")
+    stage.commit({"c/cluster.yaml": CLUSTER.replace("device-plugin", "dra")})
+    stage.play(120)
+    _, after = stage.live("Job", "j1-")
+    assert uid(after) == uid(before)
+
+
+MANY = {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(2)}
+
+
+def test_a_commit_that_stops_more_than_half_of_what_runs_waits_for_a_word(stage: Stage) -> None:
+    stage.commit(MANY)
+    stage.play(60)
+    before = stage.phases()
+    assert set(before.values()) == {"Running"}
+    mistake = dict.fromkeys((*MANY, "c/projects/a/j1.yaml"))
+    stage.commit({**mistake, "c/projects/b/j3.yaml": job("j3", "b")})
+    stage.play(120)
+    assert stage.phases() == before | {"b/j3": "Queued"}
+    (told,) = [line for line in stage.lines if line["event"] == "refused"]
+    assert told["code"] == "GPU6007"
+    assert "3 of 4 running GPUs" in told["message"]
+    trailer = told["help"].rpartition("`")[0].rpartition("`")[2]
+    stage.commit({"README.md": "it is meant"}, f"Stop them\n\n{trailer}\n")
+    stage.play(200)
+    assert stage.phases() == {"b/j2": "Running", "b/j3": "Running"}
+
+
+def test_a_default_that_changes_every_job_starts_no_second_run_beside_the_first(stage: Stage) -> None:
+    stage.commit(MANY)
+    stage.play(60)
+    stage.commit(
+        {path: text.replace("image: x", "image: y") for path, text in MANY.items()}
+        | {"c/projects/a/j1.yaml": job("j1", "a").replace("image: x", "image: y")}
+    )
+    stage.play(120)
+    active = [str(run.job) for run in stage.state().runs if run.phase is RunPhase.RUNNING]
+    waiting = {run.reason.code for run in stage.state().runs if run.phase is RunPhase.QUEUED and run.reason}
+    assert sorted(active) == ["a/j1", "a/k0", "a/k1", "b/j2"]
+    assert waiting == {"GPU5071"}
+    stage.commit({**MANY, "c/projects/a/j1.yaml": job("j1", "a")})
+    stage.play(160)
+    assert stage.phases() == RUNNING | {"a/k0": "Running", "a/k1": "Running"}
+    assert {run.starts for run in stage.state().runs} == {1}
+
+
+def test_the_guard_is_the_clusters_choice(stage: Stage) -> None:
+    stage.commit({**MANY, "c/cluster.yaml": CLUSTER + "  scheduling: {stopGuard: 100}\n"})
+    stage.play(60)
+    stage.commit(dict.fromkeys((*MANY, "c/projects/a/j1.yaml")))
+    stage.play(120)
+    assert stage.phases() == {"b/j2": "Running"}
+
+
+def test_one_cluster_leaves_anothers_namespaces_records_and_runs_alone(stage: Stage) -> None:
+    """The same files under another cluster's name, on the same API server: nothing of the first may change."""
+    version = {ref: resource_version(body) for ref, body in stage.state().live.items() if ref.kind != "Node"}
+    stage.commit({"c/cluster.yaml": CLUSTER.replace("name: one", "name: two")})
+    stage.play(60)
+    assert stage.codes("refused") == ["GPU6006", "GPU6006"]
+    live = stage.state().live
+    assert {ref: resource_version(live[ref]) for ref in version} == version
+    assert labels_of(live[ObjectRef(*names.NAMESPACE, "", "gpu-a")])[names.CLUSTER_LABEL] == "one"
+
+
+def test_adopting_does_not_take_another_clusters_namespace(stage: Stage) -> None:
+    adopting = {f"c/projects/{p}/project.yaml": project(p, more=", adopt: true") for p in ("a", "b")}
+    stage.commit({**adopting, "c/cluster.yaml": CLUSTER.replace("name: one", "name: two")})
+    stage.play(60)
+    assert stage.codes("refused") == ["GPU6006", "GPU6006"]
+    assert stage.phases() == RUNNING
+
+
+def test_two_clusters_with_other_prefixes_share_a_server(stage: Stage) -> None:
+    """Each has the other's work as foreign: n1 has four GPUs, two are taken by the first."""
+    other = CLUSTER.replace("name: one", "name: two") + "  namespacePrefix: two-\n"
+    stage.commit({"c/cluster.yaml": other, "c/projects/b/j3.yaml": job("j3", "b", gpus=2)})
+    stage.play(60)
+    state = {(labels_of(b)[names.CLUSTER_LABEL], r.name[:2]) for r, b in stage.state().live.items() if r.kind == "Pod"}
+    assert {("one", "j1"), ("one", "j2")} < state
+    assert len(state) == 4
+    assert stage.codes("refused", "differs") == []
+    system = ObjectRef(*names.NAMESPACE, "", names.SYSTEM_NAMESPACE)
+    assert names.CLUSTER_LABEL not in labels_of(stage.state().live[system])
+
+
+def test_a_label_that_a_person_changed_on_our_namespace_is_put_back(stage: Stage) -> None:
+    ref, body = stage.live("Namespace", "gpu-a")
+    labels = {**labels_of(body), names.CLUSTER_LABEL: "two"}
+    stage.cluster.update({**body, "metadata": {**body["metadata"], "labels": labels}})
+    stage.play(40)
+    assert labels_of(stage.state().live[ref])[names.CLUSTER_LABEL] == "one"
+    assert stage.codes() == []
+
+
+ANOTHER = """  - {name: q, nodes: [n5], gpusPerNode: 8, gpuMemory: 32Gi, gpuProduct: Tesla, sharing: device-plugin}
+"""
+
+
+def test_nodes_that_are_otherwise_than_declared_are_told_and_used_as_they_are(stage: Stage) -> None:
+    steps = [
+        ({"GPU7050"}, CLUSTER.replace("[n1]", "[n1, n9]")),
+        ({"GPU7053"}, CLUSTER.replace("gpusPerNode: 4", "gpusPerNode: 6")),
+        ({"GPU7050", "GPU7052"}, CLUSTER.replace("[n1]", "[n9]")),
+        ({"GPU7054"}, CLUSTER + ANOTHER),
+        (set(), CLUSTER),
+    ]
+    stage.machines = Nobody()
+    for number, (codes, cluster) in enumerate(steps):
+        stage.commit({"c/cluster.yaml": cluster})
+        told = len(stage.lines)
+        stage.play(40 + 30 * number)
+        assert {line["code"] for line in stage.lines[told:] if line["event"] == "differs"} == codes
+        assert stage.phases() == RUNNING
+
+
+def test_a_difference_is_told_once_and_resolved_when_it_is_right(stage: Stage) -> None:
+    stage.machines = Nobody()
+    stage.commit({"c/cluster.yaml": CLUSTER.replace("[n1]", "[n1, n9]")})
+    stage.at(90, lambda: stage.commit({"c/cluster.yaml": CLUSTER}))
+    stage.play(120)
+    assert [e for e in stage.events() if e in {"differs", "resolved"}] == ["differs", "resolved"]
+
+
+class Nobody:
+    """Machines that nobody brings: nodes are what they are."""
+
+    def provide(self, pools: object) -> None:
+        """Nothing."""
