@@ -1,0 +1,134 @@
+"""Finding the server and who we are: every mistake in a kubeconfig is told as what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wire import kubeconfig
+
+from gpuctl.adapters.kubernetes import connect
+from gpuctl.app.ports import ClusterUnavailable
+
+HTTPS = "https://127.0.0.1:1"
+TOKEN = {"token": "t"}
+
+
+def refused(path: str | None, context: str | None = None) -> tuple[str, str]:
+    with pytest.raises(ClusterUnavailable) as found:
+        connect(path, context)
+    return found.value.code, str(found.value)
+
+
+def plugin(folder: Path, script: str) -> dict[str, Any]:
+    """A user whose credentials a command gives."""
+    command = folder / "plugin"
+    command.write_text(f"#!{sys.executable}\n{script}")
+    command.chmod(0o700)
+    api = "client.authentication.k8s.io/v1"
+    return {"exec": {"apiVersion": api, "command": str(command), "interactiveMode": "Never"}}
+
+
+def test_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, text = refused(str(tmp_path / "none"))
+    assert (code, text) == ("GPU7010", f"there is no kubeconfig: {tmp_path}/none does not exist")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert refused(None)[0] == "GPU7010"
+
+
+def test_a_pod_without_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    assert refused(None) == (
+        "GPU7013",
+        "the pod's service account gives no credentials: Service token file does not exist.",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "{}", '{"contexts": [{"name": "lab"}], "current-context": "lab"}'])
+def test_what_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    assert refused(str(path))[0] in {"GPU7011", "GPU7012"}
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    assert refused(str(tmp_path))[0] == "GPU7011"
+
+
+def test_no_such_context(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, HTTPS, TOKEN)
+    assert refused(path, "prod") == ("GPU7012", f"{path} has no context named prod; it has lab")
+
+
+def test_no_context_chosen(tmp_path: Path) -> None:
+    path = Path(kubeconfig(tmp_path, HTTPS, TOKEN))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "current-context": ""}))
+    assert refused(str(path)) == ("GPU7012", f"{path} has no context chosen; it has lab")
+
+
+def test_no_credentials(tmp_path: Path) -> None:
+    code, text = refused(kubeconfig(tmp_path, HTTPS))
+    assert (code, "names no token" in text) == ("GPU7013", True)
+
+
+def test_a_certificate_that_is_not_there(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, HTTPS, {"client-certificate": "/none.crt", "client-key": "/none.key"})
+    code, text = refused(path)
+    assert (code, "/none.crt" in text) == ("GPU7011", True)
+
+
+def test_a_certificate_that_is_none(tmp_path: Path) -> None:
+    for name in ("c.crt", "c.key"):
+        (tmp_path / name).write_text("no certificate")
+    user = {"client-certificate": str(tmp_path / "c.crt"), "client-key": str(tmp_path / "c.key")}
+    code, text = refused(kubeconfig(tmp_path, HTTPS, user))
+    assert (code, "its certificates" in text) == ("GPU7011", True)
+
+
+def test_a_login_command_that_fails_is_told_in_its_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    user = plugin(tmp_path, 'import sys; print("the session has ended", file=sys.stderr); sys.exit(3)')
+    code, text = refused(kubeconfig(tmp_path, HTTPS, user))
+    assert (code, "process returned 3. the session has ended" in text) == ("GPU7013", True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_login_command_that_is_not_there(tmp_path: Path) -> None:
+    api = "client.authentication.k8s.io/v1"
+    code, text = refused(kubeconfig(tmp_path, HTTPS, {"exec": {"apiVersion": api, "command": "/none/login"}}))
+    assert (code, "/none/login" in text) == ("GPU7013", True)
+
+
+def test_the_token_of_a_login_command_is_carried(tmp_path: Path) -> None:
+    status = {"token": "fresh", "expirationTimestamp": "2999-01-01T00:00:00Z"}
+    said = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+    connection = connect(kubeconfig(tmp_path, HTTPS, plugin(tmp_path, f"print({said!r})")))
+    assert connection.headers()["authorization"] == "Bearer fresh"
+    connection.close()
+
+
+def test_a_token_a_password_and_no_credentials_on_a_plain_address(tmp_path: Path) -> None:
+    for user, header in ((TOKEN, "Bearer t"), ({"username": "u", "password": "p"}, "Basic dTpw"), ({}, None)):
+        connection = connect(kubeconfig(tmp_path, "http://127.0.0.1:1", user))
+        assert connection.headers().get("authorization") == header
+        connection.close()
+
+
+def test_several_files_are_one_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [kubeconfig(tmp_path, HTTPS, TOKEN, "one"), str(tmp_path / "none")]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(paths))
+    connection = connect(None, "lab")
+    assert (connection.server, connection.headers()["authorization"]) == (HTTPS, "Bearer t")
+    connection.close()
+
+
+def test_the_package_is_not_imported_before_a_connection_is_made() -> None:
+    script = "import sys, gpuctl.adapters.kubernetes; sys.exit('kubernetes' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

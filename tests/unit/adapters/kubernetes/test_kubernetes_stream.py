@@ -1,0 +1,186 @@
+"""A watch that is kept going: ends in order, cuts, silence, refusals, a history that is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wire import QUICK, Answer, Then, Wire, answer, refusal, watched, wired
+
+from gpuctl.adapters.kubernetes import KubernetesCluster
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, WatchEvent, WorldFault
+from gpuctl.k8s import names
+
+
+def change(version: int, kind: str = "ADDED") -> dict[str, Any]:
+    meta = {"name": f"p{version}", "resourceVersion": str(version)}
+    return {"type": kind, "object": {"apiVersion": "v1", "kind": "Pod", "metadata": meta}}
+
+
+def error(code: int) -> dict[str, Any]:
+    return {"type": "ERROR", "object": {"kind": "Status", "code": code, "message": "too old resource version"}}
+
+
+@contextmanager
+def cluster(folder: Path, *answers: Answer, **options: Any) -> Iterator[tuple[Wire, KubernetesCluster]]:
+    with wired(folder, *answers) as (wire, connection):
+        made = KubernetesCluster(connection, timings=QUICK, **options)
+        try:
+            yield wire, made
+        finally:
+            made.close()
+
+
+def heard(made: KubernetesCluster, version: str, until: Callable[[list[WatchEvent]], bool]) -> list[WatchEvent]:
+    """What a watch hears until it is enough, over faults that pass; a second at most."""
+    events: list[WatchEvent] = []
+    for _ in range(100):
+        try:
+            *news, bookmark = made.watch(names.POD, version, 10)
+        except (ClusterUnavailable, Forbidden):
+            time.sleep(0.005)
+            continue
+        version = bookmark.body["metadata"]["resourceVersion"]
+        events += news
+        if until(events):
+            return events
+    raise AssertionError(f"only {events} was heard")
+
+
+def fault(made: KubernetesCluster, version: str, until: type[WorldFault]) -> WorldFault:
+    """The fault that a watch comes to, a second at most."""
+    found: WorldFault | None = None
+    for _ in range(200):
+        try:
+            version = made.watch(names.POD, version, 5)[-1].body["metadata"]["resourceVersion"]
+        except WorldFault as raised:
+            if isinstance(raised, until):
+                return raised
+            found = raised
+            time.sleep(0.005)
+    raise AssertionError(f"the last fault was {found!r}")
+
+
+def versions(events: list[WatchEvent]) -> list[int]:
+    return [int(event.body["metadata"]["resourceVersion"]) for event in events]
+
+
+def two(events: list[WatchEvent]) -> bool:
+    return len(events) >= 2
+
+
+@pytest.mark.parametrize("then", [Then.KEEP, Then.CUT, Then.STALL], ids=["in order", "cut", "in silence"])
+def test_a_watch_that_ends_goes_on_from_the_last_version_seen(tmp_path: Path, then: Then) -> None:
+    bookmark = change(7, "BOOKMARK")
+    with cluster(tmp_path, watched(change(5), bookmark, then=then), watched(change(9), then=Then.STALL)) as (wire, it):
+        assert versions(heard(it, "4", two)) == [5, 9]
+        assert ["resourceVersion=4&" in wire.asked[0], "resourceVersion=7&" in wire.asked[1]] == [True, True]
+
+
+def test_half_an_event_is_not_taken_and_comes_again(tmp_path: Path) -> None:
+    whole = watched(change(5), change(6), then=Then.CUT)
+    half = Answer(whole.data[:-30], Then.CUT)
+    with cluster(tmp_path, half, watched(change(6), then=Then.STALL)) as (_, it):
+        assert versions(heard(it, "4", two)) == [5, 6]
+
+
+@pytest.mark.parametrize("first", [refusal(410), watched(error(410))], ids=["in HTTP", "in the stream"])
+def test_a_lost_history_is_told_once_and_a_new_list_goes_on(tmp_path: Path, first: Answer) -> None:
+    with cluster(tmp_path, first, watched(change(12), then=Then.STALL)) as (_, it):
+        fault(it, "4", Gone)
+        assert versions(heard(it, "11", bool)) == [12]
+
+
+def test_a_history_that_is_lost_again_and_again_is_listed_later_and_later(tmp_path: Path) -> None:
+    with cluster(tmp_path, watched(error(410))) as (wire, it):
+        fault(it, "4", Gone)
+        put_off = fault(it, "5", ClusterUnavailable)
+        assert put_off.code == "GPU7017"
+        asked = len(wire.asked)
+        with pytest.raises(ClusterUnavailable):
+            it.watch(names.POD, "5", 0)
+        assert len(wire.asked) == asked
+        fault(it, "5", Gone)
+
+
+def test_a_server_whose_data_went_back_in_time_is_listed_again(tmp_path: Path) -> None:
+    with cluster(tmp_path, watched(change(3, "BOOKMARK"), then=Then.STALL)) as (_, it):
+        assert "went back from version 4 to 3" in str(fault(it, "4", Gone))
+
+
+def test_what_can_not_be_watched_now_is_told_until_it_can(tmp_path: Path) -> None:
+    with cluster(tmp_path, refusal(403), refusal(503), watched(change(5), then=Then.STALL)) as (_, it):
+        with pytest.raises(Forbidden):
+            it.watch(names.POD, "4", 0)
+        assert versions(heard(it, "4", bool)) == [5]
+
+
+def test_a_watch_that_always_ends_at_once_is_no_storm(tmp_path: Path) -> None:
+    with cluster(tmp_path, watched()) as (wire, it):
+        assert "ends it as soon as it begins" in str(fault(it, "4", ClusterUnavailable))
+        asked = len(wire.asked)
+        time.sleep(0.1)
+        assert len(wire.asked) - asked <= 12  # with waits of 10 to 20 ms
+
+
+def test_news_is_rung_for_changes_and_not_for_bookmarks(tmp_path: Path) -> None:
+    rung = threading.Event()
+    with cluster(tmp_path, watched(change(5, "BOOKMARK"), then=Then.STALL), on_news=rung.set) as (_, it):
+        heard(it, "4", lambda _: True)
+        assert not rung.wait(0.05)
+    with cluster(tmp_path, watched(change(5), then=Then.STALL), on_news=rung.set) as (_, it):
+        it.watch(names.POD, "4", 0)
+        assert rung.wait(1)
+
+
+def test_a_list_that_is_refused_is_not_asked_for_again_at_once(tmp_path: Path) -> None:
+    for refused, kind in ((refusal(403), Forbidden), (refusal(404), NotFound)):
+        with cluster(tmp_path, refused) as (wire, it):
+            for _ in range(3):
+                with pytest.raises(kind):
+                    it.list(names.POD)
+            assert len(wire.asked) == 1
+
+
+def test_a_list_of_which_a_page_is_lost_is_asked_for_in_one_piece(tmp_path: Path) -> None:
+    def page(name: str, token: str = "") -> Answer:
+        meta = {"resourceVersion": "9", "continue": token}
+        return answer(200, {"metadata": meta, "items": [{"metadata": {"name": name}}]})
+
+    with cluster(tmp_path, page("a", "t"), refusal(410), page("a")) as (wire, it):
+        listed = it.list(names.POD)
+        assert [dict(body) for body in listed.items] == [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}]
+        assert [("limit=500" in line, "continue=t" in line) for line in wire.asked] == [
+            (True, False), (True, True), (False, False)
+        ]  # fmt: skip
+
+
+def test_closing_ends_every_thread_at_once(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    with wired(tmp_path, watched(change(5), then=Then.STALL)) as (_, connection):
+        made = KubernetesCluster(connection)
+        for kind in (names.POD, names.NODE, names.JOB):
+            made.watch(kind, "4", 0)
+        made.each(lambda number: number, range(20))
+        began = time.monotonic()
+        made.close()
+        assert time.monotonic() - began < 1
+        names_left = {thread.name for thread in set(threading.enumerate()) - before}
+        assert not {name for name in names_left if name.startswith(("watch", "write"))}
+
+
+def test_work_is_done_several_at_once_in_the_items_order(tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def work(number: int) -> int:
+        together.wait(5)
+        return number * number
+
+    with cluster(tmp_path, answer(200)) as (_, it):
+        assert it.each(work, range(8)) == [number * number for number in range(8)]
+        assert it.each(work, []) == []
