@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gpuctl.adapters.clock import SystemClock, VirtualClock
+from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
@@ -20,11 +20,14 @@ from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.demo import STORY, Demo, Stage
 from gpuctl.app.loop import ALONE, LoopSettings, Outside, run
-from gpuctl.app.play import Sandbox
+from gpuctl.app.play import LivePlay, Sandbox, Venue
 from gpuctl.app.ports import Clock, Cluster, Leadership, Machines, Sessions, SourceUnavailable
 from gpuctl.app.report import Journal
 from gpuctl.app.simulation import ReadTree
+from gpuctl.k8s.names import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
+from gpuctl.model.declared import NodePool
 from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.simulate.scenario import EPOCH_MS
 
@@ -59,24 +62,19 @@ def reading_embedded(path: str) -> Iterator[Cluster]:
 
 
 @contextmanager
-def reading(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
-    """The cluster of a kubeconfig's context, or where kubectl would find one."""
-    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
-    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+def looking(kubeconfig: str | None, context: str | None, namespace: str | None) -> Iterator[tuple[Cluster, Sessions]]:
+    """The cluster of a kubeconfig's context, or where kubectl would find one, and its containers to speak to.
 
-    with closing(connect(kubeconfig, context)) as connection, closing(KubernetesCluster(connection)) as cluster:
-        yield cluster
-
-
-@contextmanager
-def sessions(kubeconfig: str | None, context: str | None) -> Iterator[tuple[Cluster, Sessions]]:
-    """A cluster to find a pod in, and its containers to speak to."""
+    `namespace`: of the kinds that have one, only what is there is read: for who may see no more.
+    """
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
 
-    with closing(connect(kubeconfig, context)) as connection, closing(KubernetesCluster(connection)) as cluster:
-        yield cluster, PodSessions(connection)
+    scopes = SCOPES if namespace is None else within(namespace)
+    with closing(connect(kubeconfig, context)) as connection:
+        with closing(KubernetesCluster(connection, scopes=scopes)) as cluster:
+            yield cluster, PodSessions(connection)
 
 
 def console() -> ProcessConsole:
@@ -211,20 +209,43 @@ def _cache_folder() -> Path:
 
 
 @contextmanager
-def demo(keep: Path | None) -> Iterator[Demo]:
-    """The story, ready to be played: a new repository (in `keep`, or a folder that goes afterwards) and a cluster."""
-    with TemporaryDirectory(prefix="gpuctl-demo-") as scratch:
+def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
+    """The story, ready to be played: a new repository (in `keep`, or a folder that goes afterwards) and a cluster.
+
+    Without a target it is the embedded cluster, in virtual time; with one a real cluster that has no nodes.
+    """
+    with TemporaryDirectory(prefix="gpuctl-demo-") as scratch, ExitStack() as held:
         folder = keep or Path(scratch, "repository")
         example = example_cluster()
-        yield Demo(
-            resources.files("gpuctl.app").joinpath(STORY).read_bytes(),
-            Stage(
-                example=lambda path: example.joinpath(*path.split("/")).read_bytes(),
-                workshop=WorkingCopy.create(folder, "main"),
-                source=GitSource(str(folder), EXAMPLE, "main", Path(scratch, "clones")),
-                sandbox=sandbox(EPOCH_MS),
-            ),
+        stage = Stage(
+            example=lambda path: example.joinpath(*path.split("/")).read_bytes(),
+            workshop=WorkingCopy.create(folder, "main"),
+            source=GitSource(str(folder), EXAMPLE, "main", Path(scratch, "clones")),
+            venue=sandbox(EPOCH_MS),
         )
+        if target is not None:
+            stage = replace(stage, venue=_live_venue(target, held), begin=LivePlay, every_ms=0)
+        yield Demo(resources.files("gpuctl.app").joinpath(STORY).read_bytes(), stage)
+
+
+def _live_venue(target: Target, held: ExitStack) -> Venue:
+    """A real cluster whose nodes and pods KWOK plays, in the machine's time."""
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.machines import KwokMachines  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.news import News  # noqa: PLC0415
+
+    connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
+    news = News()
+    cluster = held.enter_context(closing(KubernetesCluster(connection, on_news=news.ring)))
+    return Venue(cluster=cluster, machines=KwokMachines(cluster, blueprint), world=news, time=PassingClock())
+
+
+def blueprint(pools: Sequence[NodePool]) -> Sequence[Body]:
+    """Device classes, nodes and slices of the declared inventory, as the embedded cluster makes them."""
+    made = EmbeddedCluster(VirtualClock(EPOCH_MS))
+    made.provide(pools)
+    return [body for kind in (DEVICE_CLASS, NODE, RESOURCE_SLICE) for body in made.list(kind).items]
 
 
 def example_cluster() -> Traversable:

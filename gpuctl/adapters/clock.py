@@ -30,3 +30,11 @@ class VirtualClock:
         if now_ms < self._now_ms:
             raise ValueError(f"time does not go back: {now_ms} is before {self._now_ms}")
         self._now_ms = now_ms
+
+
+class PassingClock(SystemClock):
+    """The machine's time as one to be moved on: that takes as long as it takes."""
+
+    def advance_to(self, now_ms: Instant) -> None:
+        """Wait until then."""
+        time.sleep(max(0, now_ms - self.now_ms()) / 1000)

@@ -9,30 +9,32 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpuctl.app.narrative import moment, news
-from gpuctl.app.play import Play, Sandbox
+from gpuctl.app.play import Play, Venue
 from gpuctl.app.ports import Source, Workshop
 from gpuctl.app.revisions import Revisions
 from gpuctl.compile.scenario_v1 import CommitV1, SectionV1, read_story
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import Revision
+from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import Records, read_ledgers
 from gpuctl.simulate.expect import evaluate
 from gpuctl.simulate.reading import expectation
 from gpuctl.simulate.report import Checkpoint, Outcome, SimulationReport
-from gpuctl.simulate.scenario import EPOCH_MS, Expectation
+from gpuctl.simulate.scenario import Expectation
 from gpuctl.views.story import Moment, News
 
-COMMIT_EVERY_MS = 60_000
+COMMIT_EVERY_MS: DurationMs = 60_000
 STORY = "story.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One commit and what came of it."""
+    """One commit and what came of it. `took_ms`: from the commit until nothing started or stopped any more."""
 
     text: str
     revision: Revision
-    at_ms: int
+    at_ms: Instant
+    took_ms: DurationMs
     moment: Moment
     news: tuple[News, ...]
 
@@ -56,12 +58,17 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where the story is played. `example` reads a file of the example cluster by its path there."""
+    """Where the story is played. `example` reads a file of the example cluster by its path there.
+
+    `begin` opens the play; commits come `every_ms`, or where time passes by itself when the one before has settled.
+    """
 
     example: Callable[[str], bytes]
     workshop: Workshop
     source: Source
-    sandbox: Sandbox
+    venue: Venue
+    begin: Callable[[Venue, Declared, Instant], Play] = Play
+    every_ms: DurationMs = COMMIT_EVERY_MS
 
 
 class Demo:
@@ -72,6 +79,7 @@ class Demo:
         self._stage = stage
         self._revisions = Revisions(stage.source)
         self._play: Play | None = None
+        self._zero_ms = stage.venue.time.now_ms()
         self._commits = 0
         self._outcomes: list[Outcome] = []
 
@@ -98,7 +106,8 @@ class Demo:
         )
 
     def _step(self, commit: CommitV1, label: str) -> Step:
-        at_ms = EPOCH_MS + self._commits * COMMIT_EVERY_MS
+        stage = self._stage
+        at_ms = max(self._zero_ms + self._commits * stage.every_ms, stage.venue.time.now_ms())
         self._commits += 1
         revision = self._commit(commit, at_ms)
         play = self._reconcile(at_ms)
@@ -109,12 +118,13 @@ class Demo:
         return Step(
             text=commit.text,
             revision=revision,
-            at_ms=at_ms - EPOCH_MS,
+            at_ms=at_ms - self._zero_ms,
+            took_ms=checkpoint.at_ms - (at_ms - self._zero_ms),
             moment=moment(checkpoint),
             news=news(play.observer.transitions[before:], checkpoint),
         )
 
-    def _commit(self, commit: CommitV1, at_ms: int) -> Revision:
+    def _commit(self, commit: CommitV1, at_ms: Instant) -> Revision:
         folder, workshop = self._story.example, self._stage.workshop
         for path in commit.take:
             workshop.write(f"{folder}/{path}", self._stage.example(path))
@@ -124,11 +134,11 @@ class Demo:
             workshop.remove(f"{folder}/{path}")
         return workshop.commit(commit.text, at_ms)
 
-    def _reconcile(self, at_ms: int) -> Play:
+    def _reconcile(self, at_ms: Instant) -> Play:
         """Fetch, compose what is to be enforced, and hand it to the cycles."""
         declared = self._declared()
         if self._play is None:
-            self._play = Play(self._stage.sandbox, declared, EPOCH_MS)
+            self._play = self._stage.begin(self._stage.venue, declared, self._zero_ms)
         else:
             self._play.move_to(at_ms)
             self._play.declare(declared)

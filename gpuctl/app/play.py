@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpuctl.app.cycle import CycleReport, Site, converge
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.observation import Caption, Observer, checkpoint, sight
-from gpuctl.app.ports import Cluster, Machines, VirtualTime, World
+from gpuctl.app.ports import Cluster, Machines, Progress, VirtualTime, World
 from gpuctl.model.decision import Pending
 from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
@@ -26,14 +26,21 @@ INSTANTS = 100_000
 MOVING = frozenset({RunPhase.STARTING, RunPhase.STOPPING})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
-    """A cluster in virtual time, through each of its ports."""
+@dataclass(frozen=True, kw_only=True)
+class Venue:
+    """A cluster, what moves it on, and its time."""
 
     cluster: Cluster
     machines: Machines
-    world: World
+    world: Progress
     time: VirtualTime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sandbox(Venue):
+    """A cluster in virtual time, whose world does what a scenario says."""
+
+    world: World
 
 
 Sandboxes = Callable[[Instant], Sandbox]
@@ -43,10 +50,10 @@ Sandboxes = Callable[[Instant], Sandbox]
 class Play:
     """A simulation under way. Instants in what it writes down are told from `zero_ms` on."""
 
-    def __init__(self, sandbox: Sandbox, declared: Declared, zero_ms: Instant) -> None:
-        self.sandbox = sandbox
+    def __init__(self, venue: Venue, declared: Declared, zero_ms: Instant) -> None:
+        self.venue = venue
         self.zero_ms = zero_ms
-        self.site = Site(mirror=Mirror(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
+        self.site = Site(mirror=Mirror(venue.cluster), clock=venue.time, settle=venue.world.settle)
         self.observer = Observer(zero_ms=zero_ms)
         self.checkpoints: list[Checkpoint] = []
         self.cycles = 0
@@ -59,14 +66,14 @@ class Play:
     def declare(self, declared: Declared) -> None:
         """From now on these are the declarations."""
         self.declared = declared
-        self.sandbox.machines.provide(declared.cluster.pools)
+        self.venue.machines.provide(declared.cluster.pools)
 
     def pass_until(self, until_ms: Instant | None, label: str) -> Checkpoint | None:
         """Let happen what is due up to an instant (None: all there is).
 
         With a label, returns a checkpoint: of the first time at which nothing starts or stops, or else of the last.
         """
-        self._begun_ms = self.sandbox.time.now_ms()
+        self._begun_ms = self.venue.time.now_ms()
         report = self._come_to_rest()
         noted = self._note(report, label) if label and _at_rest(report) else None
         for _ in range(INSTANTS):
@@ -82,8 +89,8 @@ class Play:
 
     def move_to(self, at_ms: Instant) -> None:
         """Let it be that instant, up to which all has happened."""
-        self.sandbox.time.advance_to(max(at_ms, self.sandbox.time.now_ms()))
-        self.sandbox.world.settle()
+        self.venue.time.advance_to(max(at_ms, self.venue.time.now_ms()))
+        self.venue.world.settle()
 
     def note_at(self, at_ms: Instant, label: str) -> Checkpoint:
         """A checkpoint of an instant up to which all has happened."""
@@ -119,9 +126,25 @@ class Play:
         return noted
 
     def _next_due(self, report: CycleReport) -> Instant | None:
-        now_ms = self.sandbox.time.now_ms()
-        due = [self.sandbox.world.next_event_ms(), *wakeups(self.declared, report.state, now_ms)]
+        now_ms = self.venue.time.now_ms()
+        due = [self.venue.world.next_event_ms(), *wakeups(self.declared, report.state, now_ms)]
         return min((at_ms for at_ms in due if at_ms is not None and at_ms > now_ms), default=None)
+
+
+class LivePlay(Play):
+    """The same on a cluster whose time passes by itself: an instant is over when the cluster is at rest."""
+
+    def pass_until(self, until_ms: Instant | None, label: str) -> Checkpoint | None:
+        """Let happen what happens until nothing starts or stops, or the instant has come; then a checkpoint."""
+        self._begun_ms = self.venue.time.now_ms()
+        report = self._come_to_rest()
+        while not _at_rest(report):
+            self.venue.world.settle()
+            if until_ms is not None and self.venue.time.now_ms() > until_ms:
+                self.stable = False
+                break
+            report = self._come_to_rest()
+        return self._note(report, label)
 
 
 def _at_rest(report: CycleReport) -> bool:

@@ -194,16 +194,20 @@ class Machines(Protocol):
         ...
 
 
-class World(Protocol):
-    """What a scenario may do to a cluster in virtual time. Only the embedded cluster has this."""
+class Progress(Protocol):
+    """How a cluster moves on without gpuctl."""
 
     def settle(self) -> None:
         """Let everything happen that is due by now: controllers, the scheduler, the nodes."""
         ...
 
     def next_event_ms(self) -> Instant | None:
-        """When something is next due by itself (a pod ends, a deadline passes, a pod is gone), if anything is."""
+        """When something is next due by itself (a pod ends, a deadline passes, a pod is gone), if that is known."""
         ...
+
+
+class World(Progress, Protocol):
+    """What a scenario may do to a cluster in virtual time. Only the embedded cluster has this."""
 
     def run_for(self, job: JobId, duration_ms: DurationMs) -> None:
         """Make the job's pods succeed after running that long in all."""

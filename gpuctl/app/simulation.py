@@ -97,8 +97,9 @@ class _Simulation:
         self.scenario = scenario
         self.stages = stages
         earliest = min(scenario.given.since_ms.values(), default=0)
-        self.play = Play(sandboxes(EPOCH_MS + earliest), stages[0], EPOCH_MS)
-        self.world = self.play.sandbox.world
+        self.sandbox = sandboxes(EPOCH_MS + earliest)
+        self.play = Play(self.sandbox, stages[0], EPOCH_MS)
+        self.world = self.sandbox.world
         self.at: dict[Instant | None, Checkpoint] = {}
         self.missed: list[Outcome] = []
 
@@ -121,10 +122,10 @@ class _Simulation:
         return self._report()
 
     def _begin(self) -> None:
-        given, sandbox = self.scenario.given, self.play.sandbox
+        given = self.scenario.given
         for job, duration_ms in self.scenario.durations.items():
             self.world.run_for(job, duration_ms)
-        seed(self.stages[0], given, self.play.site, sandbox, EPOCH_MS)
+        seed(self.stages[0], given, self.play.site, self.sandbox, EPOCH_MS)
         for node, ready in given.nodes_ready.items():
             self.world.set_node_ready(node, ready=ready)
 

@@ -19,25 +19,31 @@ from gpuctl.simulate.report import document
 TEXT_WIDTH = 20
 
 
-@command("demo", examples=("gpuctl demo", "gpuctl demo --keep story", "gpuctl demo -o json"))
+@command("demo", examples=("gpuctl demo", "gpuctl demo --keep story -o json", "gpuctl demo --kubeconfig kwok.yaml"))
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the Git repository there.")
-def demo(output: str, keep: Path | None) -> None:
+@click.option("--kubeconfig", metavar="FILE", help="Play it on this cluster: one with KWOK, and no nodes.")
+@click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
+def demo(output: str, keep: Path | None, kubeconfig: str | None, context: str | None) -> None:
     """Watch four teams share 16 GPUs, in seconds.
 
     The story of NetApp's report TR-4858, sections 4.8 to 4.10, from Git commits.
     Four teams share two DGX-1 with 16 GPUs. Every commit goes through the reconciler, against the embedded cluster in
-    virtual time. Exit code 1 when a section does not end as it does in the report.
+    virtual time; or, with --kubeconfig, against a real API server whose two nodes KWOK plays: then each commit's line
+    says how long it took until nothing started or stopped any more.
+    Exit code 1 when a section does not end as it does in the report.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise Failure("GPU9002", f"{keep} is not an empty folder", hint="gpuctl demo --keep NEW_DIR")
-    with wiring.demo(keep) as told:
-        board = Storyboard(TEXT_WIDTH)
+    live = kubeconfig is not None or context is not None
+    target = wiring.Target(kubeconfig=kubeconfig, context=context) if live else None
+    with wiring.demo(keep, target) as told:
+        board = Storyboard(TEXT_WIDTH + (9 if live else 0))
         for part in told.steps():
             if output == "text":
-                _show(part, board)
+                _show(part, board, timed=live)
         report = told.report()
     if output == "json":
         print_json(document(report))
@@ -47,12 +53,13 @@ def demo(output: str, keep: Path | None) -> None:
         raise click.exceptions.Exit(EXIT_FAILED)
 
 
-def _show(part: Opening | Step | Ending, board: Storyboard) -> None:
+def _show(part: Opening | Step | Ending, board: Storyboard, *, timed: bool) -> None:
     if isinstance(part, Opening):
         click.echo()
         board.open(f"{part.label}  {part.title}")
     elif isinstance(part, Step):
-        board.show(part.text, part.moment, part.news)
+        took = f"{part.took_ms / 1000:5.2f} s  " if timed else ""
+        board.show(took + part.text, part.moment, part.news)
     else:
         _print_ending(part)
 

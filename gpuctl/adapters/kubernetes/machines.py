@@ -1,10 +1,27 @@
-"""Who brings the nodes of a real cluster into being: whoever runs it."""
+"""Who brings the nodes of a real cluster into being: whoever runs it, or KWOK for a demonstration or a benchmark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.paths import collection
+from gpuctl.adapters.kubernetes.requests import Request, encoded
+from gpuctl.app.ports import ClusterUnavailable, Conflict
+from gpuctl.diag.wording import all_of, message
+from gpuctl.k8s.names import NODE
+from gpuctl.k8s.objects import annotations_of, condition, ref_of
 from gpuctl.model.declared import NodePool
+from gpuctl.model.state import Body
+
+KWOK_ANNOTATION = "kwok.x-k8s.io/node"
+READY_WITHIN_MS = 30_000
+_POLL_S = 0.05
+_MOST_NAMED = 3
+
+Blueprint = Callable[[Sequence[NodePool]], Sequence[Body]]
+"""Nodes and what belongs to them, as the declared inventory has them."""
 
 
 class StandingMachines:
@@ -12,3 +29,58 @@ class StandingMachines:
 
     def provide(self, pools: Sequence[NodePool]) -> None:
         """Nothing: what differs from the declared inventory is reported by the cycle."""
+
+
+class KwokMachines:
+    """Implements the port Machines on a cluster whose nodes and pods KWOK plays, and that has no other nodes."""
+
+    def __init__(self, cluster: KubernetesCluster, blueprint: Blueprint) -> None:
+        self._cluster = cluster
+        self._blueprint = blueprint
+
+    def provide(self, pools: Sequence[NodePool]) -> None:
+        """Make the declared nodes, their device classes and slices, and wait until the nodes are ready.
+
+        Raises ClusterUnavailable: GPU7095 the cluster has other nodes, GPU7096 the nodes do not become ready.
+        """
+        wanted = [_played(body) for body in self._blueprint(pools)]
+        self._refuse_others({ref_of(body).name for body in wanted if body["kind"] == NODE[1]})
+        for body in wanted:
+            kind = (body["apiVersion"], body["kind"])
+            request = Request(
+                verb="create", kind=kind, method="POST", path=collection(kind, ""), what=f"create {ref_of(body)}",
+                body=encoded(body),
+            )  # fmt: skip
+            try:
+                self._cluster.requests.send(request)
+            except Conflict:
+                continue  # it is there from an earlier time
+        self._await_ready()
+
+    def _refuse_others(self, ours: set[str]) -> None:
+        others = [
+            ref_of(body).name
+            for body in self._cluster.list(NODE).items
+            if ref_of(body).name not in ours or KWOK_ANNOTATION not in annotations_of(body)
+        ]
+        if others:
+            shown = [*others[:_MOST_NAMED], *(["others"] if len(others) > _MOST_NAMED else [])]
+            raise ClusterUnavailable("GPU7095", message("GPU7095", {"nodes": all_of(shown)}))
+
+    def _await_ready(self) -> None:
+        until = time.monotonic() + READY_WITHIN_MS / 1000
+        while True:
+            lost = [body for body in self._cluster.list(NODE).items if not condition(body, "Ready")]
+            if not lost:
+                return
+            if time.monotonic() > until:
+                raise ClusterUnavailable("GPU7096", message("GPU7096", {"node": ref_of(lost[0]).name}))
+            time.sleep(_POLL_S)
+
+
+def _played(body: Body) -> Body:
+    """As it is made on the server: without what another server gave it, nodes with KWOK's mark."""
+    meta = {key: value for key, value in body["metadata"].items() if key in {"name", "labels", "annotations"}}
+    if body["kind"] == NODE[1]:
+        meta["annotations"] = {**meta.get("annotations", {}), KWOK_ANNOTATION: "fake"}
+    return {**body, "metadata": meta}

@@ -56,4 +56,20 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="A project of the same name in both would claim one namespace; the second to come is refused: GPU6006.",
         fix="Give one of the clusters another `namespacePrefix`.",
     ),
+    CodeEntry(
+        code="GPU7095",
+        title="the cluster has nodes of its own",
+        message="this cluster has nodes that are not the demonstration's: {nodes}",
+        why="`gpuctl demo` and `gpuctl bench cluster` make nodes that KWOK plays, and fill them with jobs. They do that "
+        "only where nothing else runs.",
+        fix="Name a cluster without nodes: --kubeconfig FILE, --context NAME. `kwokctl create cluster` makes one.",
+    ),
+    CodeEntry(
+        code="GPU7096",
+        title="nothing plays the nodes",
+        message="node {node} does not become ready",
+        why="The nodes of a demonstration are played by KWOK, which has to run against that cluster, with stages for "
+        "nodes and pods.",
+        fix="Start KWOK for the cluster. `kwokctl create cluster` makes one where it runs.",
+    ),
 )
