@@ -72,9 +72,9 @@ def looking(kubeconfig: str | None, context: str | None, namespace: str | None) 
     from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
 
     scopes = SCOPES if namespace is None else within(namespace)
-    with closing(connect(kubeconfig, context)) as connection:
-        with closing(KubernetesCluster(connection, scopes=scopes)) as cluster:
-            yield cluster, PodSessions(connection)
+    with ExitStack() as held:
+        connection = held.enter_context(closing(connect(kubeconfig, context)))
+        yield held.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
 
 
 def console() -> ProcessConsole:

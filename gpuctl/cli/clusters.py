@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,19 +30,25 @@ class Where:
     """The cluster that is meant: an embedded one in a file, else the one that a kubeconfig's context names.
 
     None stands for what kubectl would take: KUBECONFIG, ~/.kube/config, its current context; in a pod, its own cluster.
+    `namespace`: only what is there is looked at.
     """
 
     embedded: Path | None = None
     kubeconfig: str | None = None
     context: str | None = None
+    namespace: str | None = None
 
-    def reading(self) -> AbstractContextManager[Cluster]:
+    @contextmanager
+    def reading(self) -> Iterator[Cluster]:
         """The cluster, to be read."""
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
-            return wiring.reading_embedded(str(self.embedded))
-        return wiring.reading(self.kubeconfig, self.context)
+            with wiring.reading_embedded(str(self.embedded)) as cluster:
+                yield cluster
+        else:
+            with wiring.looking(self.kubeconfig, self.context, self.namespace) as (cluster, _):
+                yield cluster
 
     def sessions(self) -> AbstractContextManager[tuple[Cluster, Sessions]]:
         """The cluster, and its containers to speak to. The embedded one has none: GPU7041."""
@@ -50,7 +56,7 @@ class Where:
 
         if self.embedded is not None:
             raise Failure("GPU7041", message("GPU7041", {}), hint="name a real cluster: --kubeconfig FILE")
-        return wiring.sessions(self.kubeconfig, self.context)
+        return wiring.looking(self.kubeconfig, self.context, self.namespace)
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,16 +73,27 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(function)
     def with_cluster(
-        *args: Any, kubeconfig: str | None, context: str | None, embedded: Path | None, **options: Any
+        *args: Any,
+        kubeconfig: str | None,
+        context: str | None,
+        embedded: Path | None,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Any:
-        if embedded is not None and (kubeconfig is not None or context is not None):
+        if embedded is not None and any(given is not None for given in (kubeconfig, context, namespace)):
             if click.get_current_context().get_parameter_source("embedded") is not ParameterSource.ENVIRONMENT:
-                raise Failure("GPU9002", "--embedded excludes --kubeconfig and --context", hint="name one cluster")
+                raise Failure("GPU9002", "--embedded excludes other names of a cluster", hint="name one cluster")
             embedded = None
-        where = Where(embedded=embedded, kubeconfig=kubeconfig, context=context)
+        where = Where(embedded=embedded, kubeconfig=kubeconfig, context=context, namespace=namespace)
         return function(*args, where=where, **options)
 
     return with_cluster
+
+
+namespace_option: Callable[[Any], Any] = click.option(
+    "-n", "--namespace", metavar="NAME", help="Look at this namespace only, where you may see no more."
+)
+"""For commands that can do with a part of a cluster; stands above `cluster_options`."""
 
 
 def read_live(where: Where, needed: Iterable[Kind] | None = None) -> Live:
@@ -88,10 +105,17 @@ def read_live(where: Where, needed: Iterable[Kind] | None = None) -> Live:
 def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None) -> Live:
     """An open cluster as it is now; `needed` are kinds that must be readable, by default those of jobs."""
     from gpuctl.app.inspect import WORKLOADS, live  # noqa: PLC0415 - only now
+    from gpuctl.app.ports import Forbidden  # noqa: PLC0415
 
-    current = live(cluster, WORKLOADS if needed is None else needed)
-    for fault in current.unread:
-        click.echo(f"note: {fault.code}: {fault}", err=True)
+    try:
+        current = live(cluster, WORKLOADS if needed is None else needed)
+    except Forbidden as fault:
+        if needed is not None:
+            raise
+        hint = "-n NAMESPACE looks at one namespace only, if you may see that"
+        raise Failure(fault.code, str(fault), hint=hint) from fault
+    for unread in current.unread:
+        click.echo(f"note: {unread.code}: {unread}", err=True)
     return current
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option
 from gpuctl.cli.command import command
 from gpuctl.cli.sessions import job_options, run_there
 
@@ -14,6 +14,7 @@ from gpuctl.cli.sessions import job_options, run_there
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True)
 @click.option("-i", "--stdin", is_flag=True, help="Pass on what is typed.")
 @click.option("-t", "--tty", is_flag=True, help="Give the command a terminal.")
+@namespace_option
 @cluster_options
 def exec_(  # noqa: PLR0913 - what names a container, and what is done there
     job: str, project: str | None, worker: int, words: tuple[str, ...], where: Where, *, stdin: bool, tty: bool

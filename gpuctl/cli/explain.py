@@ -7,7 +7,7 @@ import re
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, one_job, read_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, read_live
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.diag.codes import CODES
@@ -19,6 +19,7 @@ _CODE = re.compile(r"(?i)gpu\d+")
 @command("explain", examples=("gpuctl explain GPU5011", "gpuctl explain team-b/b-4-gg"))
 @click.argument("subject", metavar="CODE|JOB")
 @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB.")
+@namespace_option
 @cluster_options
 def explain(subject: str, project: str | None, where: Where) -> None:
     """Explain a code, or why a job waits or runs.

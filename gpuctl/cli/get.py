@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, one_job, read_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, read_live
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json, print_yaml
 
@@ -13,6 +13,7 @@ from gpuctl.cli.output import print_json, print_yaml
 @click.argument("job")
 @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml", "name"]), default="text")
+@namespace_option
 @cluster_options
 def get(job: str, project: str | None, output: str, where: Where) -> None:
     """Show one job in full.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, read_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, read_live
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.model.ids import ProjectName
 
 
-@command("list", examples=("gpuctl list -p team-a", "gpuctl list -A -o json", "gpuctl list --context prod -o wide"))
+@command("list", examples=("gpuctl list -p team-a", "gpuctl list -A -o json", "gpuctl list -n gpu-a --context prod"))
 @click.option("-p", "--project", help="Jobs of this project. Default: all.")
 @click.option("-A", "--all-projects", is_flag=True, help="Jobs of all projects.")
 @click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table")
+@namespace_option
 @cluster_options
 def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool) -> None:
     """List jobs, the newest start first."""

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpuctl.cli.amounts import DurationType
-from gpuctl.cli.clusters import Where, cluster_options
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option
 from gpuctl.cli.command import command
 from gpuctl.cli.sessions import EXIT_INTERRUPTED, job_options, pod_meant
 
@@ -19,6 +19,7 @@ from gpuctl.cli.sessions import EXIT_INTERRUPTED, job_options, pod_meant
 @click.option("--since", type=DurationType(), help="What is not older than this: 5m.")
 @click.option("--timestamps", is_flag=True, help="When each line was printed.")
 @click.option("--previous", is_flag=True, help="Of the container before the one there now, after it was restarted.")
+@namespace_option
 @cluster_options
 def logs(job: str, project: str | None, worker: int, where: Where, **options: Any) -> None:
     """Print the log of a job's current run.

@@ -152,6 +152,13 @@ SCOPES: Mapping[Kind, Scope] = {
 """Kinds of which a cycle reads only a part: the ledgers, and what bears our label. Of every other kind it reads all."""
 
 
+def within(namespace: str) -> Mapping[Kind, Scope]:
+    """The scopes of who looks at one namespace: of kinds that have one, only that; the ledgers are where they are."""
+    namespaced = PLURALS.keys() - CLUSTER_SCOPED - {CONFIG_MAP}
+    selectors = {kind: SCOPES[kind].label_selector if kind in SCOPES else "" for kind in namespaced}
+    return {**SCOPES, **{kind: Scope(namespace=namespace, label_selector=text) for kind, text in selectors.items()}}
+
+
 CLUSTER_LEDGER = ""
 """The project key of the ledger that is the cluster's own: no project can have this name."""
 

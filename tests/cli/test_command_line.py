@@ -76,7 +76,6 @@ def test_an_unknown_option_is_one_line_with_a_code(run: Run, path: Path_) -> Non
         "plan clusters/tr4858",
         "simulate",
         "simulate no-such-file.yaml",
-        "reconcile --repo . --path x",
         "reconcile --repo . --path x --embedded --interval soon",
         "reconcile --repo . --path x --embedded --interval 1ms",
         "list -p a -A --embedded README.md",
