@@ -15,6 +15,8 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
 _NOTHING: Mapping[str, Any] = {}
+_MAPPING = (dict, Mapping)
+"""What decoding gives first: that a dict is a Mapping takes ten times as long to find out."""
 
 
 def ref_of(body: Body) -> ObjectRef:
@@ -27,15 +29,15 @@ def mapping(body: Body, *path: str) -> Mapping[str, Any]:
     """The mapping at a path, or an empty one."""
     value: Any = body
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else _NOTHING
+        value = value.get(key) if isinstance(value, _MAPPING) else None
+    return value if isinstance(value, _MAPPING) else _NOTHING
 
 
 def items(body: Body, *path: str) -> Iterator[Mapping[str, Any]]:
     """The mappings of the list at a path."""
     value = mapping(body, *path[:-1]).get(path[-1])
     if isinstance(value, list | tuple):
-        yield from (item for item in value if isinstance(item, Mapping))
+        yield from (item for item in value if isinstance(item, _MAPPING))
 
 
 def text(body: Body, *path: str) -> str:

@@ -2,5 +2,6 @@
 
 from gpuctl.observe.cluster import observe
 from gpuctl.observe.ledgers import Records, read_ledgers
+from gpuctl.observe.sights import Sights
 
-__all__ = ["Records", "observe", "read_ledgers"]
+__all__ = ["Records", "Sights", "observe", "read_ledgers"]

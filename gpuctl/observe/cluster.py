@@ -9,43 +9,47 @@ from collections import defaultdict
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, text
-from gpuctl.k8s.workloads import own_run, run_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, ClusterState, RawObjects
 from gpuctl.observe.devices import claimed_devices, device_inventory
 from gpuctl.observe.ledgers import read_ledgers
 from gpuctl.observe.nodes import observe_nodes
-from gpuctl.observe.pods import read_pod
+from gpuctl.observe.sights import Sights
 from gpuctl.observe.workloads import observe_runs
 
 
-def observe(raw: RawObjects, cluster: str = "") -> ClusterState:
+def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) -> ClusterState:
     """What the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent or `damaged`.
 
     `cluster` is the name that gpuctl acts under: runs and ledgers of another name on the same API server are not its
     own, and their pods are foreign. Without one, all are taken as one cluster's: for people who look.
+    `sights` are those of the cycle before, where there was one: they save work and change no result.
     """
+    sights = sights or Sights()
+    sights.turn()
     kinds: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
     for ref, body in raw.objects.items():
         kinds[ref.api_version, ref.kind][ref] = body
     inventory = device_inventory(kinds[names.RESOURCE_SLICE].values())
-    pods_of_runs = {ref: run for ref, body in kinds[names.POD].items() if (run := run_of(body, cluster)) is not None}
+    pods_of_runs = {
+        ref: run for ref, body in kinds[names.POD].items() if (run := sights.pod_run(ref, body, cluster)) is not None
+    }
     our_pods = frozenset((ref.namespace, ref.name) for ref in pods_of_runs)
     claims = claimed_devices(kinds[names.RESOURCE_CLAIM].values(), inventory, our_pods, cluster)
     pods = [
-        read_pod(ref, body, pods_of_runs.get(ref), claims.of_pods.get((ref.namespace, ref.name), ()))
+        sights.pod(ref, body, pods_of_runs.get(ref), claims.of_pods.get((ref.namespace, ref.name), ()))
         for ref, body in sorted(kinds[names.POD].items())
     ]
     leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
     own = {
         key: (ref, body)
         for ref, body in sorted({**kinds[names.JOB], **kinds[names.DEPLOYMENT]}.items())
-        if (key := own_run(ref, body, cluster)) is not None
+        if (key := sights.workload_run(ref, body, cluster)) is not None
     }
-    runs = observe_runs(own, pods, leaving)
+    runs = observe_runs(own, pods, leaving, sights.runs)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
     nodes, runs = observe_nodes(kinds[names.NODE].values(), inventory, foreign, claims.foreign, runs)
-    records = read_ledgers(kinds[names.CONFIG_MAP])
+    records = read_ledgers(kinds[names.CONFIG_MAP], sights.ledgers)
     ours = records.of(cluster)
     return ClusterState(
         nodes=nodes,

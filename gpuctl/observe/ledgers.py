@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from gpuctl.k8s import names
-from gpuctl.k8s.ledger import decode_ledger
+from gpuctl.k8s.ledger import LedgerReading, decode_ledger, shard_refs, shards_of
 from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.memo import Memo
 from gpuctl.model.state import Body, Ledger
 
 
@@ -52,14 +54,20 @@ class Records:
         }
 
 
-def read_ledgers(objects: Mapping[ObjectRef, Body]) -> Records:
-    """Read all ledgers among these objects. Never raises. Cost: linear in their entries."""
+def read_ledgers(
+    objects: Mapping[ObjectRef, Body], known: Memo[ObjectRef, LedgerReading | None] | None = None
+) -> Records:
+    """Read all ledgers among these objects. Never raises. Cost: linear in the entries of those not `known`."""
+    known = Memo() if known is None else known
     kept = [ref for ref in objects if ref.namespace == names.SYSTEM_NAMESPACE and ref.kind == names.CONFIG_MAP[1]]
     ledgers: dict[str, dict[ProjectName, Ledger]] = defaultdict(dict)
     damaged: dict[str, list[tuple[ObjectRef, str]]] = defaultdict(list)
     shards: dict[str, list[ObjectRef]] = defaultdict(list)
     for ref in sorted(kept):
-        reading, whose = decode_ledger(objects[ref], objects), names.ledger_owner(ref.name)
+        whose = names.ledger_owner(ref.name)
+        parts = shard_refs(whose[0], ProjectName(whose[1]), shards_of(objects[ref])) if whose is not None else ()
+        bodies = (objects[ref], *map(objects.get, parts))
+        reading = known.get(ref, bodies, partial(decode_ledger, objects[ref], objects))
         shard = names.shard_owner(ref.name)
         if shard is not None:
             shards[shard[0]].append(ref)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement, decode_reason, decode_record
-from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, number
+from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, mapping, number
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
+from gpuctl.model.memo import Memo
 from gpuctl.model.state import Body, Run, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.observe.pods import Pod
@@ -25,7 +27,10 @@ _FAILED = ("Failed", "FailureTarget")
 
 
 def observe_runs(
-    workloads: Mapping[RunKey, tuple[ObjectRef, Body]], pods: Iterable[Pod], leaving_namespaces: frozenset[str]
+    workloads: Mapping[RunKey, tuple[ObjectRef, Body]],
+    pods: Iterable[Pod],
+    leaving_namespaces: frozenset[str],
+    known: Memo[RunKey, Run],
 ) -> tuple[Run, ...]:
     """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
 
@@ -38,7 +43,8 @@ def observe_runs(
     runs: dict[RunKey, Run] = {}
     for key, (ref, body) in workloads.items():
         leaving = ref.namespace in leaving_namespaces
-        runs[key] = _observe_run(key, _Workload(body=body, leaving=leaving), crew.pop((ref.namespace, key), []))
+        own = tuple(crew.pop((ref.namespace, key), ()))
+        runs[key] = known.get(key, (body, leaving, own), partial(_observe_run, key, body, own, leaving=leaving))
     for (_, key), orphans in sorted(crew.items()):
         if key not in runs and any(pod.live for pod in orphans):
             runs[key] = _orphaned(key, orphans)
@@ -65,6 +71,12 @@ class _Workload:
         return flag(self.body, "spec", "suspend") if self.is_job else self.workers == 0
 
     @property
+    def pods_left(self) -> int:
+        """Pods its own status says there still are. Its pods and it are watched apart: it may know of some sooner."""
+        left = ("active", "terminating") if self.is_job else ("replicas", "terminatingReplicas")
+        return sum(number(self.body, "status", field) for field in left)
+
+    @property
     def outcome(self) -> RunPhase | None:
         """The final phase its conditions state; certain even while pods are left."""
         if any(condition(self.body, kind) for kind in _SUCCEEDED):
@@ -85,19 +97,20 @@ class _Workload:
 
 
 def _phase(workload: _Workload, pods: Sequence[Pod]) -> RunPhase:
-    live = any(pod.live for pod in pods)
+    live = any(pod.live for pod in pods) or workload.pods_left > 0
     if workload.outcome is not None:
         return RunPhase.STOPPING if live else workload.outcome
     if is_deleting(workload.body) or workload.leaving:
         return RunPhase.STOPPING
     if workload.suspended:
-        return RunPhase.STOPPING if live else RunPhase.QUEUED
+        stopped = not live and not instant(workload.body, "status", "startTime")
+        return RunPhase.QUEUED if stopped else RunPhase.STOPPING
     at_work = sum(pod.running or (pod.succeeded and workload.is_job) for pod in pods)
     return RunPhase.RUNNING if at_work >= workload.workers else RunPhase.STARTING
 
 
-def _observe_run(key: RunKey, workload: _Workload, pods: list[Pod]) -> Run:
-    body, notes = workload.body, annotations_of(workload.body)
+def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool) -> Run:
+    workload, notes = _Workload(body=body, leaving=leaving), annotations_of(body)
     phase = _phase(workload, pods)
     created = instant(body, "metadata", "creationTimestamp") or 0
     record = decode_record(notes, created)
@@ -109,7 +122,7 @@ def _observe_run(key: RunKey, workload: _Workload, pods: list[Pod]) -> Run:
         job=key[0],
         digest=key[1],
         phase=phase,
-        placement=_placement(phase, annotated, pods),
+        placement=_placement(phase, annotated, pods, unseen=_unseen(workload, pods)),
         gpu_milli=charge.gpu_milli,
         cpu_milli=charge.cpu_milli,
         mem_bytes=charge.mem_bytes,
@@ -162,8 +175,21 @@ def _idle_since(pods: Iterable[Pod]) -> Instant | None:
     return max(known) if known and len(known) == len(since) else None
 
 
-def _placement(phase: RunPhase, annotated: Placement | None, pods: Sequence[Pod]) -> Placement | None:
-    """What the run holds: nothing once final, its pods' places while it stops, else also those still to be taken."""
+def _unseen(workload: _Workload, pods: Sequence[Pod]) -> Placement | None:
+    """Where pods are that are left by its status but not among those seen: the places its pods were made with."""
+    if workload.pods_left <= sum(pod.live for pod in pods):
+        return None
+    template = mapping(workload.body, "spec", "template")
+    return decode_placement(annotations_of(template).get(names.PLACEMENT_ANNOTATION))
+
+
+def _placement(
+    phase: RunPhase, annotated: Placement | None, pods: Sequence[Pod], unseen: Placement | None = None
+) -> Placement | None:
+    """What the run holds: nothing once final, its pods' places while it stops, else also those still to be taken.
+
+    `unseen`: the places of its pods, of which not all are seen yet.
+    """
     if phase.final:
         return None
     if phase is RunPhase.QUEUED:
@@ -171,8 +197,8 @@ def _placement(phase: RunPhase, annotated: Placement | None, pods: Sequence[Pod]
     bound = sorted((pod for pod in pods if pod.live and pod.node is not None), key=lambda pod: (pod.index, pod.ref))
     stopping = phase is RunPhase.STOPPING
     started_with = next((pod.placement for pod in bound if pod.placement is not None), None)
-    planned = (started_with or annotated) if stopping else (annotated or started_with)
-    places = _meet(planned.workers if planned else (), bound, keep_open=not stopping)
+    planned = (unseen or started_with or annotated) if stopping else (annotated or started_with)
+    places = _meet(planned.workers if planned else (), bound, keep_open=not stopping or unseen is not None)
     return Placement(workers=places) if places else None
 
 

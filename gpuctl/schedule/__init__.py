@@ -3,11 +3,12 @@
 Read `cycle` first: it is the table of contents. Below it, from the bottom: `reasons`, `fairshare` (arithmetic),
 `capacity` and `ledger` (room), `accounts` (who holds how much), `fit`, `placement` and `gang` (places), `ordering` and
 `demand` (turns), `interactive` and `runs` (what runs say by themselves), `books`, `victims`, its rules `reclaim` and
-`preempt`, `layout`, `reservation` and `admission`.
+`preempt`, `layout`, `reservation` and `admission`. `refusals` and `outlook` save work and decide nothing.
 """
 
 from __future__ import annotations
 
 from gpuctl.schedule.cycle import schedule
+from gpuctl.schedule.outlook import Outlook
 
-__all__ = ["schedule"]
+__all__ = ["Outlook", "schedule"]

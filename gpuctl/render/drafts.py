@@ -1,0 +1,92 @@
+"""A job's objects, drawn once for one decision: as long as that stays, so do they, the very same objects.
+
+A cycle decides anew about every job, and nearly always what it decided before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from gpuctl.model.decision import Decision, Placement
+from gpuctl.model.declared import Cluster, Project
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision
+from gpuctl.model.job import Job, JobType
+from gpuctl.model.manifest import Manifest
+from gpuctl.model.memo import Memo
+from gpuctl.render.claims import volume_claims
+from gpuctl.render.devices import claim_template, device_terms
+from gpuctl.render.gang import rendezvous_service
+from gpuctl.render.inference import deployment
+from gpuctl.render.ingress import job_ingress
+from gpuctl.render.owner import ClusterOwner, JobOwner, ProjectOwner
+from gpuctl.render.service import job_service
+from gpuctl.render.standing import Standing, standing_of
+from gpuctl.render.workload import batch_job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDraft:
+    """A job's objects. `place`: where it is to run now. `retained`: the finished run that is left as it ended."""
+
+    job: Job
+    items: tuple[Manifest, ...]
+    place: Placement | None = None
+    retained: ObjectRef | None = None
+
+
+class Drafts:
+    """What rendering may carry from one cycle to the next: owners and jobs' objects, of the last two cycles."""
+
+    __slots__ = ("_clusters", "_jobs", "_projects")
+
+    def __init__(self) -> None:
+        self._clusters: Memo[str, ClusterOwner] = Memo()
+        self._projects: Memo[ProjectName, ProjectOwner] = Memo()
+        self._jobs: Memo[JobId, JobDraft] = Memo()
+
+    def turn(self) -> None:
+        """Another rendering begins."""
+        for memo in (self._clusters, self._projects, self._jobs):
+            memo.turn()
+
+    def cluster(self, cluster: Cluster) -> ClusterOwner:
+        """The owner of the cluster's own objects."""
+        return self._clusters.get(cluster.name, (cluster,), partial(_cluster_owner, cluster))
+
+    def project(self, cluster: ClusterOwner, project: Project, revision: Revision) -> ProjectOwner:
+        """The owner of a project's objects."""
+        make = partial(ProjectOwner, cluster=cluster, project=project, revision=revision)
+        return self._projects.get(project.name, (cluster, project, revision), make)
+
+    def job(self, owner: ProjectOwner, job: Job, decision: Decision) -> JobDraft:
+        """A job's objects under one decision."""
+        return self._jobs.get(job.id, (owner, job, decision), partial(_draw, owner, job, decision))
+
+
+def _cluster_owner(cluster: Cluster) -> ClusterOwner:
+    pools = {node.name: pool for pool in reversed(cluster.pools) for node in pool.nodes}
+    return ClusterOwner(cluster=cluster, pool_of_node=pools)
+
+
+def _draw(project: ProjectOwner, job: Job, decision: Decision) -> JobDraft:
+    owner, standing = JobOwner(project=project, job=job), standing_of(decision, job)
+    claims = tuple(volume_claims(owner))
+    if standing is None:
+        return JobDraft(job=job, items=claims, retained=owner.run_ref)
+    return JobDraft(job=job, items=(*claims, *_of_run(owner, standing)), place=standing.place)
+
+
+def _of_run(owner: JobOwner, standing: Standing) -> Iterator[Manifest]:
+    """The run's own object and what it needs around it. A claim template is made only for a place to run in."""
+    terms = device_terms(owner.project.cluster, owner.job, standing.place)
+    if owner.job.type is JobType.INFERENCE:
+        yield deployment(owner, terms, standing)
+    else:
+        yield batch_job(owner, terms, standing)
+    if owner.is_gang:
+        yield rendezvous_service(owner)
+    if terms.dra and terms.count and standing.place is not None:
+        yield claim_template(owner, terms, standing.place)
+    yield from (manifest for manifest in (job_service(owner), job_ingress(owner)) if manifest is not None)
