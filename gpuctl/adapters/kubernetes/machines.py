@@ -11,7 +11,7 @@ from gpuctl.adapters.kubernetes.requests import Request, encoded
 from gpuctl.app.ports import ClusterUnavailable, Conflict
 from gpuctl.diag.wording import all_of, message
 from gpuctl.k8s.names import NODE
-from gpuctl.k8s.objects import annotations_of, condition, ref_of
+from gpuctl.k8s.objects import annotations_of, condition, items, ref_of
 from gpuctl.model.declared import NodePool
 from gpuctl.model.state import Body
 
@@ -70,12 +70,17 @@ class KwokMachines:
     def _await_ready(self) -> None:
         until = time.monotonic() + READY_WITHIN_MS / 1000
         while True:
-            lost = [body for body in self._cluster.list(NODE).items if not condition(body, "Ready")]
+            lost = [body for body in self._cluster.list(NODE).items if not _takes_pods(body)]
             if not lost:
                 return
             if time.monotonic() > until:
                 raise ClusterUnavailable("GPU7096", message("GPU7096", {"node": ref_of(lost[0]).name}))
             time.sleep(_POLL_S)
+
+
+def _takes_pods(node: Body) -> bool:
+    """Ready, and the controllers have seen that: a new node is tainted until then."""
+    return bool(condition(node, "Ready")) and not any(items(node, "spec", "taints"))
 
 
 def _played(body: Body) -> Body:
