@@ -109,7 +109,9 @@ def held_milli(run: Run) -> GpuMilli:
 
 def job_views(state: ClusterState) -> tuple[JobView, ...]:
     """Every live run, newest start first, then by name."""
-    workloads = {run: (ref, body) for ref, body in state.live.items() if (run := own_run(ref, body, state.cluster)) is not None}
+    workloads = {
+        run: (ref, body) for ref, body in state.live.items() if (run := own_run(ref, body, state.cluster)) is not None
+    }
     urls = _urls(state.live)
     pods = _pods(state.live)
     views = [
