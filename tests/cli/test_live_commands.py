@@ -72,6 +72,40 @@ def test_explain_a_job(run: Run, embedded: Path) -> None:
     assert "GPU5002: runs over the quota of team-b" in said
 
 
+def test_no_drift_right_after_reconciling_and_what_a_folder_changes(run: Run, embedded: Path, cluster: Path) -> None:
+    assert run("diff", cluster, "--embedded", embedded).exit_code == 0
+    quota = cluster / "projects" / "team-d" / "project.yaml"
+    quota.write_text(quota.read_text().replace("quota: 8", "quota: 7"))
+    (cluster / "projects" / "team-c" / "jobs" / "c-5-g.yaml").unlink()
+    result = run("diff", cluster, "--embedded", embedded)
+    assert result.exit_code == 1
+    assert "@@ metadata.annotations.gpuctl.dev/quota @@\n-" in result.stdout
+    assert "+++ nothing\n@@ no longer declared @@\n" in result.stdout
+    assert "4 objects differ: 2 changed, 2 too many; " in result.stdout
+
+
+def test_projects_and_nodes_of_the_embedded_cluster(run: Run, embedded: Path) -> None:
+    lines = run("project", "list", "--embedded", embedded).stdout.splitlines()
+    assert lines[1].split() == ["team-a", "-", "4", "none", "4", "3", "0", "gpu-team-a"]
+    assert run("top", "node", "--embedded", embedded).stdout.endswith("16/16 (100%)\n")
+    assert run("top", "node", "-o", "name", "--embedded", embedded).stdout == "dgx1-1\ndgx1-2\n"
+
+
+@pytest.mark.parametrize("line", [("logs", "a-1-g"), ("bash", "a-1-g"), ("exec", "a-1-g", "ls")])
+def test_the_embedded_cluster_has_no_containers(run: Run, embedded: Path, line: tuple[str, ...]) -> None:
+    result = run(*line, "--embedded", embedded)
+    assert (result.exit_code, result.stdout, result.stderr.split(":")[0]) == (2, "", "error GPU7041")
+
+
+def test_the_environment_names_the_embedded_cluster_and_options_another(
+    run: Run, embedded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUCTL_EMBEDDED", str(embedded))
+    assert len(run("list", "-o", "name").stdout.splitlines()) == 13
+    assert run("list", "--kubeconfig", "no-such-file").stderr.startswith("error GPU7010: ")
+    assert run("list", "--embedded", embedded, "--context", "x").stderr.startswith("error GPU9002: --embedded excludes")
+
+
 def test_explain_a_code(run: Run) -> None:
     result = run("explain", "gpu5011")
     assert result.exit_code == 0

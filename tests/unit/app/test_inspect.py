@@ -1,0 +1,82 @@
+"""Which pod a person means, and why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuctl.app.inspect import Unreachable, pod_of
+from gpuctl.k8s import names
+from gpuctl.model.decision import JobState, Placement, Reason, WorkerPlacement
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.state import Run, RunPhase
+from gpuctl.views.jobs import JobView, PodView
+
+ID = JobId(ProjectName("team-a"), "train")
+RUN = Run(job=ID, digest=RunDigest("0badcafe"), phase=RunPhase.RUNNING)
+VIEW = JobView(
+    id=ID, state=JobState.RUNNING, type="training", image="i", ref=ObjectRef(*names.JOB, "gpu-a", "train-0badcafe"),
+    workers=1, gpu_milli=1000, run=RUN,
+)  # fmt: skip
+
+
+def pod(name: str, *, worker: int = 0, phase: str = "Running", at_ms: int = 0) -> PodView:
+    live = phase not in {"Succeeded", "Failed"}
+    return PodView(name=name, phase=phase, node="n", created_at_ms=at_ms, worker=worker, live=live)
+
+
+def job(*pods: PodView, kind: str = "training") -> JobView:
+    return replace(VIEW, pods=pods, type=kind)
+
+
+def test_the_pod_of_a_worker() -> None:
+    gang = job(pod("g-0"), pod("g-1", worker=1))
+    assert [pod_of(gang, worker).name for worker in (0, 1)] == ["g-0", "g-1"]
+
+
+def test_the_newest_pod_where_one_was_replaced() -> None:
+    retried = job(pod("z", phase="Failed", at_ms=5), pod("a", at_ms=3))
+    assert pod_of(retried, 0).name == "a"
+    ended = job(pod("z", phase="Failed", at_ms=3), pod("a", phase="Failed", at_ms=5))
+    assert pod_of(ended, 0).name == "a"
+
+
+def test_replicas_are_counted_by_name() -> None:
+    served = job(pod("s-b"), pod("s-a"), pod("s-c"), kind="inference")
+    assert [pod_of(served, worker).name for worker in (0, 2)] == ["s-a", "s-c"]
+    with pytest.raises(Unreachable, match="no worker 3, only 0 to 2"):
+        pod_of(served, 3)
+
+
+def test_a_command_needs_a_pod_that_runs() -> None:
+    ended = job(pod("t", phase="Succeeded"))
+    assert pod_of(ended, 0).name == "t"
+    with pytest.raises(Unreachable, match="its pod t is Succeeded"):
+        pod_of(ended, 0, started=True)
+
+
+PLACED = Placement(workers=(WorkerPlacement(node=NodeName("n")),))
+
+
+@pytest.mark.parametrize(
+    ("view", "why"),
+    [
+        (replace(VIEW, state=JobState.SUCCEEDED), "it has ended (Succeeded), and its pod is gone"),
+        (replace(VIEW, state=JobState.SUSPENDED), "it is suspended in Git"),
+        (
+            replace(VIEW, state=JobState.STARTING, run=replace(RUN, phase=RunPhase.STARTING, placement=PLACED)),
+            "it is Starting, its pod is not made yet",
+        ),
+        (
+            replace(VIEW, state=JobState.PENDING, run=replace(RUN, phase=RunPhase.QUEUED, reason=Reason(code="GPU0"))),
+            "it waits: GPU0: GPU0",
+        ),
+        (replace(VIEW, state=JobState.PENDING, run=replace(RUN, phase=RunPhase.QUEUED)), "it is Pending"),
+        (job(pod("g-0")), "it has no worker 7, only 0"),
+    ],
+)
+def test_without_a_pod_it_is_said_why(view: JobView, why: str) -> None:
+    with pytest.raises(Unreachable) as told:
+        pod_of(view, 7)
+    assert (told.value.code, str(told.value)) == ("GPU7040", f"team-a/train has no container to speak to: {why}")

@@ -1,0 +1,134 @@
+"""Nodes, projects and drift as people see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.span import SourceSpan
+from gpuctl.k8s import names
+from gpuctl.model.change import Action
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.state import ClusterState, Node, Run, RunPhase
+from gpuctl.views.drift import DriftReport, FieldDrift, ObjectDrift, document, text
+from gpuctl.views.nodes import device_table, node_form, node_table, node_views
+from gpuctl.views.projects import project_table, project_views
+from gpuctl.views.styled import plain
+
+GIB = 1 << 30
+
+
+def run(name: str, gpu_milli: int, *gpus: int, phase: RunPhase = RunPhase.RUNNING) -> Run:
+    return Run(
+        job=JobId(ProjectName("team-a"), name),
+        digest=RunDigest("0badcafe"),
+        phase=phase,
+        placement=Placement(workers=(WorkerPlacement(node=NodeName("n1"), gpus=gpus),)),
+        gpu_milli=gpu_milli,
+        cpu_milli=4000,
+        mem_bytes=GIB,
+    )
+
+
+def node(**facts: Any) -> Node:
+    whole: dict[str, Any] = {
+        "name": NodeName("n1"), "labels": {}, "gpus": 4, "cpu_milli": 16_000, "mem_bytes": 64 * GIB,
+        "foreign_gpu_milli": (0, 0, 0, 1000), "foreign_cpu_milli": 500, "foreign_mem_bytes": GIB // 2,
+    }  # fmt: skip
+    return Node(**{**whole, **facts})
+
+
+def live_node(**spec: object) -> dict[ObjectRef, Any]:
+    addresses = [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.7"}]
+    conditions = [{"type": "Ready", "status": "True"}]
+    body = {"spec": spec, "status": {"addresses": addresses, "conditions": conditions}}
+    return {ObjectRef(*names.NODE, "", "n1"): body}
+
+
+def test_a_node_shows_what_is_taken_by_whom() -> None:
+    runs = (run("half", 500, 0), run("two", 2000, 1, 2), run("waits", 1000, 0, phase=RunPhase.QUEUED))
+    labels = {"node-role.kubernetes.io/worker": ""}
+    views = node_views(
+        ClusterState(nodes=(node(labels=labels, lost_gpus=frozenset({3})),), runs=runs, live=live_node())
+    )
+    form = node_form(views[0])
+    assert (form["gpus"], form["allocatedGpuMilli"], form["foreignGpuMilli"]) == (3, 3500, 1000)
+    assert node_table(views).splitlines()[1].split() == [
+        "n1", "10.0.0.7", "worker", "Ready", "3", "3.5", "1", "8.5/16", "(53%)", "2.5Gi/64Gi", "(3%)",
+    ]  # fmt: skip
+    assert [line.split(maxsplit=4) for line in device_table(views).splitlines()[1:]] == [
+        ["n1", "0", "0.5", "Healthy", "team-a/half (0.5)"],
+        ["n1", "1", "1", "Healthy", "team-a/two"],
+        ["n1", "2", "1", "Healthy", "team-a/two"],
+        ["n1", "3", "1", "Lost", "<others> (1)"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "facts", "status"),
+    [
+        ({}, {}, "Ready"),
+        ({"unschedulable": True}, {"usable": False}, "Ready,SchedulingDisabled"),
+        ({}, {"usable": False}, "Ready,Unusable"),
+    ],
+)
+def test_a_node_says_why_nothing_is_placed_there(spec: dict[str, Any], facts: dict[str, Any], status: str) -> None:
+    (view,) = node_views(ClusterState(nodes=(node(**facts),), live=live_node(**spec)))
+    assert view.status == status
+
+
+def test_a_node_without_a_status_is_not_ready() -> None:
+    (view,) = node_views(ClusterState(nodes=(node(gpus=0, cpu_milli=0, mem_bytes=0, usable=False),)))
+    assert (view.status, view.address) == ("NotReady", "")
+    assert node_table((view,)).endswith("Allocated/Total GPUs In Cluster:\n0/0\n")
+
+
+def namespace(name: str, **notes: str) -> tuple[ObjectRef, Any]:
+    meta = {"name": name, "labels": {names.PROJECT_LABEL: name.removeprefix("gpu-")}, "annotations": notes}
+    return ObjectRef(*names.NAMESPACE, "", name), {"metadata": meta}
+
+
+def test_projects_tell_quotas_by_pool_and_nothing_where_nothing_is_said() -> None:
+    by_pool = '{"dgx1":{"quotaMilli":4000,"weight":1},"h100":{"limitMilli":2000,"quotaMilli":500,"weight":1}}'
+    live = dict([namespace("gpu-a", **{names.QUOTA_ANNOTATION: by_pool}), namespace("gpu-b")])
+    lines = project_table(project_views(ClusterState(live=live), ())).splitlines()
+    assert lines[1].split() == ["a", "-", "dgx1:4,h100:0.5", "dgx1:none,h100:2", "0", "0", "0", "gpu-a"]
+    assert lines[2].split() == ["b", "-", "-", "-", "0", "0", "0", "gpu-b"]
+
+
+def drifted(action: Action, *fields: FieldDrift, reason: str = "drift") -> ObjectDrift:
+    ref = ObjectRef("batch/v1", "Job", "gpu-a", "train-1")
+    return ObjectDrift(
+        action=action, ref=ref, project=ProjectName("a"), reason=reason, source="a.yaml:3", fields=fields
+    )
+
+
+def test_drift_reads_like_a_diff() -> None:
+    changed = drifted(
+        Action.UPDATE,
+        FieldDrift("spec.suspend", False, True),  # noqa: FBT003 - values of a field
+        FieldDrift("spec.template", {"b": 1, "a": [2]}, None),
+        FieldDrift("metadata.labels.x", None, "one\ntwo\x1b"),
+    )
+    gone = drifted(Action.DELETE, reason="no longer declared")
+    report = DriftReport(folder=".", objects=(changed, gone), unchanged=1)
+    assert "\n".join(plain(line) for line in text(report)).splitlines() == [
+        "--- Job gpu-a/train-1", "+++ Job gpu-a/train-1  a.yaml:3",
+        "@@ spec.suspend @@", "-false", "+true",
+        "@@ spec.template @@", "-{", '-  "a": [', "-    2", "-  ],", '-  "b": 1', "-}",
+        "@@ metadata.labels.x @@", "+one", "+two\\x1b",
+        "--- Job gpu-a/train-1", "+++ nothing", "@@ no longer declared @@",
+        "2 objects differ: 1 changed, 1 too many; 1 is as wanted",
+    ]  # fmt: skip
+    assert document(report)["objects"][0]["fields"][0] == {"path": "spec.suspend", "live": False, "wanted": True}
+
+
+def test_no_drift_is_no_text_and_a_refusal_is_drift() -> None:
+    assert list(text(DriftReport(folder=".", objects=(), unchanged=9))) == []
+    refusal = Diagnostic(code="GPU6002", message="m", span=SourceSpan(file="a.yaml"), help="h")
+    refused = DriftReport(folder=".", objects=(), unchanged=9, refusals=(refusal,))
+    assert not refused.empty
+    assert document(refused)["refusals"] == [{"code": "GPU6002", "message": "m", "help": "h"}]
