@@ -98,7 +98,7 @@ class KubernetesCluster:
         """What has been heard of a kind since that version, then a bookmark; waits up to the timeout for an event.
 
         The first call begins to listen; each later one goes on where the last ended. An event may come here some
-        milliseconds after what caused it. Raises Gone; ClusterUnavailable, Forbidden or NotFound as long as the watch
+        milliseconds after what caused it. Raises Gone; ClusterUnavailable or Forbidden as long as the watch
         can't be kept up; ClusterUnavailable GPU7017 while a new list is put off, because watches get lost repeatedly.
         """
         stream = self._stream(kind, resource_version)

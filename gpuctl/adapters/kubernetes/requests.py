@@ -86,8 +86,7 @@ class Requests:
         says; a request that may have taken effect only if it is repeatable. `permit` is asked right before each time.
         Raises the faults of `faults.fault_of`; ClusterUnavailable GPU7014 for a second 401, GPU7016 without permit.
         """
-        renewed = False
-        failures = 0
+        renewed, failures, began = False, 0, time.monotonic_ns()
         while True:
             if not permit():
                 raise ClusterUnavailable("GPU7016", message("GPU7016", {"what": request.what}))
@@ -100,12 +99,12 @@ class Requests:
                 renewed = True
             except Passing as fault:
                 failures += 1
-                if failures >= self.timings.tries or (fault.sent and not request.repeatable):
-                    raise
                 wait_ms = max(fault.wait_ms, backoff_ms(self.timings.first_retry_ms, failures))
-                if fault.wait_ms > self.timings.longest_retry_ms:
+                spent_ms = (time.monotonic_ns() - began) // _MS_NS
+                is_last = failures >= self.timings.tries or spent_ms + wait_ms > self.timings.patience_ms
+                if is_last or (fault.sent and not request.repeatable):
                     raise
-                self.pause(min(wait_ms, self.timings.longest_retry_ms))
+                self.pause(wait_ms)
 
     def stream(self, request: Request) -> BaseHTTPResponse:
         """Send, and return the answer to be read as it comes; silence longer than `silence_ms` ends it. One try."""

@@ -21,7 +21,7 @@ from urllib3.response import BaseHTTPResponse
 from gpuctl.adapters.kubernetes.faults import Passing, fault_of
 from gpuctl.adapters.kubernetes.paths import with_query
 from gpuctl.adapters.kubernetes.requests import Request, Requests, backoff_ms
-from gpuctl.app.ports import ClusterUnavailable, Gone, WatchEvent, WorldFault
+from gpuctl.app.ports import ClusterUnavailable, Gone, NotFound, WatchEvent, WorldFault
 from gpuctl.k8s.names import Kind
 from gpuctl.k8s.objects import number, resource_version
 from gpuctl.model.state import Body
@@ -63,13 +63,13 @@ class Stream:
 
         A watch that has just begun is first waited for until the server has taken it. Then waits up to the timeout for
         the first event. Raises what the watch fails with at the moment: Gone for good, else ClusterUnavailable,
-        Forbidden, NotFound.
+        Forbidden.
         """
         timings = self._requests.timings
         with self._heard:
             begun_within_ms = timings.connect_ms + timings.answer_ms
-            self._heard.wait_for(lambda: self._open or self._fault or self._events, begun_within_ms / 1000)
-            self._heard.wait_for(lambda: self._events or self._fault, timeout_ms / 1000)
+            self._heard.wait_for(lambda: self._open or self._fault or self._ending, begun_within_ms / 1000)
+            self._heard.wait_for(lambda: self._events or self._fault or self._ending, timeout_ms / 1000)
             if not self._events and self._fault is not None:
                 raise self._fault.with_traceback(None)
             events, self._events = self._events, []
@@ -103,8 +103,9 @@ class Stream:
             began, version = time.monotonic_ns(), self._version
             try:
                 self._follow()
-            except Gone as fault:
-                self._fail(fault)
+            except (Gone, NotFound) as fault:
+                # A kind that is not served any more: a list will say so.
+                self._fail(fault if isinstance(fault, Gone) else Gone("GPU7005", str(fault)))
                 return
             except WorldFault as fault:
                 failures = 1 if self._stable(began) else failures + 1

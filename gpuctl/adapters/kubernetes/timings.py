@@ -12,13 +12,14 @@ class Timings:
     """Waits of the client. The server sends a bookmark about once a minute: a longer silence is a dead connection."""
 
     connect_ms: DurationMs = 5_000
-    answer_ms: DurationMs = 30_000
+    answer_ms: DurationMs = 15_000
     """The longest silence within an answer."""
     tries: int = 4
-    """How often a request is sent that fails for the moment."""
+    """How often a request is sent at most that fails for the moment."""
     first_retry_ms: DurationMs = 100
-    longest_retry_ms: DurationMs = 10_000
-    """Also the most that a Retry-After is honoured for within one request."""
+    patience_ms: DurationMs = 5_000
+    """A request is not sent again later than this after it was first sent, whatever Retry-After says: who wants to stop
+    must not wait long, and the next cycle asks anew."""
     silence_ms: DurationMs = 72_000
     """The longest silence of a watch."""
     shortest_watch_ms: DurationMs = 240_000

@@ -89,7 +89,9 @@ def test_half_an_event_is_not_taken_and_comes_again(tmp_path: Path) -> None:
         assert versions(heard(it, "4", two)) == [5, 6]
 
 
-@pytest.mark.parametrize("first", [refusal(410), watched(error(410))], ids=["in HTTP", "in the stream"])
+@pytest.mark.parametrize(
+    "first", [refusal(410), watched(error(410)), refusal(404)], ids=["in HTTP", "in the stream", "no such kind"]
+)
 def test_a_lost_history_is_told_once_and_a_new_list_goes_on(tmp_path: Path, first: Answer) -> None:
     with cluster(tmp_path, first, watched(change(12), then=Then.STALL)) as (_, it):
         fault(it, "4", Gone)
