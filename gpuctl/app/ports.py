@@ -286,7 +286,7 @@ class Console(Protocol):
 
 
 class Sessions(Protocol):
-    """What a person may have of a pod's container."""
+    """What a person may have of a pod's container, and of what was noted of it."""
 
     def logs(self, pod: ObjectRef, request: LogRequest) -> Iterator[bytes]:
         """The log as it comes. Raises ClusterUnavailable, Forbidden."""
@@ -294,4 +294,8 @@ class Sessions(Protocol):
 
     def run(self, pod: ObjectRef, request: CommandRequest, console: Console) -> int:
         """Run a command there until it ends; its exit code. Raises ClusterUnavailable, Forbidden."""
+        ...
+
+    def events(self, objects: Sequence[ObjectRef]) -> Sequence[Body]:
+        """The events of objects, in no order. Raises ClusterUnavailable, Forbidden."""
         ...

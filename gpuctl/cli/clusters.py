@@ -41,14 +41,20 @@ class Where:
     @contextmanager
     def reading(self) -> Iterator[Cluster]:
         """The cluster, to be read."""
+        with self.looking() as (cluster, _):
+            yield cluster
+
+    @contextmanager
+    def looking(self) -> Iterator[tuple[Cluster, Sessions | None]]:
+        """The cluster, to be read, and what else is to be had of it; the embedded one has no more."""
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
             with wiring.reading_embedded(str(self.embedded)) as cluster:
-                yield cluster
+                yield cluster, None
         else:
-            with wiring.looking(self.kubeconfig, self.context, self.namespace) as (cluster, _):
-                yield cluster
+            with wiring.looking(self.kubeconfig, self.context, self.namespace) as found:
+                yield found
 
     def sessions(self) -> AbstractContextManager[tuple[Cluster, Sessions]]:
         """The cluster, and its containers to speak to. The embedded one has none: GPU7041."""

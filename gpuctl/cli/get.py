@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, read_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, told_live
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json, print_yaml
+
+if TYPE_CHECKING:
+    from gpuctl.app.ports import Sessions
+    from gpuctl.views.events import EventView
+    from gpuctl.views.jobs import JobView
+
+MOST_PODS = 8
+"""Pods of a gang whose events are shown: one of its workers is like another."""
 
 
 @command("get", examples=("gpuctl get a-1-g -p team-a", "gpuctl get team-a/a-1-g -o yaml"))
@@ -18,11 +28,16 @@ from gpuctl.cli.output import print_json, print_yaml
 def get(job: str, project: str | None, output: str, where: Where) -> None:
     """Show one job in full.
 
-    Its state and why, its place, its pods. JOB is a name or PROJECT/NAME."""
+    Its state and why, its place, its pods, its events. JOB is a name or PROJECT/NAME."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.views.events import event_table  # noqa: PLC0415
     from gpuctl.views.listing import job_form, job_table, job_text  # noqa: PLC0415
 
-    view = one_job(job, project, read_live(where))
+    events: tuple[EventView, ...] = ()
+    with where.looking() as (cluster, sessions):
+        view = one_job(job, project, told_live(cluster))
+        if output == "text" and sessions is not None:
+            events = _events(view, sessions)
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)(job_form(view))
     elif output == "name":
@@ -31,3 +46,20 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
         click.echo(job_table([view], wiring.now_ms(), wide=True), nl=False)
     else:
         click.echo(job_text(view, wiring.now_ms()), nl=False)
+        if events:
+            click.echo(f"\nEvents:\n{event_table(events, wiring.now_ms())}", nl=False)
+
+
+def _events(view: JobView, sessions: Sessions) -> tuple[EventView, ...]:
+    """What was noted of the run and its pods; a person who may not see it is told so."""
+    from gpuctl.app.ports import Forbidden  # noqa: PLC0415 - only now
+    from gpuctl.k8s import names  # noqa: PLC0415
+    from gpuctl.model.ids import ObjectRef  # noqa: PLC0415
+    from gpuctl.views.events import event_views  # noqa: PLC0415
+
+    pods = [ObjectRef(*names.POD, view.ref.namespace, pod.name) for pod in view.pods[:MOST_PODS]]
+    try:
+        return event_views(sessions.events([view.ref, *pods]))
+    except Forbidden as fault:
+        click.echo(f"note: {fault.code}: {fault}", err=True)
+        return ()

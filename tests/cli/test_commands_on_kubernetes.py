@@ -140,6 +140,15 @@ def test_the_forms_agree(run: Run, stage: Stage) -> None:
     assert "team-s/train\n" in run("list", "-o", "name", *stage.where).stdout
 
 
+def test_get_tells_what_was_noted(run: Run, stage: Stage) -> None:
+    said = run("get", "train", "-p", "team-s", *stage.where)
+    assert said.exit_code == 0
+    events = said.stdout.partition("\nEvents:\n")[2].splitlines()
+    assert events[0].split() == ["SOURCE", "TYPE", "AGE", "MESSAGE"]
+    assert any(line.startswith("pod/train-") and "[Scheduled] Successfully assigned" in line for line in events)
+    assert any(line.startswith("job/train-") and "[Resumed]" in line for line in events)
+
+
 def test_explain_says_why_it_waits(run: Run, stage: Stage) -> None:
     said = run("explain", "large", "-p", "team-s", *stage.where).stdout
     assert said.startswith("team-s/large asks for 4 GPUs and is Pending.\n")
@@ -273,6 +282,7 @@ def test_who_may_see_jobs_alone_sees_them_and_is_told_what_is_missing(run: Run, 
     assert rows(result.stdout)["train"][1] == "Running"
     assert "note: GPU7015: " in result.stderr
     assert "may not list nodes" in result.stderr
+    assert "may not list events in namespace seen-team-s" in run("get", "train", "-p", "team-s", *where).stderr
     refused = run("logs", "train", "-p", "team-s", *where)
     assert "may not get pods/log in namespace seen-team-s" in refused.stderr
     refused = run("exec", "train", "-p", "team-s", *where, "--", "true")

@@ -1,4 +1,4 @@
-"""Logs and commands of a pod's container, as raw streams.
+"""Logs and commands of a pod's container as raw streams, and its events.
 
 Logs are one HTTP answer that is read as it comes. A command is a WebSocket, made by the kubernetes package; over it go
 numbered channels: 0 input, 1 output, 2 errors, 3 how it ended, 4 the terminal's size, 255 the end of another channel.
@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import select
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.faults import UNAUTHORIZED, fault_of, status_of
-from gpuctl.adapters.kubernetes.paths import item
+from gpuctl.adapters.kubernetes.paths import group_path, item
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Console, Forbidden, LogRequest, WorldFault
 from gpuctl.diag.wording import message, printable
 from gpuctl.k8s.names import MAIN_CONTAINER
@@ -62,6 +62,16 @@ class PodSessions:
             return _Relay(socket, request, console).run()
         finally:
             socket.shutdown()  # type: ignore[no-untyped-call]
+
+    def events(self, objects: Sequence[ObjectRef]) -> Sequence[Body]:
+        """The events of objects, in no order. Cost: a request an object."""
+        found: list[Body] = []
+        for ref in objects:
+            query = urlencode({"fieldSelector": f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"})
+            answer = self._get(f"{group_path('v1')}/namespaces/{ref.namespace}/events?{query}", follow=False)
+            found.extend(items(status_of(answer.read()), "items"))
+            answer.close()
+        return found
 
     def _get(self, path: str, *, follow: bool) -> BaseHTTPResponse:
         """An answer of status 200, not read yet. Credentials that are refused are read anew once."""

@@ -14,6 +14,7 @@ from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 from gpuctl.views.drift import DriftReport, FieldDrift, ObjectDrift, document, text
+from gpuctl.views.events import event_table, event_views
 from gpuctl.views.nodes import device_table, node_form, node_table, node_views
 from gpuctl.views.projects import project_table, project_views
 from gpuctl.views.styled import plain
@@ -132,3 +133,26 @@ def test_no_drift_is_no_text_and_a_refusal_is_drift() -> None:
     refused = DriftReport(folder=".", objects=(), unchanged=9, refusals=(refusal,))
     assert not refused.empty
     assert document(refused)["refusals"] == [{"code": "GPU6002", "message": "m", "help": "h"}]
+
+
+def event(text: str, **times: object) -> dict[str, Any]:
+    about = {"kind": "Pod", "name": "p"}
+    meta = {"creationTimestamp": "1970-01-01T00:00:09Z"}
+    return {"involvedObject": about, "type": "Normal", "reason": "R", "message": text, "metadata": meta, **times}
+
+
+def test_events_are_in_the_order_they_were_last_seen() -> None:
+    found = event_views([
+        event(
+            "second\nline", lastTimestamp="1970-01-01T00:00:05Z", series={"lastObservedTime": "1970-01-01T00:00:08Z"}
+        ),
+        event("first", lastTimestamp=None, eventTime="1970-01-01T00:00:07.5Z"),
+        event("third"),
+    ])
+    assert event_table(found, 10_000).splitlines() == [
+        "SOURCE  TYPE    AGE  MESSAGE",
+        "pod/p   Normal  2s   [R] first",
+        "pod/p   Normal  2s   [R] second line",
+        "pod/p   Normal  1s   [R] third",
+    ]
+    assert event_table((), 0) == "none\n"

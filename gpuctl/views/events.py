@@ -1,0 +1,48 @@
+"""What was noted of a job's objects, as Run:ai's `get` lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpuctl.diag.wording import printable
+from gpuctl.k8s import objects
+from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
+from gpuctl.views.tables import age, table
+
+COLUMNS = ("SOURCE", "TYPE", "AGE", "MESSAGE")
+_TIMES = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class EventView:
+    """One event: when it was last seen, of which object, and what it says."""
+
+    at_ms: Instant
+    source: str
+    type: str
+    message: str
+
+
+def event_views(bodies: Iterable[Body]) -> tuple[EventView, ...]:
+    """Events of the core API, the oldest first; the same of one object and time once."""
+    return tuple(sorted({_view(body) for body in bodies}))
+
+
+def _view(body: Body) -> EventView:
+    about = objects.mapping(body, "involvedObject")
+    times = (objects.instant(body, *path) for path in _TIMES)
+    said = " ".join(objects.text(body, "message").split())
+    return EventView(
+        at_ms=next((at_ms for at_ms in times if at_ms is not None), 0),
+        source=f"{objects.text(about, 'kind').lower()}/{objects.text(about, 'name')}",
+        type=objects.text(body, "type"),
+        message=printable(f"[{objects.text(body, 'reason')}] {said}"),
+    )
+
+
+def event_table(views: Sequence[EventView], now_ms: Instant) -> str:
+    """The table, or `none`."""
+    rows = [(view.source, view.type, age(now_ms - view.at_ms), view.message) for view in views]
+    return table(COLUMNS, rows) if rows else "none\n"
