@@ -16,7 +16,18 @@ from gpuctl.app.cycle import CycleReport, Site, converge
 from gpuctl.app.fights import Fights
 from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.mirror import Mirror
-from gpuctl.app.ports import Clock, Cluster, Leadership, Machines, Source, SourceUnavailable, Stop, WorldFault
+from gpuctl.app.notes import Unrecorded, notes_of
+from gpuctl.app.ports import (
+    Clock,
+    Cluster,
+    Leadership,
+    Machines,
+    Recorder,
+    Source,
+    SourceUnavailable,
+    Stop,
+    WorldFault,
+)
 from gpuctl.app.report import (
     Entry,
     Journal,
@@ -62,6 +73,7 @@ class Alone:
 
 ALONE = Alone()
 UNMEASURED = Unmeasured()
+UNRECORDED = Unrecorded()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +86,7 @@ class Outside:
     clock: Clock
     leadership: Leadership = ALONE
     meters: Meters = UNMEASURED
+    recorder: Recorder = UNRECORDED
 
 
 def retry_ms(failures: int) -> DurationMs:
@@ -224,6 +237,7 @@ class Reconciler:
         for report in reports:
             for entry in of_cycle(report, self._desired.revision):
                 self._journal.tell(report.at_ms, entry)
+            self._outside.recorder.record(notes_of(report))
         fought = spared | self._fights.fought_over(self._now())
         return [*of_damage(reports[-1]), *of_troubles(reports[-1]), *of_fights(fought, reports[-1].state)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.loop import LoopSettings, Outside, run
-from gpuctl.app.ports import Cluster, Machines, Source
+from gpuctl.app.ports import Cluster, Machines, Note, Source
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.k8s.names import OBSERVED_KINDS
 from gpuctl.k8s.objects import ref_of
@@ -60,6 +60,7 @@ class Stage:
         self.machines: Machines = self.cluster
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
+        self.notes: list[Note] = []
         self._script: list[tuple[int, Callable[[], object]]] = []
         self._end_ms = ZERO_MS
 
@@ -95,6 +96,11 @@ class Stage:
             action()
         return self.requested()
 
+    # Recorder
+
+    def record(self, notes: Sequence[Note]) -> None:
+        self.notes += notes
+
     # the loop
 
     def play(self, second: int, *, path: str = "c", source: Source | None = None, once: bool = False) -> int:
@@ -102,7 +108,11 @@ class Stage:
         self._end_ms = ZERO_MS + second * 1000
         followed = source or GitSource(str(self.copy.folder), path, "main", self.folder / "work")
         outside = Outside(
-            source=Counted(followed, self), cluster=self.through, machines=self.machines, clock=self.clock
+            source=Counted(followed, self),
+            cluster=self.through,
+            machines=self.machines,
+            clock=self.clock,
+            recorder=self,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
         return run(LoopSettings(interval_ms=10_000, react_ms=2_000, once=once), outside, journal, self)

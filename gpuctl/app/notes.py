@@ -1,0 +1,75 @@
+"""What a cycle did, as notes on the objects concerned: for people who ask `kubectl describe`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpuctl.app.cycle import CycleReport
+from gpuctl.app.ports import Note
+from gpuctl.diag.wording import all_of, reason_text
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import uid
+from gpuctl.model.change import Change, OutcomeStatus
+from gpuctl.model.decision import Admit, Decision, Displace, Preempt, Reclaim, Suspended, TimeOut
+from gpuctl.model.ids import ObjectRef
+from gpuctl.plan import Stage
+
+_PAUSES: Mapping[type[Decision], str] = {
+    Reclaim: "Reclaimed",
+    Preempt: "Preempted",
+    Displace: "Displaced",
+    Suspended: "Suspended",
+    TimeOut: "TimedOut",
+}
+_WORKLOADS = frozenset({names.JOB, names.DEPLOYMENT})
+
+
+class Unrecorded:
+    """The recorder of a cluster where nobody looks at events."""
+
+    def record(self, notes: Sequence[Note]) -> None:
+        """Nobody is told."""
+
+
+def notes_of(report: CycleReport) -> tuple[Note, ...]:
+    """Each start and pause that was written, with its reason, and each write that the server refused for good."""
+    return tuple(_notes(report))
+
+
+def _notes(report: CycleReport) -> Iterator[Note]:
+    runs = {(job.id.project, names.run_name(job.id.name, job.digest)): job.id for job in report.declared.jobs}
+    decisions = {decision.job: decision for decision in report.schedule.decisions}
+    for outcome in report.result.outcomes:
+        change = outcome.change
+        if outcome.refused:
+            yield _note(report, change.ref, "Refused", outcome.error, is_warning=True)
+        job = runs.get((change.project, change.ref.name)) if change.project else None
+        if job is None or outcome.status is not OutcomeStatus.APPLIED:
+            continue
+        told = _told(change, decisions[job])
+        if told is not None:
+            yield _note(report, change.ref, *told, is_warning=False)
+
+
+def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
+    """The word and the sentence of a write that carried out a decision."""
+    if (change.ref.api_version, change.ref.kind) not in _WORKLOADS:
+        return None
+    why = reason_text(decision.reason)
+    if change.stage == Stage.ADMIT and isinstance(decision, Admit):
+        nodes = sorted({worker.node for worker in decision.placement.workers})
+        return "Admitted", f"on {all_of(nodes)}: {why}"
+    if change.stage == Stage.PAUSE and type(decision) in _PAUSES:
+        return _PAUSES[type(decision)], why
+    return None
+
+
+def _note(report: CycleReport, ref: ObjectRef, reason: str, text: str, *, is_warning: bool) -> Note:
+    return Note(
+        regarding=ref,
+        uid=uid(report.state.live.get(ref, {})),
+        type="Warning" if is_warning else "Normal",
+        reason=reason,
+        message=text,
+        at_ms=report.at_ms,
+    )

@@ -1,0 +1,46 @@
+"""What is told beside the objects: starts and pauses with their reasons, refusals, and nothing of what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stage import BASE, Stage, job
+
+from gpuctl.app.ports import Note
+
+
+def told(notes: list[Note]) -> list[tuple[str, str, str]]:
+    """(kind, name without the run's digest, reason) of each."""
+    return [(note.regarding.kind, note.regarding.name.rpartition("-")[0], note.reason) for note in notes]
+
+
+def test_starts_and_pauses_are_told_on_the_job(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.commit(BASE)
+    stage.play(20)
+    assert sorted(told(stage.notes)) == [("Job", "j1", "Admitted"), ("Job", "j2", "Admitted")]
+    assert {note.uid for note in stage.notes} == {
+        live["metadata"]["uid"] for _, live in map(stage.live, ("Job",) * 2, ("j1", "j2"))
+    }
+    assert all(note.message.startswith("on n1: ") for note in stage.notes)
+    del stage.notes[:]
+    stage.play(60)
+    assert stage.notes == []
+    stage.commit({f"c/projects/a/k{number}.yaml": job(f"k{number}", "a") for number in range(2)})
+    stage.play(120)
+    del stage.notes[:]
+    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+    stage.play(180)
+    (paused, admitted) = stage.notes
+    assert (paused.reason, paused.type) == ("Reclaimed", "Normal")
+    assert "b/m" in paused.message
+    assert told([admitted]) == [("Job", "m", "Admitted")]
+
+
+def test_what_the_server_refuses_is_a_warning_on_the_object(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.commit(BASE | {"c/projects/a/j1.yaml": job("j1", "a", more=", command: [" + "x" * (3 << 19) + "]")})
+    stage.play(20)
+    warnings = [note for note in stage.notes if note.type == "Warning"]
+    assert {(kind, name, reason) for kind, name, reason in told(warnings)} == {("Job", "j1", "Refused")}
+    assert "GPU7006" in warnings[0].message
