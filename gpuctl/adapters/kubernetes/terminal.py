@@ -47,7 +47,8 @@ class PodSessions:
         """The log of the pod's main container; of one that is followed no end but its own."""
         import urllib3  # noqa: PLC0415 - only now
 
-        answer = self._get(f"{item(pod)}/log?{urlencode(_log_query(request))}", follow=request.follow)
+        path = f"{item(pod)}/log?{urlencode(_log_query(request))}"
+        answer = self._get(path, f"the log of {pod.name}", follow=request.follow)
         try:
             yield from answer.stream()
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -57,7 +58,7 @@ class PodSessions:
 
     def run(self, pod: ObjectRef, request: CommandRequest, console: Console) -> int:
         """Run a command in the pod's main container until it ends, and give its exit code."""
-        socket = self._open(f"{item(pod)}/exec?{urlencode(_exec_query(request))}")
+        socket = self._open(f"{item(pod)}/exec?{urlencode(_exec_query(request))}", f"a command in {pod.name}")
         try:
             return _Relay(socket, request, console).run()
         finally:
@@ -68,12 +69,14 @@ class PodSessions:
         found: list[Body] = []
         for ref in objects:
             query = urlencode({"fieldSelector": f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"})
-            answer = self._get(f"{group_path('v1')}/namespaces/{ref.namespace}/events?{query}", follow=False)
+            answer = self._get(
+                f"{group_path('v1')}/namespaces/{ref.namespace}/events?{query}", f"the events of {ref}", follow=False
+            )
             found.extend(items(status_of(answer.read()), "items"))
             answer.close()
         return found
 
-    def _get(self, path: str, *, follow: bool) -> BaseHTTPResponse:
+    def _get(self, path: str, what: str, *, follow: bool) -> BaseHTTPResponse:
         """An answer of status 200, not read yet. Credentials that are refused are read anew once."""
         import urllib3  # noqa: PLC0415 - only now
 
@@ -95,10 +98,10 @@ class PodSessions:
             data = answer.read()
             answer.close()
             if last or answer.status != UNAUTHORIZED or not self._connection.renew(headers):
-                raise self._refusal(answer.status, status_of(data), data)
+                raise self._refusal(what, answer.status, data)
         raise AssertionError("the second try returns or raises")
 
-    def _open(self, path: str) -> WebSocket:
+    def _open(self, path: str, what: str) -> WebSocket:
         """A session that the server has agreed to. Credentials that are refused are read anew once."""
         import websocket  # noqa: PLC0415 - only now
         from kubernetes.stream.ws_client import create_websocket  # noqa: PLC0415
@@ -111,23 +114,24 @@ class PodSessions:
             except websocket.WebSocketBadStatusException as error:
                 data = error.resp_body or b""
                 if last or error.status_code != UNAUTHORIZED or not self._connection.renew(headers):
-                    raise self._refusal(error.status_code, status_of(data), data) from error
+                    raise self._refusal(what, error.status_code, data) from error
             except (websocket.WebSocketException, OSError) as error:
                 raise _away(self._connection.server, error) from error
             else:
                 return socket
         raise AssertionError("the second try returns or raises")
 
-    def _refusal(self, code: int, status: Body, data: bytes) -> WorldFault:
+    def _refusal(self, what: str, code: int, data: bytes) -> WorldFault:
         """Rights and credentials are told as everywhere; anything else is the session's own matter."""
+        status = status_of(data)
         if code == UNAUTHORIZED:
             facts = {"server": self._connection.server, "where": self._connection.where}
             return ClusterUnavailable("GPU7014", message("GPU7014", {**facts, "why": text(status, "message") or "401"}))
-        fault = fault_of(code, status, "session")
+        fault = fault_of(code, status, what)
         if isinstance(fault, Forbidden):
             return fault
         said = text(status, "message") or data.decode(errors="replace").strip() or f"HTTP status {code}"
-        return ClusterUnavailable("GPU7042", message("GPU7042", {"what": said}))
+        return ClusterUnavailable("GPU7042", message("GPU7042", {"what": f"{what}: {said}"}))
 
 
 class _Relay:
