@@ -98,9 +98,11 @@ class _Workload:
 
 def _phase(workload: _Workload, pods: Sequence[Pod]) -> RunPhase:
     live = any(pod.live for pod in pods) or workload.pods_left > 0
-    if workload.outcome is not None:
+    removed = is_deleting(workload.body) or workload.leaving
+    # A removed namespace kills pods before it takes their Job, which then looks as if it had failed by itself.
+    if workload.outcome is not None and not (removed and workload.outcome is RunPhase.FAILED):
         return RunPhase.STOPPING if live else workload.outcome
-    if is_deleting(workload.body) or workload.leaving:
+    if removed:
         return RunPhase.STOPPING
     if workload.suspended:
         stopped = not live and not instant(workload.body, "status", "startTime")

@@ -1,5 +1,6 @@
 """Phases, places and times of runs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -183,3 +184,41 @@ def test_a_gang_is_idle_since_its_last_worker_is() -> None:
     first = pod("a", annotations={names.IDLE_SINCE_ANNOTATION: earlier})
     assert only_run(gang, first, pod("b", annotations={names.IDLE_SINCE_ANNOTATION: later})).idle_since_ms == NOON_MS
     assert only_run(gang, first, pod("b")).idle_since_ms is None
+
+
+STARTED_WITH = {"metadata": {"annotations": {names.PLACEMENT_ANNOTATION: PLACEMENT}}}
+
+
+def paused(**status: Any) -> Body:
+    """A Job that was just suspended; it was made to run at PLACEMENT and is not reserved a place any more."""
+    body = job(suspend=True, annotations={names.PLACEMENT_ANNOTATION: None}, **status)
+    return {**body, "spec": {**body["spec"], "template": STARTED_WITH}}
+
+
+@pytest.mark.parametrize("status", [{"active": 1}, {"terminating": 1}, {"active": 1, "startTime": NOON}])
+def test_a_paused_run_holds_its_place_while_its_status_says_that_pods_are_left(status: Mapping[str, Any]) -> None:
+    """Jobs and pods are watched apart. GPUs freed by a pause are free when the pods are gone, not before."""
+    run = only_run(paused(**status))
+    assert run.phase is RunPhase.STOPPING
+    assert run.placement is not None
+    assert run.placement.workers[0].gpus == (0, 1)
+
+
+def test_a_paused_run_that_the_job_controller_has_not_looked_at_yet_is_stopping() -> None:
+    assert only_run(paused(startTime=NOON)).phase is RunPhase.STOPPING
+
+
+def test_a_paused_run_waits_once_pods_are_gone_and_its_status_says_so() -> None:
+    run = only_run(paused(active=0, terminating=0))
+    assert (run.phase, run.placement) == (RunPhase.QUEUED, None)
+
+
+def test_a_failed_run_is_stopping_while_its_status_says_that_pods_are_left() -> None:
+    assert only_run(job(condition("FailureTarget"), terminating=1)).phase is RunPhase.STOPPING
+    assert only_run(job(condition("Failed"), terminating=0)).phase is RunPhase.FAILED
+
+
+def test_a_run_whose_pods_were_killed_with_their_namespace_has_not_failed() -> None:
+    """Seen on a real server: the Job fails for its killed pods before it is itself removed."""
+    assert seen(job(condition("Failed")), LEAVING).runs[0].phase is RunPhase.STOPPING
+    assert seen(job(condition("Complete")), LEAVING).runs[0].phase is RunPhase.SUCCEEDED

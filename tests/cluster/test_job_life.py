@@ -1,0 +1,325 @@
+"""The life of jobs on a real API server, with its own Job controller and scheduler: only the nodes are not real.
+
+Each test is a cluster of its own on the one server, with its own nodes and namespaces: so each is also a neighbour.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from controlplane.server import ControlPlane, node
+
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.app.cycle import CycleReport, Site, cycle
+from gpuctl.app.mirror import Mirror
+from gpuctl.compile import compile_tree
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import annotations_of, flag, labels_of, mapping, number, resource_version, text, uid
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import Body, ClusterState
+from gpuctl.observe import observe
+
+WITHIN_S = 30.0
+MERGE = "application/merge-patch+json"
+
+
+class Town:
+    """One cluster of gpuctl on the server: two nodes of two GPUs, one project `a`, and cycles by hand."""
+
+    def __init__(self, plane: ControlPlane, cluster: KubernetesCluster, name: str) -> None:
+        self.plane = plane
+        self.name = name
+        self.namespace = f"{name}-a"
+        self.sharing = "device-plugin"
+        self.jobs: dict[str, str] = {}
+        self.site = Site(mirror=Mirror(cluster), clock=SystemClock())
+        self.cluster = cluster
+        for each in ("n1", "n2"):
+            plane.call("POST", "/api/v1/nodes", node(f"{name}-{each}", gpus=2, labels={"town": name}))
+
+    def declared(self) -> Declared:
+        head = "apiVersion: gpuctl.dev/v1\nkind: "
+        pool = (
+            f"{{name: p, selector: {{matchLabels: {{town: {self.name}}}}}, nodes: [{self.name}-n1, {self.name}-n2], "
+            f"gpusPerNode: 2, gpuMemory: 32Gi, gpuProduct: Tesla, sharing: {self.sharing}}}"
+        )
+        more = f"  namespacePrefix: {self.name}-\n  ingress: {{host: gpus.example.com, className: nginx}}\n"
+        files = {
+            "cluster.yaml": f"{head}Cluster\nmetadata: {{name: {self.name}}}\nspec:\n  nodePools: [{pool}]\n{more}",
+            "a.yaml": f"{head}Project\nmetadata: {{name: a}}\nspec: {{quota: 4}}\n",
+        }
+        for job, spec in self.jobs.items():
+            files[f"{job}.yaml"] = f"{head}Job\nmetadata: {{name: {job}, project: a}}\nspec: {{image: x{spec}}}\n"
+        compiled = compile_tree(
+            SourceTree(cluster_dir="c", files={f"c/{p}": SourceFile(content=t.encode()) for p, t in files.items()})
+        )
+        assert compiled.declared is not None, compiled.diagnostics
+        return compiled.declared
+
+    def cycle(self) -> CycleReport:
+        report = cycle(self.declared(), self.site)
+        self.site = replace(self.site, rejected=report.rejected)
+        return report
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """Cycles until it holds; what it gave."""
+        end = time.monotonic() + WITHIN_S
+        while True:
+            report = self.cycle()
+            found = holds()
+            if found:
+                return found
+            if time.monotonic() > end:
+                raise AssertionError(([o.error for o in report.faults], self.phases(), report.schedule.decisions))
+            time.sleep(0.05)
+
+    def state(self) -> ClusterState:
+        self.site.mirror.refresh()
+        return observe(self.site.mirror.objects(), self.name)
+
+    def phases(self) -> dict[str, str]:
+        return {run.job.name: str(run.phase) for run in self.state().runs}
+
+    def comes_to(self, **phases: str) -> None:
+        self.until(lambda: self.phases() == phases)
+
+    def ended(self) -> dict[str, str]:
+        return {run.job.name: run.state for book in self.state().ledgers.values() for run in book.finished.values()}
+
+    def live(self, kind: str, job: str) -> list[tuple[ObjectRef, Body]]:
+        """Objects of a kind that a job has, by name."""
+        return [
+            (ref, body)
+            for ref, body in sorted(self.state().live.items())
+            if ref.kind == kind and ref.namespace == self.namespace and labels_of(body).get(names.JOB_LABEL) == job
+        ]
+
+    def one(self, kind: str, job: str) -> Any:
+        ((_, body),) = self.live(kind, job)
+        return body
+
+    def mark(self, job: str, **notes: str) -> None:
+        """Tell what becomes of a job's pods."""
+        body = {"metadata": {"annotations": {f"test/{key.replace('_', '-')}": note for key, note in notes.items()}}}
+        for ref, _ in self.live("Pod", job):
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{ref.name}"
+            self.plane.call("PATCH", path, body, media=MERGE)
+
+    def remove(self, ref: ObjectRef, body: Body) -> None:
+        self.cluster.delete(ref, uid(body), resource_version(body))
+
+    def tear_down(self) -> None:
+        for ref in list(self.state().live):
+            gone = {"Namespace": f"/api/v1/namespaces/{ref.name}", "Node": f"/api/v1/nodes/{ref.name}"}
+            if ref.kind in gone and ref.name.startswith(f"{self.name}-"):
+                try:
+                    self.plane.call("DELETE", gone[ref.kind])
+                except HTTPError as error:
+                    error.close()
+
+
+@pytest.fixture
+def town(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
+    connection = connect(str(control_plane.kubeconfig))
+    name = f"t{request.node.name.encode().hex()[-8:]}{len(request.node.name)}"
+    with closing(connection), closing(KubernetesCluster(connection)) as cluster:
+        made = Town(control_plane, cluster, name)
+        yield made
+        made.tear_down()
+
+
+def places(body: Body) -> list[str]:
+    affinity = mapping(body, "spec", "template", "spec", "affinity", "nodeAffinity")
+    terms = mapping(affinity, "requiredDuringSchedulingIgnoredDuringExecution").get("nodeSelectorTerms", [])
+    return [value for term in terms for field in term["matchFields"] for value in field["values"]]
+
+
+def test_a_job_is_born_suspended_and_placed_and_let_go_by_one_write(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1, maxDuration: 1h"
+    while all(outcome.change.ref.kind != "Job" for outcome in town.cycle().result.outcomes):
+        time.sleep(0.05)
+    body = town.one("Job", "j")
+    assert flag(body, "spec", "suspend")
+    assert town.live("Pod", "j") == []
+    assert "activeDeadlineSeconds" not in body["spec"]
+    report = town.cycle()
+    assert [o.change.ref.kind for o in report.result.outcomes] == ["ConfigMap", "Job"]
+    body = town.one("Job", "j")
+    assert not flag(body, "spec", "suspend")
+    assert number(body, "spec", "activeDeadlineSeconds") == 3600
+    town.comes_to(j="Running")
+    assert places(body) == [town.one("Pod", "j")["spec"]["nodeName"]]
+    assert town.until(lambda: town.cycle().settled)
+
+
+def test_a_paused_job_frees_its_gpus_when_its_pods_are_gone_and_resumes_elsewhere_with_its_remaining_time(
+    town: Town,
+) -> None:
+    """The pod takes two seconds to leave. Until then nobody may have its GPUs."""
+    town.jobs |= {"big": ", gpus: 2, maxDuration: 1h", "other": ", gpus: 2", "next": ", gpus: 2"}
+    town.jobs["next"] += ", suspend: true"
+    town.comes_to(big="Running", other="Running", next="Queued")
+    first = town.one("Pod", "big")["spec"]["nodeName"]
+    town.mark("big", leave_after="2s")
+    time.sleep(1.5)
+    town.jobs |= {"big": town.jobs["big"] + ", suspend: true", "next": ", gpus: 2"}
+    seen: set[tuple[bool, str]] = set()
+
+    def next_runs() -> bool:
+        pods_are_there = any(running(pod) for _, pod in town.live("Pod", "big"))
+        seen.add((pods_are_there, town.phases()["next"]))
+        return town.phases()["next"] == "Running"
+
+    town.until(next_runs)
+    assert seen == {(True, "Queued"), (False, "Starting"), (False, "Running")} | (seen & {(False, "Queued")})
+    assert town.one("Pod", "next")["spec"]["nodeName"] == first
+    town.jobs |= {"big": ", gpus: 2, maxDuration: 1h", "other": ", gpus: 2, suspend: true"}
+    town.comes_to(big="Running", other="Queued", next="Running")
+    body = town.one("Job", "big")
+    assert town.one("Pod", "big")["spec"]["nodeName"] != first
+    assert 3590 < number(body, "spec", "activeDeadlineSeconds") < 3600
+    assert annotations_of(body)[names.STARTS_ANNOTATION] == "2"
+
+
+def test_a_finished_job_is_not_run_again_when_its_object_is_gone_until_it_is_asked_for(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    town.mark("j", run_for="0s")
+    town.until(lambda: town.ended() == {"j": "Succeeded"})
+    ((ref, _),) = town.live("Job", "j")
+    path = f"/apis/batch/v1/namespaces/{town.namespace}/jobs/{ref.name}"
+    town.plane.call("PATCH", path, {"spec": {"ttlSecondsAfterFinished": 0}}, media=MERGE)
+    town.until(lambda: not town.live("Job", "j"))
+    for _ in range(5):
+        assert town.cycle().settled
+    assert town.ended() == {"j": "Succeeded"}
+    town.jobs["j"] = ", gpus: 1, runIndex: 2"
+    town.comes_to(j="Running")
+    assert town.ended() == {}
+
+
+def test_a_job_fails_when_its_retries_are_used_up(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1, retries: 1"
+    town.comes_to(j="Running")
+    first = [ref.name for ref, _ in town.live("Pod", "j")]
+    town.mark("j", fail_after="0s")
+    town.until(lambda: [r.name for r, b in town.live("Pod", "j") if r.name not in first and running(b)])
+    assert town.ended() == {}
+    town.mark("j", fail_after="0s")
+    town.until(lambda: town.ended() == {"j": "Failed"})
+    assert number(town.one("Job", "j"), "status", "failed") == 2
+
+
+def running(pod: Body) -> bool:
+    return text(pod, "status", "phase") == "Running"
+
+
+def test_a_job_that_a_person_deleted_is_told_and_not_run_again(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    town.remove(*town.live("Job", "j")[0])
+    town.until(lambda: town.ended() == {"j": "Deleted"})
+    town.until(lambda: not town.live("Pod", "j"))
+    assert town.cycle().settled
+    assert town.live("Job", "j") == []
+
+
+def test_a_job_whose_namespace_a_person_deleted_is_not_run_again(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    ref = ObjectRef(*names.NAMESPACE, "", town.namespace)
+    before = town.state().live[ref]
+    town.remove(ref, before)
+    town.until(lambda: (now := town.state().live.get(ref)) is not None and uid(now) != uid(before))
+    town.until(lambda: town.ended() == {"j": "Deleted"})
+    assert town.live("Job", "j") == []
+    town.jobs["j"] = ", gpus: 1, runIndex: 2"
+    town.comes_to(j="Running")
+
+
+def test_a_changed_job_is_a_new_run_and_the_old_one_goes(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    before = town.one("Job", "j")
+    town.jobs["j"] = ", gpus: 2, priority: 3"
+    town.until(lambda: [ref.name for ref, _ in town.live("Job", "j")] != [before["metadata"]["name"]])
+    town.until(lambda: len(town.live("Job", "j")) == 1 and town.phases() == {"j": "Running"})
+    assert town.one("Job", "j")["metadata"]["name"] != before["metadata"]["name"]
+
+
+def test_a_gang_meets_at_worker_0(town: Town) -> None:
+    town.jobs["g"] = ", gpus: 2, workers: 2"
+    town.comes_to(g="Running")
+    pods = [body for _, body in town.live("Pod", "g")]
+    run = town.one("Job", "g")["metadata"]["name"]
+    assert sorted(pod["spec"]["hostname"] for pod in pods) == [f"{run}-0", f"{run}-1"]
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
+    services = [body["metadata"]["name"] for _, body in town.live("Service", "g")]
+    assert services == [pods[0]["spec"]["subdomain"]]
+    env = {entry["name"]: entry.get("value", "") for entry in pods[0]["spec"]["containers"][0]["env"]}
+    assert env["MASTER_ADDR"] == f"{run}-0.{services[0]}.{town.namespace}.svc"
+    assert {"MASTER_PORT", "NODE_RANK", "WORLD_SIZE"} < env.keys()
+
+
+def test_inference_is_scaled_to_its_workers_and_to_none(town: Town) -> None:
+    town.jobs["web"] = ", gpus: 1, type: inference, workers: 3"
+    town.comes_to(web="Running")
+    assert number(town.one("Deployment", "web"), "spec", "replicas") == 3
+    town.jobs["web"] += ", suspend: true"
+    town.comes_to(web="Queued")
+    town.until(lambda: not town.live("Pod", "web"))
+    town.jobs["web"] = ", gpus: 1, type: inference, workers: 3"
+    town.comes_to(web="Running")
+    assert number(town.one("Deployment", "web"), "status", "readyReplicas") == 3
+
+
+def test_a_job_has_its_volumes_and_ports_and_keeps_its_data_in_the_next_run(town: Town) -> None:
+    volumes = "[{newClaim: {size: 1Gi, storageClass: none}, mountPath: /data}]"
+    more = f", gpus: 1, suspend: true, expose: [{{port: 8888, via: ingress}}], volumes: {volumes}"
+    town.jobs["nb"] = more
+    town.until(lambda: town.live("Ingress", "nb") and town.live("Job", "nb"))
+    claim, body = town.one("PersistentVolumeClaim", "nb"), town.one("Job", "nb")
+    assert claim["spec"]["resources"]["requests"]["storage"] == "1Gi"
+    (volume,) = body["spec"]["template"]["spec"]["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert [port["port"] for port in town.one("Service", "nb")["spec"]["ports"]] == [8888]
+    (rule,) = town.one("Ingress", "nb")["spec"]["rules"]
+    assert rule["http"]["paths"][0]["path"].startswith("/a/nb")
+    town.jobs["nb"] = more + ", runIndex: 2"
+    town.until(lambda: [ref.name for ref, _ in town.live("Job", "nb")] != [body["metadata"]["name"]])
+    town.until(lambda: len(town.live("Job", "nb")) == 1)
+    assert uid(town.one("PersistentVolumeClaim", "nb")) == uid(claim)
+
+
+def test_a_job_ends_at_its_limit_while_gpuctl_is_down(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1, maxDuration: 2s"
+    town.comes_to(j="Running")
+    time.sleep(4)
+    assert text(town.one("Job", "j")["status"]["conditions"][-1], "reason") == "DeadlineExceeded"
+    town.until(lambda: town.ended() == {"j": "TimedOut"})
+
+
+def test_a_waiting_job_follows_its_pool_to_another_kind_of_sharing(town: Town) -> None:
+    """The server takes no such change of a suspended Job. It never ran: it is made anew under its name."""
+    town.jobs |= {"big": ", gpus: 2, workers: 2", "j": ", gpus: 1"}
+    town.comes_to(big="Running", j="Queued")
+    before = town.one("Job", "j")
+    town.sharing = "dra"
+    town.until(lambda: town.live("Job", "j") and uid(town.one("Job", "j")) != uid(before))
+    after = town.one("Job", "j")
+    assert after["metadata"]["name"] == before["metadata"]["name"]
+    assert after["spec"]["template"]["spec"]["resourceClaims"]
+    town.sharing = "device-plugin"
+    town.jobs["big"] += ", suspend: true"
+    town.until(lambda: town.phases() == {"big": "Queued", "j": "Running"})
+    assert town.ended() == {}
