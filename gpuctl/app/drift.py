@@ -15,7 +15,7 @@ from gpuctl.views.drift import DriftReport, FieldDrift, ObjectDrift
 _NAMING = frozenset({"apiVersion", "kind"})
 
 
-def drift_report(declared: Declared, folder: str, cluster: Cluster, clock: Clock) -> DriftReport:
+def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftReport:
     """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden when it can't be read.
 
     gpuctl's own ledgers are left out: what is written in them follows from the rest.
@@ -23,7 +23,6 @@ def drift_report(declared: Declared, folder: str, cluster: Cluster, clock: Clock
     foreseen = foresee(declared, Site(mirror=Mirror(cluster), clock=clock))
     sources = {item.ref: item.span for item in foreseen.manifests.items}
     return DriftReport(
-        folder=folder,
         objects=tuple(
             ObjectDrift(
                 action=change.action,

@@ -32,7 +32,7 @@ def diff(folder: str, output: str, where: Where) -> None:
 
     declared = compiled_folder(folder, exit_code=EXIT_USAGE)
     with where.reading() as cluster:
-        report = drift_report(declared, folder, cluster, wiring.clock())
+        report = drift_report(declared, cluster, wiring.clock())
     if output == "json":
         print_json(forms.document(report))
     else:

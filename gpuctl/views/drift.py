@@ -41,7 +41,6 @@ class ObjectDrift:
 class DriftReport:
     """All drift, in the order in which a cycle would undo it. `refusals` is what it would not."""
 
-    folder: str
     objects: tuple[ObjectDrift, ...]
     unchanged: int
     refusals: tuple[Diagnostic, ...] = ()

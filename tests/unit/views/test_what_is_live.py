@@ -115,7 +115,7 @@ def test_drift_reads_like_a_diff() -> None:
         FieldDrift("metadata.labels.x", None, "one\ntwo\x1b"),
     )
     gone = drifted(Action.DELETE, reason="no longer declared")
-    report = DriftReport(folder=".", objects=(changed, gone), unchanged=1)
+    report = DriftReport(objects=(changed, gone), unchanged=1)
     assert "\n".join(plain(line) for line in text(report)).splitlines() == [
         "--- Job gpu-a/train-1", "+++ Job gpu-a/train-1  a.yaml:3",
         "@@ spec.suspend @@", "-false", "+true",
@@ -128,9 +128,9 @@ def test_drift_reads_like_a_diff() -> None:
 
 
 def test_no_drift_is_no_text_and_a_refusal_is_drift() -> None:
-    assert list(text(DriftReport(folder=".", objects=(), unchanged=9))) == []
+    assert list(text(DriftReport(objects=(), unchanged=9))) == []
     refusal = Diagnostic(code="GPU6002", message="m", span=SourceSpan(file="a.yaml"), help="h")
-    refused = DriftReport(folder=".", objects=(), unchanged=9, refusals=(refusal,))
+    refused = DriftReport(objects=(), unchanged=9, refusals=(refusal,))
     assert not refused.empty
     assert document(refused)["refusals"] == [{"code": "GPU6002", "message": "m", "help": "h"}]
 
