@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from gpuctl.app.apply import apply_plan, never
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.ports import Clock
+from gpuctl.app.recall import Recall
 from gpuctl.app.rejections import Rejections, still_refused, with_new
 from gpuctl.model.change import ApplyResult, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Schedule
@@ -61,7 +62,8 @@ def nothing() -> None:
 class Site:
     """Where cycles run. `settle` lets what is due happen in the world; `stop` is asked before every write.
 
-    Objects that are `spared` are not written now, nor those that the server `rejected` and would again.
+    Objects that are `spared` are not written now, nor those that the server `rejected` and would again. `recall` is
+    what cycles there have worked out already.
     """
 
     mirror: Mirror
@@ -70,20 +72,22 @@ class Site:
     stop: Callable[[], bool] = never
     spared: frozenset[ObjectRef] = frozenset()
     rejected: Rejections = field(default_factory=dict)
+    recall: Recall = field(default_factory=Recall)
 
 
 def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden when it can't be read."""
     site.mirror.refresh()
     now_ms = site.clock.now_ms()
-    state = observe(site.mirror.objects(), declared.cluster.name)
+    recall = site.recall
+    state = observe(site.mirror.objects(), declared.cluster.name, recall.sights)
     rejected = still_refused(site.rejected, declared, state, now_ms)
     stops = mass_stop(declared, state, confirmations)
     barred = dict.fromkeys(stops.jobs, "GPU5071") | {found.run[0]: "GPU5070" for found in rejected.values()}
     declared = replace(declared, held=set_aside(declared, state), barred=barred)
-    decided = schedule(declared, state, now_ms)
-    manifests = render(declared, decided)
-    plan = make_plan(declared, decided, manifests, state, confirmations)
+    decided = schedule(declared, state, now_ms, recall.outlook)
+    manifests = render(declared, decided, recall.drafts)
+    plan = make_plan(declared, decided, manifests, state, confirmations, checks=recall.checks)
     return CycleReport(
         at_ms=now_ms,
         declared=declared,

@@ -9,15 +9,20 @@ cluster is empty.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
+from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import RunKey
+from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
+from gpuctl.plan.checks import Checks
 from gpuctl.plan.departures import departures
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.guard import CONFIRM_TRAILER, damaged_projects, foreign_namespaces, mass_stop, review, set_aside
@@ -29,6 +34,7 @@ from gpuctl.plan.writes import Writer, book, delete, remade
 __all__ = [
     "CONFIRM_TRAILER",
     "OWN",
+    "Checks",
     "Difference",
     "Stage",
     "differences",
@@ -39,15 +45,26 @@ __all__ = [
 ]
 
 
-def make_plan(
-    declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState, confirmations: frozenset[str]
+def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, and what is known already
+    declared: Declared,
+    schedule: Schedule,
+    manifests: Manifests,
+    state: ClusterState,
+    confirmations: frozenset[str],
+    *,
+    checks: Checks | None = None,
 ) -> Plan:
-    """Everything there is to write now. Cost: linear in manifests, inventories and live objects."""
+    """Everything there is to write now. Cost: linear in manifests, inventories and live objects.
+
+    `checks` are those of the plan before, where there was one: they save work and change no result.
+    """
+    checks = checks or Checks()
+    checks.turn()
     untouched = set_aside(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
     wanted = [item for item in manifests.items if item.project not in untouched]
-    anew = remade(wanted, state)
-    books = gather(declared, schedule, manifests, state, anew)
+    anew = remade(wanted, state, checks)
+    books = replace(gather(declared, schedule, manifests, state, checks), remade=anew)
     names_of_declared = {project.name for project in declared.projects}
     cluster = declared.cluster.name
     staying = manifests.retained.union(item.ref for item in manifests.items)
@@ -56,8 +73,10 @@ def make_plan(
     stops = mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
     recorded: set[RunKey] = set()
-    left = {shard_owner(ref) for ref in state.shards}
-    for project in sorted({OWN, *ledgers, *names_of_declared, *left} - untouched):
+    shards: dict[ProjectName, list[ObjectRef]] = {}
+    for ref in state.shards:
+        shards.setdefault(shard_owner(ref), []).append(ref)
+    for project in sorted({OWN, *ledgers, *names_of_declared, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
         new = next_ledger(declared, old, books, state)
         recorded |= new.seen
@@ -65,7 +84,9 @@ def make_plan(
         gone = [r for r in surplus(cluster, old, staying, state) if job_of(state.live[r]) not in stops.jobs]
         reviewed = review(declared, old, tuple(gone), state, confirmations)
         owner = None if project == OWN else project
-        changes += book(cluster, old, new, state, closing=closing)
+        bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
+        write = partial(book, cluster, old, new, state, closing=closing)
+        changes += checks.book(project, (old, new, closing, shards.get(project), bodies), write)
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
@@ -76,6 +97,7 @@ def make_plan(
         phases={(run.job, run.digest): run.phase for run in state.runs},
         ending=frozenset(ref.name for ref, live in state.live.items() if is_namespace(ref) and is_deleting(live)),
         remade=anew,
+        checks=checks,
     )
     written = [change for item in wanted for change in writer.writes(item)]
     touched = {change.ref for change in written}

@@ -47,7 +47,8 @@ def drift(wanted: Body, live: Body) -> tuple[str, ...]:
 def differences(wanted: Body, live: Body) -> tuple[Difference, ...]:
     """What `drift` names, with both values, sorted by path."""
     found = {difference.path: difference for difference in _differing(wanted, live, "")}
-    for difference in _unwanted(owned_fields(live), wanted, live, ""):
+    owned = owned_fields(live)
+    for difference in () if _has_all(wanted, owned) else _unwanted(owned, wanted, live, ""):
         found.setdefault(difference.path, difference)
     return tuple(found[path] for path in sorted(found))
 
@@ -99,6 +100,22 @@ def _differing_items(wanted: list[Any], live: list[Any], path: str) -> Iterator[
     else:
         for index, (item, other) in enumerate(zip(wanted, live, strict=True)):
             yield from _differing(item, other, f"{path}[{index}]")
+
+
+def _has_all(wanted: object, fields: FieldSet) -> bool:
+    """Whether the manifest has every field in gpuctl's name, as nearly always: `_unwanted` then has nothing to name."""
+    for element, below in fields.items():
+        if isinstance(wanted, dict) and element.startswith("f:"):
+            name = element[2:]
+            if name not in wanted or (below and not _has_all(wanted[name], below)):
+                return False
+        elif isinstance(wanted, list) and element.startswith("k:"):
+            found = find_item(wanted, item_key(element))
+            if found is None or (below and not _has_all(found, below)):
+                return False
+        elif element != "." and not (isinstance(wanted, list) and element in map(set_element, wanted)):
+            return False
+    return True
 
 
 def _unwanted(fields: FieldSet, wanted: object, live: object, path: str) -> Iterator[Difference]:

@@ -6,19 +6,19 @@ plan applies and shrinks only by what is observed to be gone. Nothing is in it t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
-from gpuctl.k8s.objects import is_deleting
-from gpuctl.k8s.workloads import own_run
+from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import JobType
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run
+from gpuctl.plan.checks import Checks
 
 OWN = ProjectName(names.CLUSTER_LEDGER)
 """The cluster's own part, where a project would stand."""
@@ -26,12 +26,12 @@ OWN = ProjectName(names.CLUSTER_LEDGER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """What ledgers are made of, gathered once a plan and grouped by project."""
+    """What ledgers are made of, gathered once a plan and grouped by project. `remade` runs are on record no more."""
 
     wanted: Mapping[ProjectName, frozenset[ObjectRef]]
     projects: frozenset[ProjectName]
     declared: frozenset[RunKey]
-    standing: frozenset[RunKey]
+    standing: Mapping[ProjectName, frozenset[RunKey]]
     remade: frozenset[RunKey] = frozenset()
     ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
 
@@ -47,21 +47,14 @@ def shard_owner(shard: ObjectRef) -> ProjectName:
     return ProjectName((names.shard_owner(shard.name) or ("", OWN))[1])
 
 
-def gather(
-    declared: Declared,
-    schedule: Schedule,
-    manifests: Manifests,
-    state: ClusterState,
-    remade: frozenset[RunKey] = frozenset(),
-) -> Books:
-    """Read the books' entries off what is declared, decided and observed. `remade` runs are on record no more."""
+def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState, checks: Checks) -> Books:
+    """Read the books' entries off what is declared, decided and observed."""
     observed = {(run.job, run.digest): run for run in state.runs}
     return Books(
         wanted=_by_project(declared, manifests),
         projects=frozenset(project.name for project in declared.projects),
         declared=frozenset((job.id, job.digest) for job in declared.jobs),
-        standing=frozenset(_standing(state, declared.cluster.name)),
-        remade=remade,
+        standing=_standing(declared, state, checks),
         ended=_ended(declared, schedule, observed),
     )
 
@@ -74,9 +67,9 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
     """
     project = old.project
     wanted = books.wanted.get(project, frozenset())
-    kept = books.declared if project in books.projects else books.declared | books.standing
-    standing = (key for key in (*old.seen, *books.standing) if key not in books.remade)
-    seen = {key for key in standing if key[0].project == project and key in kept}
+    standing = books.standing.get(project, frozenset())
+    kept = books.declared if project in books.projects else books.declared | standing
+    seen = {key for key in (old.seen | standing) - books.remade if key[0].project == project and key in kept}
     finished = {key: run for key, run in old.finished.items() if key in kept}
     for run in books.ended.get(project, ()):
         finished.setdefault((run.job, run.digest), run)
@@ -90,12 +83,14 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
     )
 
 
-def _standing(state: ClusterState, cluster: str) -> Iterator[RunKey]:
+def _standing(declared: Declared, state: ClusterState, checks: Checks) -> dict[ProjectName, frozenset[RunKey]]:
     """The cluster's runs whose object is there and is not being deleted."""
+    found: dict[ProjectName, set[RunKey]] = {}
     for ref, live in state.live.items():
-        run = own_run(ref, live, cluster)
-        if run is not None and not is_deleting(live):
-            yield run
+        run = checks.standing(ref, live, declared.cluster.name) if is_workload(ref) else None
+        if run is not None:
+            found.setdefault(run[0].project, set()).add(run)
+    return {project: frozenset(runs) for project, runs in found.items()}
 
 
 def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, frozenset[ObjectRef]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from gpuctl.k8s.names import FIELD_MANAGER
@@ -47,6 +48,7 @@ def list_keys(path: str) -> tuple[str, ...]:
     return _LIST_KEYS.get(name, ())
 
 
+@lru_cache(maxsize=4096)
 def item_key(element: str) -> Mapping[str, Any]:
     """The key of a `k:` edge; an unreadable one matches nothing."""
     try:
@@ -63,12 +65,11 @@ def set_element(value: object) -> str:
 
 def find_item(candidates: Iterable[Any], key: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The item of a keyed list with that key, a left-out key field having its default."""
+    if not key:
+        return None
+    wanted = [(name, value or _KEY_DEFAULTS.get(name)) for name, value in key.items()]
     for item in candidates:
-        if (
-            isinstance(item, Mapping)
-            and key
-            and all(_part(item, k) == (v or _KEY_DEFAULTS.get(k)) for k, v in key.items())
-        ):
+        if isinstance(item, dict | Mapping) and all(_part(item, name) == value for name, value in wanted):
             return item
     return None
 

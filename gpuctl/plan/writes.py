@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
@@ -14,6 +15,7 @@ from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import born, is_stopped, permitted
+from gpuctl.plan.checks import Checks
 from gpuctl.plan.diff import drift
 from gpuctl.plan.inventory import OWN, shard_owner
 from gpuctl.plan.order import Stage, stage_of
@@ -35,10 +37,17 @@ class Writer:
     recorded: frozenset[RunKey]
     phases: Mapping[RunKey, RunPhase]
     ending: frozenset[str]
+    checks: Checks
     remade: frozenset[RunKey] = frozenset()
 
-    def writes(self, item: Manifest) -> Iterator[Change]:
-        """What to write for one wanted object."""
+    def writes(self, item: Manifest) -> tuple[Change, ...]:
+        """What to write for one wanted object. It is worked out anew when anything that it depends on has changed."""
+        run = self.checks.run_of(item)
+        about_run = (run in self.remade, run in self.seen, run in self.recorded, self.phases.get(run) if run else None)
+        facts = (self.state.live.get(item.ref), item.ref.namespace in self.ending, *about_run)
+        return self.checks.writes(item, facts, partial(self._writes, item))
+
+    def _writes(self, item: Manifest) -> Iterator[Change]:
         live = self.state.live.get(item.ref)
         if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
             return
@@ -77,7 +86,7 @@ class Writer:
         return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
 
 
-def remade(items: Iterable[Manifest], state: ClusterState) -> frozenset[RunKey]:
+def remade(items: Iterable[Manifest], state: ClusterState, checks: Checks) -> frozenset[RunKey]:
     """Queued runs that were never let go and whose Job was made with another pod template than is wanted now.
 
     They are taken off the record before they are made anew, so that a crash in between loses none of them. A template
@@ -86,15 +95,16 @@ def remade(items: Iterable[Manifest], state: ClusterState) -> frozenset[RunKey]:
     fresh = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.QUEUED and not run.starts}
     found: set[RunKey] = set()
     for item in items:
-        run = run_of(item.body) if (item.ref.api_version, item.ref.kind) == names.JOB else None
-        if run is None or run not in fresh:
-            continue
-        live = state.live.get(item.ref, {})
-        made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
-        wanted = annotations_of(item.body).get(names.TEMPLATE_ANNOTATION)
-        if made_with is not None and made_with != wanted and is_stopped(live) and not is_deleting(live):
+        run = checks.run_of(item) if (item.ref.api_version, item.ref.kind) == names.JOB else None
+        if run is not None and run in fresh and checks.template(item, state.live.get(item.ref, {}), _is_made_otherwise):
             found.add(run)
     return frozenset(found)
+
+
+def _is_made_otherwise(item: Manifest, live: Body) -> bool:
+    made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
+    wanted = annotations_of(item.body).get(names.TEMPLATE_ANNOTATION)
+    return made_with is not None and made_with != wanted and is_stopped(live) and not is_deleting(live)
 
 
 def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, closing: bool) -> Iterator[Change]:

@@ -1,0 +1,24 @@
+"""What one cycle hands to the next so that it need not be worked out again. It changes no result, only the cost.
+
+Each stage keeps its own; what has changed is told by the inputs themselves, so nothing has to be declared stale. All of
+it may be thrown away at any time: the first cycle of a process begins without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuctl.observe import Sights
+from gpuctl.plan import Checks
+from gpuctl.render import Drafts
+from gpuctl.schedule import Outlook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """The memory of each stage: of the last two cycles at most, so no larger than what is there."""
+
+    sights: Sights = field(default_factory=Sights)
+    outlook: Outlook = field(default_factory=Outlook)
+    drafts: Drafts = field(default_factory=Drafts)
+    checks: Checks = field(default_factory=Checks)
