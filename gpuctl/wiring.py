@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -19,10 +19,10 @@ from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.demo import STORY, Demo, Stage
-from gpuctl.app.loop import ALONE, LoopSettings, Outside, run
+from gpuctl.app.loop import ALONE, UNRECORDED, LoopSettings, Outside, run
 from gpuctl.app.play import LivePlay, Sandbox, Venue
-from gpuctl.app.ports import Clock, Cluster, Leadership, Machines, Sessions, SourceUnavailable
-from gpuctl.app.report import Journal
+from gpuctl.app.ports import Clock, Cluster, Leadership, Machines, Recorder, Sessions, SourceUnavailable, WorldFault
+from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.simulation import ReadTree
 from gpuctl.k8s.names import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
 from gpuctl.model.declared import NodePool
@@ -151,7 +151,7 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
     workdir = Path(follow.workdir) if follow.workdir else _cache_folder()
     with StopOnSignal() as stop, ExitStack() as held:
         source = GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested)
-        site = _embedded_site(target, held) if target.embedded else _kubernetes_site(target, stop.wake, held)
+        site = _embedded_site(target, held) if target.embedded else _kubernetes_site(target, stop.wake, held, journal)
         if metrics_address:
             held.enter_context(MetricsServer(site.meters, metrics_address))
         outside = Outside(
@@ -161,6 +161,7 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
             clock=SystemClock(),
             leadership=site.leadership,
             meters=site.meters,
+            recorder=site.recorder,
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=site.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
@@ -175,6 +176,7 @@ class _Site:
     leadership: Leadership
     meters: PrometheusMeters
     react_ms: DurationMs
+    recorder: Recorder = UNRECORDED
 
 
 def _embedded_site(target: Target, held: ExitStack) -> _Site:
@@ -183,12 +185,17 @@ def _embedded_site(target: Target, held: ExitStack) -> _Site:
     return _Site(cluster=cluster, machines=cluster, leadership=ALONE, meters=PrometheusMeters(), react_ms=250)
 
 
-def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack) -> _Site:
-    """A real cluster, written by the replica that holds the Lease; its watches wake the loop."""
+def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, journal: Journal) -> _Site:
+    """A real cluster, written by the replica that holds the Lease; its watches wake the loop.
+
+    What the server lacks is told once, if it can be reached by now.
+    """
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
-    from gpuctl.adapters.kubernetes.lease import LeaseLeadership  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.lease import LeaseLeadership, new_identity  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.recorder import EventRecorder  # noqa: PLC0415
 
     connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
 
@@ -196,11 +203,26 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack) 
         return leadership.held()
 
     meters = PrometheusMeters(leads)
-    leadership = held.enter_context(closing(LeaseLeadership(connection, on_change=wake, on_request=meters.request)))
+    me = new_identity()
+    leadership = LeaseLeadership(connection, identity=me, on_change=wake, on_request=meters.request)
+    held.enter_context(closing(leadership))
     cluster = KubernetesCluster(connection, permit=leadership.held, on_news=wake, on_request=meters.request)
     held.enter_context(closing(cluster))
-    machines = StandingMachines()
-    return _Site(cluster=cluster, machines=machines, leadership=leadership, meters=meters, react_ms=1_000)
+    recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)
+    held.enter_context(closing(recorder))
+    with suppress(WorldFault):
+        lacking = discover(cluster.requests).told
+        if lacking is not None:
+            facts = dict(zip(("code", "message"), lacking, strict=True))
+            journal.tell(now_ms(), Entry(event="server", level=Level.WARNING, fields=facts))
+    return _Site(
+        cluster=cluster,
+        machines=StandingMachines(),
+        leadership=leadership,
+        meters=meters,
+        react_ms=1_000,
+        recorder=recorder,
+    )
 
 
 def _cache_folder() -> Path:

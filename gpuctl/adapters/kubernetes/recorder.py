@@ -7,7 +7,7 @@ counted and told later as a series. What can't be told in time is dropped.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import Condition, Thread
@@ -16,7 +16,7 @@ from typing import Any
 from gpuctl.adapters.kubernetes.budget import Budget
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.paths import item, with_query
-from gpuctl.adapters.kubernetes.requests import APPLY, OnRequest, Request, Requests, encoded, ignored
+from gpuctl.adapters.kubernetes.requests import APPLY, OnRequest, Request, Requests, always, encoded, ignored
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import Note, WorldFault
 from gpuctl.k8s.names import EVENT, FIELD_MANAGER
@@ -29,7 +29,7 @@ PER_SECOND = 10
 BURST = 100
 REPEAT_MS: DurationMs = 300_000
 """How often the same Event is told at most."""
-_WAITING = 1_000
+_WAITING = 200
 _REMEMBERED = 4_096
 _LONGEST_MESSAGE = 1_000
 _LAST_WORDS_S = 2.0
@@ -49,12 +49,22 @@ class _Told:
 
 
 class EventRecorder:
-    """Implements the port Recorder. Safe for threads. `close` tells what waits if that takes no longer than 2 s."""
+    """Implements the port Recorder. Safe for threads. `close` tells what waits if that takes no longer than 2 s.
 
-    def __init__(self, connection: Connection, instance: str, on_request: OnRequest = ignored) -> None:
-        """`instance`: which of our processes this is, as the Events say it."""
+    `instance`: which of our processes this is, as the Events say it. `permit`: asked right before each is sent.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        instance: str,
+        *,
+        permit: Callable[[], bool] = always,
+        on_request: OnRequest = ignored,
+    ) -> None:
         self._requests = Requests(connection, _PATIENCE, on_request)
         self._instance = instance
+        self._permit = permit
         self._budget = Budget(PER_SECOND, BURST)
         self._waiting: deque[Note] = deque(maxlen=_WAITING)
         self._told: OrderedDict[tuple[str, ...], _Told] = OrderedDict()
@@ -116,7 +126,8 @@ class EventRecorder:
         self._requests.send(
             Request(
                 verb="patch", kind=EVENT, method="PATCH", path=path, what=what, body=encoded(body), content_type=APPLY
-            )
+            ),
+            self._permit,
         )
 
 
