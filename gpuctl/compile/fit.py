@@ -19,6 +19,7 @@ from gpuctl.diag.wording import all_of, memory, thousandths
 from gpuctl.model.declared import DeclaredNode
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, MemBytes
 
+_MOST_TEXT_BYTES = 1 << 20
 _GPUS = ("spec", "gpus")
 _GPU_MEMORY = ("spec", "gpuMemory")
 _CPU = ("spec", "resources", "cpu")
@@ -58,8 +59,26 @@ def _pool_words(pools: Sequence[NodePool]) -> str:
     return f"{'pool' if len(pools) == 1 else 'pools'} {all_of(pool.name for pool in pools)}"
 
 
+def _too_large(document: Document, spec: JobSpec) -> Iterator[Diagnostic]:
+    """What a job's objects must carry, against what one object of the API server holds (1.5 MiB, the rest included)."""
+    texts = {
+        "command": sum(map(_size, spec.command)),
+        "args": sum(map(_size, spec.args)),
+        "env": sum(_size(name) + _size(value) for name, value in spec.env.items() if isinstance(value, str)),
+    }
+    total = sum(texts.values())
+    if total > _MOST_TEXT_BYTES:
+        largest = max(texts, key=lambda field: texts[field])
+        yield document.diagnostic("GPU3060", document.key_span(("spec", largest)), {"found": total >> 10})
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
 def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
     document, spec = job.declaration.document, job.declaration.model.spec
+    yield from _too_large(document, spec)
     if resolved.cluster is not None and resolved.cluster.model.spec.ingress is None:
         for position, port in enumerate(spec.expose):
             if port.via == "ingress":

@@ -201,4 +201,11 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="How a pod gets its GPUs is part of a run from its start, so a run can't go from one way to the other.",
         fix="name pools of one kind of sharing in the job's nodePools",
     ),
+    CodeEntry(
+        code="GPU3060",
+        title="a job too large for the cluster",
+        message="the job's command, arguments and environment are {found} KiB together, more than 1024 KiB",
+        why="They are part of every object and pod of the job, and the API server takes no object above 1.5 MiB.",
+        fix="put the data into the image, a volume or a ConfigMap of your own, and name it here",
+    ),
 )
