@@ -10,7 +10,15 @@ from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
 
 
-@click.group("top", cls=ExampleGroup, examples=("gpuctl top node", "gpuctl top node -d"))
+class _Top(ExampleGroup):
+    """`top nodes` is `top node`, as with kubectl."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, or of its plural."""
+        return super().get_command(ctx, cmd_name.removesuffix("s"))
+
+
+@click.group("top", cls=_Top, examples=("gpuctl top node", "gpuctl top node -d"))
 def top() -> None:
     """Show what is taken of nodes."""
 

@@ -88,7 +88,7 @@ def test_projects_and_nodes_of_the_embedded_cluster(run: Run, embedded: Path) ->
     lines = run("project", "list", "--embedded", embedded).stdout.splitlines()
     assert lines[1].split() == ["team-a", "-", "4", "none", "4", "3", "0", "gpu-team-a"]
     assert run("top", "node", "--embedded", embedded).stdout.endswith("16/16 (100%)\n")
-    assert run("top", "node", "-o", "name", "--embedded", embedded).stdout == "dgx1-1\ndgx1-2\n"
+    assert run("top", "nodes", "-o", "name", "--embedded", embedded).stdout == "dgx1-1\ndgx1-2\n"
 
 
 @pytest.mark.parametrize("line", [("logs", "a-1-g"), ("bash", "a-1-g"), ("exec", "a-1-g", "ls")])

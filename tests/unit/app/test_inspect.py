@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.app.inspect import Unreachable, pod_of
+from gpuctl.app.inspect import Live, Unreachable, pod_of
+from gpuctl.cli.clusters import one_job
+from gpuctl.cli.failures import Failure
 from gpuctl.k8s import names
 from gpuctl.model.decision import JobState, Placement, Reason, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
-from gpuctl.model.state import Run, RunPhase
+from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run, RunPhase
 from gpuctl.views.jobs import JobView, PodView
 
 ID = JobId(ProjectName("team-a"), "train")
@@ -80,3 +82,19 @@ def test_without_a_pod_it_is_said_why(view: JobView, why: str) -> None:
     with pytest.raises(Unreachable) as told:
         pod_of(view, 7)
     assert (told.value.code, str(told.value)) == ("GPU7040", f"team-a/train has no container to speak to: {why}")
+
+
+def test_a_run_whose_object_is_gone_is_known_from_the_ledger() -> None:
+    runs = {
+        (ID, RunDigest(digest)): FinishedRun(job=ID, digest=RunDigest(digest), state=state, at_ms=at_ms)
+        for digest, state, at_ms in (("0badcafe", "Failed", 1), ("1badcafe", "Succeeded", 2))
+    }
+    ledger = Ledger(project=ID.project, finished=runs)
+    found = Live(state=ClusterState(ledgers={ID.project: ledger}), jobs=())
+    for wanted in (ID, "train"):
+        ended = found.ended(wanted)
+        assert ended is not None
+        assert ended.state == "Succeeded"
+    assert found.ended("other") is None
+    with pytest.raises(Failure, match=r"team-a/train has ended \(Succeeded\), and its object is gone"):
+        one_job("train", "team-a", found)
