@@ -77,6 +77,16 @@ def looking(kubeconfig: str | None, context: str | None, namespace: str | None) 
         yield held.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
 
 
+def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:
+    """The code and the words for what the server does not serve of what gpuctl uses; None when it serves all."""
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.requests import Requests  # noqa: PLC0415
+
+    with closing(connect(kubeconfig, context)) as connection, closing(Requests(connection)) as requests:
+        return discover(requests).told
+
+
 def console() -> ProcessConsole:
     """The terminal, or the pipes, of the command."""
     return ProcessConsole()

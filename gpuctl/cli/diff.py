@@ -31,6 +31,8 @@ def diff(folder: str, output: str, where: Where) -> None:
     from gpuctl.views import drift as forms  # noqa: PLC0415
 
     declared = compiled_folder(folder, exit_code=EXIT_USAGE)
+    if where.embedded is None and (lacks := wiring.lacking(where.kubeconfig, where.context)) is not None:
+        click.echo(f"note: {': '.join(lacks)}", err=True)
     with where.reading() as cluster:
         report = drift_report(declared, cluster, wiring.clock())
     if output == "json":

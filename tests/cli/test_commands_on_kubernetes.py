@@ -179,7 +179,7 @@ def test_top_node_shows_what_is_taken_by_whom(run: Run, stage: Stage) -> None:
 
 def test_diff_finds_nothing_and_then_what_somebody_did(run: Run, stage: Stage) -> None:
     still = run("diff", stage.folder, *stage.where)
-    assert (still.exit_code, still.stdout) == (0, "")
+    assert (still.exit_code, still.stdout, still.stderr) == (0, "", "")
     name = stage.job("train")["metadata"]["name"]
     path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}"
     before = stage.plane.audited()
