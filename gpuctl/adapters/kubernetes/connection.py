@@ -120,12 +120,20 @@ def _headers(where: str, configuration: Configuration) -> Mapping[str, str]:
 def _read(kubeconfig: str | None, context: str | None) -> tuple[str, Configuration]:
     """The configuration, and where it is from in words."""
     paths = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    if any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+    if any(_is_there(path) for path in paths.split(os.pathsep) if path):
         return paths, _from_files(paths, context)
     if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         return IN_CLUSTER, _from_pod()
     place = "" if kubeconfig else ", and this is no pod of a cluster"
     raise _fault("GPU7010", looked=f"{paths} does not exist{place}")
+
+
+def _is_there(path: str) -> bool:
+    """Whether there is such a file as far as can be seen; a container's user may have no home folder."""
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, RuntimeError):
+        return False
 
 
 def _from_pod() -> Configuration:

@@ -37,6 +37,7 @@ def plugin(folder: Path, script: str) -> dict[str, Any]:
 def test_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, text = refused(str(tmp_path / "none"))
     assert (code, text) == ("GPU7010", f"there is no kubeconfig: {tmp_path}/none does not exist")
+    assert refused("~no-such-user/config")[0] == "GPU7010"
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert refused(None)[0] == "GPU7010"
