@@ -6,13 +6,16 @@ import dataclasses
 
 import click
 
+from gpuctl.cli.bench_cluster import cluster
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json
 from gpuctl.diag.wording import thousandths
 from gpuctl.simulate.scenario import EPOCH_MS
 
 
-@click.group("bench", cls=ExampleGroup, examples=("gpuctl bench compile", "gpuctl bench cycle"))
+@click.group(
+    "bench", cls=ExampleGroup, examples=("gpuctl bench compile", "gpuctl bench cluster --kubeconfig kwok.yaml")
+)
 def bench() -> None:
     """Measure gpuctl on made-up input."""
 
@@ -63,14 +66,23 @@ def cycle(jobs: int, projects: int, runs: int, output: str) -> None:
     if output == "json":
         print_json(dataclasses.asdict(measured))
         return
-    click.echo(f"{measured.jobs} jobs in {measured.projects} projects, on the embedded cluster")
+    where = f"{measured.running} of them running on the embedded cluster"
+    click.echo(f"{measured.jobs} jobs in {measured.projects} projects, {where}")
     first = f"{measured.first_writes} writes in {measured.first_cycles} cycles, to rest"
     click.echo(f"first      {measured.first_ms:>6} ms  {first}")
-    click.echo(
-        f"unchanged  {measured.unchanged_ms:>6} ms  {measured.unchanged_writes} writes in {measured.runs} cycles"
-    )
+    told = {
+        "cold": (measured.cold, "a process's first cycle"),
+        "unchanged": (measured.unchanged, f"{measured.unchanged_writes} writes in {measured.runs} cycles"),
+        "event": (measured.event, f"a job ends, another starts: {measured.changes} writes"),
+    }
+    for kind, (costs, what) in told.items():
+        click.echo(f"{kind:<9}  {costs.all_ms:>6} ms  {what}")
+        stages = dataclasses.asdict(costs) | {"all_ms": None}
+        shown = (f"{stage.removesuffix('_ms')} {ms}" for stage, ms in stages.items() if ms is not None)
+        click.echo(f"           {'':>6}     {', '.join(shown)}")
     click.echo(f"memory     {measured.peak_mib:>6} MiB at most")
 
 
 bench.add_command(compile_)
 bench.add_command(cycle)
+bench.add_command(cluster)
