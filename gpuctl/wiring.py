@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
@@ -18,10 +18,24 @@ from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
+from gpuctl.app.bench_cluster_ports import Controller, Yard
+from gpuctl.app.bench_cluster_tree import CLUSTER as BENCH_CLUSTER
+from gpuctl.app.bench_cluster_tree import FOLDER as BENCH_FOLDER
+from gpuctl.app.bench_cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
 from gpuctl.app.loop import ALONE, UNRECORDED, LoopSettings, Outside, run
 from gpuctl.app.play import LivePlay, Sandbox, Venue
-from gpuctl.app.ports import Clock, Cluster, Leadership, Machines, Recorder, Sessions, SourceUnavailable, WorldFault
+from gpuctl.app.ports import (
+    Clock,
+    Cluster,
+    Leadership,
+    Machines,
+    Recorder,
+    Sessions,
+    SourceUnavailable,
+    Workshop,
+    WorldFault,
+)
 from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.simulation import ReadTree
 from gpuctl.k8s.names import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
@@ -271,6 +285,40 @@ def _live_venue(target: Target, held: ExitStack) -> Venue:
     news = News()
     cluster = held.enter_context(closing(KubernetesCluster(connection, on_news=news.ring)))
     return Venue(cluster=cluster, machines=KwokMachines(cluster, blueprint), world=news, time=PassingClock())
+
+
+@contextmanager
+def cluster_bench(target: Target) -> Iterator[Yard]:
+    """A real cluster to measure on: with KWOK, and no nodes but a benchmark's."""
+    from gpuctl.adapters.child import ReconcileProcess  # noqa: PLC0415 - only here
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.ground import KubernetesGround  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.machines import KwokMachines  # noqa: PLC0415
+
+    given = (("--kubeconfig", target.kubeconfig), ("--context", target.context))
+    where = [word for option, value in given if value is not None for word in (option, value)]
+
+    with ExitStack() as held:
+        folder = Path(held.enter_context(TemporaryDirectory(prefix="gpuctl-bench-")))
+        connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
+        cluster = held.enter_context(closing(KubernetesCluster(connection)))
+
+        def workshop() -> tuple[str, Workshop]:
+            repository = Path(mkdtemp(prefix="repository-", dir=folder))
+            return str(repository), WorkingCopy.create(repository)
+
+        def launch(url: str) -> Controller:
+            own = Path(mkdtemp(prefix="controller-", dir=folder))
+            follow = ["--repo", url, "--path", BENCH_FOLDER, "--workdir", str(own), "--interval", "1s"]
+            return ReconcileProcess([*follow, *where], own)
+
+        yield Yard(
+            ground=KubernetesGround(cluster, BENCH_CLUSTER, BENCH_PREFIX),
+            machines=KwokMachines(cluster, blueprint),
+            workshop=workshop,
+            launch=launch,
+        )
 
 
 def blueprint(pools: Sequence[NodePool]) -> Sequence[Body]:

@@ -10,6 +10,7 @@ from gpuctl.diag.codes import (
     git,
     guards,
     internal,
+    measuring,
     nodes,
     pending,
     policy,
@@ -36,6 +37,7 @@ CODES = catalogue(
         service,
         sessions,
         nodes,
+        measuring,
         git,
         internal,
     )

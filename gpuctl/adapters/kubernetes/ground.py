@@ -1,0 +1,91 @@
+"""A cluster that benchmarks have to themselves: what they do to it beyond gpuctl's own reads and writes."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import urllib3
+
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.paths import collection
+from gpuctl.adapters.kubernetes.requests import Request, encoded
+from gpuctl.app.ports import ClusterUnavailable, Conflict, NotFound
+from gpuctl.diag.wording import message
+from gpuctl.k8s.names import CONFIG_MAP, LEASE, LEASE_NAME, NAMESPACE, SYSTEM_NAMESPACE, ledger_owner
+from gpuctl.k8s.objects import ref_of, uid
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs
+
+_CPU = re.compile(r"^process_cpu_seconds_total (\S+)", re.MULTILINE)
+_POLL_S = 0.2
+_GONE_WITHIN_S = 300
+
+
+class KubernetesGround:
+    """Implements the port Ground. `name`: the declared cluster whose ledgers are the benchmark's; `prefix` of its
+    namespaces."""
+
+    def __init__(self, cluster: KubernetesCluster, name: str, prefix: str) -> None:
+        self.cluster = cluster
+        self._name = name
+        self._prefix = prefix
+
+    def create(self, body: Body) -> None:
+        """Create an object by POST, as any client would. Nothing is wrong with one that is there."""
+        ref = ref_of(body)
+        path = collection((ref.api_version, ref.kind), ref.namespace)
+        request = Request(
+            verb="create",
+            kind=(ref.api_version, ref.kind),
+            method="POST",
+            path=path,
+            what=f"create {ref}",
+            body=encoded(body),
+        )
+        try:
+            self.cluster.requests.send(request)
+        except Conflict:
+            return
+
+    def clear(self) -> None:
+        """Remove the benchmark's namespaces and ledgers, and wait for it; leave a Lease that nobody holds."""
+        for namespace in self._namespaces():
+            self._delete(namespace)
+        for body in self.cluster.list(CONFIG_MAP).items:
+            owner = ledger_owner(ref_of(body).name)
+            if owner is not None and owner[0] == self._name:
+                self._delete(body)
+        until = time.monotonic() + _GONE_WITHIN_S
+        while self._namespaces():
+            if time.monotonic() > until:
+                what = "removing namespaces"
+                raise ClusterUnavailable("GPU7091", message("GPU7091", {"what": what, "seconds": _GONE_WITHIN_S}))
+            time.sleep(_POLL_S)
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}})
+        self.create({
+            "apiVersion": LEASE[0],
+            "kind": LEASE[1],
+            "metadata": {"namespace": SYSTEM_NAMESPACE, "name": LEASE_NAME},
+        })
+
+    def server_cpu_ms(self) -> DurationMs:
+        """What GET /metrics says of the API server's process."""
+        requests = self.cluster.requests
+        answer = requests.stream(Request(verb="get", kind=("", "metrics"), path="/metrics", what="read the metrics"))
+        try:
+            found = _CPU.search(answer.read().decode())
+        except urllib3.exceptions.HTTPError as error:
+            raise ClusterUnavailable("GPU7001", str(error)) from error
+        finally:
+            answer.close()
+        return int(float(found[1]) * 1000) if found else 0
+
+    def _namespaces(self) -> list[Body]:
+        return [body for body in self.cluster.list(NAMESPACE).items if ref_of(body).name.startswith(self._prefix)]
+
+    def _delete(self, body: Body) -> None:
+        try:
+            self.cluster.delete(ref_of(body), uid(body), "")
+        except (Conflict, NotFound):
+            return

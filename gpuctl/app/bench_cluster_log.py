@@ -1,0 +1,83 @@
+"""What becomes of Jobs, with the time at which the watch told of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gpuctl.app.ports import Cluster, WorldFault
+from gpuctl.diag.wording import message
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import condition, flag, ref_of, resource_version
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs
+
+STALL_MS: DurationMs = 120_000
+"""When so long nothing has happened to any Job, nothing more will."""
+_LOOK_MS = 200
+_MS_NS = 1_000_000
+_ENDS = ("SuccessCriteriaMet", "Complete", "Failed")
+
+
+@dataclass(slots=True)
+class Life:
+    """A Job's instants on the monotonic clock, in nanoseconds; 0 for what has not been seen."""
+
+    made_ns: int = 0
+    let_go_ns: int = 0
+    paused_ns: int = 0
+    ended_ns: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether its GPUs are its own: let go, and neither ended nor paused since."""
+        return bool(self.let_go_ns) and not self.ended_ns and self.paused_ns < self.let_go_ns
+
+
+class JobLog:
+    """Follows all Jobs of a cluster from now on."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        listed = cluster.list(names.JOB)
+        self._version = listed.resource_version
+        self.lives: dict[ObjectRef, Life] = {}
+
+    def until(self, what: str, done: Callable[[], bool]) -> None:
+        """Follow until it is done. Raises WorldFault GPU7091 when nothing happens any more before that."""
+        stalls_ns = time.monotonic_ns() + STALL_MS * _MS_NS
+        while not done():
+            if self._follow(_LOOK_MS):
+                stalls_ns = time.monotonic_ns() + STALL_MS * _MS_NS
+            elif time.monotonic_ns() > stalls_ns:
+                told = message("GPU7091", {"what": what, "seconds": STALL_MS // 1000})
+                raise WorldFault("GPU7091", told)
+
+    def of(self, namespace: str) -> Iterator[Life]:
+        """The Jobs of one namespace."""
+        return (life for ref, life in self.lives.items() if ref.namespace == namespace)
+
+    def count(self, holds: Callable[[Life], object]) -> int:
+        """How many Jobs that is so of."""
+        return sum(bool(holds(life)) for life in self.lives.values())
+
+    def _follow(self, timeout_ms: DurationMs) -> int:
+        events = self._cluster.watch(names.JOB, self._version, timeout_ms)
+        now_ns = time.monotonic_ns()
+        for event in events:
+            self._version = resource_version(event.body) or self._version
+            if event.type != "BOOKMARK":
+                self._note(event.body, now_ns)
+        return len(events) - 1
+
+    def _note(self, body: Body, now_ns: int) -> None:
+        life = self.lives.setdefault(ref_of(body), Life(made_ns=now_ns))
+        if flag(body, "spec", "suspend"):
+            if life.let_go_ns > life.paused_ns:
+                life.paused_ns = now_ns
+        elif not life.let_go_ns or life.paused_ns > life.let_go_ns:
+            life.let_go_ns = now_ns
+        if not life.ended_ns and any(condition(body, kind) for kind in _ENDS):
+            life.ended_ns = now_ns

@@ -1,0 +1,160 @@
+"""What `gpuctl bench cluster` declares: a cluster of like nodes, projects with quotas, and jobs that run for a time.
+
+How long a job runs is said by its variable RUN_FOR: a stage of KWOK ends its pod then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+CLUSTER = "bench"
+FOLDER = f"clusters/{CLUSTER}"
+PREFIX = "bench-"
+GPUS_PER_NODE = 8
+HOLDER = "holder"
+"""The project of the jobs that hold GPUs for as long as it takes."""
+LASTING = "24h"
+BRIEF = "1s"
+
+_CLUSTER = """\
+apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata:
+  name: {name}
+spec:
+  nodePools:
+  - name: bench
+    nodes: [{nodes}]
+    gpusPerNode: {gpus}
+    resourcesPerNode: {{cpu: 1000, memory: 8Ti}}
+  namespacePrefix: {prefix}
+"""
+
+_PROJECT = """\
+apiVersion: gpuctl.dev/v1
+kind: Project
+metadata:
+  name: {name}
+spec:
+  quota: {quota}
+"""
+
+_JOB = """\
+apiVersion: gpuctl.dev/v1
+kind: Job
+metadata:
+  name: {name}
+  project: {project}
+spec:
+  type: training
+  image: registry.example.com/bench
+  gpus: {gpus}
+  resources: {{memory: {memory}Mi}}
+  env: {{RUN_FOR: {run_for}}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much of everything. `owned`: jobs of the project that wants its quota back; `fitting`: jobs that can start
+    among those that can't; `refills`: jobs that come one after the other onto the GPUs that are left.
+    """
+
+    nodes: int
+    projects: int
+    jobs: int
+    owned: int
+    pending: int
+    fitting: int
+    refills: int
+
+    @property
+    def gpus(self) -> int:
+        """Of the whole cluster."""
+        return GPUS_PER_NODE * self.nodes
+
+
+FULL = Scale(nodes=125, projects=20, jobs=2000, owned=100, pending=5000, fitting=5, refills=300)
+SMALL = Scale(nodes=4, projects=4, jobs=64, owned=4, pending=40, fitting=2, refills=20)
+
+REFILLED_GPUS = 5
+"""What the holder leaves free where jobs follow one another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A job: whole GPUs, memory, and how long it runs."""
+
+    project: str
+    name: str
+    gpus: int = 1
+    memory_mib: int = 64
+    run_for: str = BRIEF
+
+
+def node_names(scale: Scale) -> Sequence[str]:
+    """The nodes' names; benchmarks of all scales call them alike."""
+    return [f"{PREFIX}{number:03}" for number in range(scale.nodes)]
+
+
+def ground_files(scale: Scale, quotas: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
+    """The cluster and its projects."""
+    nodes = ", ".join(node_names(scale))
+    cluster = _CLUSTER.format(name=CLUSTER, nodes=nodes, gpus=GPUS_PER_NODE, prefix=PREFIX)
+    yield f"{FOLDER}/cluster.yaml", cluster.encode()
+    for name, quota in quotas.items():
+        yield f"{FOLDER}/projects/{name}/project.yaml", _PROJECT.format(name=name, quota=quota).encode()
+
+
+def job_files(wishes: Sequence[Wish]) -> Iterator[tuple[str, bytes]]:
+    """A file a job."""
+    for wish in wishes:
+        text = _JOB.format(
+            name=wish.name, project=wish.project, gpus=wish.gpus, memory=wish.memory_mib, run_for=wish.run_for
+        )
+        yield f"{FOLDER}/projects/{wish.project}/jobs/{wish.name}.yaml", text.encode()
+
+
+def teams(scale: Scale, quota: int) -> Mapping[str, int]:
+    """The projects of a scale, each with that quota."""
+    return {f"team-{number}": quota for number in range(scale.projects)}
+
+
+def flowing(scale: Scale) -> Sequence[Wish]:
+    """Brief one-GPU jobs of all projects in turn."""
+    return [Wish(project=f"team-{number % scale.projects}", name=f"job-{number}") for number in range(scale.jobs)]
+
+
+def borrowers(scale: Scale) -> Mapping[str, int]:
+    """Four projects with a twentieth of the GPUs each."""
+    return {f"borrower-{number}": scale.gpus // 20 for number in range(4)}
+
+
+def borrowed(scale: Scale) -> Sequence[Wish]:
+    """One-GPU jobs of the four on all GPUs: what is beyond their quotas is the owner's."""
+    return [
+        Wish(project=f"borrower-{number % 4}", name=f"job-{number}", run_for=LASTING) for number in range(scale.gpus)
+    ]
+
+
+def owned(scale: Scale) -> Sequence[Wish]:
+    """What the owner wants of its quota."""
+    return [Wish(project="owner", name=f"job-{number}", run_for=LASTING) for number in range(scale.owned)]
+
+
+def held(scale: Scale, free_gpus: int) -> Sequence[Wish]:
+    """Jobs of whole nodes on all GPUs but so many, which are on one node."""
+    whole = [
+        Wish(project=HOLDER, name=f"node-{number}", gpus=GPUS_PER_NODE, run_for=LASTING)
+        for number in range(scale.nodes - 1)
+    ]
+    return [*whole, Wish(project=HOLDER, name="rest", gpus=GPUS_PER_NODE - free_gpus, run_for=LASTING)]
+
+
+def too_large(scale: Scale) -> Sequence[Wish]:
+    """Jobs of two GPUs, each with another amount of memory."""
+    return [
+        Wish(project=f"team-{number % scale.projects}", name=f"large-{number}", gpus=2, memory_mib=64 + number)
+        for number in range(scale.pending)
+    ]

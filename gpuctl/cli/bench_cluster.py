@@ -1,0 +1,125 @@
+"""`gpuctl bench cluster`: the controller under load on a real API server, beside the same Jobs without it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+from collections.abc import Iterator
+from functools import partial
+
+import click
+
+from gpuctl.app.bench_cluster_figures import ClusterBench, Costs, Flow
+from gpuctl.cli.command import command
+from gpuctl.cli.output import print_json
+from gpuctl.diag.wording import thousandths
+from gpuctl.views.tables import table
+
+WORKLOADS = ("flow", "reclaim", "crowd", "refills")
+_HEADER = ("WORKLOAD", "MEASURED", "AIM", "BESIDE IT")
+_GIB = 1 << 30
+
+Row = tuple[str, str, str, str]
+
+
+@command("cluster", examples=("gpuctl bench cluster --kubeconfig kwok.yaml", "gpuctl bench cluster --scale small"))
+@click.option("--kubeconfig", metavar="FILE", help="A cluster with KWOK and no nodes. Default: as kubectl.")
+@click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
+@click.option(
+    "--scale",
+    type=click.Choice(["full", "small"]),
+    default="full",
+    show_default=True,
+    help="full: 125 nodes of 8 GPUs, 2,000 jobs; small: 4 nodes, 64 jobs.",
+)
+@click.option("--only", type=click.Choice(WORKLOADS), multiple=True, help="One workload, or several. Default: all.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def cluster(kubeconfig: str | None, context: str | None, scale: str, only: tuple[str, ...], output: str) -> None:
+    """Measure a controller under load on a real API server.
+
+    The cluster needs KWOK, with a stage that ends a pod after the time that its variable RUN_FOR says, and must have no
+    nodes: the benchmark makes its own, and removes all it makes besides. The controller is a process of its own.
+    """
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.bench_cluster import bench_cluster  # noqa: PLC0415
+    from gpuctl.app.bench_cluster_tree import FULL, SMALL  # noqa: PLC0415
+
+    size = FULL if scale == "full" else SMALL
+    with wiring.cluster_bench(wiring.Target(kubeconfig=kubeconfig, context=context)) as yard:
+        measured = bench_cluster(yard, size, only or WORKLOADS, partial(click.echo, err=True))
+    if output == "json":
+        print_json({"machine": _machine(), **dataclasses.asdict(measured)})
+        return
+    click.echo(_machine())
+    click.echo(table(_HEADER, [*_rows(measured)]), nl=False)
+
+
+def _machine() -> str:
+    """What it was measured on."""
+    gib = -(-os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _GIB)
+    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {gib} GiB, {system}"
+
+
+def _rows(measured: ClusterBench) -> Iterator[Row]:
+    if measured.flow is not None:
+        yield from _of_flow(measured.flow, measured.bare)
+    if measured.reclaim is not None:
+        found = measured.reclaim
+        told = f"{found.paused} of {found.wanted} paused, in {_cycles(found.pausing_cycles)}"
+        yield (
+            f"{found.wanted} jobs reclaim lent GPUs",
+            _seconds(found.costs.wall_ms),
+            "10 s",
+            f"{told}; {_own(found.costs)}",
+        )
+    if measured.crowd is not None:
+        crowd = measured.crowd
+        last, median = crowd.from_commit_ms[-1], crowd.from_commit_ms[len(crowd.from_commit_ms) // 2]
+        seen = crowd.from_object_ms[len(crowd.from_object_ms) // 2]
+        beside = f"at most {_seconds(last)} from the commit, {_seconds(seen)} from its object; {_own(crowd.costs)}"
+        yield f"one that can start among {crowd.pending} that can't", _seconds(median), "1 s", beside
+    if measured.refills is not None:
+        refills = measured.refills
+        write_ms = refills.costs.write_ms // max(1, refills.costs.writes)
+        beside = f"median {refills.percentile(50)} ms, a write takes {write_ms} ms; {_own(refills.costs)}"
+        yield "a job ends, the next starts, p99", f"{refills.percentile(99)} ms", "100 ms + API", beside
+
+
+def _of_flow(flow: Flow, bare: tuple[Flow, ...]) -> Iterator[Row]:
+    """The rate and the server's work are those of the bare Jobs before and after, on the average."""
+    what, costs = f"{flow.jobs} jobs of 1 s", flow.costs
+    bare_ms = sum(one.costs.wall_ms for one in bare) // len(bare)
+    bare_cpu = sum(one.costs.server_cpu_ms for one in bare) // len(bare)
+    rate, bare_rate = (1_000_000 * flow.jobs // wall_ms for wall_ms in (costs.wall_ms, bare_ms))
+    ratio = 1000 * bare_ms // costs.wall_ms
+    rates = f"{_tenths(rate)} jobs/s, bare Jobs {_tenths(bare_rate)}"
+    yield what, f"{_tenths(ratio, 2)} of bare Jobs", "0.7", f"{rates}; {_own(costs)}"
+    full = f"full after {_seconds(flow.filled_ms)}; {flow.busy_all_milli // 10} % with the time until then"
+    yield "GPUs given away while work waits", f"{flow.busy_milli // 10} %", "85 %", full
+    server = f"{_each(costs.server_cpu_ms, flow)} ms a job, bare Jobs {_each(bare_cpu, flow)} ms"
+    yield "API server's CPU", f"{_tenths(1000 * costs.server_cpu_ms // max(1, bare_cpu), 2)} times bare", "2", server
+    ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers"
+    yield "writes a job", thousandths(1000 * costs.writes // flow.jobs), "4", ledger
+
+
+def _own(costs: Costs) -> str:
+    return f"gpuctl {_seconds(costs.own_cpu_ms)} CPU, {costs.memory_mib} MiB"
+
+
+def _cycles(count: int) -> str:
+    return "one cycle" if count == 1 else f"{count} cycles"
+
+
+def _seconds(duration_ms: int) -> str:
+    return f"{_tenths(duration_ms, 2)} s"
+
+
+def _each(total_ms: int, flow: Flow) -> str:
+    return _tenths(1000 * total_ms // flow.jobs)
+
+
+def _tenths(milli: int, digits: int = 1) -> str:
+    """Thousandths, rounded to so many digits."""
+    return f"{milli / 1000:.{digits}f}"
