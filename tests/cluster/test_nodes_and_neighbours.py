@@ -1,0 +1,156 @@
+"""Nodes that come, go and fail, and others on the same API server: people's pods, and another cluster of gpuctl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from controlplane.server import ControlPlane, node
+from town import MERGE, Town, town_on
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import annotations_of, labels_of, uid
+from gpuctl.model.decision import Pending
+from gpuctl.model.ids import ObjectRef
+
+
+@pytest.fixture
+def town(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
+    with town_on(control_plane, request.node.name) as made:
+        yield made
+
+
+def where(town: Town, job: str) -> str:
+    return str(town.one("Pod", job)["spec"]["nodeName"]).rpartition("-")[2]
+
+
+def change_node(town: Town, node_name: str, body: object) -> None:
+    town.plane.call("PATCH", f"/api/v1/nodes/{town.name}-{node_name}", body, media=MERGE)
+
+
+def notices(town: Town) -> list[str]:
+    return [found.code for found in town.cycle().plan.notices]
+
+
+def other(node_name: str) -> str:
+    return {"n1": "n2", "n2": "n1"}[node_name]
+
+
+def test_a_job_leaves_a_node_that_is_lost_and_goes_on_elsewhere(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    first = where(town, "j")
+    change_node(town, first, {"metadata": {"annotations": {"test/not-ready": "yes"}}})
+    town.until(lambda: town.phases() == {"j": "Running"} and where(town, "j") == other(first))
+    assert notices(town) == []
+
+
+def test_a_removed_node_is_told_and_what_ran_there_starts_elsewhere(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    first = where(town, "j")
+    ((pod, _),) = town.live("Pod", "j")
+    town.plane.call("DELETE", f"/api/v1/nodes/{town.name}-{first}")
+    town.comes_to(j="Stopping")
+    # What the server's garbage collector does with pods of a node that is gone, only sooner.
+    now = {"gracePeriodSeconds": 0}
+    town.plane.call("DELETE", f"/api/v1/namespaces/{town.namespace}/pods/{pod.name}", now)
+    town.until(lambda: town.live("Pod", "j") and town.phases() == {"j": "Running"} and where(town, "j") == other(first))
+    assert notices(town) == ["GPU7050"]
+
+
+def test_a_cordoned_node_keeps_what_runs_and_gets_nothing_new(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    first = where(town, "j")
+    change_node(town, first, {"spec": {"unschedulable": True}})
+    town.jobs |= {"k": ", gpus: 1", "l": ", gpus: 2"}
+    town.comes_to(j="Running", k="Running", l="Queued")
+    assert (where(town, "j"), where(town, "k")) == (first, other(first))
+    change_node(town, first, {"spec": {"unschedulable": None}})
+    town.jobs["j"] += ", suspend: true"
+    town.comes_to(j="Queued", k="Running", l="Running")
+
+
+def test_a_node_that_nobody_declared_is_used_and_told(town: Town) -> None:
+    town.plane.call("POST", "/api/v1/nodes", node(f"{town.name}-n3", gpus=4, labels={"town": town.name}))
+    town.jobs["j"] = ", gpus: 2"
+    town.jobs["k"] = ", gpus: 2, workers: 1"
+    town.comes_to(j="Running", k="Running")
+    assert notices(town) == ["GPU7052"]
+    change_node(town, "n3", {"metadata": {"labels": {"town": None}}})
+    town.until(lambda: notices(town) == [])
+
+
+def test_gpus_that_other_peoples_pods_have_are_not_given_out(town: Town) -> None:
+    pod = {
+        "metadata": {"name": f"{town.name}-theirs"},
+        "spec": {
+            "nodeName": f"{town.name}-n1",
+            "containers": [{"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+        },
+    }
+    made = town.plane.call("POST", "/api/v1/namespaces/default/pods", pod)
+    town.until(lambda: ObjectRef(*names.POD, "default", made["metadata"]["name"]) in town.state().live)
+    town.jobs |= {"j": ", gpus: 2", "k": ", gpus: 1", "l": ", gpus: 1, priority: -1"}
+    town.comes_to(j="Running", k="Running", l="Queued")
+    assert (where(town, "j"), where(town, "k")) == ("n2", "n1")
+    town.plane.call("DELETE", f"/api/v1/namespaces/default/pods/{made['metadata']['name']}")
+    town.comes_to(j="Running", k="Running", l="Running")
+
+
+def wishes(town: Town) -> dict[ObjectRef, tuple[object, object, object]]:
+    """What gpuctl wrote in the town's namespace; what controllers add to it is left out."""
+    return {
+        ref: (labels_of(body), annotations_of(body), body.get("spec"))
+        for ref, body in town.state().live.items()
+        if town.namespace in {ref.namespace, ref.name}
+    }
+
+
+def test_two_clusters_never_share_a_namespace_and_share_the_rest_in_peace(town: Town) -> None:
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    town.until(lambda: town.cycle().settled)
+    ours = wishes(town)
+    with town_on(town.plane, "somebody else") as theirs:
+        theirs.prefix, theirs.more_of_a = town.prefix, ", adopt: true"
+        theirs.jobs["j"] = ", gpus: 1"
+        report = theirs.cycle()
+        (refusal,) = report.plan.refusals
+        assert refusal.code == "GPU6006"
+        assert f"belongs to cluster {town.name}" in refusal.message
+        assert theirs.until(lambda: theirs.cycle().settled)
+        assert wishes(town) == ours
+        theirs.prefix = f"{theirs.name}-"
+        theirs.comes_to(j="Running")
+        assert town.cycle().settled
+        assert theirs.cycle().settled
+        system = town.state().live[ObjectRef(*names.NAMESPACE, "", names.SYSTEM_NAMESPACE)]
+        assert names.CLUSTER_LABEL not in labels_of(system)
+
+
+def test_a_job_the_server_refuses_keeps_no_place_from_others(town: Town) -> None:
+    """A quota of the namespace that somebody set lets no Deployment in. `web` is first in line, and would fit."""
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    quota = {"metadata": {"name": "theirs"}, "spec": {"hard": {"count/deployments.apps": "0"}}}
+    town.plane.call("POST", f"/api/v1/namespaces/{town.namespace}/resourcequotas", quota)
+    path = f"/api/v1/namespaces/{town.namespace}/resourcequotas/theirs"
+    town.until(lambda: "hard" in town.plane.call("GET", path)["status"])
+    town.jobs |= {"web": ", gpus: 1, workers: 3, type: inference", "k": ", gpus: 2", "l": ", gpus: 1"}
+    town.comes_to(j="Running", k="Running", l="Running")
+    (decision,) = [each for each in town.cycle().schedule.decisions if each.job.name == "web"]
+    assert isinstance(decision, Pending)
+    assert decision.reason.code == "GPU5070"
+    assert town.cycle().settled
+
+
+def test_a_label_of_the_namespace_that_a_person_changed_is_put_back(town: Town) -> None:
+    town.until(lambda: town.cycle().settled)
+    ref = ObjectRef(*names.NAMESPACE, "", town.namespace)
+    before = uid(town.state().live[ref])
+    path = f"/api/v1/namespaces/{town.namespace}"
+    town.plane.call("PATCH", path, {"metadata": {"labels": {names.CLUSTER_LABEL: "else"}}}, media=MERGE)
+    town.until(lambda: labels_of(town.plane.call("GET", path)).get(names.CLUSTER_LABEL) == town.name)
+    assert uid(town.state().live[ref]) == before

@@ -1,0 +1,149 @@
+"""One cluster of gpuctl on a real API server, small and driven by hand: each has its own nodes and namespaces.
+
+Several are on the one server at the same time: so each test is also a neighbour of others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.error import HTTPError
+
+from controlplane.server import ControlPlane, node
+
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.app.cycle import CycleReport, Site, cycle
+from gpuctl.app.mirror import Mirror
+from gpuctl.compile import compile_tree
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import labels_of, resource_version, text, uid
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import Body, ClusterState
+from gpuctl.observe import observe
+
+WITHIN_S = 30.0
+MERGE = "application/merge-patch+json"
+
+
+class Town:
+    """One cluster of gpuctl on the server: two nodes of two GPUs, one project `a`, and cycles by hand."""
+
+    def __init__(self, plane: ControlPlane, cluster: KubernetesCluster, name: str) -> None:
+        self.plane = plane
+        self.name = name
+        self.prefix = f"{name}-"
+        self.more_of_a = ""
+        self.sharing = "device-plugin"
+        self.jobs: dict[str, str] = {}
+        self.site = Site(mirror=Mirror(cluster), clock=SystemClock())
+        self.cluster = cluster
+        for each in ("n1", "n2"):
+            plane.call("POST", "/api/v1/nodes", node(f"{name}-{each}", gpus=2, labels={"town": name}))
+
+    @property
+    def namespace(self) -> str:
+        """Where the jobs are."""
+        return f"{self.prefix}a"
+
+    def declared(self) -> Declared:
+        head = "apiVersion: gpuctl.dev/v1\nkind: "
+        pool = (
+            f"{{name: p, selector: {{matchLabels: {{town: {self.name}}}}}, nodes: [{self.name}-n1, {self.name}-n2], "
+            f"gpusPerNode: 2, gpuMemory: 32Gi, gpuProduct: Tesla, sharing: {self.sharing}}}"
+        )
+        more = f"  namespacePrefix: {self.prefix}\n  ingress: {{host: gpus.example.com, className: nginx}}\n"
+        files = {
+            "cluster.yaml": f"{head}Cluster\nmetadata: {{name: {self.name}}}\nspec:\n  nodePools: [{pool}]\n{more}",
+            "a.yaml": f"{head}Project\nmetadata: {{name: a}}\nspec: {{quota: 4{self.more_of_a}}}\n",
+        }
+        for job, spec in self.jobs.items():
+            files[f"{job}.yaml"] = f"{head}Job\nmetadata: {{name: {job}, project: a}}\nspec: {{image: x{spec}}}\n"
+        compiled = compile_tree(
+            SourceTree(cluster_dir="c", files={f"c/{p}": SourceFile(content=t.encode()) for p, t in files.items()})
+        )
+        assert compiled.declared is not None, compiled.diagnostics
+        return compiled.declared
+
+    def cycle(self) -> CycleReport:
+        report = cycle(self.declared(), self.site)
+        self.site = replace(self.site, rejected=report.rejected)
+        return report
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """Cycles until it holds; what it gave."""
+        end = time.monotonic() + WITHIN_S
+        while True:
+            report = self.cycle()
+            found = holds()
+            if found:
+                return found
+            if time.monotonic() > end:
+                raise AssertionError(([o.error for o in report.faults], self.phases(), report.schedule.decisions))
+            time.sleep(0.05)
+
+    def state(self) -> ClusterState:
+        self.site.mirror.refresh()
+        return observe(self.site.mirror.objects(), self.name)
+
+    def phases(self) -> dict[str, str]:
+        return {run.job.name: str(run.phase) for run in self.state().runs}
+
+    def comes_to(self, **phases: str) -> None:
+        self.until(lambda: self.phases() == phases)
+
+    def ended(self) -> dict[str, str]:
+        return {run.job.name: run.state for book in self.state().ledgers.values() for run in book.finished.values()}
+
+    def live(self, kind: str, job: str) -> list[tuple[ObjectRef, Body]]:
+        """Objects of a kind that a job has, by name."""
+        return [
+            (ref, body)
+            for ref, body in sorted(self.state().live.items())
+            if ref.kind == kind and ref.namespace == self.namespace and labels_of(body).get(names.JOB_LABEL) == job
+        ]
+
+    def one(self, kind: str, job: str) -> Any:
+        ((_, body),) = self.live(kind, job)
+        return body
+
+    def mark(self, job: str, **notes: str) -> None:
+        """Tell what becomes of a job's pods."""
+        body = {"metadata": {"annotations": {f"test/{key.replace('_', '-')}": note for key, note in notes.items()}}}
+        for ref, _ in self.live("Pod", job):
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{ref.name}"
+            self.plane.call("PATCH", path, body, media=MERGE)
+
+    def remove(self, ref: ObjectRef, body: Body) -> None:
+        self.cluster.delete(ref, uid(body), resource_version(body))
+
+    def tear_down(self) -> None:
+        for ref in list(self.state().live):
+            gone = {"Namespace": f"/api/v1/namespaces/{ref.name}", "Node": f"/api/v1/nodes/{ref.name}"}
+            if ref.kind in gone and ref.name.startswith(f"{self.name}-"):
+                try:
+                    self.plane.call("DELETE", gone[ref.kind])
+                except HTTPError as error:
+                    error.close()
+
+
+@contextmanager
+def town_on(plane: ControlPlane, test: str) -> Iterator[Town]:
+    """A town for the time of a test, named after it."""
+    connection = connect(str(plane.kubeconfig))
+    name = f"t{test.encode().hex()[-8:]}{len(test)}"
+    with closing(connection), closing(KubernetesCluster(connection)) as cluster:
+        made = Town(plane, cluster, name)
+        yield made
+        made.tear_down()
+
+
+def running(pod: Body) -> bool:
+    """Whether a pod is up."""
+    return text(pod, "status", "phase") == "Running"
