@@ -38,6 +38,7 @@ R = TypeVar("R")
 _PAGE = "500"
 _EVERYTHING = Scope()
 _MS_NS = 1_000_000
+_LAST_WAIT_MS = 2_000
 
 
 def nothing() -> None:
@@ -157,15 +158,16 @@ class KubernetesCluster:
         return [future.result() for future in underway]
 
     def close(self) -> None:
-        """End all watches and threads. Nothing is sent after this."""
+        """End all watches and threads; one that is just connecting to a dead address is left after a moment."""
         self.requests.close()
         with self._lock:
             streams = [*self._ended, *self._streams.values()]
             self._streams, self._ended = {}, []
         for stream in streams:
             stream.end()
+        until_ns = time.monotonic_ns() + _LAST_WAIT_MS * _MS_NS
         for stream in streams:
-            stream.join()
+            stream.join(max(0, until_ns - time.monotonic_ns()) // _MS_NS)
         self._hands.shutdown()
 
     def _write(self, request: Request) -> Any:

@@ -25,8 +25,8 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 
-PER_SECOND = 10
-BURST = 100
+PER_SECOND = 5
+BURST = 50
 REPEAT_MS: DurationMs = 300_000
 """How often the same Event is told at most."""
 _WAITING = 200

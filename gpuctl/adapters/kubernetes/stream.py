@@ -92,10 +92,9 @@ class Stream:
         """Whether its thread has not ended yet."""
         return self._thread.is_alive()
 
-    def join(self) -> None:
+    def join(self, within_ms: DurationMs) -> None:
         """Wait until the thread has ended: at once, except while it is connecting."""
-        timings = self._requests.timings
-        self._thread.join((timings.connect_ms + timings.answer_ms) / 1000)
+        self._thread.join(within_ms / 1000)
 
     def _run(self) -> None:
         failures = brief = 0
