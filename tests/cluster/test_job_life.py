@@ -159,7 +159,7 @@ def test_inference_is_scaled_to_its_workers_and_to_none(town: Town) -> None:
     town.until(lambda: not town.live("Pod", "web"))
     town.jobs["web"] = ", gpus: 1, type: inference, workers: 3"
     town.comes_to(web="Running")
-    assert number(town.one("Deployment", "web"), "status", "readyReplicas") == 3
+    town.until(lambda: number(town.one("Deployment", "web"), "status", "readyReplicas") == 3)
 
 
 def test_a_job_has_its_volumes_and_ports_and_keeps_its_data_in_the_next_run(town: Town) -> None:
