@@ -22,12 +22,13 @@ MAX_PLACINGS = 10_000
 class Layout:
     """The admissions of one cycle and their seats; each is entered in the books as long as it stands."""
 
-    __slots__ = ("_books", "_in_pool", "_left", "seats")
+    __slots__ = ("_books", "_in_pool", "_left", "_vacant", "seats")
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._left = MAX_PLACINGS
         self._in_pool: dict[PoolName, int] = {}
+        self._vacant: dict[PoolName, tuple[int, Ledger]] = {}
         self.seats: dict[Waiting, Seat] = {}
 
     def admit(self, waiting: Waiting, offers: Sequence[Offer]) -> Seat | None:
@@ -62,17 +63,19 @@ class Layout:
 
         Unless `always`, the old layout stays when the new one leaves no more devices whole.
         """
-        placed = [w for w, seat in self.seats.items() if seat.offer.pool.name == pool]
-        offers = {w: self.seats[w].offer for w in placed} | more
-        self._left -= len(offers)
+        self._left -= self._in_pool.get(pool, 0) + len(more)
         if self._left < 0:
             return False
-        trial = self._books.now.copy()
-        for waiting in placed:
-            old = self.seats[waiting]
-            trial.give_back(old.placement, old.offer.request.charge)
-        seats = _largest_first(trial, offers)
-        if seats is None or not (always or trial.whole_devices(pool) > self._books.now.whole_devices(pool)):
+        trial = self._without_seats(pool)
+        if any(place_in(trial, offer) is None for offer in more.values()):
+            return False
+        placed = [w for w, seat in self.seats.items() if seat.offer.pool.name == pool]
+        seats = _largest_first(trial, {w: self.seats[w].offer for w in placed} | more)
+        if seats is None:
+            return False
+        whole = trial.whole_devices(pool)
+        _give_back(trial, seats)
+        if not always and whole <= self._books.now.whole_devices(pool):
             return False
         for waiting in placed:
             self._books.vacate(waiting.job, self.seats[waiting])
@@ -81,9 +84,23 @@ class Layout:
             self._sit(waiting, seat)
         return True
 
+    def _without_seats(self, pool: PoolName) -> Ledger:
+        """What would be free without any admission in a pool. Whoever tries something in it gives it back."""
+        made_at, ledger = self._vacant.get(pool, (-1, self._books.now))
+        if made_at != self._books.changes:
+            ledger = self._books.now.copy()
+            _give_back(ledger, {w: seat for w, seat in self.seats.items() if seat.offer.pool.name == pool})
+            self._vacant[pool] = self._books.changes, ledger
+        return ledger
+
+
+def _give_back(ledger: Ledger, seats: dict[Waiting, Seat]) -> None:
+    for seat in seats.values():
+        ledger.give_back(seat.placement, seat.offer.request.charge)
+
 
 def _largest_first(ledger: Ledger, offers: dict[Waiting, Offer]) -> dict[Waiting, Seat] | None:
-    """Seats for all, taken from the ledger; None when one has none."""
+    """Seats for all, taken from the ledger; None when one has none, and the ledger as it was."""
 
     def size(waiting: Waiting) -> tuple[int, int, int, int, JobId]:
         request = offers[waiting].request
@@ -93,6 +110,7 @@ def _largest_first(ledger: Ledger, offers: dict[Waiting, Offer]) -> dict[Waiting
     for waiting in sorted(offers, key=size):
         placement = place_in(ledger, offers[waiting])
         if placement is None:
+            _give_back(ledger, seats)
             return None
         ledger.take(placement, offers[waiting].request.charge)
         seats[waiting] = Seat(offers[waiting], placement)
