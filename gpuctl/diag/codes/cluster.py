@@ -65,7 +65,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="{ledger}: its part {part} can't be read",
         why="The ledger in namespace gpuctl-system was edited by hand. It says which runs have ended and what may be "
         "pruned; until that is known again, the project is left as it is: nothing of it is started, paused or removed.",
-        fix="Restore the ConfigMap from a backup. Without one, delete it: it is written anew from what is there, and a "
-        "run that had ended and whose object is gone may then start again.",
+        fix="Restore the ConfigMaps from a backup. Without one, delete the ledger: it is written anew from what is there, "
+        "and a run that had ended and whose object is gone may then start again.",
     ),
 )
