@@ -20,18 +20,17 @@ from gpuctl.schedule.victims import Tally
 class Preemption:
     """The rule for one beneficiary of so many GPUs in a domain."""
 
-    __slots__ = ("books", "domain", "job", "milli")
+    __slots__ = ("books", "domain", "job", "key", "milli")
 
     def __init__(self, books: Books, job: Job, domain: DomainName, milli: GpuMilli) -> None:
         self.books = books
         self.job = job
         self.domain = domain
         self.milli = milli
-
-    @property
-    def key(self) -> tuple[object, ...]:
+        self.key: tuple[object, ...] = (
+            "preempt", domain, job.id.project, job.type.value, job.priority, job.preemptible,
+        )  # fmt: skip
         """The project and the job's rank in it."""
-        return "preempt", self.domain, self.job.id.project, self.job.type, self.job.priority, self.job.preemptible
 
     @property
     def may_wait(self) -> bool:
@@ -40,7 +39,7 @@ class Preemption:
 
     def candidates(self) -> tuple[Holder, ...]:
         """Pausable work of the same project that ranks below the job."""
-        return self.books.candidates((self.key, self._within_quota()), self._candidates)
+        return self.books.candidates((self.key, self._makes_training_way()), self._candidates)
 
     def _candidates(self) -> Iterator[Holder]:
         for holder in self.books.pausable(self.domain).get(self.job.id.project, ()):
@@ -64,9 +63,11 @@ class Preemption:
             return False
         if theirs.priority < self.job.priority:
             return True
-        return theirs_is_training and not ours_is_training and not self.job.preemptible and self._within_quota()
+        return theirs_is_training and self._makes_training_way()
 
-    def _within_quota(self) -> bool:
-        """What can't be paused stays within quota with the job."""
+    def _makes_training_way(self) -> bool:
+        """For interactive work and services that can't be paused, as long as such work stays within quota with them."""
+        if self.job.type is JobType.TRAINING or self.job.preemptible:
+            return False
         fixed = self.books.accounts.fixed(self.domain, self.job.id.project)
         return fixed + self.milli <= self.books.accounts.quota(self.domain, self.job.id.project)

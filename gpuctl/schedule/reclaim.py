@@ -31,7 +31,7 @@ class Claim(StrEnum):
 class Reclaim:
     """The rule for one beneficiary of so many GPUs in a domain."""
 
-    __slots__ = ("books", "chain", "claim", "domain", "job", "milli")
+    __slots__ = ("books", "chain", "claim", "domain", "job", "key", "milli")
 
     def __init__(self, books: Books, job: JobId, domain: DomainName, milli: GpuMilli, claim: Claim) -> None:
         self.books = books
@@ -40,11 +40,8 @@ class Reclaim:
         self.milli = milli
         self.claim = claim
         self.chain = books.accounts.tree.chain(job.project)
-
-    @property
-    def key(self) -> tuple[object, ...]:
+        self.key: tuple[object, ...] = (claim.value, domain, job.project)
         """The project, for its jobs are treated alike."""
-        return self.claim, self.domain, self.job.project
 
     @property
     def may_wait(self) -> bool:
@@ -107,11 +104,7 @@ class Reclaim:
     def _floor(self, owner: str) -> GpuMilli:
         """What a loser keeps, and what a beneficiary may reach."""
         portion = self.books.accounts.portion(self.domain, owner)
-        match self.claim:
-            case Claim.GUARANTEE:
-                return portion.guarantee_milli
-            case Claim.FAIRNESS:
-                return portion.share_milli
+        return portion.guarantee_milli if self.claim is Claim.GUARANTEE else portion.share_milli
 
     def _price_for(self, owner: str, total: GpuMilli, largest: GpuMilli) -> int | None:
         """What it means to an owner to lose these: nothing, its last job above the guarantee, or more than may be."""
