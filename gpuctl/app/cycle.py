@@ -20,7 +20,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState
-from gpuctl.model.units import Instant
+from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import observe
 from gpuctl.plan import make_plan, mass_stop, set_aside
 from gpuctl.render import render
@@ -28,6 +28,9 @@ from gpuctl.schedule import schedule
 
 CYCLES_TO_A_FIXED_POINT = 64
 """More than any change needs: made suspended, seen, admitted, its place taken and given back are a cycle each."""
+
+LONGEST_MAKING_MS: DurationMs = 1_000
+"""New runs that are not made by then are left to the next cycle, which lets go those that are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +53,9 @@ class CycleReport:
 
     @property
     def faults(self) -> tuple[Outcome, ...]:
-        """Writes the cluster refused, or did not answer."""
-        return tuple(o for o in self.result.outcomes if o.status is OutcomeStatus.FAILED)
+        """Writes the cluster refused, or did not answer, or that met a newer object than was read."""
+        failed = {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}
+        return tuple(o for o in self.result.outcomes if o.status in failed)
 
 
 def nothing() -> None:
@@ -102,7 +106,14 @@ def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = froz
 def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
     foreseen = foresee(declared, site, confirmations)
-    result = apply_plan(foreseen.plan, site.mirror, site.stop, site.spared | foreseen.rejected.keys())
+    began_ms = site.clock.now_ms()
+    result = apply_plan(
+        foreseen.plan,
+        site.mirror,
+        site.stop,
+        site.spared | foreseen.rejected.keys(),
+        late=lambda: site.clock.now_ms() - began_ms > LONGEST_MAKING_MS,
+    )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)
 

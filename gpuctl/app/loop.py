@@ -70,6 +70,9 @@ class Alone:
         """Nobody needs to know."""
         return ""
 
+    def fault(self) -> None:
+        """Nothing can go wrong."""
+
 
 ALONE = Alone()
 UNMEASURED = Unmeasured()
@@ -112,7 +115,8 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
             enforce_due = enforce_due if enforce_failures else clock.now_ms()
         if clock.now_ms() >= enforce_due or (not enforce_failures and reconciler.stirred()):
             enforce_failures = 0 if reconciler.enforce() else enforce_failures + 1
-            delay_ms = retry_ms(enforce_failures) if enforce_failures else settings.interval_ms * reconciler.settled
+            failures = enforce_failures or reconciler.unfinished
+            delay_ms = retry_ms(failures) if failures else settings.interval_ms * reconciler.settled
             enforce_due = clock.now_ms() + min(delay_ms, settings.interval_ms)
         if settings.once:
             return 1 if journal.has_errors else 0
@@ -138,15 +142,20 @@ class Reconciler:
         self._before: CycleReport | None = None
         self.settled = True
         """Whether the last cycles came to where nothing was left to write."""
+        self.unfinished = 0
+        """How often in a row a write failed that may well go through soon."""
 
     def leads(self) -> bool:
         """Whether this process may act; says so when that changes. One that waits for it counts as ready."""
         leadership = self._outside.leadership
         held = leadership.held()
         waits = [] if held else [Entry(event="standby", fields={"leader": leadership.holder()})]
-        self._journal.stand(self._now(), "leadership", waits)
+        fault = None if held else leadership.fault()
+        self._journal.stand(self._now(), "leadership", [*waits, *([of_fault("unreachable", fault)] if fault else [])])
         if not held:
-            self._outside.meters.synced()
+            self._outside.meters.standing(self._journal.codes)
+            if fault is None:
+                self._outside.meters.synced()
         return held
 
     def follow(self) -> bool:
@@ -232,6 +241,7 @@ class Reconciler:
         self._fights.note(reports)
         self._site = replace(self._site, rejected=reports[-1].rejected)
         self.settled = reports[-1].settled
+        self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in reports[-1].faults) else 0
         self._outside.meters.synced()
         self._measure(reports)
         for report in reports:

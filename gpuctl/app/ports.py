@@ -165,6 +165,10 @@ class Leadership(Protocol):
         """Who holds it as far as is known; "" when nobody does."""
         ...
 
+    def fault(self) -> WorldFault | None:
+        """Why it could not be sought or renewed when that was last tried; None when it could."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:

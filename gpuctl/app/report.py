@@ -25,6 +25,8 @@ from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
 
+_OVERTAKEN = "GPU7004"
+"""Somebody changed the object at the same time: the next cycle looks again, and most times that is all."""
 FieldValue = str | int | Sequence[str]
 
 
@@ -50,6 +52,14 @@ class Entry:
     event: str
     level: Level = Level.INFO
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
+    rewords: bool = False
+    """Whether its message may change while it stands for the same problem: only the first is told."""
+
+    @property
+    def problem(self) -> str:
+        """What two entries share that stand for the same."""
+        facts = {key: value for key, value in self.fields.items() if not (self.rewords and key == "message")}
+        return f"{self.event} {self.level} {facts}"
 
     def line(self, at_ms: Instant, form: LogForm) -> str:
         """The line, without its end."""
@@ -75,7 +85,7 @@ class Journal:
     def stand(self, at_ms: Instant, area: str, problems: Iterable[Entry]) -> None:
         """All that is wrong in an area now. Tells what is new of it, and what was wrong and is no more."""
         before = self._standing.get(area, {})
-        now = {entry.line(0, self._form): entry for entry in problems}
+        now = {entry.problem: entry for entry in problems}
         for key, entry in now.items():
             if key not in before:
                 self.tell(at_ms, entry)
@@ -99,7 +109,7 @@ class Journal:
 
 def of_fault(event: str, fault: WorldFault) -> Entry:
     """A fault of the world."""
-    return Entry(event=event, level=Level.ERROR, fields={"code": fault.code, "message": str(fault)})
+    return Entry(event=event, level=Level.ERROR, fields={"code": fault.code, "message": str(fault)}, rewords=True)
 
 
 def of_diagnostic(event: str, found: Diagnostic) -> Entry:
@@ -156,7 +166,8 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
     for ref, error in sorted({**failed, **{o.change.ref: o.error for o in report.faults}}.items()):
         code, _, told = error.partition(": ")
         facts: dict[str, FieldValue] = {"code": code, "object": str(ref), "message": told}
-        yield Entry(event="failed", level=Level.ERROR, fields=facts)
+        level = Level.WARNING if code == _OVERTAKEN else Level.ERROR
+        yield Entry(event="failed", level=level, fields=facts, rewords=True)
 
 
 def of_damage(report: CycleReport) -> Iterator[Entry]:

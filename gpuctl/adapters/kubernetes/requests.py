@@ -32,7 +32,7 @@ APPLY = "application/apply-patch+yaml"
 NO_ANSWER = 0
 
 OnRequest = Callable[[str, str, int, DurationMs], None]
-"""Told of every request: verb, kind, HTTP status (0: none came), duration."""
+"""Told of every request: verb, kind, HTTP status (0: none, or not all of it), duration."""
 _UNSENT = (http.NewConnectionError, http.ConnectTimeoutError, http.NameResolutionError, http.ProxyError)
 _MS_NS = 1_000_000
 
@@ -127,6 +127,10 @@ class Requests:
                 raise self._disbelieved(fault)
             raise Passing(f"{request.what}: the credentials were renewed")
         raise fault
+
+    def broke(self, verb: str, kind: Kind, code: int) -> None:
+        """An answer that had begun well broke off, or became an error of that code: measured as one more request."""
+        self._on_request(verb, kind[1], code, 0)
 
     def pause(self, duration_ms: DurationMs) -> None:
         """Wait, less when this is closed: then ClusterUnavailable."""

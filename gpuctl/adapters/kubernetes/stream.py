@@ -20,7 +20,7 @@ from urllib3.response import BaseHTTPResponse
 
 from gpuctl.adapters.kubernetes.faults import Passing, fault_of
 from gpuctl.adapters.kubernetes.paths import with_query
-from gpuctl.adapters.kubernetes.requests import Request, Requests, backoff_ms
+from gpuctl.adapters.kubernetes.requests import NO_ANSWER, Request, Requests, backoff_ms
 from gpuctl.app.ports import ClusterUnavailable, Gone, NotFound, WatchEvent, WorldFault
 from gpuctl.k8s.names import Kind
 from gpuctl.k8s.objects import number, resource_version
@@ -150,10 +150,11 @@ class Stream:
                 if self._ending:
                     return
                 self._take(lines)
-        except http.ReadTimeoutError:
-            return  # silent for too long: the connection may be dead
         except (http.HTTPError, OSError, ValueError) as error:
-            if not self._ending and not isinstance(error, http.ProtocolError):
+            if self._ending:
+                return
+            self._requests.broke("watch", self._kind, NO_ANSWER)
+            if not isinstance(error, http.ProtocolError | http.ReadTimeoutError):  # cut off, or silent for too long
                 raise Passing(f"{self._what}: {error}") from error
         finally:
             with self._heard:
@@ -168,7 +169,9 @@ class Stream:
             decoded: dict[str, Any] = json.loads(line)
             kind, body = decoded["type"], decoded["object"]
             if kind == "ERROR":
-                fault = fault_of(number(body, "code", default=500), body, self._what)
+                code = number(body, "code", default=500)
+                self._requests.broke("watch", self._kind, code)
+                fault = fault_of(code, body, self._what)
                 break
             heard = resource_version(body) or version
             if _behind(heard, version):

@@ -20,12 +20,13 @@ class Timings:
     patience_ms: DurationMs = 5_000
     """A request is not sent again later than this after it was first sent, whatever Retry-After says: who wants to stop
     must not wait long, and the next cycle asks anew."""
-    silence_ms: DurationMs = 72_000
+    silence_ms: DurationMs = 74_000
     """The longest silence of a watch."""
     shortest_watch_ms: DurationMs = 240_000
     longest_watch_ms: DurationMs = 290_000
     """How long the server is asked to keep a watch open: a random time between the two."""
-    longest_reconnect_ms: DurationMs = 30_000
+    longest_reconnect_ms: DurationMs = 10_000
+    """Also the longest that a server which was away is not noticed to be back."""
     stable_ms: DurationMs = 120_000
     """A watch that went well for so long starts again at the shortest wait."""
     recheck_ms: DurationMs = 300_000

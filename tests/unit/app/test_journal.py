@@ -32,14 +32,17 @@ def test_what_is_wrong_is_told_when_it_begins_and_when_it_ends() -> None:
     lines: list[str] = []
     journal = Journal(lines.append)
     first, second = (of_fault("source", SourceUnavailable("GPU8001", text)) for text in ("one", "two"))
+    other = of_fault("source", SourceUnavailable("GPU8002", "one"))
     journal.stand(AT_MS, "git", [first])
     journal.stand(AT_MS, "git", [first])
     assert len(lines) == 1
     assert journal.has_errors
     journal.stand(AT_MS, "git", [second])
+    assert len(lines) == 1, "the same in other words"
+    journal.stand(AT_MS, "git", [other])
     assert len(lines) == 3
     journal.stand(AT_MS, "git", [])
-    assert lines[-1].endswith("info resolved was=source code=GPU8001")
+    assert lines[-1].endswith("info resolved was=source code=GPU8002")
     assert not journal.has_errors
 
 
