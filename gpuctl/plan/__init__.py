@@ -19,14 +19,14 @@ from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
+from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
 from gpuctl.plan.checks import Checks
 from gpuctl.plan.departures import departures
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.guard import CONFIRM_TRAILER, damaged_projects, foreign_namespaces, mass_stop, review, set_aside
-from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger, shard_owner
+from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger, shards_by_project
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import Writer, book, delete, remade
@@ -73,9 +73,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     stops = mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
     recorded: set[RunKey] = set()
-    shards: dict[ProjectName, list[ObjectRef]] = {}
-    for ref in state.shards:
-        shards.setdefault(shard_owner(ref), []).append(ref)
+    shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *names_of_declared, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
         new = next_ledger(declared, old, books, state)

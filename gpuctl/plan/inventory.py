@@ -6,7 +6,7 @@ plan applies and shrinks only by what is observed to be gone. Nothing is in it t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuctl.k8s import names
@@ -45,6 +45,14 @@ def known_ledgers(declared: Declared, state: ClusterState) -> dict[ProjectName, 
 def shard_owner(shard: ObjectRef) -> ProjectName:
     """The project that a part of a split ledger is of."""
     return ProjectName((names.shard_owner(shard.name) or ("", OWN))[1])
+
+
+def shards_by_project(state: ClusterState) -> Mapping[ProjectName, Sequence[ObjectRef]]:
+    """The objects that hold a part of a split ledger, or did."""
+    found: dict[ProjectName, list[ObjectRef]] = {}
+    for ref in state.shards:
+        found.setdefault(shard_owner(ref), []).append(ref)
+    return found
 
 
 def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState, checks: Checks) -> Books:

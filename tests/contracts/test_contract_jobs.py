@@ -83,6 +83,21 @@ def test_while_suspended_only_what_schedules_may_change(lab: Lab) -> None:
         lab.apply(other_image)
 
 
+def test_while_suspended_the_amounts_may_change_and_the_claims_may_not(lab: Lab) -> None:
+    """From Kubernetes 1.36 on; an older server refuses both."""
+    lab.apply(job("j", suspend=True))
+    other_amounts = job("j", suspend=True)
+    other_amounts["spec"]["template"]["spec"]["containers"][0]["resources"] = {
+        "limits": {"nvidia.com/gpu": "2"},
+        "requests": {"nvidia.com/gpu": "2"},
+    }
+    lab.apply(other_amounts)
+    claiming = job("j", suspend=True, pod={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "j"}]})
+    claiming["spec"]["template"]["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    with pytest.raises(Invalid, match=r"spec\.template"):
+        lab.apply(claiming)
+
+
 @pytest.mark.parametrize(
     "change",
     [{"selector": {"matchLabels": {"a": "b"}}}, {"completions": 3}, {"completionMode": "Indexed", "completions": 1}],

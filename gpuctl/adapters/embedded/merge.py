@@ -71,7 +71,7 @@ def without(shape: Shape, value: Any, gone: FieldSet, kept: FieldSet) -> Any:
         inner_gone, inner_kept = _below(gone, element), _below(kept, element)
         if () in inner_gone and not inner_kept:
             continue
-        rest = without(inner_shape, inner, inner_gone - {()}, inner_kept)
+        rest = without(inner_shape, inner, inner_gone - {()}, inner_kept - {()})
         if rest is not None:
             left.append((element, rest))
     if not left:

@@ -113,7 +113,7 @@ def _job_change(old: Body, new: Body) -> Problems:
 
 
 def _unscheduled(template: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A pod template without what may change while its Job is suspended and has not started."""
+    """A pod template without what may change while its Job is suspended and has not started (amounts from 1.36 on)."""
     for path in (
         ("metadata", "labels"),
         ("metadata", "annotations"),
@@ -123,7 +123,12 @@ def _unscheduled(template: Mapping[str, Any]) -> Mapping[str, Any]:
     ):
         template = drop(template, path)
     affinity = {k: v for k, v in mapping(template, "spec", "affinity").items() if k != "nodeAffinity"}
-    return put(template, ("spec", "affinity"), affinity)
+    template = put(template, ("spec", "affinity"), affinity)
+    containers = [
+        {**each, "resources": mapping(each, "resources").get("claims")}
+        for each in items(template, "spec", "containers")
+    ]
+    return put(template, ("spec", "containers"), containers)
 
 
 def _deployment(body: Body) -> Problems:
