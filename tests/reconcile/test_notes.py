@@ -38,9 +38,16 @@ def test_starts_and_pauses_are_told_on_the_job(tmp_path: Path) -> None:
 
 
 def test_what_the_server_refuses_is_a_warning_on_the_object(tmp_path: Path) -> None:
+    def with_claim(size: str) -> dict[str, str | None]:
+        volume = f", volumes: [{{newClaim: {{size: {size}}}, mountPath: /data}}]"
+        return {"c/projects/a/v.yaml": job("v", "a", more=volume)}
+
     stage = Stage(tmp_path)
-    stage.commit(BASE | {"c/projects/a/j1.yaml": job("j1", "a", more=", command: [" + "x" * (3 << 19) + "]")})
+    stage.commit(BASE | with_claim("2Gi"))
     stage.play(20)
-    warnings = [note for note in stage.notes if note.type == "Warning"]
-    assert {(kind, name, reason) for kind, name, reason in told(warnings)} == {("Job", "j1", "Refused")}
-    assert "GPU7006" in warnings[0].message
+    stage.commit(with_claim("1Gi"))
+    stage.play(60)
+    told_of = {(note.regarding, note.uid, note.reason) for note in stage.notes if note.type == "Warning"}
+    ref, live = stage.live("PersistentVolumeClaim", "pvc-v-0")
+    assert told_of == {(ref, live["metadata"]["uid"], "Refused")}
+    assert all("GPU7006" in note.message for note in stage.notes if note.type == "Warning")
