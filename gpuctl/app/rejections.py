@@ -1,7 +1,7 @@
 """Runs whose objects the API server refuses. A run that can't be written may not take a place from others.
 
 A refusal is believed for as long as what was refused is the same: the run, what is declared, and the live object. After
-ten minutes it is put to the test again: an admission policy or a quota may have changed.
+a minute it is put to the test again: an admission policy, a right or a quota may have changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import OWN
 
-RETRY_MS: DurationMs = 600_000
+RETRY_MS: DurationMs = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

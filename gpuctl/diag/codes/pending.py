@@ -238,7 +238,7 @@ BARRED = (
         message="the API server refuses its object; gpuctl's log says why",
         why="The object breaks a rule of the server, of one of its admission policies, or of a quota of the namespace. "
         "The job keeps no place until it can be written. It is tried again when its project's or the cluster's files "
-        "change, and every ten minutes.",
+        "change, and every minute.",
         fix="Correct what the log names, or ask who runs the cluster.",
     ),
     CodeEntry(
