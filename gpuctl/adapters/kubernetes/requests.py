@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ NO_ANSWER = 0
 OnRequest = Callable[[str, str, int, DurationMs], None]
 """Told of every request: verb, kind, HTTP status (0: none, or not all of it), duration."""
 _UNSENT = (http.NewConnectionError, http.ConnectTimeoutError, http.NameResolutionError, http.ProxyError)
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _MS_NS = 1_000_000
 
 
@@ -208,5 +210,5 @@ def _reason(error: Exception) -> str:
     """The cause, without the address that urllib3 puts before it."""
     text = str(error.args[-1] if error.args else error) or type(error).__name__
     if isinstance(error, http.NewConnectionError | http.ConnectTimeoutError):
-        return text.rpartition(": ")[2]
+        return _ERRNO.sub("", text.rpartition(": ")[2])
     return text

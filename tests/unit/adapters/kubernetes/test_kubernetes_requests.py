@@ -89,7 +89,7 @@ def test_what_is_no_api_server_is_told_as_that(tmp_path: Path) -> None:
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     connection = connect(kubeconfig(tmp_path, "http://127.0.0.1:1"))
-    with pytest.raises(ClusterUnavailable, match=r"127\.0\.0\.1:1: .*Connection refused"):
+    with pytest.raises(ClusterUnavailable, match=r"127\.0\.0\.1:1: Connection refused"):
         Requests(connection, QUICK).send(GET)
     connection.close()
 
