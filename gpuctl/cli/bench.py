@@ -7,6 +7,7 @@ import dataclasses
 import click
 
 from gpuctl.cli.bench_cluster import cluster
+from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json
 from gpuctl.diag.wording import thousandths
@@ -62,6 +63,7 @@ def cycle(jobs: int, projects: int, runs: int, output: str) -> None:
     from gpuctl.app.bench_cycle import bench_cycle  # noqa: PLC0415 - only now
     from gpuctl.wiring import sandbox  # noqa: PLC0415 - only now
 
+    collect_seldom()
     measured = bench_cycle(sandbox(EPOCH_MS), jobs, projects, runs)
     if output == "json":
         print_json(dataclasses.asdict(measured))

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpuctl.cli.amounts import DurationType
+from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.diag.wording import all_of
@@ -51,6 +52,7 @@ def reconcile(interval: int, **options: Any) -> None:
 
     if interval < LEAST_INTERVAL_MS:
         raise Failure("GPU9002", "--interval is at least 1s", hint="gpuctl reconcile --help")
+    collect_seldom()
     named = [f"--{name}" for name in ("embedded", "kubeconfig", "context") if options[name] is not None]
     if "--embedded" in named and len(named) > 1:
         raise Failure("GPU9002", f"{all_of(named)} name different clusters", hint="name one")
