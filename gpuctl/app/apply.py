@@ -8,15 +8,18 @@ away stops everything that is left; the next cycle looks at what was done.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
+from itertools import count, groupby
 
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, WorldFault, Writable
+from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.ids import ObjectRef
 from gpuctl.plan.order import Stage, wave
 
 _GROUND = Stage.SCOPE
 """Up to here a project's ledger and namespace are written: without them none of its later writes is safe."""
+_SOON = 64
+"""So many new runs are made, however late it is."""
 
 
 def never() -> bool:
@@ -25,14 +28,26 @@ def never() -> bool:
 
 
 def apply_plan(
-    plan: Plan, cluster: Writable, stop: Callable[[], bool] = never, spared: frozenset[ObjectRef] = frozenset()
+    plan: Plan,
+    cluster: Writable,
+    stop: Callable[[], bool] = never,
+    spared: frozenset[ObjectRef] = frozenset(),
+    late: Callable[[], bool] = never,
 ) -> ApplyResult:
     """Apply in order, one outcome a change. `stop` is asked before each write; what is left is skipped, as are `spared`
-    objects."""
+    objects. When it is `late`, most new runs are left to the next cycle: those that are made may start then."""
     skips = _Skips()
+    made_runs = count()
+
+    def cause_of(change: Change) -> str:
+        if stop():
+            return "stopped"
+        if change.ref in spared:
+            return "left alone"
+        return "left to the next cycle" if _is_new_run(change) and next(made_runs) >= _SOON and late() else ""
 
     def attempt(change: Change) -> Outcome:
-        cause = skips.cause(change) or ("stopped" if stop() else "left alone" if change.ref in spared else "")
+        cause = skips.cause(change) or cause_of(change)
         return _attempt(change, cluster, skips) if not cause else _skipped(change, cause)
 
     outcomes: list[Outcome] = []
@@ -59,7 +74,7 @@ class _Skips:
 
     def note(self, change: Change) -> None:
         """Remember a failure."""
-        self._last_stages.setdefault(_owner(change), change.stage if change.stage <= _GROUND else Stage.ADMIT)
+        self._last_stages.setdefault(_owner(change), change.stage if change.stage <= _GROUND else Stage.QUEUE)
         self._last_stages.setdefault(_place(change), change.stage)
 
     def cause(self, change: Change) -> str:
@@ -68,6 +83,10 @@ class _Skips:
             return self.unreachable
         last = min(self._last_stages.get(key, Stage.PRUNE) for key in (_owner(change), _place(change)))
         return "an earlier write it depends on failed" if change.stage > last else ""
+
+
+def _is_new_run(change: Change) -> bool:
+    return change.action is Action.CREATE and is_workload(change.ref)
 
 
 def _owner(change: Change) -> object:

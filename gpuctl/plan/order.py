@@ -2,7 +2,8 @@
 
 What must come first: gpuctl's namespace, a ledger's shards before the head that counts them, the ledger before what it
 records, a namespace before what is in it, a place reserved before the
-jobs are paused that hold it, a claim template before the run that needs it, and deletions when all else is done.
+jobs are paused that hold it, a claim template before the run that needs it, runs that may start before those that have
+to wait, and deletions when all else is done.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Stage(IntEnum):
     RELEASE = 7
     CLAIM = 8
     ADMIT = 9
-    PRUNE = 10
+    QUEUE = 10
+    PRUNE = 11
 
 
 _PRUNE_ORDER = (

@@ -14,7 +14,7 @@ from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
-from gpuctl.plan.admission import born, is_stopped, permitted
+from gpuctl.plan.admission import born, is_stopped, permitted, runs
 from gpuctl.plan.checks import Checks
 from gpuctl.plan.diff import drift
 from gpuctl.plan.inventory import OWN, shard_owner
@@ -59,7 +59,8 @@ class Writer:
         if body is None:
             return
         if live is None:
-            yield _apply(item, body, None, "missing")
+            made = _apply(item, body, None, "missing")
+            yield replace(made, stage=Stage.QUEUE) if is_workload(item.ref) and not runs(item.body) else made
             return
         paths = drift(body, live)
         if not paths:
