@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuctl.app.ports import Cluster, WorldFault
+from gpuctl.app.ports import Cluster, Gone, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import condition, flag, ref_of, resource_version
@@ -44,6 +44,7 @@ class JobLog:
         listed = cluster.list(names.JOB)
         self._version = listed.resource_version
         self.lives: dict[ObjectRef, Life] = {}
+        self._follow(0)
 
     def until(self, what: str, done: Callable[[], bool]) -> None:
         """Follow until it is done. Raises WorldFault GPU7091 when nothing happens any more before that."""
@@ -64,13 +65,20 @@ class JobLog:
         return sum(bool(holds(life)) for life in self.lives.values())
 
     def _follow(self, timeout_ms: DurationMs) -> int:
-        events = self._cluster.watch(names.JOB, self._version, timeout_ms)
+        """Take in what has happened; how many Jobs it was about. After a gap in the watch, all of them."""
+        try:
+            events = self._cluster.watch(names.JOB, self._version, timeout_ms)
+        except Gone:
+            listed = self._cluster.list(names.JOB)
+            self._version = listed.resource_version
+            bodies: Sequence[Body] = listed.items
+        else:
+            self._version = resource_version(events[-1].body)
+            bodies = [event.body for event in events if event.type in {"ADDED", "MODIFIED"}]
         now_ns = time.monotonic_ns()
-        for event in events:
-            self._version = resource_version(event.body) or self._version
-            if event.type != "BOOKMARK":
-                self._note(event.body, now_ns)
-        return len(events) - 1
+        for body in bodies:
+            self._note(body, now_ns)
+        return len(bodies)
 
     def _note(self, body: Body, now_ns: int) -> None:
         life = self.lives.setdefault(ref_of(body), Life(made_ns=now_ns))
