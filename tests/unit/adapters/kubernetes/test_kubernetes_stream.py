@@ -125,9 +125,10 @@ def test_what_can_not_be_watched_now_is_told_until_it_can(tmp_path: Path) -> Non
 def test_a_watch_that_always_ends_at_once_is_no_storm(tmp_path: Path) -> None:
     with cluster(tmp_path, watched()) as (wire, it):
         assert "ends it as soon as it begins" in str(fault(it, "4", ClusterUnavailable))
-        asked = len(wire.asked)
-        time.sleep(0.1)
-        assert len(wire.asked) - asked <= 12  # with waits of 10 to 20 ms
+        time.sleep(0.1)  # by now it has come to the longest wait: 20 ms here
+        asked, began = len(wire.asked), time.monotonic()
+        time.sleep(0.2)
+        assert len(wire.asked) - asked <= 6 + (time.monotonic() - began) / 0.02
 
 
 def test_news_is_rung_for_changes_and_not_for_bookmarks(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_closing_ends_every_thread_at_once(tmp_path: Path) -> None:
         made.each(lambda number: number, range(20))
         began = time.monotonic()
         made.close()
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 10  # the watches would have been silent for 74 s
         names_left = {thread.name for thread in set(threading.enumerate()) - before}
         assert not {name for name in names_left if name.startswith(("watch", "write"))}
 

@@ -15,7 +15,7 @@ from typing import Any
 from gpuctl.adapters.kubernetes import Connection, Timings, connect
 
 QUICK = Timings(
-    connect_ms=500, answer_ms=300, first_retry_ms=1, patience_ms=1_500, silence_ms=200, longest_reconnect_ms=20
+    connect_ms=1_000, answer_ms=1_000, first_retry_ms=1, patience_ms=5_000, silence_ms=200, longest_reconnect_ms=20
 )
 
 
