@@ -16,6 +16,7 @@ from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger
 from gpuctl.observe import observe
+from gpuctl.plan.guard import damaged_projects
 from gpuctl.plan.order import in_order
 from gpuctl.plan.writes import book
 
@@ -99,13 +100,15 @@ def test_what_a_crash_left_is_finished_by_the_next(ledgers: tuple[Ledger, Ledger
         assert shelf.state().ledgers == {TEAM: large}
 
 
-def test_a_lost_shard_is_damage(ledgers: tuple[Ledger, Ledger]) -> None:
+def test_a_lost_shard_is_damage_and_holds_its_project(ledgers: tuple[Ledger, Ledger]) -> None:
     shelf = Shelf()
     list(shelf.write(ledgers[1]))
     state = shelf.state()
     lost = state.shards[1]
     shelf.cluster.delete(lost, uid(state.live[lost]), resource_version(state.live[lost]))
-    assert shelf.state().damaged == ((ledger_ref(CLUSTER, TEAM), "2 of 4"),)
+    after = shelf.state()
+    assert after.damaged == ((ledger_ref(CLUSTER, TEAM), "2 of 4"),)
+    assert damaged_projects(after) == {TEAM}
 
 
 def test_a_closed_ledger_leaves_nothing(ledgers: tuple[Ledger, Ledger]) -> None:
