@@ -1,0 +1,70 @@
+"""A ledger of very many runs on a real API server: what it takes of one object, and what one more run costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from controlplane.server import ControlPlane
+
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.app.mirror import Mirror
+from gpuctl.k8s import names
+from gpuctl.model.change import Action, Change
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.state import FinishedRun, Ledger
+from gpuctl.observe import observe
+from gpuctl.plan.order import in_order
+from gpuctl.plan.writes import book
+
+CLUSTER, TEAM, DIGEST = "archive", ProjectName("team-a"), RunDigest("0badcafe")
+RUNS = 20_000
+
+
+@pytest.fixture
+def mirror(control_plane: ControlPlane) -> Iterator[Mirror]:
+    connection = connect(str(control_plane.kubeconfig))
+    with closing(connection), closing(KubernetesCluster(connection)) as cluster:
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.SYSTEM_NAMESPACE}})
+        yield Mirror(cluster)
+
+
+def changes(mirror: Mirror, wanted: Ledger, *, closing: bool = False) -> tuple[Change, ...]:
+    mirror.refresh()
+    state = observe(mirror.objects(), CLUSTER)
+    assert state.damaged == ()
+    old = state.ledgers.get(TEAM, Ledger(project=TEAM))
+    return in_order(book(CLUSTER, old, wanted, state, closing=closing))
+
+
+def write(mirror: Mirror, wanted: Ledger, *, closing: bool = False) -> int:
+    """How many writes it took."""
+    count = 0
+    while todo := changes(mirror, wanted, closing=closing):
+        for change in todo:
+            if change.action is Action.DELETE:
+                mirror.delete(change.ref, change.uid, change.resource_version)
+            elif change.body is not None:
+                mirror.apply(change.body)
+        count += len(todo)
+    return count
+
+
+def test_the_server_takes_it_in_shards_and_one_run_that_ends_costs_one_write(mirror: Mirror) -> None:
+    jobs = [JobId(TEAM, f"train-model-{i:06d}") for i in range(RUNS)]
+    ledger = Ledger(
+        project=TEAM,
+        inventory=frozenset(ObjectRef(*names.JOB, "gpu-team-a", names.run_name(job.name, DIGEST)) for job in jobs),
+        seen=frozenset((job, DIGEST) for job in jobs),
+        finished={(j, DIGEST): FinishedRun(job=j, digest=DIGEST, state="Failed", at_ms=0) for j in jobs[1:]},
+    )
+    assert write(mirror, ledger) == 1 + 8
+    assert observe(mirror.objects(), CLUSTER).ledgers == {TEAM: ledger}
+    last = FinishedRun(job=jobs[0], digest=DIGEST, state="Succeeded", at_ms=0)
+    ended = replace(ledger, finished={**ledger.finished, (jobs[0], DIGEST): last})
+    assert write(mirror, ended) == 1
+    assert write(mirror, ended) == 0
+    assert write(mirror, Ledger(project=TEAM), closing=True) == 1 + 8
