@@ -56,8 +56,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="{object} was written {times} times within a minute; {rival}",
         why="Somebody else keeps changing what gpuctl writes, or gpuctl itself goes back and forth. The object is left "
         "alone until the minute is over; everything else goes on.",
-        fix="See who else writes the object, `kubectl get -o yaml --show-managed-fields`, and stop that. If nobody else "
-        "does, it is a bug of gpuctl: report it with the log.",
+        fix="See who else writes the object, `kubectl get -o yaml --show-managed-fields`, and stop that. If nobody "
+        "else does, it is a bug of gpuctl: report it with the log.",
     ),
     CodeEntry(
         code="GPU7008",
@@ -65,7 +65,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="{ledger}: its part {part} can't be read",
         why="The ledger in namespace gpuctl-system was edited by hand. It says which runs have ended and what may be "
         "pruned; until that is known again, the project is left as it is: nothing of it is started, paused or removed.",
-        fix="Restore the ConfigMaps from a backup. Without one, delete the ledger: it is written anew from what is there, "
-        "and a run that had ended and whose object is gone may then start again.",
+        fix="Restore the ConfigMaps from a backup. Without one, delete the ledger: it is written anew from what is "
+        "there, and a run that had ended and whose object is gone may then start again.",
     ),
 )

@@ -60,8 +60,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7095",
         title="the cluster has nodes of its own",
         message="this cluster has nodes that are not the demonstration's: {nodes}",
-        why="`gpuctl demo` and `gpuctl bench cluster` make nodes that KWOK plays, and fill them with jobs. They do that "
-        "only where nothing else runs.",
+        why="`gpuctl demo` and `gpuctl bench cluster` make nodes that KWOK plays, and fill them with jobs. They do "
+        "that only where nothing else runs.",
         fix="Name a cluster without nodes: --kubeconfig FILE, --context NAME. `kwokctl create cluster` makes one.",
     ),
     CodeEntry(
