@@ -89,6 +89,7 @@ def test_a_run_somebody_deleted_is_not_started_again(stage: Stage) -> None:
     stage.play(120)
     assert stage.phases() == {"b/j2": "Running"}
     assert finished(stage) == {"a/j1": "Deleted"}
+    assert stage.codes("deleted") == ["GPU5053"]
 
 
 def test_a_job_taken_out_and_put_back_at_once_runs_again(stage: Stage) -> None:
