@@ -8,7 +8,7 @@ held: what runs of it is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
@@ -49,6 +49,8 @@ class Part:
 
 
 Parts = dict[ProjectName, Part]
+Changes = Mapping[ProjectName, Part | None]
+"""Parts as they are to be; None: to be no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,18 +79,19 @@ class Revisions:
         """What to enforce now that `newest` is the newest commit; None: it can't be read, keep to what was good."""
         if newest is None:
             ledgers = records.of(self._cluster_name({}, records) or _NO_CLUSTER).ledgers
-            return self._desired(None, _grow({}, self._known(ledgers)), ledgers)
+            return self._desired(None, _grow({}, _each(self._known(ledgers))), ledgers)
         compiled = compile_tree(newest)
         head = _Head(newest.revision, _parts(newest, compiled.owners), compiled.diagnostics, _blamed(compiled))
         if compiled.declared is not None:
             ledgers = records.of(compiled.declared.cluster.name).ledgers
             return self._desired(head, _Grown(head.parts, compiled), ledgers)
         ledgers = records.of(self._cluster_name(head.parts, records) or _NO_CLUSTER).ledgers
-        base = _grow({}, self._known(ledgers))
-        changes = _changes(base.parts, head)
-        taken = _grow(base.parts, {owner: part for owner, part in changes.items() if owner not in head.blamed})
+        base = _grow({}, _each(self._known(ledgers)))
+        changes, tied = _changes(base.parts, head), _tied(base.parts, head)
+        to_blame = {owner: part for owner, part in changes.items() if owner in head.blamed | tied}
+        taken = _grow(base.parts, _each({o: part for o, part in changes.items() if o not in to_blame}))
         # An error two parts make together is found in one of them, not always in the one that changed.
-        taken = _grow(taken.parts, {owner: part for owner, part in changes.items() if owner in head.blamed})
+        taken = _grow(taken.parts, [to_blame] if tied else _each(to_blame))
         return self._desired(head, taken, ledgers)
 
     def _desired(self, head: _Head | None, taken: _Grown, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
@@ -159,18 +162,23 @@ class _Grown:
     compiled: Compiled | None = None
 
 
-def _grow(parts: Parts, changes: Mapping[ProjectName, Part | None]) -> _Grown:
-    """Take the changes (None removes a part) that leave a tree that compiles: all at once, else each that can be."""
-    grown = _Grown(parts, _compiled(parts)) if not changes else _tried(parts, changes)
+def _each(changes: Changes) -> list[Changes]:
+    """Every change for itself, in the order of names."""
+    return [{owner: changes[owner]} for owner in sorted(changes)]
+
+
+def _grow(parts: Parts, steps: Sequence[Changes]) -> _Grown:
+    """Take the changes that leave a tree that compiles: all at once, else each step that can be."""
+    grown = _tried(parts, {owner: part for step in steps for owner, part in step.items()})
     if grown is not None:
         return grown
     grown = _Grown(parts)
-    for owner in sorted(changes):
-        grown = _tried(grown.parts, {owner: changes[owner]}) or grown
+    for step in steps:
+        grown = _tried(grown.parts, step) or grown
     return grown if grown.compiled is not None else _Grown(parts, _compiled(parts))
 
 
-def _tried(parts: Parts, changes: Mapping[ProjectName, Part | None]) -> _Grown | None:
+def _tried(parts: Parts, changes: Changes) -> _Grown | None:
     merged = {**parts, **changes}
     kept = {owner: part for owner, part in merged.items() if part is not None}
     compiled = _compiled(kept)
@@ -208,6 +216,15 @@ def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
     if OWN not in head.blamed:
         changes |= dict.fromkeys(good.keys() - head.parts.keys())
     return changes
+
+
+def _tied(good: Parts, head: _Head) -> frozenset[ProjectName]:
+    """Those that had a file which is another's now, and broken: without it their jobs would seem to be removed.
+
+    A file outside of `projects/` that can't be read does not say whose it is; where it was read last, it did.
+    """
+    broken = {path for owner in head.blamed & head.parts.keys() for path in head.parts[owner].files}
+    return frozenset(owner for owner, part in good.items() if owner not in head.blamed and part.files.keys() & broken)
 
 
 def _stamped(declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from commits import BASE, CLUSTER, Commits, job, project
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +110,22 @@ def test_a_loose_broken_file_belongs_to_the_cluster() -> None:
     _, desired = follow(commits, BASE, {**BASE, "c/extra.yaml": "a: [", "c/projects/b/j3.yaml": job("j3", "b")})
     assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
     assert set(desired.kept_back) == {OWN}
+
+
+FLAT = {path.replace("/projects", "").replace("/", "-").replace("-", "/", 1): text for path, text in BASE.items()}
+
+
+@pytest.mark.parametrize("text", ["a: [", job("j1", "a") + "---\n" + job("j9", "b").replace("gpus", "gpuss")])
+def test_a_loose_file_that_breaks_is_still_its_projects(text: str) -> None:
+    """Or its job would seem to be removed, and be ended."""
+    commits = Commits()
+    bad = {**FLAT, "c/a-j1.yaml": text, "c/b-j3.yaml": job("j3", "b")}
+    first = commits.commit(FLAT)
+    for desired in (follow(commits, FLAT, bad)[1], restart(commits, ledgers(first))):
+        assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
+        assert set(desired.kept_back) == {OWN, A}
+    commits.commit({**bad, "c/a-j1.yaml": job("j1", "a")})
+    assert restart(commits, ledgers(first)).kept_back == {}
 
 
 def test_a_project_broken_from_the_start_is_absent_and_one_that_ran_is_held() -> None:
