@@ -52,9 +52,7 @@ def test_a_removed_node_is_told_and_what_ran_there_starts_elsewhere(town: Town) 
     ((pod, _),) = town.live("Pod", "j")
     town.plane.call("DELETE", f"/api/v1/nodes/{town.name}-{first}")
     town.comes_to(j="Stopping")
-    # What the server's garbage collector does with pods of a node that is gone, only sooner.
-    now = {"gracePeriodSeconds": 0}
-    town.plane.call("DELETE", f"/api/v1/namespaces/{town.namespace}/pods/{pod.name}", now)
+    town.collect(pod)
     town.until(lambda: town.live("Pod", "j") and town.phases() == {"j": "Running"} and where(town, "j") == other(first))
     assert notices(town) == ["GPU7050"]
 
