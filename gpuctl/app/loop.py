@@ -70,6 +70,10 @@ class Alone:
         """Nobody needs to know."""
         return ""
 
+    def term(self) -> int:
+        """The only one."""
+        return 0
+
     def fault(self) -> None:
         """Nothing can go wrong."""
 
@@ -106,7 +110,9 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
     while not stop.requested():
         outside.meters.beat()
         if not reconciler.leads():
+            reconciler.stand_by()
             fetch_due = enforce_due = clock.now_ms()
+            fetch_failures = enforce_failures = 0
             stop.wait(settings.react_ms)
             continue
         if clock.now_ms() >= fetch_due:
@@ -125,16 +131,22 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
 
 
 class Reconciler:
-    """Follows the branch and enforces it, each when told to. What it remembers is only what it can read again."""
+    """Follows the branch and enforces it, each when told to. What it remembers is only what it can read again, and is
+    forgotten when another has led: what was good then is in the ledgers."""
 
     def __init__(self, outside: Outside, journal: Journal, stop: Stop) -> None:
         self._outside = outside
         self._journal = journal
         self._stop = stop
         self._mirror = Mirror(outside.cluster)
-        self._site = Site(mirror=self._mirror, clock=outside.clock, stop=self._is_over)
+        self._term = outside.leadership.term()
+        self._begin()
+
+    def _begin(self) -> None:
+        """As a process that has just begun, but for its copy of the cluster."""
         self._fights = Fights()
-        self._revisions = Revisions(outside.source)
+        self._site = Site(mirror=self._mirror, clock=self._outside.clock, stop=self._is_over)
+        self._revisions = Revisions(self._outside.source)
         self._head: Revision = NO_REVISION
         self._desired = Desired()
         self._confirmations: frozenset[str] = frozenset()
@@ -146,17 +158,22 @@ class Reconciler:
         """How often in a row a write failed that may well go through soon."""
 
     def leads(self) -> bool:
-        """Whether this process may act; says so when that changes. One that waits for it counts as ready."""
+        """Whether this process may act; says so when that changes."""
         leadership = self._outside.leadership
-        held = leadership.held()
+        held, term = leadership.held(), leadership.term()
+        if term != self._term:
+            self._term = term
+            self._begin()
+            self._journal.forget()
         waits = [] if held else [Entry(event="standby", fields={"leader": leadership.holder()})]
         fault = None if held else leadership.fault()
         self._journal.stand(self._now(), "leadership", [*waits, *([of_fault("unreachable", fault)] if fault else [])])
-        if not held:
-            self._outside.meters.standing(self._journal.codes)
-            if fault is None:
-                self._outside.meters.synced()
         return held
+
+    def stand_by(self) -> None:
+        """While another leads: keep the copy current, so that taking over takes no time."""
+        if self._guarded("cluster", self._look):
+            self._outside.meters.synced()
 
     def follow(self) -> bool:
         """Fetch the branch and work out what to enforce; False when something could not be read."""
@@ -174,6 +191,10 @@ class Reconciler:
             return self._mirror.refresh() > 0
         except WorldFault:
             return True
+
+    def _look(self) -> list[Entry]:
+        self._mirror.refresh()
+        return []
 
     def _follow(self) -> list[Entry]:
         source = self._outside.source

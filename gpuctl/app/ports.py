@@ -165,6 +165,10 @@ class Leadership(Protocol):
         """Who holds it as far as is known; "" when nobody does."""
         ...
 
+    def term(self) -> int:
+        """Which term it is as far as is known: another number each time that it changes hands."""
+        ...
+
     def fault(self) -> WorldFault | None:
         """Why it could not be sought or renewed when that was last tried; None when it could."""
         ...

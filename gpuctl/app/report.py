@@ -95,6 +95,10 @@ class Journal:
                 self.tell(at_ms, Entry(event="resolved", fields={"was": entry.event, **told}))
         self._standing[area] = now
 
+    def forget(self) -> None:
+        """What stands is another's business from now on."""
+        self._standing.clear()
+
     @property
     def codes(self) -> Mapping[str, int]:
         """How many problems of each code stand; those without one (a replica that waits) are no problems."""

@@ -11,8 +11,8 @@ from typing import Any
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import GitSource, WorkingCopy
-from gpuctl.app.loop import LoopSettings, Outside, run
-from gpuctl.app.ports import Cluster, Machines, Note, Source
+from gpuctl.app.loop import ALONE, LoopSettings, Outside, run
+from gpuctl.app.ports import Cluster, Leadership, Machines, Note, Source
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.k8s.names import OBSERVED_KINDS
 from gpuctl.k8s.objects import ref_of
@@ -58,6 +58,7 @@ class Stage:
         self.cluster = EmbeddedCluster(self.clock)
         self.through: Cluster = self.cluster
         self.machines: Machines = self.cluster
+        self.leadership: Leadership = ALONE
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
         self.notes: list[Note] = []
@@ -112,6 +113,7 @@ class Stage:
             cluster=self.through,
             machines=self.machines,
             clock=self.clock,
+            leadership=self.leadership,
             recorder=self,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)

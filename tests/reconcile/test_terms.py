@@ -1,0 +1,83 @@
+"""Leading, not leading and leading again: what a replica remembers of a time before is worth nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stage import BASE, Stage, job
+
+from gpuctl.adapters.git import GitSource
+from gpuctl.app.loop import Outside, Reconciler
+from gpuctl.app.ports import ClusterUnavailable, WorldFault
+from gpuctl.app.report import Journal
+
+
+@dataclass
+class Turns:
+    """A Lease that a script hands out."""
+
+    leads: bool = True
+    number: int = 1
+    trouble: WorldFault | None = None
+
+    def held(self) -> bool:
+        return self.leads
+
+    def holder(self) -> str:
+        return "" if self.leads else "other"
+
+    def term(self) -> int:
+        return self.number
+
+    def fault(self) -> WorldFault | None:
+        return self.trouble
+
+    def pass_on(self) -> None:
+        self.leads, self.number = not self.leads, self.number + 1
+
+
+def begin(tmp_path: Path) -> tuple[Stage, Turns]:
+    stage, turns = Stage(tmp_path), Turns()
+    stage.leadership = turns
+    stage.commit(BASE)
+    return stage, turns
+
+
+def test_one_that_led_before_does_not_go_back_to_what_was_good_then(tmp_path: Path) -> None:
+    """Meanwhile the other took up a commit; the next is broken, so the last good one is asked for: the other's."""
+    stage, turns = begin(tmp_path)
+
+    def the_other_leads() -> None:
+        turns.pass_on()
+        stage.commit({"c/projects/a/j3.yaml": job("j3", "a")})
+        source = GitSource(str(stage.copy.folder), "c", "main", tmp_path / "other")
+        outside = Outside(source=source, cluster=stage.cluster, machines=stage.cluster, clock=stage.clock)
+        other = Reconciler(outside, Journal([].append), stage)
+        assert other.follow()
+        assert other.enforce()
+
+    stage.at(20, the_other_leads)
+    stage.at(40, lambda: stage.commit({"c/projects/a/j4.yaml": "kind: [\n"}))
+    stage.at(40, turns.pass_on)
+    stage.play(80)
+    assert stage.phases() == {"a/j1": "Running", "a/j3": "Running", "b/j2": "Running"}
+    assert "GPU8009" in stage.codes("invalid")
+
+
+def test_what_stood_wrong_is_the_new_leaders_to_tell(tmp_path: Path) -> None:
+    stage, turns = begin(tmp_path)
+    stage.at(20, lambda: stage.commit({"c/projects/a/j1.yaml": "kind: [\n"}))
+    stage.at(40, turns.pass_on)
+    stage.at(60, turns.pass_on)
+    stage.play(80)
+    assert stage.codes("invalid") == ["GPU1001", "GPU8009"] * 2
+    assert [line["was"] for line in stage.lines if line["event"] == "resolved"] == ["standby"]
+
+
+def test_it_says_why_it_can_not_lead(tmp_path: Path) -> None:
+    stage, turns = begin(tmp_path)
+    turns.leads, turns.trouble = False, ClusterUnavailable("GPU7001", "nobody answers")
+    stage.play(20)
+    assert stage.codes("unreachable") == ["GPU7001"]
+    assert stage.phases() == {}
