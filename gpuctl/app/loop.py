@@ -164,7 +164,7 @@ class Reconciler:
         if term != self._term:
             self._term = term
             self._begin()
-            self._journal.forget()
+            self._journal.forget("git", "declarations", "cluster")
         waits = [] if held else [Entry(event="standby", fields={"leader": leadership.holder()})]
         fault = None if held else leadership.fault()
         self._journal.stand(self._now(), "leadership", [*waits, *([of_fault("unreachable", fault)] if fault else [])])

@@ -95,9 +95,10 @@ class Journal:
                 self.tell(at_ms, Entry(event="resolved", fields={"was": entry.event, **told}))
         self._standing[area] = now
 
-    def forget(self) -> None:
-        """What stands is another's business from now on."""
-        self._standing.clear()
+    def forget(self, *areas: str) -> None:
+        """What stands there is another's business from now on: nothing is told of it."""
+        for area in areas:
+            self._standing.pop(area, None)
 
     @property
     def codes(self) -> Mapping[str, int]:
