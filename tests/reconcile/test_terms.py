@@ -53,7 +53,7 @@ def test_one_that_led_before_does_not_go_back_to_what_was_good_then(tmp_path: Pa
         stage.commit({"c/projects/a/j3.yaml": job("j3", "a")})
         source = GitSource(str(stage.copy.folder), "c", "main", tmp_path / "other")
         outside = Outside(source=source, cluster=stage.cluster, machines=stage.cluster, clock=stage.clock)
-        other = Reconciler(outside, Journal([].append), stage)
+        other = Reconciler(outside, Journal(list[str]().append), stage)
         assert other.follow()
         assert other.enforce()
 
