@@ -1,0 +1,45 @@
+"""A thousand jobs, and nothing happens: gpuctl writes nothing, lists nothing, and costs nearly nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from controlplane.server import ControlPlane
+from unattended import Site, job, project, within, writes_of
+
+IDLE_S = 20
+PROJECTS, JOBS = 20, 50
+
+
+def test_a_thousand_jobs_at_rest(
+    plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFactory, figure: Callable[[str], None]
+) -> None:
+    """Most wait for one of 40 GPUs. The interval is a third of the usual one, so that whole passes are among it."""
+    site = Site(plane_with_gpuctl, tmp_path_factory.mktemp("idle"), "idle", gpus=40)
+    try:
+        names = [f"team-{number:02}" for number in range(PROJECTS)]
+        jobs = [job(f"job-{number:02}", project=name) for name in names for number in range(JOBS)]
+        began = time.monotonic()
+        site.commit(*(project(name, 2) for name in names), *jobs)
+        process = site.start(interval="10s")
+        within(120, lambda: all(len(site.pods(name)) == 2 for name in names), site.logs)
+
+        def is_quiet() -> bool:
+            before = len(writes_of(process.audited()))
+            time.sleep(3)
+            return len(writes_of(process.audited())) == before
+
+        within(60, is_quiet, site.logs)
+        figure(f"{PROJECTS * JOBS} jobs declared, {site.gpus} run: at rest after {time.monotonic() - began:.0f} s")
+        requests, cpu_s = len(site.plane.audited()), process.cpu_s()
+        time.sleep(IDLE_S)
+        used_s, since = process.cpu_s() - cpu_s, process.audited(requests)
+        figure(f"idle for {IDLE_S} s: {used_s:.2f} s of CPU, {process.memory_mib()} MiB")
+        assert writes_of(since) == []
+        assert [r["requestURI"] for r in since if r["verb"] == "list"] == []
+        assert {r["objectRef"]["resource"] for r in since if r["verb"] != "watch"} <= {"leases"}
+        assert used_s < IDLE_S / 20
+    finally:
+        site.leave()

@@ -1,0 +1,257 @@
+"""`gpuctl reconcile` as a process in a real cluster, and what came of it.
+
+Every process has a token of its own of the account `gpuctl`, by which the audit log tells who wrote what.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.error import HTTPError
+
+from controlplane.server import ControlPlane, node
+
+from gpuctl.adapters.git import WorkingCopy
+
+T = TypeVar("T")
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpuctl-system/leases/gpuctl"
+_EMPTY = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "gpuctl"}}
+_HEAD = "apiVersion: gpuctl.dev/v1\nkind: "
+PATIENCE_S = 45.0
+
+
+def within(seconds: float, look: Callable[[], T], told: Callable[[], object] = str) -> T:
+    """What it finds, as soon as that is true."""
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, told()
+        time.sleep(0.05)
+    return found
+
+
+def install(plane: ControlPlane) -> None:
+    """The namespace, the account and all rights: what each request needs is another test's matter."""
+    system = "/api/v1/namespaces/gpuctl-system"
+    plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": "gpuctl-system"}})
+    plane.call("POST", f"{system}/serviceaccounts", {"metadata": {"name": "gpuctl"}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    subject = {"kind": "ServiceAccount", "name": "gpuctl", "namespace": "gpuctl-system"}
+    binding = {"metadata": {"name": "gpuctl"}, "roleRef": role, "subjects": [subject]}
+    plane.call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+
+
+def job(name: str, gpus: int = 1, project: str = "a", more: str = "") -> dict[str, str]:
+    """The file of a job."""
+    meta = f"metadata: {{name: {name}, project: {project}}}"
+    return {f"c/{project}-{name}.yaml": f"{_HEAD}Job\n{meta}\nspec: {{image: x, gpus: {gpus}{more}}}\n"}
+
+
+def project(name: str, quota: int) -> dict[str, str]:
+    """The file of a project."""
+    return {f"c/{name}.yaml": f"{_HEAD}Project\nmetadata: {{name: {name}}}\nspec: {{quota: {quota}}}\n"}
+
+
+@dataclass
+class Site:
+    """A cluster that gpuctl keeps: its node, its namespaces, its repository. `leave` takes all of it away."""
+
+    plane: ControlPlane
+    folder: Path
+    name: str
+    gpus: int = 32
+    _processes: list[Process] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.since = time.time_ns() / 1e9
+        with suppress(HTTPError):
+            self.plane.call("DELETE", LEASE)
+        self.plane.call("POST", LEASE.removesuffix("/gpuctl"), _EMPTY)
+        self.plane.call("POST", "/api/v1/nodes", node(f"{self.name}-1", gpus=self.gpus, labels={"site": self.name}))
+        self.copy = WorkingCopy.create(self.folder / "repo")
+        pool = (
+            f"{{name: p, selector: {{matchLabels: {{site: {self.name}}}}}, nodes: [{self.name}-1], "
+            f"gpusPerNode: {self.gpus}, gpuMemory: 32Gi, gpuProduct: Tesla, sharing: device-plugin}}"
+        )
+        spec = f"spec:\n  nodePools: [{pool}]\n  namespacePrefix: gpu-{self.name}-\n"
+        self.files = {"c/cluster.yaml": f"{_HEAD}Cluster\nmetadata: {{name: {self.name}}}\n{spec}"}
+
+    def commit(self, *files: Mapping[str, str | None]) -> str:
+        """Commit files; None removes one."""
+        changed = {path: text for each in files for path, text in each.items()}
+        if not self.copy.folder.joinpath("c").exists():
+            changed = {**self.files, **changed}
+        for path, text in changed.items():
+            if text is None:
+                self.copy.remove(path)
+            else:
+                self.copy.write(path, text.encode())
+        return self.copy.commit("change", time.time_ns() // 1_000_000)
+
+    def git(self, *args: str) -> None:
+        """A command in the repository."""
+        self.git_at(self.copy.folder, *args)
+        self.copy = WorkingCopy(self.copy.folder)
+
+    def git_at(self, folder: Path, *args: str) -> None:
+        """A command in another folder."""
+        author = ("-c", "user.name=x", "-c", "user.email=x")
+        subprocess.run(["git", "-C", str(folder), *author, *args], check=True, capture_output=True)
+
+    def start(self, *, url: str = "", repo: str = "", interval: str = "1s") -> Process:
+        """A process; `url`: its way to the server."""
+        process = Process(self, self.folder / f"process-{len(self._processes)}", url, repo, interval)
+        self._processes.append(process)
+        return process
+
+    def pods(self, project: str = "a") -> dict[str, list[str]]:
+        """The uids of each job's pods that run."""
+        listed = self._get(f"/api/v1/namespaces/{self.namespace(project)}/pods")
+        found: dict[str, list[str]] = {}
+        for pod in listed:
+            if pod["status"].get("phase") == "Running":
+                found.setdefault(pod["metadata"]["labels"]["gpuctl.dev/job"], []).append(pod["metadata"]["uid"])
+        return found
+
+    def await_pods(self, *jobs: str, project: str = "a") -> dict[str, list[str]]:
+        """Wait until just these run; the uids of their pods."""
+        within(PATIENCE_S, lambda: sorted(self.pods(project)) == sorted(jobs), lambda: (jobs, self.logs()))
+        return self.pods(project)
+
+    def jobs(self, project: str = "a") -> list[Any]:
+        """All Jobs of a project."""
+        return self._get(f"/apis/batch/v1/namespaces/{self.namespace(project)}/jobs")
+
+    def starts(self, project: str = "a") -> dict[str, str]:
+        """How often each job's run was let go, as its Job says."""
+        metas = [each["metadata"] for each in self.jobs(project)]
+        return {meta["labels"]["gpuctl.dev/job"]: meta["annotations"].get("gpuctl.dev/starts", "0") for meta in metas}
+
+    def pods_ever(self, project: str = "a") -> Counter[str]:
+        """How many pods were made for each job, by the Job controller's events: also those that are gone."""
+        names = {each["metadata"]["name"]: each["metadata"]["labels"]["gpuctl.dev/job"] for each in self.jobs(project)}
+        told = self._get(f"/api/v1/namespaces/{self.namespace(project)}/events")
+        made = [e for e in told if e["reason"] == "SuccessfulCreate" and e["involvedObject"]["kind"] == "Job"]
+        return Counter({names[e["involvedObject"]["name"]]: int(e.get("count") or 1) for e in made})
+
+    def namespace(self, project: str) -> str:
+        """Where a project's objects are."""
+        return f"gpu-{self.name}-{project}"
+
+    def logs(self) -> str:
+        """The journals' ends, for who looks at a failure."""
+        return "\n".join(process.log.read_text()[-3000:] for process in self._processes)
+
+    def leave(self) -> None:
+        """End the processes, and take away what is there."""
+        for process in self._processes:
+            process.kill()
+        labelled = f"labelSelector=gpuctl.dev%2Fcluster%3D{self.name}"
+        for path in ("/api/v1/namespaces", "/api/v1/namespaces/gpuctl-system/configmaps"):
+            for body in self._get(f"{path}?{labelled}"):
+                self.plane.call("DELETE", f"{path}/{body['metadata']['name']}")
+        self.plane.call("DELETE", f"/api/v1/nodes/{self.name}-1")
+
+    def _get(self, path: str) -> list[Any]:
+        found: list[Any] = self.plane.call("GET", path)["items"]
+        return found
+
+
+class Process:
+    """One `gpuctl reconcile`, as a replica in a cluster runs, with its journal and its measurements."""
+
+    def __init__(self, site: Site, folder: Path, url: str, repo: str, interval: str) -> None:
+        folder.mkdir()
+        plane = site.plane
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        account = "/api/v1/namespaces/gpuctl-system/serviceaccounts/gpuctl"
+        self.token: str = plane.call("POST", f"{account}/token", request)["status"]["token"]
+        claims = self.token.split(".")[1]
+        self.credential = f"JTI={json.loads(base64.urlsafe_b64decode(claims + '=' * (-len(claims) % 4)))['jti']}"
+        self._plane = plane
+        kubeconfig = plane.write_kubeconfig(folder / "kubeconfig", self.token, url=url)
+        self._metrics = f"127.0.0.1:{_free_port()}"
+        self.log = folder / "journal"
+        command = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", repo or str(site.copy.folder), "--path", "c"]
+        command += ["--branch", "main", "--kubeconfig", str(kubeconfig), "--workdir", str(folder / "work")]
+        command += ["--interval", interval, "--metrics-address", self._metrics, "--log-format", "json"]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.pid = self._process.pid
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Its journal. What is no line of it fails the test: a traceback, a warning of a library."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def codes(self) -> set[str]:
+        """Of all that it told."""
+        return {line["code"] for line in self.lines() if "code" in line and line["event"] != "resolved"}
+
+    def metrics(self) -> dict[str, float]:
+        """Its measurements, by name with labels."""
+        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return {name: float(value) for name, _, value in (x.rpartition(" ") for x in lines if not x.startswith("#"))}
+
+    def total(self, name: str, *labels: str) -> float:
+        """The sum of all series of a name that have these labels, written as Prometheus writes them."""
+        found = self.metrics().items()
+        return sum(v for key, v in found if key.partition("{")[0] == name and all(label in key for label in labels))
+
+    def leads(self) -> bool:
+        """Whether it says that it may write."""
+        try:
+            return self.metrics()["gpuctl_leader"] == 1
+        except OSError:
+            return False
+
+    def audited(self, since: int = 0) -> list[Mapping[str, Any]]:
+        """Its requests, as the server saw them; `since`: how many of all to leave out."""
+        key = "authentication.kubernetes.io/credential-id"
+        return [r for r in self._plane.audited()[since:] if r["user"].get("extra", {}).get(key) == [self.credential]]
+
+    def cpu_s(self) -> float:
+        """The processor time it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory_mib(self) -> int:
+        """The memory it holds."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def end(self) -> None:
+        """As a pod is ended; waits."""
+        self._process.terminate()
+        assert self._process.wait(30) == 0, self.log.read_text()
+
+    def kill(self) -> None:
+        """SIGKILL, also for one that is stopped; waits."""
+        self._process.kill()
+        self._process.wait()
+
+
+def writes_of(requests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that changed something, but for the Lease and Events."""
+    beside = {"leases", "events"}
+    return [r for r in requests if r["verb"] in WRITES and r["objectRef"]["resource"] not in beside]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
