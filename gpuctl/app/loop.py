@@ -40,11 +40,12 @@ from gpuctl.app.report import (
     of_troubles,
 )
 from gpuctl.app.revisions import Desired, Revisions
+from gpuctl.app.stir import differs
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe import Records, read_ledgers
+from gpuctl.observe import Records, observe, read_ledgers
 
 FIRST_RETRY_MS: DurationMs = 1_000
 LAST_RETRY_MS: DurationMs = 300_000
@@ -186,11 +187,16 @@ class Reconciler:
         return self._guarded("cluster", self._enforce)
 
     def stirred(self) -> bool:
-        """Whether the cluster changed since it was last looked at; True when that can't be seen."""
+        """Whether something that matters changed since the cluster was last looked at; True when that can't be seen."""
         try:
-            return self._mirror.refresh() > 0
+            changes = self._mirror.refresh()
         except WorldFault:
             return True
+        declared = self._desired.declared
+        if not changes or self._mirror.altered or declared is None or self._before is None:
+            return changes > 0
+        seen = observe(self._mirror.objects(), declared.cluster.name, self._site.recall.sights)
+        return differs(self._before.state, seen)
 
     def _look(self) -> list[Entry]:
         self._mirror.refresh()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from gpuctl.app.ports import Cluster, Gone, NotFound, R, T
+from gpuctl.app.stir import alters
 from gpuctl.k8s.names import OBSERVED_KINDS, Kind
 from gpuctl.k8s.objects import ref_of, resource_version
 from gpuctl.model.ids import ObjectRef
@@ -26,6 +27,12 @@ class Mirror:
         self._cluster = cluster
         self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in kinds}
         self._versions: dict[Kind, str] = {}
+        self._altered = False
+
+    @property
+    def altered(self) -> bool:
+        """Whether the last refresh brought a change that matters by itself, whatever is observed of it."""
+        return self._altered
 
     @property
     def synced(self) -> bool:
@@ -38,6 +45,7 @@ class Mirror:
         Errors: ClusterUnavailable, Forbidden; what was taken in until then stays.
         Cost: a list a kind at first and after a 410; else a request a kind and the changes.
         """
+        self._altered = False
         return sum(self._refresh_kind(kind) for kind in self._objects)
 
     def objects(self) -> RawObjects:
@@ -90,7 +98,11 @@ class Mirror:
             version = resource_version(event.body) or version
             if event.type == "BOOKMARK":
                 continue
-            changes += self._drop(event.body) if event.type == "DELETED" else self._take(ref_of(event.body), event.body)
+            ref = ref_of(event.body)
+            old, gone = self._objects[kind].get(ref), event.type == "DELETED"
+            if self._drop(event.body) if gone else self._take(ref, event.body):
+                changes += 1
+                self._altered = self._altered or alters(ref, old, None if gone else event.body)
         self._versions[kind] = version
         return changes
 
@@ -114,6 +126,7 @@ class Mirror:
         fresh = {ref_of(body): body for body in listed.items}
         fresh |= {ref: body for ref, body in old.items() if _age(body) > until}
         changes = sum(old.get(ref) != body for ref, body in fresh.items()) + len(old.keys() - fresh.keys())
+        self._altered = self._altered or changes > 0
         self._objects[kind] = fresh
         self._versions[kind] = listed.resource_version
         return changes

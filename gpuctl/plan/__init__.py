@@ -22,6 +22,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger
+from gpuctl.plan.admission import is_stopped
 from gpuctl.plan.checks import Checks
 from gpuctl.plan.departures import departures
 from gpuctl.plan.diff import Difference, differences, drift
@@ -39,6 +40,7 @@ __all__ = [
     "Stage",
     "differences",
     "drift",
+    "is_stopped",
     "make_plan",
     "mass_stop",
     "set_aside",

@@ -1,0 +1,58 @@
+"""Which changes of objects are worth a cycle. Most are not: a running job's counters, a pod on its way.
+
+A change matters when it is to what somebody declares of an object (its own fields, its labels, who owns them), when a
+workload has come to its rest, or when what is observed of the whole cluster is another. All else a cycle would look at
+and write nothing; what this overlooks is seen by the next cycle at the latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import items, mapping
+from gpuctl.k8s.workloads import is_workload
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body, ClusterState
+from gpuctl.plan import is_stopped
+
+_ONLY_OBSERVED = frozenset({names.POD, names.RESOURCE_CLAIM, names.RESOURCE_SLICE})
+"""Kinds that gpuctl never writes: of them only matters what is observed."""
+_OF_EVERY_WRITE = frozenset({"resourceVersion", "managedFields"})
+
+
+def alters(ref: ObjectRef, old: Body | None, new: Body | None) -> bool:
+    """Whether an object that came, changed or went may have something else be written, whatever is observed of it."""
+    if (ref.api_version, ref.kind) in _ONLY_OBSERVED:
+        return False
+    if old is None or new is None:
+        return True
+    if is_workload(ref) and is_stopped(old) != is_stopped(new):
+        return True
+    return _declared_part(old) != _declared_part(new) or _owners(old) != _owners(new)
+
+
+def differs(before: ClusterState, now: ClusterState) -> bool:
+    """Whether something else is observed than before. Cheap where both are made of the same values."""
+    return (
+        before.runs != now.runs
+        or before.nodes != now.nodes
+        or before.ledgers != now.ledgers
+        or (before.damaged, before.shards, before.claimed) != (now.damaged, now.shards, now.claimed)
+    )
+
+
+def _declared_part(body: Body) -> Mapping[str, Any]:
+    """All but its status and what every write changes."""
+    meta = {key: value for key, value in mapping(body, "metadata").items() if key not in _OF_EVERY_WRITE}
+    return {**{key: value for key, value in body.items() if key != "status"}, "metadata": meta}
+
+
+def _owners(body: Body) -> list[tuple[object, ...]]:
+    """Who owns which fields, those of the status left out."""
+    return [
+        (entry.get("manager"), entry.get("operation"), entry.get("fieldsV1"))
+        for entry in items(body, "metadata", "managedFields")
+        if not entry.get("subresource")
+    ]
