@@ -308,9 +308,9 @@ def cluster_bench(target: Target) -> Iterator[Yard]:
             repository = Path(mkdtemp(prefix="repository-", dir=folder))
             return str(repository), WorkingCopy.create(repository)
 
-        def launch(url: str) -> Controller:
+        def launch(url: str, interval: str) -> Controller:
             own = Path(mkdtemp(prefix="controller-", dir=folder))
-            follow = ["--repo", url, "--path", BENCH_FOLDER, "--workdir", str(own), "--interval", "1s"]
+            follow = ["--repo", url, "--path", BENCH_FOLDER, "--workdir", str(own), "--interval", interval]
             return ReconcileProcess([*follow, *where], own)
 
         yield Yard(

@@ -63,7 +63,8 @@ class ReconcileProcess:
                 writes[labels["kind"]] += int(float(value))
             elif name == "gpuctl_api_request_seconds_sum" and labels["verb"] == "patch":
                 write_ms += int(float(value) * 1000)
-        return Usage(cpu_ms=cpu_ms, memory_mib=mib, writes=writes, write_ms=write_ms)
+        events = writes.pop("Event", 0)
+        return Usage(cpu_ms=cpu_ms, memory_mib=mib, writes=writes, events=events, write_ms=write_ms)
 
     def told(self) -> Sequence[Mapping[str, Any]]:
         """The lines of its journal that are whole."""

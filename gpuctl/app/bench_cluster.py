@@ -175,12 +175,11 @@ class _Bench:
         """Five GPUs are left; brief jobs take turns on them."""
         scale = self._scale
         self._say(f"{scale.refills} jobs that take turns on {REFILLED_GPUS} GPUs")
-        with self._run({HOLDER: scale.gpus - REFILLED_GPUS, "team-0": REFILLED_GPUS}) as run:
-            self._hold(run, REFILLED_GPUS)
-            stretch = self._begin(run)
-            run.declare([Wish(project="team-0", name=f"turn-{number}") for number in range(scale.refills)], "turns")
-            log = run.log
-            own = f"{PREFIX}team-0"
+        turns = [Wish(project="team-0", name=f"turn-{number}") for number in range(scale.refills)]
+        quotas = {HOLDER: scale.gpus - REFILLED_GPUS, "team-0": REFILLED_GPUS}
+        wishes = [*held(scale, REFILLED_GPUS), *turns]
+        with self._run(quotas, wishes, interval="1h") as run:
+            stretch, log, own = self._begin(run), run.log, f"{PREFIX}team-0"
             log.until("jobs take turns", lambda: sum(bool(life.ended_ns) for life in log.of(own)) == scale.refills)
             starts = sorted(life.let_go_ns for life in log.of(own))[REFILLED_GPUS:]
             ends = sorted(life.ended_ns for life in log.of(own))
@@ -188,17 +187,22 @@ class _Bench:
             return Refills(waits_ms=tuple(waits), costs=stretch())
 
     @contextmanager
-    def _run(self, quotas: Mapping[str, int]) -> Iterator[_Run]:
-        """A controller that follows a new repository, at rest; whatever it made is removed afterwards."""
+    def _run(self, quotas: Mapping[str, int], wishes: Sequence[Wish] = (), interval: str = "1s") -> Iterator[_Run]:
+        """A controller that follows a new repository, asked at that interval; it is at rest where nothing is to run.
+
+        Whatever it made is removed afterwards.
+        """
         url, workshop = self._yard.workshop()
         _write(workshop, ground_files(self._scale, quotas))
+        _write(workshop, job_files(wishes))
         workshop.commit("projects", EPOCH_MS)
         ground = self._yard.ground
         log = JobLog(ground.cluster)
         try:
-            with closing(self._yard.launch(url)) as controller:
+            with closing(self._yard.launch(url, interval)) as controller:
                 run = _Run(log, workshop, controller)
-                self._rest(run)
+                if not wishes:
+                    self._rest(run)
                 yield run
         finally:
             ground.clear()
@@ -239,16 +243,13 @@ class _Bench:
                 server_cpu_ms=self._yard.ground.server_cpu_ms() - cpu_ms,
                 own_cpu_ms=now.cpu_ms - used.cpu_ms,
                 memory_mib=now.memory_mib,
-                writes=_written(now) - _written(used),
+                writes=sum(now.writes.values()) - sum(used.writes.values()),
                 ledger_writes=_ledgers(now) - _ledgers(used),
+                events=now.events - used.events,
                 write_ms=now.write_ms - used.write_ms,
             )
 
         return end
-
-
-def _written(usage: Usage) -> int:
-    return sum(usage.writes.values())
 
 
 def _ledgers(usage: Usage) -> int:

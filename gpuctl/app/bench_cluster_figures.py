@@ -13,7 +13,7 @@ from gpuctl.model.units import DurationMs, Instant
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """What a stretch of work took: `server_cpu_ms` of the API server; `own_cpu_ms`, `memory_mib` and writes of the
-    controller, none without one. `write_ms` is the time of its writes, added up.
+    controller, none without one; its Events are counted apart. `write_ms` is the time of all of them, added up.
     """
 
     wall_ms: DurationMs
@@ -22,6 +22,7 @@ class Costs:
     memory_mib: int = 0
     writes: int = 0
     ledger_writes: int = 0
+    events: int = 0
     write_ms: DurationMs = 0
 
 

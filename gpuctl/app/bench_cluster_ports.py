@@ -13,7 +13,7 @@ from gpuctl.model.units import DurationMs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a controller has used since it was started. `writes` by kind, without those of its Lease.
+    """What a controller has used since it was started. `writes` by kind, without those of its Lease and its `events`.
 
     `write_ms` is the time of all writes together, from request to answer: what of it is the API server's own.
     """
@@ -21,6 +21,7 @@ class Usage:
     cpu_ms: DurationMs = 0
     memory_mib: int = 0
     writes: Mapping[str, int] = field(default_factory=dict)
+    events: int = 0
     write_ms: DurationMs = 0
 
 
@@ -63,9 +64,10 @@ class Ground(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yard:
-    """Where it is measured. `workshop` makes a new repository, `launch` a controller that follows one by its URL."""
+    """Where it is measured. `workshop` makes a new repository, `launch` a controller that asks the one at
+    a URL at an interval."""
 
     ground: Ground
     machines: Machines
     workshop: Callable[[], tuple[str, Workshop]]
-    launch: Callable[[str], Controller]
+    launch: Callable[[str, str], Controller]

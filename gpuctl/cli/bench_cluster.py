@@ -82,7 +82,7 @@ def _rows(measured: ClusterBench) -> Iterator[Row]:
         yield f"one that can start among {crowd.pending} that can't", _seconds(median), "1 s", beside
     if measured.refills is not None:
         refills = measured.refills
-        write_ms = refills.costs.write_ms // max(1, refills.costs.writes)
+        write_ms = refills.costs.write_ms // max(1, refills.costs.writes + refills.costs.events)
         beside = f"median {refills.percentile(50)} ms, a write takes {write_ms} ms; {_own(refills.costs)}"
         yield "a job ends, the next starts, p99", f"{refills.percentile(99)} ms", "100 ms + API", beside
 
@@ -100,7 +100,7 @@ def _of_flow(flow: Flow, bare: tuple[Flow, ...]) -> Iterator[Row]:
     yield "GPUs given away while work waits", f"{flow.busy_milli // 10} %", "85 %", full
     server = f"{_each(costs.server_cpu_ms, flow)} ms a job, bare Jobs {_each(bare_cpu, flow)} ms"
     yield "API server's CPU", f"{_tenths(1000 * costs.server_cpu_ms // max(1, bare_cpu), 2)} times bare", "2", server
-    ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers"
+    ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers; {costs.events} Events besides"
     yield "writes a job", thousandths(1000 * costs.writes // flow.jobs), "4", ledger
 
 
