@@ -48,7 +48,9 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
     }
     runs = observe_runs(own, pods, leaving, sights.runs)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
-    nodes, runs = observe_nodes(kinds[names.NODE].values(), inventory, foreign, claims.foreign, runs)
+    nodes, runs = observe_nodes(
+        kinds[names.NODE].values(), inventory, foreign, claims.foreign, runs, known=sights.nodes
+    )
     records = read_ledgers(kinds[names.CONFIG_MAP], sights.ledgers)
     ours = records.of(cluster)
     return ClusterState(

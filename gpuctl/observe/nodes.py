@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName
+from gpuctl.model.memo import Memo
 from gpuctl.model.state import Body, Node, Run, RunPhase, Taint
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.observe.devices import DeviceInventory, HeldDevice, NodeDevices
@@ -45,16 +47,43 @@ class _Taken:
     foreign: Requests
 
 
-def observe_nodes(
+class NodeSights:
+    """Nodes as they were read last, each with all it was made of."""
+
+    __slots__ = ("_nodes", "_slots")
+
+    def __init__(self) -> None:
+        self._nodes: Memo[NodeName, Node] = Memo()
+        self._slots: Memo[NodeName, _Slots] = Memo()
+
+    def turn(self) -> None:
+        """Another observation begins."""
+        self._nodes.turn()
+        self._slots.turn()
+
+    def slots(self, name: NodeName, body: Body, devices: NodeDevices | None) -> _Slots:
+        """The indexes of a node's GPUs."""
+        return self._slots.get(name, (body, devices), partial(_slots, body, devices))
+
+    def node(self, name: NodeName, body: Body, slots: _Slots, taken: _Taken) -> Node:
+        """A node. What runs hold there matters only where others' GPUs are known by their count."""
+        held = taken.held if slots.lost_unknown or taken.foreign.gpus else set[int]()
+        facts = (body, slots, frozenset(held), dict(taken.foreign_milli), taken.foreign)
+        return self._nodes.get(name, facts, partial(_node, name, body, slots, taken))
+
+
+def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is known
     bodies: Iterable[Body],
     inventory: DeviceInventory,
     foreign_pods: Iterable[Pod],
     foreign_devices: Iterable[HeldDevice],
     runs: tuple[Run, ...],
+    *,
+    known: NodeSights,
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
     """All nodes by name, and the runs with an index for every GPU they hold."""
     by_name = {NodeName(text(body, "metadata", "name")): body for body in bodies}
-    slots = {name: _slots(body, inventory.nodes.get(name)) for name, body in by_name.items()}
+    slots = {name: known.slots(name, body, inventory.nodes.get(name)) for name, body in by_name.items()}
     held: dict[NodeName, set[int]] = defaultdict(set)
     foreign_milli: dict[NodeName, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for device in foreign_devices:
@@ -66,7 +95,9 @@ def observe_nodes(
         if pod.node is not None:
             use[pod.node] = use[pod.node].plus(pod.requests)
     nodes = tuple(
-        _node(name, body, slots[name], _Taken(held=held[name], foreign_milli=foreign_milli[name], foreign=use[name]))
+        known.node(
+            name, body, slots[name], _Taken(held=held[name], foreign_milli=foreign_milli[name], foreign=use[name])
+        )
         for name, body in sorted(by_name.items())
     )
     return nodes, runs

@@ -8,6 +8,7 @@ from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.memo import Memo
 from gpuctl.model.state import Body, Run
 from gpuctl.observe.devices import HeldDevice
+from gpuctl.observe.nodes import NodeSights
 from gpuctl.observe.pods import Pod, read_pod
 
 
@@ -17,11 +18,12 @@ class Sights:
     Holds what the last two observations were made of, and no more.
     """
 
-    __slots__ = ("_owners", "_pods", "ledgers", "runs")
+    __slots__ = ("_owners", "_pods", "ledgers", "nodes", "runs")
 
     def __init__(self) -> None:
         self._owners: Memo[ObjectRef, RunKey | None] = Memo()
         self._pods: Memo[ObjectRef, Pod] = Memo()
+        self.nodes = NodeSights()
         self.runs: Memo[RunKey, Run] = Memo()
         self.ledgers: Memo[ObjectRef, LedgerReading | None] = Memo()
 
@@ -29,6 +31,7 @@ class Sights:
         """Another observation begins."""
         for memo in (self._owners, self._pods, self.runs, self.ledgers):
             memo.turn()
+        self.nodes.turn()
 
     def pod_run(self, ref: ObjectRef, body: Body, cluster: str) -> RunKey | None:
         """The run a pod is of, by its labels."""

@@ -1,0 +1,32 @@
+"""`gpuctl bench cluster` in small: what it counts is exact, whatever the machine's speed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from click.testing import CliRunner
+from controlplane.server import ControlPlane, node
+
+from gpuctl.cli.bench_cluster import cluster
+
+
+def test_the_owner_gets_its_gpus_back_in_one_decision_and_everything_runs(
+    new_control_plane: Callable[[], ControlPlane],
+) -> None:
+    plane = new_control_plane()
+    arguments = ["--kubeconfig", str(plane.kubeconfig), "--scale", "small", "-o", "json"]
+    done = CliRunner().invoke(cluster, [*arguments, "--only", "flow", "--only", "reclaim"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    measured = json.loads(done.stdout)
+    flow, reclaim = measured["flow"], measured["reclaim"]
+    assert [one["jobs"] for one in (flow, *measured["bare"])] == [64, 64, 64]
+    assert flow["costs"]["writes"] <= 4 * 64
+    assert flow["busy_milli"] <= 1000
+    assert (reclaim["wanted"], reclaim["paused"], reclaim["pausing_cycles"]) == (4, 4, 1)
+    namespaces = plane.call("GET", "/api/v1/namespaces")["items"]
+    assert [name for one in namespaces if (name := one["metadata"]["name"]).startswith("bench-")] == []
+
+    plane.call("POST", "/api/v1/nodes", node("somebody-elses"))
+    refused = CliRunner().invoke(cluster, arguments)
+    assert getattr(refused.exception, "code", "") == "GPU7095"
