@@ -87,11 +87,11 @@ class Revisions:
             return self._desired(head, _Grown(head.parts, compiled), ledgers)
         ledgers = records.of(self._cluster_name(head.parts, records) or _NO_CLUSTER).ledgers
         base = _grow({}, _each(self._known(ledgers)))
-        changes, tied = _changes(base.parts, head), _tied(base.parts, head)
-        to_blame = {owner: part for owner, part in changes.items() if owner in head.blamed | tied}
-        taken = _grow(base.parts, _each({o: part for o, part in changes.items() if o not in to_blame}))
-        # An error two parts make together is found in one of them, not always in the one that changed.
-        taken = _grow(taken.parts, [to_blame] if tied else _each(to_blame))
+        suspected: frozenset[ProjectName] = frozenset()
+        taken = _taken(base, head, suspected)
+        while more := _suspects(base, taken, head) - suspected - head.blamed:
+            suspected |= more
+            taken = _taken(base, head, suspected)
         return self._desired(head, taken, ledgers)
 
     def _desired(self, head: _Head | None, taken: _Grown, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
@@ -218,13 +218,29 @@ def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
     return changes
 
 
-def _tied(good: Parts, head: _Head) -> frozenset[ProjectName]:
-    """Those that had a file which is another's now, and broken: without it their jobs would seem to be removed.
+def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName]) -> _Grown:
+    """What can be taken of the newest commit. Those to blame come last; with them, or not at all, the suspected."""
+    changes = _changes(base.parts, head)
+    to_blame = {owner: part for owner, part in changes.items() if owner in head.blamed | suspected}
+    taken = _grow(base.parts, _each({owner: part for owner, part in changes.items() if owner not in to_blame}))
+    # An error two parts make together is found in one of them, not always in the one that changed.
+    return _grow(taken.parts, [to_blame] if suspected else _each(to_blame))
 
-    A file outside of `projects/` that can't be read does not say whose it is; where it was read last, it did.
+
+def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName]:
+    """Parts in which jobs seem to be removed that may only have become unreadable.
+
+    A file outside of `projects/` that can't be read counts as the cluster's own, and may be anybody's. And jobs of a
+    project that is to blame may have moved to it from a file that it shared with others, which is the cluster's own.
     """
-    broken = {path for owner in head.blamed & head.parts.keys() for path in head.parts[owner].files}
-    return frozenset(owner for owner, part in good.items() if owner not in head.blamed and part.files.keys() & broken)
+    if base.compiled is None or base.compiled.declared is None:
+        return frozenset()
+    now = taken.compiled.declared if taken.compiled else None
+    left = {job.id for job in now.jobs} if now else set()
+    lost = frozenset(job.id.project for job in base.compiled.declared.jobs if job.id not in left)
+    if OWN in head.blamed:
+        return lost
+    return frozenset({OWN}) if lost & head.blamed else frozenset()
 
 
 def _stamped(declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:

@@ -128,6 +128,24 @@ def test_a_loose_file_that_breaks_is_still_its_projects(text: str) -> None:
     assert restart(commits, ledgers(first)).kept_back == {}
 
 
+def test_a_loose_file_that_is_renamed_and_breaks_removes_no_job() -> None:
+    commits = Commits()
+    bad = {path: text for path, text in FLAT.items() if path != "c/a-j1.yaml"} | {"c/new.yaml": "a: ["}
+    _, desired = follow(commits, FLAT, {**bad, "c/b-j3.yaml": job("j3", "b")})
+    assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
+
+
+def test_a_file_of_two_projects_that_is_split_into_a_broken_one_removes_no_job() -> None:
+    commits = Commits()
+    shared = {path: text for path, text in FLAT.items() if "-j" not in path}
+    shared["c/jobs.yaml"] = f"{job('j1', 'a')}---\n{job('j2', 'b')}"
+    split = {path: text for path, text in FLAT.items() if "-j1" not in path} | {"c/projects/a/j1.yaml": "a: ["}
+    _, desired = follow(commits, shared, split)
+    assert names_of(desired) == {"a/j1", "b/j2"}
+    _, desired = follow(commits, shared, split, FLAT)
+    assert (names_of(desired), desired.kept_back) == ({"a/j1", "b/j2"}, {})
+
+
 def test_a_project_broken_from_the_start_is_absent_and_one_that_ran_is_held() -> None:
     commits = Commits()
     commits.commit({**BASE, "c/projects/a/j1.yaml": BROKEN})
