@@ -18,7 +18,7 @@ from faultproxy import Fault, FaultProxy, What
 from unattended import Process, Site, job, project, within, writes_of
 
 LEASE_S = 15.0
-LATEST_S = LEASE_S + 5
+LATEST_S = LEASE_S + 10
 """The lease, and how often a replica that waits looks, and a little."""
 Figure = Callable[[str], None]
 
