@@ -28,6 +28,7 @@ COMMANDS = {
     "bash": "gpuctl.cli.bash:bash",
     "project": "gpuctl.cli.project:project",
     "top": "gpuctl.cli.top:top",
+    "install": "gpuctl.cli.install:install",
     "schema": "gpuctl.cli.schema:schema",
     "bench": "gpuctl.cli.bench:bench",
     "version": "gpuctl.cli.version:version",

@@ -71,6 +71,7 @@ class ControlPlane:
             "--leader-elect=false",
             "--secure-port=0",
             f"--service-account-private-key-file={self.folder / 'sa.key'}",
+            "--use-service-account-credentials=true",
             "--controllers=*,-node-ipam-controller,-node-route-controller,-cloud-node-lifecycle-controller",
             "--kube-api-qps=500",
             "--kube-api-burst=1000",

@@ -1,0 +1,17 @@
+# The image of `gpuctl install`: build it at a checkout's root, `docker build -t gpuctl:0.1.0 .`
+FROM python:3.13-slim AS build
+WORKDIR /src
+COPY requirements.txt ./
+RUN ["python", "-m", "venv", "/opt/gpuctl"]
+RUN ["/opt/gpuctl/bin/pip", "install", "--no-cache-dir", "--require-hashes", "-r", "requirements.txt"]
+COPY . .
+RUN ["/opt/gpuctl/bin/pip", "install", "--no-cache-dir", "--no-deps", "--no-build-isolation", "."]
+
+FROM python:3.13-slim
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends git openssh-client \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --uid 65532 --user-group --no-create-home --home-dir /nonexistent gpuctl
+COPY --from=build /opt/gpuctl /opt/gpuctl
+USER 65532:65532
+ENTRYPOINT ["/opt/gpuctl/bin/gpuctl"]

@@ -1,0 +1,83 @@
+"""`gpuctl install`: the manifests that run gpuctl in a cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from gpuctl import __version__
+from gpuctl.cli.command import command
+from gpuctl.cli.failures import Failure
+from gpuctl.cli.output import print_json, print_yaml
+
+_HOST = r"(?:[A-Za-z0-9][\w.-]*|\[[0-9a-fA-F:]+\])"
+_REPOSITORY = re.compile(rf"(?:https|ssh)://(?:[\w.-]+@)?{_HOST}(?::[0-9]{{1,5}})?/\S+|[\w.]+@{_HOST}:[^-:\s]\S*")
+_PATH = re.compile(r"(?![/-])(?!(?:.*/)?\.\.(?:/|$))\S+")
+_IMAGE = re.compile(r"[a-z0-9][\w.:/@-]*", flags=re.ASCII)
+_PREFIX = re.compile(r"([a-z0-9][a-z0-9-]{0,30})?")
+_ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
+
+
+@command(
+    "install",
+    examples=(
+        "gpuctl install --repo https://git.example.com/gpus.git --path clusters/tr4858 | kubectl apply -f -",
+        "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --guard > gpuctl.yaml",
+    ),
+)
+@click.option("--repo", metavar="URL", required=True, help="The repository: an https or ssh URL, or USER@HOST:PATH.")
+@click.option("--path", metavar="DIR", required=True, help="The cluster's folder in the repository.")
+@click.option("--branch", help="The branch to follow. Default: the one the repository has checked out.")
+@click.option("--image", default=f"gpuctl:{__version__}", show_default=True, help="Built with the Dockerfile.")
+@click.option(
+    "--cluster-prefix", default="gpu-", show_default=True, help="The cluster's namespacePrefix; it bounds the rights."
+)
+@click.option(
+    "--access-role",
+    "roles",
+    metavar="ROLE",
+    multiple=True,
+    default=("admin", "edit", "view"),
+    show_default=True,
+    help="A ClusterRole that projects may grant. Repeatable.",
+)
+@click.option("--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="One leads, others wait.")
+@click.option("--guard", is_flag=True, help="Refuse pods with GPUs in project namespaces that are not gpuctl's.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def install(output: str, **options: Any) -> None:
+    """Print the manifests that run gpuctl in a cluster.
+
+    The same bytes for the same options; nothing is sent anywhere. Credentials for Git go into the Secret gpuctl-git,
+    which is printed empty: its annotation has the command that fills it, with a deploy key for ssh or a token for
+    https. Applying the manifests again leaves them there. A public https repository needs none.
+    """
+    from gpuctl.install import Installation, all_objects  # noqa: PLC0415 - only now
+
+    _check(options)
+    options["namespace_prefix"] = options.pop("cluster_prefix")
+    try:
+        bodies = all_objects(Installation(**options))
+    except ValueError as error:
+        raise Failure("GPU9002", f"--repo {options['repo']!r}: {error}", hint="gpuctl install --help") from error
+    if output == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": bodies})
+        return
+    for body in bodies:
+        print_yaml(body)
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Refuse what the API server, or the controller in its pod, would only refuse later."""
+    wrong = [
+        (not _REPOSITORY.fullmatch(options["repo"]), f"--repo {options['repo']!r} is no https or ssh URL"),
+        (not _PATH.fullmatch(options["path"]), f"--path {options['path']!r} is no folder inside a repository"),
+        (not _PREFIX.fullmatch(options["cluster_prefix"]), "--cluster-prefix is the beginning of a DNS label"),
+        (not all(map(_ROLE.fullmatch, options["roles"])), "--access-role names a ClusterRole"),
+        (not _IMAGE.fullmatch(options["image"]), f"--image {options['image']!r} is no image"),
+    ]
+    for is_wrong, text in wrong:
+        if is_wrong:
+            raise Failure("GPU9002", text, hint="gpuctl install --help")

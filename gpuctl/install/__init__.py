@@ -1,0 +1,17 @@
+"""What a cluster needs to run gpuctl: the controller, its rights, and policies. Pure: `gpuctl install` prints it."""
+
+from __future__ import annotations
+
+from gpuctl.install.guard import policies
+from gpuctl.install.installation import Installation
+from gpuctl.install.rights import account_and_rights, verbs
+from gpuctl.install.workload import arguments, controller
+from gpuctl.model.state import Body
+
+__all__ = ["Installation", "all_objects", "arguments", "verbs"]
+
+
+def all_objects(wanted: Installation) -> tuple[Body, ...]:
+    """All objects in an order in which they can be applied: the namespace first, the Deployment after its rights."""
+    namespace, *rest = controller(wanted)
+    return (namespace, *account_and_rights(wanted), *policies(wanted), *rest)

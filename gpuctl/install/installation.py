@@ -1,0 +1,62 @@
+"""What is to be installed, and the names and ports that its objects share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpuctl.k8s import names
+from gpuctl.model.state import Body
+
+NAME = "gpuctl"
+"""Of the account, its roles, the Deployment and what belongs to it."""
+GIT_SECRET = "gpuctl-git"  # noqa: S105 - its name
+METRICS_PORT = 8080
+ACCOUNT = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{NAME}"
+"""The user that requests of the controller are made as."""
+
+LABELS: Mapping[str, str] = {"app.kubernetes.io/name": NAME}
+"""On every object, and what finds the controller's pods. Not MANAGED_BY_LABEL: these objects are not gpuctl's own."""
+
+_HTTPS_PORT, _SSH_PORT = 443, 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """`repo` is an https or ssh URL, or USER@HOST:PATH. `branch` None: the one the repository has checked out.
+
+    `namespace_prefix` is the cluster's; empty where projects may have any namespace. `roles` are the ClusterRoles that
+    projects may grant. `guard`: whether Git is to be the only way to a GPU.
+    """
+
+    image: str
+    repo: str
+    path: str
+    branch: str | None = None
+    namespace_prefix: str = "gpu-"
+    roles: tuple[str, ...] = ("admin", "edit", "view")
+    replicas: int = 2
+    guard: bool = False
+
+    @property
+    def by_ssh(self) -> bool:
+        """Whether the repository is read by ssh, with a deploy key; else by https, with a token if any."""
+        return not self.repo.startswith("https://")
+
+    @property
+    def git_port(self) -> int:
+        """Where the Git server listens. ValueError for a port that is none."""
+        port = urlsplit(self.repo).port if "://" in self.repo else None
+        return port or (_SSH_PORT if self.by_ssh else _HTTPS_PORT)
+
+
+def made(kind: names.Kind, name: str, content: Mapping[str, Any], *, namespace: str = "", note: str = "") -> Body:
+    """An object; `note` tells people what to do with it."""
+    metadata: dict[str, Any] = {"name": name, "labels": LABELS}
+    if namespace:
+        metadata["namespace"] = namespace
+    if note:
+        metadata["annotations"] = {"kubernetes.io/description": note}
+    return {"apiVersion": kind[0], "kind": kind[1], "metadata": metadata, **content}

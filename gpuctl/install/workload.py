@@ -1,0 +1,189 @@
+"""The controller itself: its namespace, its replicas, and what lets them be reached, evicted and followed.
+
+A pod has a read-only root, no privileges, and the token of its account; the clone is in an emptyDir and is fetched anew
+by a new pod. Only one replica works at a time: the Lease says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuctl.install.installation import GIT_SECRET, LABELS, METRICS_PORT, NAME, Installation, made
+from gpuctl.k8s import names
+from gpuctl.model.state import Body
+
+_HOME = names.SYSTEM_NAMESPACE
+_USER = 65532
+"""The user of the image."""
+_WORK, _GIT = "/var/lib/gpuctl", "/etc/gpuctl/git"
+_KEY, _HOSTS, _NETRC = "ssh-privatekey", "known_hosts", ".netrc"
+_SSH = (
+    f"ssh -F none -i {_GIT}/{_KEY} -o IdentitiesOnly=yes -o UserKnownHostsFile={_GIT}/{_HOSTS} "
+    "-o StrictHostKeyChecking=yes"
+)
+_DNS_PORT = 53
+_NODE_DNS = "169.254.20.10/32"
+"""Where nodes that keep names themselves answer."""
+_API_PORTS = (443, 6443)
+"""Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
+_TERMINATION_S = 30
+
+
+def controller(wanted: Installation) -> Iterator[Body]:
+    """Everything but the account."""
+    yield _namespace()
+    yield _git_secret(wanted)
+    yield made(names.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note="Empty at first: whoever takes it leads.")
+    yield made(names.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME)
+    yield _metrics_service()
+    yield made(
+        ("policy/v1", "PodDisruptionBudget"),
+        NAME,
+        {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}}},
+        namespace=_HOME,
+    )
+    yield made(("networking.k8s.io/v1", "NetworkPolicy"), NAME, {"spec": _network(wanted)}, namespace=_HOME)
+
+
+def _namespace() -> Body:
+    levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+    body = made(names.NAMESPACE, _HOME, {})
+    return {**body, "metadata": {**body["metadata"], "labels": {**LABELS, **levels}}}
+
+
+def _git_secret(wanted: Installation) -> Body:
+    """Without data, so that applying it again never takes away what was filled in."""
+    if wanted.by_ssh:
+        note = (
+            f"Needs {_KEY}, a deploy key that may read the repository, and {_HOSTS}, the Git server's host keys. "
+            f"{fill_in(_KEY, _HOSTS)}"
+        )
+    else:
+        note = (
+            f"Only for a repository that is not public: {_NETRC}, one line 'machine HOST login USER password TOKEN' "
+            f"with a token that may read the repository and no more. {fill_in(_NETRC)}"
+        )
+    return made(("v1", "Secret"), GIT_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
+
+
+def fill_in(*keys: str) -> str:
+    """The command that puts files into the Secret, as a manager of its own: what it owns, `gpuctl install` leaves."""
+    files = " ".join(f"--from-file={key}=FILE" for key in keys)
+    return (
+        f"kubectl -n {_HOME} create secret generic {GIT_SECRET} {files} --dry-run=client -o yaml | "
+        "kubectl apply --server-side --field-manager=git-credentials -f -"
+    )
+
+
+def _deployment(wanted: Installation) -> Mapping[str, Any]:
+    return {
+        "replicas": wanted.replicas,
+        "selector": {"matchLabels": LABELS},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "template": {"metadata": {"labels": LABELS}, "spec": _pod(wanted)},
+    }
+
+
+def _pod(wanted: Installation) -> Mapping[str, Any]:
+    keys = (_KEY, _HOSTS) if wanted.by_ssh else (_NETRC,)
+    return {
+        "serviceAccountName": NAME,
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _TERMINATION_S,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": LABELS},
+            }
+            for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+        ],
+        "containers": [_container(wanted)],
+        "volumes": [
+            {"name": "work", "emptyDir": {"sizeLimit": "2Gi"}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
+            {
+                "name": "git",
+                "secret": {
+                    "secretName": GIT_SECRET,
+                    "defaultMode": 0o440,
+                    "optional": not wanted.by_ssh,
+                    "items": [{"key": key, "path": key} for key in keys],
+                },
+            },
+        ],
+    }
+
+
+def _container(wanted: Installation) -> Mapping[str, Any]:
+    return {
+        "name": NAME,
+        "image": wanted.image,
+        "args": list(arguments(wanted)),
+        "env": [
+            {"name": "HOME", "value": _GIT},  # where git looks for .netrc
+            *([{"name": "GIT_SSH_COMMAND", "value": _SSH}] if wanted.by_ssh else ()),
+        ],
+        "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "metrics"},
+            "initialDelaySeconds": 10,
+            "periodSeconds": 20,
+            "timeoutSeconds": 5,
+        },
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}, "periodSeconds": 5, "timeoutSeconds": 5},
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "work", "mountPath": _WORK},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+            {"name": "git", "mountPath": _GIT, "readOnly": True},
+        ],
+    }
+
+
+def arguments(wanted: Installation) -> Iterator[str]:
+    """How `gpuctl` is called in the pod."""
+    yield from ("reconcile", "--repo", wanted.repo, "--path", wanted.path)
+    if wanted.branch is not None:
+        yield from ("--branch", wanted.branch)
+    yield from ("--workdir", _WORK, "--log-format", "json", "--metrics-address", f"0.0.0.0:{METRICS_PORT}")
+
+
+def _metrics_service() -> Body:
+    port = {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}
+    return made(names.SERVICE, f"{NAME}-metrics", {"spec": {"selector": LABELS, "ports": [port]}}, namespace=_HOME)
+
+
+def _network(wanted: Installation) -> Mapping[str, Any]:
+    """Out: names, the API server and Git. The two servers' addresses are not known here, only their ports."""
+    servers = sorted({*_API_PORTS, wanted.git_port})
+    return {
+        "podSelector": {"matchLabels": LABELS},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"ports": [{"port": METRICS_PORT, "protocol": "TCP"}]}],
+        "egress": [
+            {
+                "to": [
+                    {"namespaceSelector": {}, "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}},
+                    {"ipBlock": {"cidr": _NODE_DNS}},
+                ],
+                "ports": [{"port": _DNS_PORT, "protocol": protocol} for protocol in ("UDP", "TCP")],
+            },
+            {"ports": [{"port": port, "protocol": "TCP"} for port in servers]},
+        ],
+    }

@@ -1,0 +1,56 @@
+"""`gpuctl install` as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from commands import Run
+
+from gpuctl.cli.reconcile import reconcile
+
+HTTPS = ("--repo", "https://git.example.com/gpus.git", "--path", "clusters/tr4858")
+
+
+def test_both_forms_are_the_same_objects(run: Run) -> None:
+    told = run("install", *HTTPS, "--guard")
+    assert told.exit_code == 0
+    listed = json.loads(run("install", *HTTPS, "--guard", "-o", "json").stdout)
+    assert listed["items"] == list(yaml.safe_load_all(told.stdout))
+    assert listed["items"][0]["kind"] == "Namespace"
+
+
+def test_the_pod_is_called_as_reconcile_is(run: Run) -> None:
+    """The command line is parsed, not run."""
+    branch = ("--branch", "main")
+    items = json.loads(run("install", *HTTPS, *branch, "-o", "json").stdout)["items"]
+    (deployment,) = (item for item in items if item["kind"] == "Deployment")
+    name, *arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert name == "reconcile"
+    parsed = reconcile.make_context(name, arguments).params
+    assert (parsed["branch"], parsed["metrics_address"]) == ("main", "0.0.0.0:8080")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--repo", "/srv/gpus.git", "--path", "c"), "--repo"),
+        (("--repo", "https://user:secret@git.example.com/gpus.git", "--path", "c"), "--repo"),
+        (("--repo", "https://git.example.com:99999/gpus.git", "--path", "c"), "--repo"),
+        (("--repo", "http://git.example.com/gpus.git", "--path", "c"), "--repo"),
+        (("--repo", "git@git.example.com:-x", "--path", "c"), "--repo"),
+        (("--repo", "git@git.example.com:x", "--path", "../c"), "--path"),
+        (("--repo", "git@git.example.com:x", "--path", "/c"), "--path"),
+        ((*HTTPS, "--cluster-prefix", "GPU'"), "--cluster-prefix"),
+        ((*HTTPS, "--access-role", "a b"), "--access-role"),
+        ((*HTTPS, "--image", "-x"), "--image"),
+        ((*HTTPS, "--replicas", "0"), "--replicas"),
+        (("--path", "c"), "--repo"),
+    ],
+)
+def test_what_could_not_work_is_refused(run: Run, options: tuple[str, ...], words: str) -> None:
+    refused = run("install", *options)
+    assert refused.exit_code == 2
+    assert "GPU9002" in refused.stderr
+    assert words in refused.stderr
