@@ -3,7 +3,7 @@
 What must come first: gpuctl's namespace, a ledger's shards before the head that counts them, the ledger before what it
 records, a namespace before what is in it, a place reserved before the
 jobs are paused that hold it, a claim template before the run that needs it, runs that may start before those that have
-to wait, and deletions when all else is done.
+to wait, what is only told of those that wait after that, and deletions when all else is done.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from gpuctl.k8s import names
+from gpuctl.k8s.objects import annotations_of
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import ObjectRef
@@ -54,9 +55,16 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
         return Stage.CLAIM
     if not is_workload(ref):
         return Stage.SUPPORT
+    if live is not None and not (runs(live) or runs(body) or _reserves(live) or _reserves(body)):
+        return Stage.QUEUE
     if live is None or runs(live) == runs(body):
         return Stage.UPDATE
     return Stage.ADMIT if runs(body) else Stage.PAUSE
+
+
+def _reserves(body: Body) -> bool:
+    """Whether a run that waits has a place kept for it, and says so to the next cycle."""
+    return names.PLACEMENT_ANNOTATION in annotations_of(body)
 
 
 Wave: TypeAlias = tuple[int, bool, int]
