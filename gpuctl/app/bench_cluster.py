@@ -28,10 +28,12 @@ from gpuctl.app.bench_cluster_tree import (
     flowing,
     ground_files,
     held,
+    held_nodes,
     job_files,
     owned,
     teams,
     too_large,
+    turning,
 )
 from gpuctl.app.planning import waiting_manifests
 from gpuctl.app.ports import Workshop
@@ -46,7 +48,7 @@ from gpuctl.simulate.scenario import EPOCH_MS
 _MS_NS = 1_000_000
 
 
-WORKLOADS = ("flow", "reclaim", "crowd", "refills")
+WORKLOADS = ("flow", "turnover", "reclaim", "crowd", "refills")
 
 
 def bench_cluster(
@@ -60,6 +62,8 @@ def bench_cluster(
         before = bench.bare()
         flow = bench.flow()
         measured = replace(measured, flow=flow, bare=(before, bench.bare()))
+    if "turnover" in workloads:
+        measured = replace(measured, turnover=bench.turnover())
     if "reclaim" in workloads:
         measured = replace(measured, reclaim=bench.reclaim())
     if "crowd" in workloads:
@@ -112,7 +116,7 @@ class _Bench:
             log.until("bare Jobs end", lambda: log.count(lambda life: life.ended_ns) == len(jobs))
             wall_ms = _ms(time.monotonic_ns() - began_ns)
             costs = Costs(wall_ms=wall_ms, server_cpu_ms=ground.server_cpu_ms() - cpu_ms)
-            return fullness(log.lives.values(), self._scale, began_ns, costs)
+            return fullness(log.lives.values(), self._scale.gpus, began_ns, costs)
         finally:
             ground.clear()
 
@@ -126,7 +130,23 @@ class _Bench:
             log = run.log
             log.until("jobs end", lambda: log.count(lambda life: life.ended_ns) == scale.jobs)
             costs = stretch()
-            return fullness(log.lives.values(), scale, time.monotonic_ns() - costs.wall_ms * _MS_NS, costs)
+            return fullness(log.lives.values(), scale.gpus, time.monotonic_ns() - costs.wall_ms * _MS_NS, costs)
+
+    def turnover(self) -> Flow:
+        """Jobs that last for a while, three times as many as there are GPUs for them."""
+        scale, jobs = self._scale, turning(self._scale)
+        gpus = GPUS_PER_NODE * scale.turned_nodes
+        holding = held_nodes(scale.nodes - scale.turned_nodes)
+        self._say(f"{len(jobs)} jobs that last, on {gpus} GPUs")
+        with self._run({HOLDER: scale.gpus - gpus, **teams(scale, gpus // scale.projects)}) as run:
+            self._hold(run, holding)
+            stretch = self._begin(run)
+            run.declare(jobs, "jobs")
+            log = run.log
+            log.until("jobs end", lambda: log.count(lambda life: life.ended_ns) == len(jobs))
+            costs = stretch()
+            lives = [life for ref, life in log.lives.items() if ref.namespace != f"{PREFIX}{HOLDER}"]
+            return fullness(lives, gpus, time.monotonic_ns() - costs.wall_ms * _MS_NS, costs)
 
     def reclaim(self) -> Reclaimed:
         """All GPUs lent out, then their owner wants some back."""
@@ -157,7 +177,7 @@ class _Bench:
         scale = self._scale
         self._say(f"{scale.pending} jobs that can't start, then {scale.fitting} that can, one after another")
         with self._run({HOLDER: scale.gpus, **teams(scale, 0)}) as run:
-            self._hold(run, 1)
+            self._hold(run, held(scale, 1))
             log = run.log
             run.declare(too_large(scale), "crowd")
             log.until("jobs are made", lambda: len(log.lives) == scale.pending + scale.nodes)
@@ -207,10 +227,10 @@ class _Bench:
         finally:
             ground.clear()
 
-    def _hold(self, run: _Run, free_gpus: int) -> None:
-        """Let jobs hold all GPUs but so many."""
-        run.declare(held(self._scale, free_gpus), "hold")
-        run.log.until("GPUs are held", lambda: run.log.count(lambda life: life.holds) == self._scale.nodes)
+    def _hold(self, run: _Run, wishes: Sequence[Wish]) -> None:
+        """Let jobs hold GPUs."""
+        run.declare(wishes, "hold")
+        run.log.until("GPUs are held", lambda: run.log.count(lambda life: life.holds) == len(wishes))
         self._rest(run)
 
     def _one_more(self, run: _Run, name: str) -> tuple[DurationMs, DurationMs]:

@@ -31,7 +31,7 @@ class Flow:
     """Brief jobs, from the first write or the commit until the last has ended.
 
     `filled_ms`: until all GPUs were given away, or all jobs let go; `busy_milli`: what part of the GPUs was given away
-    from then on as long as a job waited; `busy_all_milli`: the same from the beginning.
+    from then on as long as a job waited, 0 where they never were; `busy_all_milli`: the same from the beginning.
     """
 
     jobs: int
@@ -82,12 +82,13 @@ class ClusterBench:
     scale: Scale
     bare: tuple[Flow, ...] = ()
     flow: Flow | None = None
+    turnover: Flow | None = None
     reclaim: Reclaimed | None = None
     crowd: Crowd | None = None
     refills: Refills | None = None
 
 
-def fullness(lives: Collection[Life], scale: Scale, began_ns: Instant, costs: Costs) -> Flow:
+def fullness(lives: Collection[Life], gpus: int, began_ns: Instant, costs: Costs) -> Flow:
     """How full the cluster was, by when each job of one GPU was let go and ended."""
     steps = sorted([(life.let_go_ns, 1) for life in lives] + [(life.ended_ns, -1) for life in lives])
     last_start_ns = max(life.let_go_ns for life in lives)
@@ -99,12 +100,12 @@ def fullness(lives: Collection[Life], scale: Scale, began_ns: Instant, costs: Co
         if filled < last_start_ns:
             full_ns += given * (when_ns - at_ns)
         given, at_ns = given + step, when_ns
-        if given == scale.gpus and filled == last_start_ns:
+        if given == gpus and filled == last_start_ns:
             filled = when_ns
     return Flow(
         jobs=len(lives),
         costs=costs,
         filled_ms=(filled - began_ns) // 1_000_000,
-        busy_milli=1000 * full_ns // max(1, scale.gpus * (last_start_ns - filled)),
-        busy_all_milli=1000 * whole // max(1, scale.gpus * (last_start_ns - began_ns)),
+        busy_milli=1000 * full_ns // max(1, gpus * (last_start_ns - filled)),
+        busy_all_milli=1000 * whole // max(1, gpus * (last_start_ns - began_ns)),
     )

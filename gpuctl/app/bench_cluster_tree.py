@@ -16,6 +16,8 @@ HOLDER = "holder"
 """The project of the jobs that hold GPUs for as long as it takes."""
 LASTING = "24h"
 BRIEF = "1s"
+TURN = "10s"
+"""Of the jobs that keep a part of the GPUs full: long enough that a small control plane can start them all in time."""
 
 _CLUSTER = """\
 apiVersion: gpuctl.dev/v1
@@ -73,6 +75,11 @@ class Scale:
     def gpus(self) -> int:
         """Of the whole cluster."""
         return GPUS_PER_NODE * self.nodes
+
+    @property
+    def turned_nodes(self) -> int:
+        """The nodes that jobs take turns on which last for a while."""
+        return max(1, self.nodes // 5)
 
 
 FULL = Scale(nodes=125, projects=20, jobs=2000, owned=100, pending=5000, fitting=5, refills=300)
@@ -145,11 +152,21 @@ def owned(scale: Scale) -> Sequence[Wish]:
 
 def held(scale: Scale, free_gpus: int) -> Sequence[Wish]:
     """Jobs of whole nodes on all GPUs but so many, which are on one node."""
-    whole = [
-        Wish(project=HOLDER, name=f"node-{number}", gpus=GPUS_PER_NODE, run_for=LASTING)
-        for number in range(scale.nodes - 1)
+    rest = Wish(project=HOLDER, name="rest", gpus=GPUS_PER_NODE - free_gpus, run_for=LASTING)
+    return [*held_nodes(scale.nodes - 1), rest]
+
+
+def held_nodes(count: int) -> Sequence[Wish]:
+    """Jobs of a whole node each."""
+    return [Wish(project=HOLDER, name=f"node-{number}", gpus=GPUS_PER_NODE, run_for=LASTING) for number in range(count)]
+
+
+def turning(scale: Scale) -> Sequence[Wish]:
+    """One-GPU jobs that last for a while, three for each GPU of the nodes they take turns on."""
+    return [
+        Wish(project=f"team-{number % scale.projects}", name=f"job-{number}", run_for=TURN)
+        for number in range(3 * GPUS_PER_NODE * scale.turned_nodes)
     ]
-    return [*whole, Wish(project=HOLDER, name="rest", gpus=GPUS_PER_NODE - free_gpus, run_for=LASTING)]
 
 
 def too_large(scale: Scale) -> Sequence[Wish]:

@@ -16,7 +16,7 @@ from gpuctl.cli.output import print_json
 from gpuctl.diag.wording import thousandths
 from gpuctl.views.tables import table
 
-WORKLOADS = ("flow", "reclaim", "crowd", "refills")
+WORKLOADS = ("flow", "turnover", "reclaim", "crowd", "refills")
 _HEADER = ("WORKLOAD", "MEASURED", "AIM", "BESIDE IT")
 _GIB = 1 << 30
 
@@ -65,6 +65,11 @@ def _machine() -> str:
 def _rows(measured: ClusterBench) -> Iterator[Row]:
     if measured.flow is not None:
         yield from _of_flow(measured.flow, measured.bare)
+    if measured.turnover is not None:
+        turn = measured.turnover
+        full = f"full after {_seconds(turn.filled_ms)}; {turn.busy_all_milli // 10} % with the time until then"
+        beside = f"{turn.jobs} jobs of 10 s, three for each GPU; {full}; {_own(turn.costs)}"
+        yield "GPUs given away while work waits", f"{turn.busy_milli // 10} %", "85 %", beside
     if measured.reclaim is not None:
         found = measured.reclaim
         told = f"{found.paused} of {found.wanted} paused, in {_cycles(found.pausing_cycles)}"
@@ -96,8 +101,6 @@ def _of_flow(flow: Flow, bare: tuple[Flow, ...]) -> Iterator[Row]:
     ratio = 1000 * bare_ms // costs.wall_ms
     rates = f"{_tenths(rate)} jobs/s, bare Jobs {_tenths(bare_rate)}"
     yield what, f"{_tenths(ratio, 2)} of bare Jobs", "0.7", f"{rates}; {_own(costs)}"
-    full = f"full after {_seconds(flow.filled_ms)}; {flow.busy_all_milli // 10} % with the time until then"
-    yield "GPUs given away while work waits", f"{flow.busy_milli // 10} %", "85 %", full
     server = f"{_each(costs.server_cpu_ms, flow)} ms a job, bare Jobs {_each(bare_cpu, flow)} ms"
     yield "API server's CPU", f"{_tenths(1000 * costs.server_cpu_ms // max(1, bare_cpu), 2)} times bare", "2", server
     ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers; {costs.events} Events besides"
