@@ -83,7 +83,7 @@ class Scale:
 
 
 FULL = Scale(nodes=125, projects=20, jobs=2000, owned=100, pending=5000, fitting=5, refills=300)
-SMALL = Scale(nodes=4, projects=4, jobs=64, owned=4, pending=40, fitting=2, refills=20)
+SMALL = Scale(nodes=4, projects=2, jobs=40, owned=4, pending=40, fitting=2, refills=20)
 
 REFILLED_GPUS = 5
 """What the holder leaves free where jobs follow one another."""

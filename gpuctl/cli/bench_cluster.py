@@ -31,7 +31,7 @@ Row = tuple[str, str, str, str]
     type=click.Choice(["full", "small"]),
     default="full",
     show_default=True,
-    help="full: 125 nodes of 8 GPUs, 2,000 jobs; small: 4 nodes, 64 jobs.",
+    help="full: 125 nodes of 8 GPUs, 2,000 jobs; small: 4 nodes, 40 jobs.",
 )
 @click.option("--only", type=click.Choice(WORKLOADS), multiple=True, help="One workload, or several. Default: all.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)

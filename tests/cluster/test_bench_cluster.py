@@ -20,8 +20,8 @@ def test_the_owner_gets_its_gpus_back_in_one_decision_and_everything_runs(
     assert done.exit_code == 0, done.output
     measured = json.loads(done.stdout)
     flow, reclaim = measured["flow"], measured["reclaim"]
-    assert [one["jobs"] for one in (flow, *measured["bare"])] == [64, 64, 64]
-    assert flow["costs"]["writes"] <= 4 * 64
+    assert [one["jobs"] for one in (flow, *measured["bare"])] == [40, 40, 40]
+    assert flow["costs"]["writes"] <= 4 * 40
     assert flow["busy_milli"] <= 1000
     assert (reclaim["wanted"], reclaim["paused"], reclaim["pausing_cycles"]) == (4, 4, 1)
     namespaces = plane.call("GET", "/api/v1/namespaces")["items"]
