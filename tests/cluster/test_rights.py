@@ -1,0 +1,108 @@
+"""Least privilege, counted: in a project's life every right of the installed account is used, and none is missed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from controlplane.server import ControlPlane
+from unattended import LEASE, Site, within
+
+from gpuctl.adapters.kubernetes.paths import collection
+from gpuctl.compile import compile_tree
+from gpuctl.install.rights import verbs
+from gpuctl.k8s import names
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.wiring import blueprint
+
+CLUSTER = """apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: rights}
+spec:
+  nodePools:
+  - {name: p, selector: {matchLabels: {site: rights}}, nodes: [rights-1], gpusPerNode: 32, gpuMemory: 32Gi,
+     gpuProduct: Tesla, sharing: device-plugin}
+  - {name: d, selector: {matchLabels: {site: rights-d}}, nodes: [rights-d-1], gpusPerNode: 4, gpuMemory: 32Gi,
+     gpuProduct: Tesla, sharing: dra}
+  namespacePrefix: gpu-rights-
+  ingress: {host: gpus.example.com, className: nginx}
+"""
+TEAM = """apiVersion: gpuctl.dev/v1
+kind: Project
+metadata: {name: r}
+spec: {quota: 16, access: [{group: team-r, role: edit}]}
+"""
+JOBS = {
+    "claims": "{image: x, gpus: 1, volumes: [{newClaim: {size: 1Gi}, mountPath: /data}]}",
+    "notebook": "{image: x, type: interactive, gpus: 1, expose: [{port: 8888, via: ingress}]}",
+    "answers": "{image: x, type: inference, gpus: 1, workers: 2}",
+    "gang": "{image: x, gpus: 1, workers: 2}",
+    "half": "{image: x, gpus: 0.5, nodePools: [d]}",
+}
+Right = tuple[str, str, str]
+
+
+def job(name: str, spec: str) -> str:
+    return f"apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {{name: {name}, project: r}}\nspec: {spec}\n"
+
+
+FILES = {"c/cluster.yaml": CLUSTER, "c/r.yaml": TEAM, **{f"c/{name}.yaml": job(name, JOBS[name]) for name in JOBS}}
+
+
+def granted() -> set[Right]:
+    return {
+        (kind[0].rpartition("/")[0], names.PLURALS[kind], verb) for kind, allowed in verbs().items() for verb in allowed
+    }
+
+
+@pytest.fixture
+def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
+    made = Site(plane_with_gpuctl, tmp_path, "rights")
+    made.files = {}
+    tree = SourceTree(cluster_dir="c", files={path: SourceFile(content=text.encode()) for path, text in FILES.items()})
+    compiled = compile_tree(tree)
+    assert compiled.declared is not None, compiled.diagnostics
+    for body in blueprint(compiled.declared.cluster.pools):
+        meta = {k: v for k, v in body["metadata"].items() if k in {"name", "labels"}}
+        ours = {**body, "metadata": {**meta, "annotations": {"kwok.x-k8s.io/node": "fake"}}}
+        if meta["name"] != "rights-1":
+            made.plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), ours)
+    yield made
+    made.leave()
+    made.plane.call("DELETE", "/api/v1/nodes/rights-d-1")
+
+
+def used(requests: list[Mapping[str, object]]) -> set[Right]:
+    """What was asked for; an apply that made its object needs the right to create too."""
+    found: set[Right] = set()
+    for request in requests:
+        ref, status = request["objectRef"], request["responseStatus"]
+        assert isinstance(ref, Mapping)
+        assert isinstance(status, Mapping)
+        right = (str(ref.get("apiGroup", "")), str(ref["resource"]))
+        found.add((*right, str(request["verb"])))
+        if status["code"] == 201:
+            found.add((*right, "create"))
+    return found
+
+
+def test_every_right_is_used_and_none_is_missing(site: Site) -> None:
+    site.plane.call("DELETE", LEASE)
+    site.commit(FILES)
+    process = site.start()
+    site.await_pods("answers", "gang", "half", "notebook", project="r")
+    site.commit({path: None for path in FILES if path != "c/cluster.yaml"})
+    refused = within(30, lambda: re.findall(r"Gpuctl-Confirm: (\w+)", process.log.read_text()), site.logs)
+    site.copy.write("c/README", b"the project is over\n")
+    site.copy.commit(f"it is over\n\nGpuctl-Confirm: {refused[-1]}", 1_800_000_000_000)
+
+    def unused() -> set[Right]:
+        return granted() - used([dict(request) for request in process.audited()])
+
+    within(60, lambda: not unused(), lambda: (unused(), site.logs()))
+    requests = process.audited()
+    assert {r["requestURI"] for r in requests if r["responseStatus"]["code"] == 403} == set()
+    asked = {right for right in used([dict(r) for r in requests]) if right[1] != "selfsubjectaccessreviews"}
+    assert asked <= granted()
