@@ -150,7 +150,9 @@ class RealLab(Lab):
             edited: Body = self._plane.call("PUT", path, self.cluster.forth(changed))
         except urllib.error.HTTPError as error:
             error.close()
-            raise Conflict("GPU7004", str(error)) if error.code == _CONFLICT else error
+            if error.code != _CONFLICT:
+                raise
+            raise Conflict("GPU7004", str(error)) from error
         return edited
 
     def eventually(self, holds: Callable[[], object], within_ms: int = 60_000) -> None:
