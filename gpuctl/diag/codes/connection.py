@@ -1,4 +1,4 @@
-"""GPU7010 to GPU7029: reaching the API server, and what it lets us do."""
+"""GPU701x and GPU702x: reaching the API server, and what it lets us do."""
 
 from __future__ import annotations
 
