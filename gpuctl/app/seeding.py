@@ -16,7 +16,7 @@ from gpuctl.model.decision import Admit, Decision, Keep, Pending, Placement, Run
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.state import ClusterState, Run, RunPhase, named, uuids_of
 from gpuctl.model.units import Instant
 from gpuctl.observe import observe
 from gpuctl.plan import make_plan
@@ -55,7 +55,9 @@ def _settle_as_given(declared: Declared, places: Mapping[JobId, Placement], site
 
 def _as_given(declared: Declared, places: Mapping[JobId, Placement], state: ClusterState, now_ms: Instant) -> Schedule:
     runs = {run.job: run for run in state.runs}
-    decisions = tuple(_decision(job, places.get(job.id), runs.get(job.id), now_ms) for job in declared.jobs)
+    uuids = uuids_of(state.nodes)
+    there = {job: named(place, uuids) for job, place in places.items()}
+    decisions = tuple(_decision(job, there.get(job.id), runs.get(job.id), now_ms) for job in declared.jobs)
     return Schedule(at_ms=now_ms, decisions=decisions)
 
 

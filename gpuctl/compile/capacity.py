@@ -14,6 +14,7 @@ from gpuctl.compile.document import Path
 from gpuctl.compile.quota import Statement
 from gpuctl.compile.resolve import Resolved
 from gpuctl.compile.shape import nearest
+from gpuctl.compile.sharing import check_sharing
 from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, ProjectV1
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
@@ -46,10 +47,7 @@ def _pools(cluster: Declaration[ClusterV1]) -> Iterator[Diagnostic]:
     first: dict[str, Path] = {}
     for position, pool in enumerate(cluster.model.spec.node_pools):
         here = ("spec", "nodePools", position)
-        if pool.sharing in {"mig", "hami"}:
-            yield document.diagnostic("GPU3020", document.span((*here, "sharing")), {"sharing": pool.sharing})
-        if pool.sharing == "dra" and pool.gpu_memory is None:
-            yield document.diagnostic("GPU3026", document.span((*here, "sharing")), {"pool": pool.name})
+        yield from check_sharing(document, here, pool)
         for index, node in enumerate(pool.nodes):
             name = node if isinstance(node, str) else node.name
             path = (*here, "nodes", index) if isinstance(node, str) else (*here, "nodes", index, "name")

@@ -5,23 +5,22 @@ A job that could never start is a mistake here already, not after a week in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuctl.compile import quota
 from gpuctl.compile.document import Document, Path
-from gpuctl.compile.lower import declared_nodes, is_preemptible, project_max_duration
+from gpuctl.compile.lower import is_preemptible, project_max_duration
 from gpuctl.compile.resolve import Resolved, ResolvedJob
+from gpuctl.compile.sharing import Backends, check_environment, pool_words, request_path
 from gpuctl.compile.spec_v1 import JobSpec, NodePool
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic, Severity
-from gpuctl.diag.wording import all_of, memory, thousandths
-from gpuctl.model.declared import DeclaredNode
-from gpuctl.model.units import WHOLE_GPU, GpuMilli, MemBytes
+from gpuctl.diag.wording import memory, thousandths
+from gpuctl.model.declared import DeclaredNode, Grant
+from gpuctl.model.units import WHOLE_GPU, MemBytes
 
 _MOST_TEXT_BYTES = 1 << 20
-_GPUS = ("spec", "gpus")
-_GPU_MEMORY = ("spec", "gpuMemory")
 _CPU = ("spec", "resources", "cpu")
 _MEMORY = ("spec", "resources", "memory")
 
@@ -31,32 +30,22 @@ def fit_jobs(resolved: Resolved) -> tuple[list[ResolvedJob], list[Diagnostic]]:
 
     Cost: linear in the jobs; nodes are looked at once for each kind of worker.
     """
-    nodes = _Nodes(resolved)
+    backends = Backends(resolved)
+    nodes = _Nodes(resolved, backends)
     jobs: list[ResolvedJob] = []
     found: list[Diagnostic] = []
     for job in resolved.jobs:
         found.extend(_lesser_mistakes(resolved, job))
-        fitting, mistake = _on_pools(job)
+        fitting, mistake = backends.serve(job)
         if mistake is not None:
             found.append(mistake)
             continue
         fitting, narrowed = nodes.of_one_kind(fitting)
         found.extend(narrowed)
-        found.extend(_within_project(resolved, fitting))
+        found.extend(_within_project(resolved, fitting, backends))
         found.extend(nodes.mistakes(fitting))
         jobs.append(fitting)
     return jobs, found
-
-
-def charge(spec: JobSpec, pool: NodePool) -> GpuMilli:
-    """GPUs one worker is charged on a pool."""
-    if spec.gpu_memory is None or not pool.gpu_memory:
-        return spec.gpus
-    return -(-spec.gpu_memory * WHOLE_GPU // pool.gpu_memory)
-
-
-def _pool_words(pools: Sequence[NodePool]) -> str:
-    return f"{'pool' if len(pools) == 1 else 'pools'} {all_of(pool.name for pool in pools)}"
 
 
 def _too_large(document: Document, spec: JobSpec) -> Iterator[Diagnostic]:
@@ -79,6 +68,7 @@ def _size(text: str) -> int:
 def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
     document, spec = job.declaration.document, job.declaration.model.spec
     yield from _too_large(document, spec)
+    yield from check_environment(job)
     if resolved.cluster is not None and resolved.cluster.model.spec.ingress is None:
         for position, port in enumerate(spec.expose):
             if port.via == "ingress":
@@ -91,36 +81,17 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
         yield replace(found, severity=Severity.WARNING)
 
 
-def _on_pools(job: ResolvedJob) -> tuple[ResolvedJob, Diagnostic | None]:
-    """The job with the pools that can share a GPU where it needs a part of one, and have that much memory in one."""
-    document, spec = job.declaration.document, job.declaration.model.spec
-    if spec.gpu_memory is None and (not spec.gpus or spec.gpus % WHOLE_GPU == 0):
-        return job, None
-    sharing = tuple(pool for pool in job.pools if pool.sharing != "device-plugin")
-    if not sharing:
-        span = document.span(_GPUS if spec.gpu_memory is None else _GPU_MEMORY)
-        return job, document.diagnostic("GPU3019", span, {"pools": _pool_words(job.pools)})
-    if spec.gpu_memory is None:
-        return replace(job, pools=sharing), None
-    large = tuple(pool for pool in sharing if (pool.gpu_memory or 0) >= spec.gpu_memory)
-    if not large:
-        largest = max(pool.gpu_memory or 0 for pool in sharing)
-        params: Params = {"need": spec.gpu_memory, "pools": _pool_words(sharing), "largest": largest}
-        return job, document.diagnostic("GPU3021", document.span(_GPU_MEMORY), params)
-    return replace(job, pools=large), None
-
-
-def _within_project(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
+def _within_project(resolved: Resolved, job: ResolvedJob, backends: Backends) -> Iterator[Diagnostic]:
     """Against the limit and, when it can't be stopped, the quota of its project, in the domain that has most for it."""
     document, spec, project = job.declaration.document, job.declaration.model.spec, job.project.model
-    need = min(charge(spec, pool) for pool in job.pools) * (spec.min_workers or spec.workers)
+    need = min(backends.charge(spec, pool) for pool in job.pools) * (spec.min_workers or spec.workers)
     if not need:
         return
     names = {pool.name for pool in job.pools}
     domains = [domain.name for domain in resolved.domains if names & set(domain.pools)]
     limits = [quota.limit_in(project.spec.limit, domain) for domain in domains]
     limit = max((limit for limit in limits if limit is not None), default=0)
-    path, name = _GPUS if spec.gpu_memory is None else _GPU_MEMORY, project.metadata.name
+    path, name = request_path(spec), project.metadata.name
     if None not in limits and need > limit:
         params: Params = {"need": need, "project": name, "limit": limit}
         yield document.diagnostic("GPU3014", document.span(path), params)
@@ -134,10 +105,9 @@ def _within_project(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic
 class _Nodes:
     """The declared nodes, and how many workers of a kind they hold."""
 
-    def __init__(self, resolved: Resolved) -> None:
-        self.by_pool: dict[str, list[DeclaredNode]] = {
-            pool.name: declared_nodes(pool) for pool in resolved.pools.values()
-        }
+    def __init__(self, resolved: Resolved, backends: Backends) -> None:
+        self.backends = backends
+        self.by_pool = {pool.name: backends.nodes(pool) for pool in resolved.pools.values()}
         self.rooms: dict[tuple[object, ...], int] = {}
 
     def mistakes(self, job: ResolvedJob) -> Iterator[Diagnostic]:
@@ -152,7 +122,7 @@ class _Nodes:
             yield self._no_node(job, document)
         elif room < together:
             path = ("spec", "minWorkers") if spec.min_workers else ("spec", "workers")
-            params: Params = {"need": together, "pools": _pool_words([roomiest]), "room": room}
+            params: Params = {"need": together, "pools": pool_words([roomiest]), "room": room}
             yield document.diagnostic("GPU3017", document.span(path), params)
 
     def of_one_kind(self, job: ResolvedJob) -> tuple[ResolvedJob, list[Diagnostic]]:
@@ -164,31 +134,35 @@ class _Nodes:
         together = spec.min_workers or spec.workers
         roomy = (p for p in job.pools if not self.by_pool[p.name] or self._room(spec, p) >= together)
         first = next(roomy, None)
-        others = tuple(pool for pool in job.pools if first is not None and pool.sharing != first.sharing)
+        others = tuple(pool for pool in job.pools if first is not None and not self._alike(spec, pool, first))
         if first is None or not others or not (spec.gpus or spec.gpu_memory):
             return job, []
         alike = tuple(pool for pool in job.pools if pool not in others)
         if not spec.node_pools:
             return replace(job, pools=alike), []
-        params: Params = {"used": _pool_words(alike), "unused": _pool_words(others), "sharing": first.sharing}
+        params: Params = {"used": pool_words(alike), "unused": pool_words(others), "sharing": first.sharing}
         warning = document.diagnostic("GPU3028", document.span(("spec", "nodePools")), params)
         return replace(job, pools=alike), [replace(warning, severity=Severity.WARNING)]
 
+    def _alike(self, spec: JobSpec, pool: NodePool, other: NodePool) -> bool:
+        return self.backends.kind(spec, pool) == self.backends.kind(spec, other)
+
     def _room(self, spec: JobSpec, pool: NodePool) -> int:
-        cpu, size, milli = spec.resources.cpu, spec.resources.memory, charge(spec, pool)
-        kind = (pool.name, milli, cpu, size)
+        cpu, size, grant = spec.resources.cpu, spec.resources.memory, self.backends.grant(spec, pool)
+        kind = (pool.name, grant, cpu, size)
         if kind not in self.rooms:
-            self.rooms[kind] = sum(_workers(node, milli, cpu, size) for node in self.by_pool[pool.name])
+            self.rooms[kind] = sum(_workers(node, grant, cpu, size) for node in self.by_pool[pool.name])
         return self.rooms[kind]
 
     def _no_node(self, job: ResolvedJob, document: Document) -> Diagnostic:
         spec = job.declaration.model.spec
-        nodes = [(node, charge(spec, pool)) for pool in job.pools for node in self.by_pool[pool.name]]
+        nodes = [(node, self.backends.grant(spec, pool)) for pool in job.pools for node in self.by_pool[pool.name]]
         cpu, size = spec.resources.cpu, spec.resources.memory
         fix = ""
         path: Path
-        if all(node.gpus * WHOLE_GPU < milli for node, milli in nodes):
-            path, need = _GPUS if spec.gpu_memory is None else _GPU_MEMORY, f"{thousandths(spec.gpus)} GPUs"
+        if all(not _workers(node, grant, 0, 0) for node, grant in nodes):
+            whole = any(node.mig for node, _ in nodes) and spec.gpus >= WHOLE_GPU
+            path, need = request_path(spec), f"{thousandths(spec.gpus)} {'GPUs that are not cut' if whole else 'GPUs'}"
         elif all(node.cpu_milli < cpu for node, _ in nodes):
             path, need = _CPU, f"{thousandths(cpu)} CPUs"
         elif all(node.mem_bytes < size for node, _ in nodes):
@@ -198,16 +172,19 @@ class _Nodes:
         if path in {_CPU, _MEMORY}:
             largest = max(node.cpu_milli if path is _CPU else node.mem_bytes for node, _ in nodes)
             fix = "" if largest else "declare resourcesPerNode of the pool"
-        return document.diagnostic("GPU3016", document.span(path), {"pools": _pool_words(job.pools), "need": need}, fix)
+        return document.diagnostic("GPU3016", document.span(path), {"pools": pool_words(job.pools), "need": need}, fix)
 
 
-def _workers(node: DeclaredNode, gpu_milli: GpuMilli, cpu_milli: int, mem_bytes: MemBytes) -> int:
+def _workers(node: DeclaredNode, grant: Grant | None, cpu_milli: int, mem_bytes: MemBytes) -> int:
     """How many workers a node holds; a part of a GPU is on one device. A worker that needs nothing fits always."""
     rooms = []
-    if gpu_milli >= WHOLE_GPU:
-        rooms.append(node.gpus * WHOLE_GPU // gpu_milli)
+    gpu_milli = 0 if grant is None else grant.gpu_milli
+    if grant is not None and grant.profile:
+        rooms.append(node.mig.get(grant.profile, 0) * (WHOLE_GPU // gpu_milli))
+    elif gpu_milli >= WHOLE_GPU:
+        rooms.append(node.whole_gpus * WHOLE_GPU // gpu_milli)
     elif gpu_milli:
-        rooms.append(node.gpus * (WHOLE_GPU // gpu_milli))
+        rooms.append(node.whole_gpus * (WHOLE_GPU // gpu_milli))
     if cpu_milli:
         rooms.append(node.cpu_milli // cpu_milli)
     if mem_bytes:

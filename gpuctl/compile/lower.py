@@ -11,6 +11,7 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.model import declared as model
 from gpuctl.model import job as job_model
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision, RunDigest
+from gpuctl.model.mig import profiles_of
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli
 
 POOL_LABEL = "gpuctl.dev/pool"
@@ -47,7 +48,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
         name=declaration.model.metadata.name,
         namespace_prefix=spec.namespace_prefix,
         pools=tuple(
-            _pool(pool, declaration.document.span(("spec", "nodePools", position, "name")))
+            node_pool(pool, declaration.document.span(("spec", "nodePools", position, "name")))
             for position, pool in enumerate(spec.node_pools)
         ),
         ingress=None if spec.ingress is None else _ingress(spec.ingress),
@@ -68,16 +69,22 @@ def _ingress(spec: spec_v1.Ingress) -> model.IngressSettings:
     return model.IngressSettings(host=spec.host, class_name=spec.class_name)
 
 
-def _pool(spec: spec_v1.NodePool, span: SourceSpan) -> model.NodePool:
+def node_pool(spec: spec_v1.NodePool, span: SourceSpan) -> model.NodePool:
+    """A pool as it is declared. Its profiles are those of a GPU of its memory that any of its nodes is cut into."""
+    nodes = tuple(declared_nodes(spec))
+    cut = {*spec.mig, *(profile for node in nodes for profile in node.mig)}
     return model.NodePool(
         name=PoolName(spec.name),
         match_labels=spec.selector.match_labels if spec.selector else {POOL_LABEL: spec.name},
-        nodes=tuple(declared_nodes(spec)),
+        nodes=nodes,
         gpu_mem_bytes=spec.gpu_memory or 0,
         gpu_product=spec.gpu_product,
         placement=model.PlacementStrategy(spec.placement),
         sharing=model.Sharing(spec.sharing),
         span=span,
+        driver=model.Driver(spec.driver or model.Driver.HAMI),
+        profiles=tuple(profile for profile in profiles_of(spec.gpu_memory or 0) if profile.name in cut),
+        gpu_slots=spec.gpu_slots or model.DEFAULT_GPU_SLOTS,
     )
 
 
@@ -94,6 +101,7 @@ def declared_nodes(pool: spec_v1.NodePool) -> list[model.DeclaredNode]:
                 gpus=pool.gpus_per_node if node.gpus is None else node.gpus,
                 cpu_milli=usual.cpu if cpu is None else cpu,
                 mem_bytes=usual.memory if memory is None else memory,
+                mig=pool.mig if node.mig is None else node.mig,
             )
         )
     return nodes

@@ -70,11 +70,15 @@ class PoolResources(Spec):
     memory: Memory = Field(0, description="Memory that pods may use: 512Gi.")
 
 
+Cut = dict[str, Annotated[int, Field(ge=1, le=1024)]]
+
+
 class DeclaredNode(Spec):
     """A node that differs from its pool."""
 
     name: Subdomain = Field(description="The node's name in Kubernetes.")
     gpus: int | None = Field(None, ge=0, le=1024, description="GPUs of this node. Default: the pool's gpusPerNode.")
+    mig: Cut | None = Field(None, description="How this node's GPUs are cut. Default: as the pool says.")
     resources: NodeResources = Field({}, validate_default=True, description="CPU and memory of this node.")
 
 
@@ -104,6 +108,20 @@ class NodePool(Spec):
     )
     sharing: Literal["device-plugin", "mig", "hami", "dra"] = Field(
         "device-plugin", description="How a fraction of a GPU becomes real; device-plugin has whole GPUs only."
+    )
+    driver: Literal["hami", "nvidia"] | None = Field(
+        None,
+        description="With sharing: dra, whose driver: HAMi's gives any fraction, NVIDIA's whole GPUs and MIG slices. "
+        "Default: hami.",
+    )
+    mig: Cut = Field(
+        {}, description="How many GPUs of each node are cut into slices of each MIG profile: {3g.40gb: 2}."
+    )
+    gpu_slots: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="With sharing: hami, its deviceSplitCount: jobs that may share a GPU. Default: 10.",
     )
 
 

@@ -38,8 +38,13 @@ def compact_json(value: object) -> str:
 
 
 def encode_placement(placement: Placement) -> str:
-    """`[{"node":"dgx1-2","gpus":[0,1]}]`, a worker each in worker order."""
-    return _IN_ORDER.encode([{"node": worker.node, "gpus": worker.gpus} for worker in placement.workers])
+    """`[{"node":"dgx1-2","gpus":[0,1]}]`, a worker each in worker order; with `"uuids"` where they are known."""
+    return _IN_ORDER.encode([_encode_worker(worker) for worker in placement.workers])
+
+
+def _encode_worker(worker: WorkerPlacement) -> dict[str, object]:
+    known: dict[str, object] = {"node": worker.node, "gpus": worker.gpus}
+    return {**known, "uuids": worker.uuids} if worker.uuids else known
 
 
 def decode_placement(text: object) -> Placement | None:
@@ -58,7 +63,10 @@ def _decode_worker(worker: object) -> WorkerPlacement | None:
     node, gpus = worker.get("node"), worker.get("gpus", [])
     if not isinstance(node, str) or not isinstance(gpus, list) or not all(_is_amount(gpu) for gpu in gpus):
         return None
-    return WorkerPlacement(node=NodeName(node), gpus=tuple(gpus))
+    uuids = worker.get("uuids", [])
+    if not isinstance(uuids, list) or not all(isinstance(uuid, str) for uuid in uuids):
+        return None
+    return WorkerPlacement(node=NodeName(node), gpus=tuple(gpus), uuids=tuple(uuids))
 
 
 def encode_reason(reason: Reason) -> str:

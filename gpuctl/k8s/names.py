@@ -56,8 +56,36 @@ TOLERATED_TAINT_KEYS = ("gpuctl.dev/managed", "nvidia.com/gpu")
 """Taints, of any value and effect NoSchedule, that keep other pods away from GPU nodes and let gpuctl's on."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
+MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
+"""Before a profile: what a device plugin of strategy `mixed` calls slices of it."""
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
+"""Written by GPU feature discovery, in MiB."""
 DRA_DRIVER = "hami-core-gpu.project-hami.io"
 DRA_DEVICE_CLASS = "hami-core-gpu.project-hami.io"
+NVIDIA_DRIVER = "gpu.nvidia.com"
+NVIDIA_GPU_CLASS = "gpu.nvidia.com"
+NVIDIA_MIG_CLASS = "mig.nvidia.com"
+
+HAMI_SCHEDULER = "hami-scheduler"
+HAMI_MEMORY_PERCENT_RESOURCE = "nvidia.com/gpumem-percentage"
+HAMI_MEMORY_RESOURCE = "nvidia.com/gpumem"
+"""In MiB."""
+HAMI_CORES_RESOURCE = "nvidia.com/gpucores"
+"""In percent."""
+HAMI_USE_ANNOTATION = "nvidia.com/use-gpuuuid"
+HAMI_MODE_ANNOTATION = "nvidia.com/vgpu-mode"
+HAMI_MODE = "hami-core"
+HAMI_REGISTER_ANNOTATION = "hami.io/node-nvidia-register"
+"""On a node, written by HAMi's device plugin: its GPUs as JSON."""
+HAMI_CORDON_ANNOTATION = "hami.io/device-cordon"
+"""On a node: uuids of GPUs that take no new work."""
+HAMI_NODE_ANNOTATION = "hami.io/vgpu-node"
+HAMI_DEVICES_ANNOTATION = "hami.io/vgpu-devices-allocated"
+"""On a pod, written by HAMi's scheduler: where it put the pod, and what it gave it."""
+
+RESERVED_ENV_NAMES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_DEVICE_SM_LIMIT"})
+RESERVED_ENV_PREFIXES = ("CUDA_DEVICE_MEMORY_LIMIT",)
+"""Variables by which a container would see GPUs it was not given, or more of one than it was given."""
 
 Kind = tuple[str, str]
 """(apiVersion, kind)."""
@@ -83,7 +111,7 @@ EVENT: Kind = ("events.k8s.io/v1", "Event")
 
 OBSERVED_KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, CLAIM, RESOURCE_QUOTA, JOB, DEPLOYMENT, INGRESS, ROLE_BINDING,
-    PRIORITY_CLASS_KIND, CLAIM_TEMPLATE, RESOURCE_CLAIM, RESOURCE_SLICE,
+    PRIORITY_CLASS_KIND, CLAIM_TEMPLATE, RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS,
 )  # fmt: skip
 """What a cycle reads. A server without one of them has none of it."""
 

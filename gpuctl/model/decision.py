@@ -26,10 +26,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlacement:
-    """One worker's node and the indexes of its devices there: several whole ones, or the one it has a fraction of."""
+    """One worker's node and the indexes of its devices there: several whole ones, or the one it has a fraction of.
+
+    `uuids` are the same devices by the names that rendering needs, on nodes that tell them; the last known ones stay.
+    """
 
     node: NodeName
     gpus: tuple[int, ...] = ()
+    uuids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from typing import NewType
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
 from gpuctl.model.job import Job
-from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, MemBytes
+from gpuctl.model.mig import MigProfile, profile_named
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
 
 DomainName = NewType("DomainName", str)
 """A set of pools that share quota: the pool's name, or WHOLE_CLUSTER when quotas are plain numbers."""
@@ -34,6 +35,26 @@ class Sharing(StrEnum):
     DRA = "dra"
 
 
+class Driver(StrEnum):
+    """Whose DRA driver a pool's nodes run: HAMi's gives any part of a GPU, NVIDIA's whole ones and MIG slices."""
+
+    HAMI = "hami"
+    NVIDIA = "nvidia"
+
+
+class Way(StrEnum):
+    """How a node's GPUs can be asked for: by their number, through HAMi's scheduler, or by claims of a driver."""
+
+    COUNT = "count"
+    HAMI = "hami"
+    HAMI_CLAIM = "hami-claim"
+    NVIDIA_CLAIM = "nvidia-claim"
+
+
+DEFAULT_GPU_SLOTS = 10
+"""HAMi's own default."""
+
+
 class QuotaShrink(StrEnum):
     """What a quota cut does to jobs already running over it."""
 
@@ -43,17 +64,34 @@ class QuotaShrink(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredNode:
-    """A node of a pool's declared inventory."""
+    """A node of a pool's declared inventory. `mig`: how many of its GPUs are cut into slices of each profile."""
 
     name: NodeName
     gpus: int
     cpu_milli: CpuMilli
     mem_bytes: MemBytes
+    mig: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def whole_gpus(self) -> int:
+        """GPUs that are not cut."""
+        return self.gpus - sum(self.mig.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What one worker gets: what it is charged, and its slice's profile where it is one that was cut beforehand."""
+
+    gpu_milli: GpuMilli
+    profile: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePool:
-    """A group of like nodes. `match_labels` selects its live nodes; `nodes` is what is declared to be there."""
+    """A group of like nodes. `match_labels` selects its live nodes; `nodes` is what is declared to be there.
+
+    `profiles`: what some of its GPUs are cut into, smallest first. `gpu_slots`: how many workers HAMi lets share one.
+    """
 
     name: PoolName
     match_labels: Mapping[str, str]
@@ -63,11 +101,56 @@ class NodePool:
     placement: PlacementStrategy
     sharing: Sharing
     span: SourceSpan
+    driver: Driver = Driver.HAMI
+    profiles: tuple[MigProfile, ...] = ()
+    gpu_slots: int = DEFAULT_GPU_SLOTS
 
     @property
     def gpu_milli(self) -> GpuMilli:
         """Declared GPUs of the pool."""
         return 1000 * sum(node.gpus for node in self.nodes)
+
+    @property
+    def way(self) -> Way:
+        """How its nodes' GPUs are asked for. MIG slices of the device plugin are counted, as whole GPUs are."""
+        match self.sharing:
+            case Sharing.HAMI:
+                return Way.HAMI
+            case Sharing.DRA:
+                return Way.NVIDIA_CLAIM if self.driver is Driver.NVIDIA else Way.HAMI_CLAIM
+            case Sharing.DEVICE_PLUGIN | Sharing.MIG:
+                return Way.COUNT
+
+    @property
+    def by_uuid(self) -> bool:
+        """Whether a GPU is asked for by the uuid that its live node says it has."""
+        return self.way in (Way.HAMI, Way.NVIDIA_CLAIM)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a part of a GPU is a slice that was cut beforehand."""
+        return self.sharing is Sharing.MIG or self.way is Way.NVIDIA_CLAIM
+
+    def grant(self, gpu_milli: GpuMilli) -> Grant | None:
+        """What a worker that asks for so much gets here; None for a part of a GPU that can't be had.
+
+        The one rule for what is refused when it is declared, what is charged, and what is rendered.
+        """
+        if gpu_milli % WHOLE_GPU == 0:
+            return Grant(gpu_milli=gpu_milli)
+        if gpu_milli > WHOLE_GPU or self.sharing is Sharing.DEVICE_PLUGIN:
+            return None
+        if self.cuts:
+            profile = next((p for p in self.profiles if p.holds_milli >= gpu_milli), None)
+            return None if profile is None else Grant(gpu_milli=profile.charge_milli, profile=profile.name)
+        if self.sharing is Sharing.HAMI:
+            return Grant(gpu_milli=max(gpu_milli, -(-WHOLE_GPU // self.gpu_slots)))
+        return Grant(gpu_milli=gpu_milli)
+
+    def slice_milli(self, profile: str) -> GpuMilli:
+        """What a slice of a live GPU here is charged; 0 for a profile that a GPU of this memory does not have."""
+        known = profile_named(profile, self.gpu_mem_bytes)
+        return 0 if known is None else known.charge_milli
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.decision import Placement, Reason, WorkerPlacement
+from gpuctl.model.declared import Way
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
@@ -32,12 +33,25 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutGpu:
+    """A GPU that is cut into MIG slices of one profile: how many it offers, and how many of them others hold."""
+
+    profile: str
+    slices: int
+    taken: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A live node: what it can hold, and what pods that are not gpuctl's take of it.
 
     `foreign_gpu_milli` has one entry a device. `usable` is Ready, not cordoned, and without a taint gpuctl's pods
     do not tolerate. `ready` alone says whether what runs there can stay: a cordoned node keeps its pods. A GPU that
-    is not healthy is in `lost_gpus`.
+    is not healthy, or is taken out of use, is in `lost_gpus`.
+
+    `ways` are how its GPUs can be asked for; None: nobody looked. `uuids` by index, "" where it is not told, are given
+    by nodes whose GPUs are asked for by uuid. `cut` are the GPUs that are there in slices. `gpu_slots`: how many
+    workers may share a GPU, where that is limited.
     """
 
     name: NodeName
@@ -51,6 +65,10 @@ class Node:
     foreign_cpu_milli: CpuMilli = 0
     foreign_mem_bytes: MemBytes = 0
     foreign_gpu_milli: tuple[GpuMilli, ...] = ()
+    ways: frozenset[Way] | None = None
+    uuids: tuple[str, ...] = ()
+    cut: Mapping[int, CutGpu] = field(default_factory=dict)
+    gpu_slots: int | None = None
 
 
 class RunPhase(StrEnum):
@@ -149,3 +167,19 @@ class ClusterState:
     cluster: str = ""
     shards: tuple[ObjectRef, ...] = ()
     claimed: Mapping[str, str] = field(default_factory=dict)
+
+
+def uuids_of(nodes: Iterable[Node]) -> dict[NodeName, tuple[str, ...]]:
+    """The uuids of each node's GPUs by index, for nodes that tell them."""
+    return {node.name: node.uuids for node in nodes if node.uuids}
+
+
+def named(placement: Placement, uuids: Mapping[NodeName, tuple[str, ...]]) -> Placement:
+    """The placement with its devices' uuids, as far as their nodes tell them."""
+    if not any(worker.node in uuids for worker in placement.workers):
+        return placement
+    return Placement(workers=tuple(_named(worker, uuids.get(worker.node, ())) for worker in placement.workers))
+
+
+def _named(worker: WorkerPlacement, uuids: tuple[str, ...]) -> WorkerPlacement:
+    return replace(worker, uuids=tuple(uuids[gpu] for gpu in worker.gpus if gpu < len(uuids)))

@@ -9,9 +9,10 @@ from collections import defaultdict
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, text
-from gpuctl.model.ids import ObjectRef
+from gpuctl.model.ids import NodeName, ObjectRef
 from gpuctl.model.state import Body, ClusterState, RawObjects
 from gpuctl.observe.devices import claimed_devices, device_inventory
+from gpuctl.observe.hami import hami_devices, hami_node
 from gpuctl.observe.ledgers import read_ledgers
 from gpuctl.observe.nodes import observe_nodes
 from gpuctl.observe.sights import Sights
@@ -30,14 +31,22 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
     kinds: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
     for ref, body in raw.objects.items():
         kinds[ref.api_version, ref.kind][ref] = body
-    inventory = device_inventory(kinds[names.RESOURCE_SLICE].values())
+    inventory = device_inventory(kinds[names.RESOURCE_SLICE].values(), kinds[names.DEVICE_CLASS].values())
+    registered = {
+        NodeName(ref.name): node for ref, body in kinds[names.NODE].items() if (node := hami_node(body)) is not None
+    }
     pods_of_runs = {
         ref: run for ref, body in kinds[names.POD].items() if (run := sights.pod_run(ref, body, cluster)) is not None
     }
     our_pods = frozenset((ref.namespace, ref.name) for ref in pods_of_runs)
     claims = claimed_devices(kinds[names.RESOURCE_CLAIM].values(), inventory, our_pods, cluster)
     pods = [
-        sights.pod(ref, body, pods_of_runs.get(ref), claims.of_pods.get((ref.namespace, ref.name), ()))
+        sights.pod(
+            ref,
+            body,
+            pods_of_runs.get(ref),
+            claims.of_pods.get((ref.namespace, ref.name), ()) or (registered and hami_devices(body, registered)) or (),
+        )
         for ref, body in sorted(kinds[names.POD].items())
     ]
     leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
@@ -48,9 +57,9 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
     }
     runs = observe_runs(own, pods, leaving, sights.runs)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
-    nodes, runs = observe_nodes(
-        kinds[names.NODE].values(), inventory, foreign, claims.foreign, runs, known=sights.nodes
-    )
+    others = [*claims.foreign, *(device for pod in foreign for device in pod.devices)]
+    devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}
+    nodes, runs = observe_nodes(kinds[names.NODE].values(), devices, foreign, others, runs, known=sights.nodes)
     records = read_ledgers(kinds[names.CONFIG_MAP], sights.ledgers)
     ours = records.of(cluster)
     return ClusterState(

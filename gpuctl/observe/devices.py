@@ -1,49 +1,76 @@
-"""Devices by name, where a DRA driver publishes them: which node has which, and which claims hold them.
+"""Devices by name, where a driver publishes them: which node has which, and who holds them.
 
-A device's index is its `minor`: the number by which the declared inventory, placements and claim selectors call it.
-Source: resource.k8s.io/v1, ResourceSlice.spec.pool on generations, ResourceClaim.status.allocation.
+A device's index is its minor: the number by which declarations and placements call it. HAMi's DRA driver publishes it
+as an attribute; NVIDIA's does not, but names its devices by it, and says their uuid. A device that no slice of the
+newest generation lists, or that is tainted, takes no new work.
+Source: resource.k8s.io/v1, ResourceSlice.spec.pool on generations, ResourceClaim.status.allocation; NVIDIA
+k8s-dra-driver-gpu, the canonical names of devices.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import items, labels_of, mapping, milli, number, text
+from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, CutGpu
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 _GENERATION = ("spec", "pool", "generation")
 _BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_MINOR = re.compile(r"gpu-([0-9]{1,4})(-mig-.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDevices:
-    """The devices of one node. `complete`: all slices of the newest generation are there."""
+    """The devices of one node. `complete`: all slices of the newest generation are there.
+
+    `out_of_use`: tainted, cordoned or not healthy. `gpu_slots`: how many workers may share one, where that is limited.
+    """
 
     minors: frozenset[int]
-    tainted: frozenset[int]
+    out_of_use: frozenset[int]
     complete: bool
+    ways: frozenset[Way] = frozenset({Way.HAMI_CLAIM})
+    uuids: Mapping[int, str] = field(default_factory=dict)
+    cut: Mapping[int, CutGpu] = field(default_factory=dict)
+    gpu_slots: int | None = None
+
+    def besides(self, other: NodeDevices) -> NodeDevices:
+        """The same node's devices as another pool or driver has them as well: a minor is the same GPU."""
+        return NodeDevices(
+            minors=self.minors | other.minors,
+            out_of_use=self.out_of_use | other.out_of_use,
+            complete=self.complete and other.complete,
+            ways=self.ways | other.ways,
+            uuids={**self.uuids, **other.uuids},
+            cut={**self.cut, **other.cut},
+            gpu_slots=self.gpu_slots if other.gpu_slots is None else other.gpu_slots,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldDevice:
-    """One device, or a part of it, that a claim was given."""
+    """One device, or a part of it, that somebody was given. `slices`: how many MIG slices of it that is."""
 
     node: NodeName
     gpu: int
     milli: GpuMilli
+    uuid: str = ""
+    slices: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInventory:
-    """All devices of the driver: by node, and the node and index of each (pool, device)."""
+    """All devices: by node, and what a claim's (driver, pool, device) would hold of which."""
 
     nodes: Mapping[NodeName, NodeDevices] = field(default_factory=dict)
-    index: Mapping[tuple[str, str], tuple[NodeName, int]] = field(default_factory=dict)
+    index: Mapping[tuple[str, str, str], HeldDevice] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,34 +81,97 @@ class ClaimedDevices:
     foreign: tuple[HeldDevice, ...] = ()
 
 
-def device_inventory(slices: Iterable[Body]) -> DeviceInventory:
-    """Devices of the newest generation of each pool of the driver."""
-    pools: dict[tuple[NodeName, str], list[Body]] = defaultdict(list)
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """One published device. `profile`: it is a MIG slice, and `uuid` its GPU's."""
+
+    name: str
+    minor: int
+    usable: bool
+    uuid: str = ""
+    profile: str = ""
+
+
+def device_inventory(slices: Iterable[Body], classes: Iterable[Body] = ()) -> DeviceInventory:
+    """Devices of the newest generation of each pool of the drivers gpuctl knows."""
+    counted = any(_serves_counts(body) for body in classes)
+    pools: dict[tuple[NodeName, str, str], list[Body]] = defaultdict(list)
     for body in slices:
-        if text(body, "spec", "driver") == names.DRA_DRIVER and text(body, "spec", "nodeName"):
-            pools[NodeName(text(body, "spec", "nodeName")), text(body, "spec", "pool", "name")].append(body)
+        driver, node = text(body, "spec", "driver"), text(body, "spec", "nodeName")
+        if driver in {names.DRA_DRIVER, names.NVIDIA_DRIVER} and node:
+            pools[NodeName(node), driver, text(body, "spec", "pool", "name")].append(body)
     nodes: dict[NodeName, NodeDevices] = {}
-    index: dict[tuple[str, str], tuple[NodeName, int]] = {}
-    for (node, pool), found in sorted(pools.items()):
+    index: dict[tuple[str, str, str], HeldDevice] = {}
+    for (node, driver, pool), found in sorted(pools.items()):
         newest = max(number(body, *_GENERATION) for body in found)
         current = [body for body in found if number(body, *_GENERATION) == newest]
-        minors, tainted = set(), set()
-        for device in (device for body in current for device in items(body, "spec", "devices")):
-            minor = number(device, "attributes", "minor", "int", default=-1)
-            if minor < 0:
-                continue
-            index[pool, text(device, "name")] = (node, minor)
-            minors.add(minor)
-            if any(taint.get("effect") in _BLOCKING_EFFECTS for taint in items(device, "taints")):
-                tainted.add(minor)
         wanted = number(current[0], "spec", "pool", "resourceSliceCount", default=1)
-        before = nodes.get(node, NodeDevices(minors=frozenset(), tainted=frozenset(), complete=True))
-        nodes[node] = NodeDevices(
-            minors=before.minors | minors,
-            tainted=before.tainted | tainted,
-            complete=before.complete and len(current) >= wanted,
-        )
+        published = [entry for body in current for entry in items(body, "spec", "devices")]
+        read = _nvidia_device if driver == names.NVIDIA_DRIVER else _hami_device
+        devices = [device for entry in published if (device := read(entry)) is not None]
+        here = _node_devices(devices, driver, complete=len(current) >= wanted, counted=counted)
+        nodes[node] = nodes[node].besides(here) if node in nodes else here
+        index.update(((driver, pool, device.name), _part(node, device, here.cut)) for device in devices)
     return DeviceInventory(nodes=nodes, index=index)
+
+
+def _serves_counts(device_class: Body) -> bool:
+    """Whether plain counts of GPUs are served by NVIDIA's driver."""
+    served = text(device_class, "spec", "extendedResourceName") == names.GPU_RESOURCE
+    return served and text(device_class, "metadata", "name") == names.NVIDIA_GPU_CLASS
+
+
+def _hami_device(device: Body) -> _Device | None:
+    minor = number(device, "attributes", "minor", "int", default=-1)
+    return None if minor < 0 else _Device(text(device, "name"), minor, _is_usable(device))
+
+
+def _nvidia_device(device: Body) -> _Device | None:
+    """A GPU or a MIG slice of one; None for what is neither, or can't be told by its name and uuid."""
+    name, attributes = text(device, "name"), mapping(device, "attributes")
+    found = _MINOR.fullmatch(name)
+    is_slice = text(attributes, "type", "string") == "mig"
+    uuid = text(attributes, "parentUUID" if is_slice else "uuid", "string")
+    profile = text(attributes, "profile", "string")
+    known = bool(profile) if is_slice else text(attributes, "type", "string") == "gpu"
+    if found is None or not uuid or not known:
+        return None
+    return _Device(name, int(found[1]), _is_usable(device), uuid, profile if is_slice else "")
+
+
+def _is_usable(device: Body) -> bool:
+    return not any(taint.get("effect") in _BLOCKING_EFFECTS for taint in items(device, "taints"))
+
+
+def _node_devices(devices: list[_Device], driver: str, *, complete: bool, counted: bool) -> NodeDevices:
+    """A GPU of which slices are published is cut; unless it is whole as well, to be cut on demand: then it is whole.
+
+    One that is cut into slices of several profiles counts as having those it has most of.
+    """
+    whole = frozenset(device.minor for device in devices if not device.profile)
+    slices: dict[int, Counter[str]] = defaultdict(Counter)
+    for device in devices:
+        if device.profile and device.minor not in whole:
+            slices[device.minor][device.profile] += device.usable
+    ways = {Way.NVIDIA_CLAIM} if driver == names.NVIDIA_DRIVER else {Way.HAMI_CLAIM}
+    if counted and driver == names.NVIDIA_DRIVER:
+        ways.add(Way.COUNT)
+    most = {gpu: max(counts.items(), key=lambda entry: (entry[1], entry[0])) for gpu, counts in sorted(slices.items())}
+    return NodeDevices(
+        minors=whole | most.keys(),
+        out_of_use=frozenset(device.minor for device in devices if not device.usable and not device.profile),
+        complete=complete,
+        ways=frozenset(ways),
+        uuids={device.minor: device.uuid for device in devices if device.uuid},
+        cut={gpu: CutGpu(profile=profile, slices=count) for gpu, (profile, count) in most.items()},
+    )
+
+
+def _part(node: NodeName, device: _Device, cut: Mapping[int, CutGpu]) -> HeldDevice:
+    """What somebody has who holds all of a device."""
+    gpu = cut.get(device.minor)
+    share = WHOLE_GPU if gpu is None or not device.profile else WHOLE_GPU // max(1, gpu.slices)
+    return HeldDevice(node=node, gpu=device.minor, milli=share, uuid=device.uuid, slices=int(bool(device.profile)))
 
 
 def claimed_devices(
@@ -113,12 +203,10 @@ def _is_managed(claim: Body, cluster: str) -> bool:
 
 def _held(claim: Body, inventory: DeviceInventory) -> Iterable[HeldDevice]:
     for result in items(claim, "status", "allocation", "devices", "results"):
-        place = inventory.index.get((text(result, "pool"), text(result, "device")))
-        if result.get("driver") != names.DRA_DRIVER or place is None:
-            continue
-        consumed = mapping(result, "consumedCapacity")
-        share = milli(consumed, "cores") // 100 if "cores" in consumed else WHOLE_GPU
-        yield HeldDevice(node=place[0], gpu=place[1], milli=share)
+        device = inventory.index.get((text(result, "driver"), text(result, "pool"), text(result, "device")))
+        if device is not None:
+            consumed = mapping(result, "consumedCapacity")
+            yield replace(device, milli=milli(consumed, "cores") // 100) if "cores" in consumed else device
 
 
 def _users(claim: Body) -> frozenset[str]:

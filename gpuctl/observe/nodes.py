@@ -1,26 +1,28 @@
 """Nodes: what they can hold and what is taken there by others.
 
-Where a DRA driver publishes a node's devices they are known one by one. Elsewhere the kubelet hands out GPUs that
-nobody else can tell apart: indexes are slots then, and who is known only by a count (pods of others, GPUs that broke)
-gets the highest slots that no run of gpuctl's holds.
+Where a DRA driver or HAMi publishes a node's devices they are known one by one. Elsewhere the kubelet hands out GPUs
+that nobody else can tell apart: indexes are slots then, and who is known only by a count (pods of others, GPUs that
+broke) gets the highest slots that no run of gpuctl's holds.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName
 from gpuctl.model.memo import Memo
-from gpuctl.model.state import Body, Node, Run, RunPhase, Taint
+from gpuctl.model.state import Body, CutGpu, Node, Run, RunPhase, Taint
 from gpuctl.model.units import WHOLE_GPU
-from gpuctl.observe.devices import DeviceInventory, HeldDevice, NodeDevices
+from gpuctl.observe.devices import HeldDevice, NodeDevices
 from gpuctl.observe.pods import Pod, Requests
+from gpuctl.observe.slices import counted_gpus, with_others
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 
@@ -29,21 +31,32 @@ _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 class _Slots:
     """GPU indexes of a node: how many, which of them are out of order, and how many more are, unknown which.
 
-    `certain` is False while a driver's publication of them is incomplete.
+    `cut` are those that are there in MIG slices. `certain` is False while a driver's publication is incomplete.
+    `by_device`: what pods ask for by count is known by device as well.
     """
 
     count: int
     lost: frozenset[int] = frozenset()
     lost_unknown: int = 0
     certain: bool = True
+    cut: Mapping[int, CutGpu] = field(default_factory=dict)
+    ways: frozenset[Way] = frozenset({Way.COUNT})
+    by_device: bool = False
+    devices: NodeDevices | None = None
+
+    @property
+    def unfit(self) -> frozenset[int]:
+        """Indexes that no whole GPU can be had at."""
+        return self.lost | self.cut.keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """What is taken on a node: indexes in anybody's hands, milli-GPU of others by index, requests of others' pods."""
+    """What is taken on a node: indexes in anybody's hands and how often, what others have by index and by count."""
 
-    held: set[int]
+    held: Counter[int]
     foreign_milli: Mapping[int, int]
+    foreign_slices: Mapping[int, int]
     foreign: Requests
 
 
@@ -67,14 +80,15 @@ class NodeSights:
 
     def node(self, name: NodeName, body: Body, slots: _Slots, taken: _Taken) -> Node:
         """A node. What runs hold there matters only where others' GPUs are known by their count."""
-        held = taken.held if slots.lost_unknown or taken.foreign.gpus else set[int]()
-        facts = (body, slots, frozenset(held), dict(taken.foreign_milli), taken.foreign)
+        by_count = slots.lost_unknown or taken.foreign.gpus or taken.foreign.slices
+        held = dict(taken.held) if by_count else {}
+        facts = (body, slots, held, dict(taken.foreign_milli), dict(taken.foreign_slices), taken.foreign)
         return self._nodes.get(name, facts, partial(_node, name, body, slots, taken))
 
 
 def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is known
     bodies: Iterable[Body],
-    inventory: DeviceInventory,
+    devices: Mapping[NodeName, NodeDevices],
     foreign_pods: Iterable[Pod],
     foreign_devices: Iterable[HeldDevice],
     runs: tuple[Run, ...],
@@ -83,11 +97,15 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
     """All nodes by name, and the runs with an index for every GPU they hold."""
     by_name = {NodeName(text(body, "metadata", "name")): body for body in bodies}
-    slots = {name: known.slots(name, body, inventory.nodes.get(name)) for name, body in by_name.items()}
-    held: dict[NodeName, set[int]] = defaultdict(set)
+    slots = {name: known.slots(name, body, devices.get(name)) for name, body in by_name.items()}
+    held: dict[NodeName, Counter[int]] = defaultdict(Counter)
     foreign_milli: dict[NodeName, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    foreign_slices: dict[NodeName, Counter[int]] = defaultdict(Counter)
     for device in foreign_devices:
-        held[device.node].add(device.gpu)
+        if device.slices:
+            foreign_slices[device.node][device.gpu] += device.slices
+            continue
+        held[device.node][device.gpu] += 1
         foreign_milli[device.node][device.gpu] += device.milli
     runs = _with_indexes(runs, slots, held)
     use: dict[NodeName, Requests] = defaultdict(Requests)
@@ -96,29 +114,55 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
             use[pod.node] = use[pod.node].plus(pod.requests)
     nodes = tuple(
         known.node(
-            name, body, slots[name], _Taken(held=held[name], foreign_milli=foreign_milli[name], foreign=use[name])
+            name,
+            body,
+            slots[name],
+            _Taken(
+                held=held[name],
+                foreign_milli=foreign_milli[name],
+                foreign_slices=foreign_slices[name],
+                foreign=_by_count(use[name], slots[name]),
+            ),
         )
         for name, body in sorted(by_name.items())
     )
     return nodes, runs
 
 
+def _by_count(use: Requests, slots: _Slots) -> Requests:
+    """What others' pods ask for; nothing is counted twice."""
+    return replace(use, gpus=0) if slots.by_device and use.gpus else use
+
+
 def _slots(body: Body, devices: NodeDevices | None) -> _Slots:
+    healthy = whole(mapping(body, "status", "allocatable"), names.GPU_RESOURCE)
     if devices is not None:
         count = max(devices.minors, default=-1) + 1
-        lost = (frozenset(range(count)) - devices.minors) | devices.tainted
-        return _Slots(count=count, lost=lost, certain=devices.complete)
-    healthy = whole(mapping(body, "status", "allocatable"), names.GPU_RESOURCE)
+        lost = (frozenset(range(count)) - devices.minors) | devices.out_of_use
+        hami = Way.HAMI in devices.ways
+        plugin = {Way.COUNT} if healthy and not hami else set[Way]()
+        return _Slots(
+            count=count,
+            lost=lost,
+            certain=devices.complete,
+            cut=devices.cut,
+            ways=devices.ways | plugin,
+            by_device=hami or (Way.COUNT in devices.ways and not plugin),
+            devices=devices,
+        )
     count = max(healthy, whole(mapping(body, "status", "capacity"), names.GPU_RESOURCE))
-    return _Slots(count=count, lost_unknown=count - healthy)
+    cut = counted_gpus(body, count)
+    return _Slots(count=count + len(cut), lost_unknown=count - healthy, cut=cut)
 
 
 def _node(name: NodeName, body: Body, slots: _Slots, taken: _Taken) -> Node:
-    lost = slots.lost | frozenset(highest_free(slots.count, taken.held | slots.lost, slots.lost_unknown))
-    by_count = highest_free(slots.count, taken.held | lost, taken.foreign.gpus)
+    held = frozenset(taken.held)
+    lost = slots.lost | frozenset(highest_free(slots.count, held | slots.unfit, slots.lost_unknown))
+    by_count = highest_free(slots.count, held | slots.unfit | lost, taken.foreign.gpus)
     blocking = [taint for taint in _taints(body) if taint.effect in _KEEPS_PODS_OUT and not _tolerated(taint)]
     ready = bool(condition(body, "Ready")) and not is_deleting(body)
     allocatable = mapping(body, "status", "allocatable")
+    uuids = slots.devices.uuids if slots.devices is not None else {}
     return Node(
         name=name,
         labels={key: str(value) for key, value in labels_of(body).items()},
@@ -134,6 +178,10 @@ def _node(name: NodeName, body: Body, slots: _Slots, taken: _Taken) -> Node:
             WHOLE_GPU if gpu in by_count else min(WHOLE_GPU, taken.foreign_milli.get(gpu, 0))
             for gpu in range(slots.count)
         ),
+        ways=slots.ways,
+        uuids=tuple(uuids.get(gpu, "") for gpu in range(slots.count)) if uuids else (),
+        cut=with_others(slots.cut, taken.foreign.slices, taken.foreign_slices, taken.held),
+        gpu_slots=slots.devices.gpu_slots if slots.devices is not None else None,
     )
 
 
@@ -154,7 +202,7 @@ def _tolerated(taint: Taint) -> bool:
 
 
 def _with_indexes(
-    runs: tuple[Run, ...], slots: Mapping[NodeName, _Slots], held: dict[NodeName, set[int]]
+    runs: tuple[Run, ...], slots: Mapping[NodeName, _Slots], held: dict[NodeName, Counter[int]]
 ) -> tuple[Run, ...]:
     """Give indexes to GPUs that are known to be held, but not which: a pod that was bound without gpuctl's knowing.
 
@@ -175,7 +223,7 @@ def _with_indexes(
             if worker.gpus or node_slots is None:
                 workers.append(worker)
                 continue
-            gpus = highest_free(node_slots.count, held[worker.node] | node_slots.lost, wanted)
+            gpus = highest_free(node_slots.count, held[worker.node].keys() | node_slots.unfit, wanted)
             held[worker.node].update(gpus)
             workers.append(WorkerPlacement(node=worker.node, gpus=tuple(sorted(gpus))))
         found.append(replace(run, placement=Placement(workers=tuple(workers))))

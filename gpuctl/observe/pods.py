@@ -6,7 +6,7 @@ A pod holds what it was given until it is terminal or gone; one that is being de
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.k8s import names
@@ -17,17 +17,19 @@ from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.state import Body
 from gpuctl.model.units import CpuMilli, Instant, MemBytes
 from gpuctl.observe.devices import HeldDevice
+from gpuctl.observe.slices import profile_counts
 
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """What a pod keeps others from using; `gpus` by the device plugin only."""
+    """What a pod keeps others from using; `gpus`, and MIG `slices` by profile, by the device plugin only."""
 
     cpu_milli: CpuMilli = 0
     mem_bytes: MemBytes = 0
     gpus: int = 0
+    slices: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, other: Requests) -> Requests:
         """Both together."""
@@ -35,6 +37,7 @@ class Requests:
             cpu_milli=self.cpu_milli + other.cpu_milli,
             mem_bytes=self.mem_bytes + other.mem_bytes,
             gpus=self.gpus + other.gpus,
+            slices={**self.slices, **{name: self.slices.get(name, 0) + n for name, n in other.slices.items()}},
         )
 
     def either(self, other: Requests) -> Requests:
@@ -43,6 +46,7 @@ class Requests:
             cpu_milli=max(self.cpu_milli, other.cpu_milli),
             mem_bytes=max(self.mem_bytes, other.mem_bytes),
             gpus=max(self.gpus, other.gpus),
+            slices={**self.slices, **{name: max(self.slices.get(name, 0), n) for name, n in other.slices.items()}},
         )
 
 
@@ -116,5 +120,8 @@ def _of_container(container: Mapping[str, Any]) -> Requests:
 
 def _amounts(amounts: Mapping[str, Any]) -> Requests:
     return Requests(
-        cpu_milli=milli(amounts, "cpu"), mem_bytes=whole(amounts, "memory"), gpus=whole(amounts, names.GPU_RESOURCE)
+        cpu_milli=milli(amounts, "cpu"),
+        mem_bytes=whole(amounts, "memory"),
+        gpus=whole(amounts, names.GPU_RESOURCE),
+        slices=profile_counts(amounts),
     )

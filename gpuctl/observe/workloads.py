@@ -227,15 +227,19 @@ def _meet(
         if open_places:
             taken[open_places.pop(0)] = pod
         else:
-            extra.append(_place_of(pod, ()))
+            extra.append(_place_of(pod, WorkerPlacement(node=NodeName(""))))
     met = [
-        _place_of(taken[place], worker.gpus) if place in taken else worker
+        _place_of(taken[place], worker) if place in taken else worker
         for place, worker in enumerate(planned)
         if place in taken or keep_open
     ]
     return (*met, *extra)
 
 
-def _place_of(pod: Pod, planned_gpus: tuple[int, ...]) -> WorkerPlacement:
-    own = tuple(sorted(device.gpu for device in pod.devices if device.node == pod.node))
-    return WorkerPlacement(node=pod.node or NodeName(""), gpus=own or planned_gpus)
+def _place_of(pod: Pod, planned: WorkerPlacement) -> WorkerPlacement:
+    own = sorted((device.gpu, device.uuid) for device in pod.devices if device.node == pod.node)
+    gpus = tuple(gpu for gpu, _ in own) or planned.gpus
+    uuids = tuple(uuid for _, uuid in own if uuid)
+    if not uuids and gpus == planned.gpus:
+        uuids = planned.uuids
+    return WorkerPlacement(node=pod.node or NodeName(""), gpus=gpus, uuids=uuids)

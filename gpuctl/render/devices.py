@@ -1,97 +1,117 @@
-"""How a request for GPUs becomes real: device-plugin limits, or a DRA claim for the very devices the engine chose.
+"""How a request for GPUs becomes real: what its pools' way of handing them out asks of a pod, and what else it needs.
 
-With the device plugin the kubelet picks the devices and only their number is ours. With DRA a ResourceClaimTemplate
-names them by `minor` and asks for capacity of each, so that kube-scheduler itself refuses to book a device twice.
-All amounts round down to what the driver grants in (1 Mi, 1 % of the cores): two halves always fit one device.
+Counted GPUs (device plugin, or NVIDIA's driver under its extended resource): the node picks the devices and only their
+number is ours; so with slices that a device plugin counts by profile. With DRA and with HAMi the very devices that the
+engine chose are asked for, and a scheduler of theirs refuses to book one twice: see `claim_template` and `hami`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from gpuctl.k8s import names
-from gpuctl.k8s.quantity import MEBIBYTE, format_bytes
 from gpuctl.model.decision import Placement
-from gpuctl.model.declared import Sharing
+from gpuctl.model.declared import Way
 from gpuctl.model.job import Job
-from gpuctl.model.manifest import Manifest
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, MemBytes
+from gpuctl.render import hami
 from gpuctl.render.owner import ClusterOwner, JobOwner, Spec
 
 CLAIM = "gpu"
 """What the claim is called in the pod, and its one request in the claim."""
 
-MILLI_PER_CORE = 10
-"""The driver counts a device's cores in percent."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTerms:
-    """What each worker gets in the pools it is placed in, or waits for: `count` devices, `gpu_milli` in all.
+    """What each worker gets in the pools it is placed in, or waits for: `count` devices, `gpu_milli` charged in all.
 
-    `mem_bytes` is the memory of one device there; the least, where workers are in several pools.
+    `profile`: that of its slice, where it gets one. `mem_bytes` is the memory of one device there; the least, where
+    workers are in several pools.
     """
 
-    dra: bool
+    way: Way
     count: int
     gpu_milli: GpuMilli
+    profile: str
     mem_bytes: MemBytes
+
+    @property
+    def claims(self) -> bool:
+        """Whether its devices come by a claim."""
+        return self.count > 0 and self.way in (Way.HAMI_CLAIM, Way.NVIDIA_CLAIM)
+
+    @property
+    def hami(self) -> bool:
+        """Whether HAMi's scheduler gives it its devices."""
+        return self.count > 0 and self.way is Way.HAMI
 
 
 def device_count(job: Job) -> int:
-    """Devices one worker takes: whole ones, or the one it has a fraction of."""
+    """Devices one worker takes: whole ones, or the one it has a part of."""
     return -(-job.gpu_milli // WHOLE_GPU)
 
 
 def device_terms(cluster: ClusterOwner, job: Job, place: Placement | None) -> DeviceTerms:
-    """A run's terms where it is placed; one that waits has those of its first pool, at its largest charge."""
+    """A run's terms where it is placed; one that waits has those of its first pool, at its largest charge.
+
+    All its pools hand out GPUs alike, so that its pods ask for them in one way from its beginning.
+    """
     pools = cluster.pools_of(job, place)
-    charges = [job.gpu_milli_on(pool.gpu_mem_bytes) for pool in pools] if place is not None else []
+    grants = [grant for pool in pools if (grant := pool.grant(job.gpu_milli_on(pool.gpu_mem_bytes))) is not None]
+    charges = [grant.gpu_milli for grant in grants] or [job.gpu_milli]
     return DeviceTerms(
-        dra=any(pool.sharing is Sharing.DRA for pool in pools),
+        way=pools[0].way if pools else Way.COUNT,
         count=device_count(job),
-        gpu_milli=max(charges, default=job.gpu_milli),
+        gpu_milli=max(charges) if place is not None else max(job.gpu_milli, *charges),
+        profile=next((grant.profile for grant in grants if grant.profile), ""),
         mem_bytes=min((pool.gpu_mem_bytes for pool in pools), default=0),
     )
 
 
-def container_resources(terms: DeviceTerms) -> tuple[Spec, Spec]:
+def resource_name(profile: str) -> str:
+    """What counted GPUs, or slices of that profile, are called."""
+    return f"{names.MIG_RESOURCE_PREFIX}{profile}" if profile else names.GPU_RESOURCE
+
+
+def container_resources(job: Job, terms: DeviceTerms) -> tuple[Spec, Spec]:
     """The GPU part of a container's requests and limits, and of its claims."""
     if not terms.count:
         return {}, {}
-    if terms.dra:
+    if terms.claims:
         return {}, {"claims": [{"name": CLAIM}]}
-    return {names.GPU_RESOURCE: str(terms.count)}, {}
+    if terms.hami:
+        return hami.device_limits(job, terms.count), {}
+    return {resource_name(terms.profile): str(terms.count)}, {}
 
 
-def pod_claims(owner: JobOwner, terms: DeviceTerms) -> Spec:
-    """The pod's claim, made from the run's template, which has the run's name."""
-    if not terms.dra or not terms.count:
-        return {}
-    return {"resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": owner.run}]}
+def device_env(job: Job, terms: DeviceTerms) -> tuple[Spec, ...]:
+    """Variables the sharing needs."""
+    return hami.device_env(job) if terms.hami else ()
 
 
-def claim_template(owner: JobOwner, terms: DeviceTerms, place: Placement) -> Manifest:
-    """The template for the devices of one placement.
-
-    All workers share it: its selector has the union of their devices, the count makes each take its own number.
-    """
-    minors = sorted({gpu for worker in place.workers for gpu in worker.gpus})
-    exactly: dict[str, Any] = {
-        "deviceClassName": names.DRA_DEVICE_CLASS,
-        "allocationMode": "ExactCount",
-        "count": terms.count,
-        "capacity": {"requests": _capacity(owner.job, terms)},
-        "selectors": [{"cel": {"expression": f"device.attributes['{names.DRA_DRIVER}'].minor in {minors}"}}],
-    }
-    devices = {"requests": [{"name": CLAIM, "exactly": exactly}]}
-    body = {"spec": {"metadata": {"labels": owner.run_labels}, "spec": {"devices": devices}}}
-    return owner.run_manifest(names.CLAIM_TEMPLATE, body)
+def device_annotations(job: Job, terms: DeviceTerms, place: Placement) -> Spec:
+    """What the pods of a placed run say about their devices."""
+    return hami.device_choice(job, uuids_at(place)) if terms.hami else {}
 
 
-def _capacity(job: Job, terms: DeviceTerms) -> Spec:
-    """What a worker may use of each of its devices: all of whole ones, else its share, or the memory it asked for."""
-    milli = min(WHOLE_GPU, terms.gpu_milli)
-    share = terms.mem_bytes * milli // WHOLE_GPU if job.gpu_mem_bytes is None else job.gpu_mem_bytes
-    return {"cores": str(milli // MILLI_PER_CORE), "memory": format_bytes(share // MEBIBYTE * MEBIBYTE)}
+def pod_devices(owner: JobOwner, terms: DeviceTerms) -> Spec:
+    """The pod's claim, made from the run's template, which has the run's name; or who schedules it."""
+    if terms.claims:
+        return {"resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": owner.run}]}
+    return {"schedulerName": names.HAMI_SCHEDULER} if terms.hami else {}
+
+
+def uuids_at(place: Placement) -> list[str]:
+    """The uuids of all devices of a placement, sorted."""
+    return sorted({uuid for worker in place.workers for uuid in worker.uuids})
+
+
+def device_class(way: Way, profile: str) -> str:
+    """The class of a claim's devices; "" for GPUs that come without a claim."""
+    match way:
+        case Way.HAMI_CLAIM:
+            return names.DRA_DEVICE_CLASS
+        case Way.NVIDIA_CLAIM:
+            return names.NVIDIA_MIG_CLASS if profile else names.NVIDIA_GPU_CLASS
+        case Way.COUNT | Way.HAMI:
+            return ""

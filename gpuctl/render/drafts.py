@@ -15,8 +15,9 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.memo import Memo
+from gpuctl.render.claim_template import claim_template
 from gpuctl.render.claims import volume_claims
-from gpuctl.render.devices import claim_template, device_terms
+from gpuctl.render.devices import device_terms
 from gpuctl.render.gang import rendezvous_service
 from gpuctl.render.inference import deployment
 from gpuctl.render.ingress import job_ingress
@@ -87,6 +88,6 @@ def _of_run(owner: JobOwner, standing: Standing) -> Iterator[Manifest]:
         yield batch_job(owner, terms, standing)
     if owner.is_gang:
         yield rendezvous_service(owner)
-    if terms.dra and terms.count and standing.place is not None:
+    if terms.claims and standing.place is not None:
         yield claim_template(owner, terms, standing.place)
     yield from (manifest for manifest in (job_service(owner), job_ingress(owner)) if manifest is not None)

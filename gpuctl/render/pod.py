@@ -19,7 +19,7 @@ from gpuctl.k8s.annotations import Charge, encode_charge, encode_placement
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.decision import Placement
 from gpuctl.model.job import ClaimVolume, EnvValue, HostPathVolume, Job, NewClaimVolume, SecretKey, Volume
-from gpuctl.render.devices import DeviceTerms, container_resources, pod_claims
+from gpuctl.render.devices import DeviceTerms, container_resources, device_annotations, device_env, pod_devices
 from gpuctl.render.gang import gang_env, gang_labels, gang_ports, gang_spec
 from gpuctl.render.owner import JobOwner, Spec
 
@@ -44,7 +44,7 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         "tolerations": _TOLERATIONS,
         **restart,
         **gang_spec(owner),
-        **pod_claims(owner, terms),
+        **pod_devices(owner, terms),
     }
     if volumes:
         spec["volumes"] = volumes
@@ -52,6 +52,7 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         metadata["annotations"] = {
             names.PLACEMENT_ANNOTATION: encode_placement(place),
             names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
+            **device_annotations(owner.job, terms, place),
         }
         spec["affinity"] = _affinity(place)
     return {"metadata": metadata, "spec": spec}
@@ -80,7 +81,7 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
         container["args"] = list(runs.args)
     if runs.working_dir is not None:
         container["workingDir"] = runs.working_dir
-    env = _env(gang_env(owner), runs.env)
+    env = _env((*gang_env(owner), *device_env(owner.job, terms)), runs.env)
     if env:
         container["env"] = env
     ports = gang_ports(owner)
@@ -108,7 +109,7 @@ def _variable(name: str, value: EnvValue) -> Spec:
 
 def _resources(job: Job, terms: DeviceTerms) -> Spec:
     """CPU is requested but not capped; memory is both, so that a job can't push its neighbours off the node."""
-    gpus, claims = container_resources(terms)
+    gpus, claims = container_resources(job, terms)
     requests, limits = dict(gpus), dict(gpus)
     if job.cpu_milli:
         requests["cpu"] = format_cpu(job.cpu_milli)

@@ -4,10 +4,13 @@ Sharing GPUs is the engine's work; this only bounds what somebody with access to
 quota that refused a pod the engine has placed would leave a run that holds GPUs and never starts, so each ceiling is
 at least what the engine may ever let go:
 
-- `requests.nvidia.com/gpu`, whole GPUs of the device plugin: the project's limit, rounded up, or all declared GPUs of
-  the plugin's pools in its domains, whichever is less; and never less than what it is given right now, which is more
-  after its limit was cut (running work drains) or when live nodes are not in the declared inventory. Pools without
-  the plugin give 0: nobody gets a GPU there by this name. Pods that are gone or terminal don't count in it.
+- `requests.nvidia.com/gpu`, GPUs by count: the project's limit, rounded up, or all declared GPUs of such pools in its
+  domains, whichever is less; and never less than what it is given right now, which is more after its limit was cut
+  (running work drains) or when live nodes are not in the declared inventory. HAMi's are counted by this name as well,
+  one a sharer: there a GPU is as many as may share it. Pools of claims give 0: nobody gets a GPU there by this name.
+  Pods that are gone or terminal don't count in it.
+- `requests.nvidia.com/mig-<profile>`, slices by count: all declared ones of its domains, and never less than it is
+  given.
 - `<class>.deviceclass.resource.k8s.io/devices`, DRA: claims count from the moment a pod exists until it is gone, and a
   fraction counts as one device. So: the devices of all workers of all the project's declared jobs, twice, because a
   changed job's old run may still be leaving, or be stuck on a lost node, when the new one starts. The number of claims
@@ -19,45 +22,68 @@ Source: Kubernetes documentation, "Resource Quotas", sections on extended resour
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from gpuctl.k8s import names
 from gpuctl.model.decision import Placement
-from gpuctl.model.declared import Declared, Project, Sharing
+from gpuctl.model.declared import Declared, NodePool, Project, Sharing, Way
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.units import WHOLE_GPU
-from gpuctl.render.devices import device_count
+from gpuctl.render.devices import device_class, device_terms, resource_name
 from gpuctl.render.owner import ProjectOwner
 
 QUOTA_NAME = "gpuctl"
+_COUNTED = (Way.COUNT, Way.HAMI)
 
 
 def resource_quota(owner: ProjectOwner, declared: Declared, runs: Iterable[tuple[Job, Placement | None]]) -> Manifest:
     """The ceiling of one project; `runs` are its declared jobs, each with the place it is to run in now, if any."""
-    placed, claimed = 0, 0
+    placed: Counter[str] = Counter()
+    claimed: Counter[str] = Counter()
     for job, place in runs:
-        devices = device_count(job)
-        pools = [declared.cluster.pool(name) for name in job.pools]
-        if any(pool.sharing is Sharing.DRA for pool in pools):
-            claimed += devices * job.workers
-        if place is not None and any(pool.sharing is not Sharing.DRA for pool in owner.cluster.pools_of(job, place)):
-            placed += devices * len(place.workers)
-    hard = {f"requests.{names.GPU_RESOURCE}": str(max(_plugin_ceiling(owner.project, declared), placed))}
-    if any(pool.sharing is Sharing.DRA for pool in declared.cluster.pools):
-        hard[f"{names.DRA_DEVICE_CLASS}.deviceclass.resource.k8s.io/devices"] = str(2 * claimed)
+        terms = device_terms(owner.cluster, job, place)
+        if terms.claims:
+            claimed[device_class(terms.way, terms.profile)] += terms.count * job.workers
+        elif place is not None:
+            placed[resource_name(terms.profile)] += terms.count * len(place.workers)
+    ceilings = _ceilings(owner.project, declared)
+    counted = {names.GPU_RESOURCE, *ceilings, *placed}
+    hard = {f"requests.{name}": str(max(ceilings[name], placed[name])) for name in sorted(counted)}
+    for name in _device_classes(declared.cluster.pools):
+        hard[f"{name}.deviceclass.resource.k8s.io/devices"] = str(2 * claimed[name])
     return owner.manifest(names.RESOURCE_QUOTA, QUOTA_NAME, {"spec": {"hard": hard}})
 
 
-def _plugin_ceiling(project: Project, declared: Declared) -> int:
-    """GPUs of the device plugin that the project may hold at most, over all its domains."""
-    ceiling = 0
+def _ceilings(project: Project, declared: Declared) -> Counter[str]:
+    """What the project may hold by count at most, over all its domains: GPUs, and slices by profile."""
+    ceilings: Counter[str] = Counter()
     for domain in declared.domains:
         allowance = project.allowances.get(domain.name)
         if allowance is None:
             continue
-        pools = [declared.cluster.pool(name) for name in domain.pools]
-        capacity = sum(pool.gpu_milli for pool in pools if pool.sharing is not Sharing.DRA)
+        pools = [pool for name in domain.pools if (pool := declared.cluster.pool(name)).way in _COUNTED]
+        capacity = sum(pool.gpu_milli for pool in pools)
         most = capacity if allowance.limit_milli is None else min(capacity, allowance.limit_milli)
-        ceiling += -(-most // WHOLE_GPU)
-    return ceiling
+        sharers = max((pool.gpu_slots for pool in pools if pool.sharing is Sharing.HAMI), default=1)
+        ceilings[names.GPU_RESOURCE] += -(-most // WHOLE_GPU) * sharers
+        for pool in pools:
+            ceilings.update(_slices(pool))
+    return ceilings
+
+
+def _slices(pool: NodePool) -> Counter[str]:
+    """The declared slices of a pool, by the name they are counted by."""
+    counts: Counter[str] = Counter()
+    for profile in pool.profiles:
+        counts[resource_name(profile.name)] = profile.per_gpu * sum(
+            node.mig.get(profile.name, 0) for node in pool.nodes
+        )
+    return counts
+
+
+def _device_classes(pools: Iterable[NodePool]) -> list[str]:
+    """The classes of claims that can be made in these pools."""
+    classes = {device_class(pool.way, profile) for pool in pools for profile in ("", *(p.name for p in pool.profiles))}
+    return sorted(classes - {""})

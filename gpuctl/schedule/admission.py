@@ -334,5 +334,5 @@ def _first(lanes: list[Lane]) -> Lane | None:
 def _free_for(ledger: Ledger, offer: Offer) -> GpuMilli:
     """What is free in a pool of the kind an offer asks for: whole devices, or any parts of them."""
     if offer.request.fraction_milli:
-        return ledger.free_milli(offer.pool.name)
+        return ledger.free_milli(offer.pool.name, offer.request.profile)
     return ledger.whole_devices(offer.pool.name) * WHOLE_GPU

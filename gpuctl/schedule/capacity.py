@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gpuctl.model.declared import Declared, DomainName, NodePool
+from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.state import Node
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
@@ -19,7 +19,9 @@ from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 class NodeSpace:
     """A node's room for gpuctl's work. `gpu_milli` has one entry a device: what foreign pods and faults leave of it.
 
-    `ready`: what runs here can stay. `usable`: new work may come.
+    `profiles`, on a node with cut devices, says of each what it is cut into, "" for a whole one: only slices can be had
+    of one, only whole devices of the other. `ready`: what runs here can stay. `usable`: new work may come. `served`:
+    its devices can be had in the pool's way.
     """
 
     name: NodeName
@@ -30,6 +32,8 @@ class NodeSpace:
     mem_bytes: MemBytes
     ready: bool
     usable: bool
+    profiles: tuple[str, ...] = ()
+    served: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +58,33 @@ def _pool_of(node: Node, pools: Iterable[NodePool]) -> NodePool | None:
     return None
 
 
-def _devices(node: Node) -> tuple[GpuMilli, ...]:
+def _devices(node: Node, pool: NodePool | None) -> tuple[GpuMilli, ...]:
+    if pool is not None and not is_served(node, pool):
+        return (0,) * max(0, node.gpus)
+    return tuple(_left_of(node, pool, index) for index in range(max(0, node.gpus)))
+
+
+def is_served(node: Node, pool: NodePool) -> bool:
+    """Whether the node's devices can be had in the pool's way: its driver is at work there, and shares them so far."""
+    slots = pool.gpu_slots if pool.sharing is Sharing.HAMI else 0
+    return (node.ways is None or pool.way in node.ways) and (node.gpu_slots is None or node.gpu_slots >= slots)
+
+
+def _left_of(node: Node, pool: NodePool | None, index: int) -> GpuMilli:
+    nameless = pool is not None and pool.by_uuid and node.ways is not None and not any(node.uuids[index : index + 1])
+    if index in node.lost_gpus or nameless:
+        return 0
+    cut = node.cut.get(index)
+    if cut is not None:
+        return 0 if pool is None else pool.slice_milli(cut.profile) * max(0, cut.slices - cut.taken)
     foreign = node.foreign_gpu_milli
-    return tuple(
-        0 if index in node.lost_gpus else max(0, WHOLE_GPU - (foreign[index] if index < len(foreign) else 0))
-        for index in range(max(0, node.gpus))
-    )
+    return max(0, WHOLE_GPU - (foreign[index] if index < len(foreign) else 0))
+
+
+def _profiles(node: Node) -> tuple[str, ...]:
+    if not node.cut:
+        return ()
+    return tuple(node.cut[index].profile if index in node.cut else "" for index in range(node.gpus))
 
 
 def survey(declared: Declared, nodes: Iterable[Node]) -> Capacity:
@@ -73,11 +98,13 @@ def survey(declared: Declared, nodes: Iterable[Node]) -> Capacity:
             name=node.name,
             pool=pool.name if pool else None,
             domain=domain_of.get(pool.name) if pool else None,
-            gpu_milli=_devices(node),
+            gpu_milli=_devices(node, pool),
             cpu_milli=node.cpu_milli - node.foreign_cpu_milli,
             mem_bytes=node.mem_bytes - node.foreign_mem_bytes,
             ready=node.ready,
             usable=node.ready and node.usable and pool is not None,
+            profiles=_profiles(node),
+            served=pool is None or is_served(node, pool),
         )
         spaces[node.name] = space
         if space.usable and space.pool is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gpuctl.model.decision import (
     Admit,
@@ -15,8 +15,8 @@ from gpuctl.model.decision import (
     Schedule,
 )
 from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.state import ClusterState
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.state import ClusterState, named, uuids_of
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.accounts import Accounts, project_owner
 from gpuctl.schedule.admission import Admission, Outcome
@@ -58,11 +58,12 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     outcome = Admission(books).run(able)
 
     # 5. One decision a job.
+    uuids = uuids_of(state.nodes)
     decisions: dict[JobId, Decision] = dict(reading.decisions)
     for job, run, reason in unable:
         decisions[job.id] = Pending(job=job.id, reason=reason, record=record_of(run, now_ms))
     for waiting in able:
-        decisions[waiting.job.id] = _decision(waiting, outcome, now_ms)
+        decisions[waiting.job.id] = _decision(waiting, outcome, uuids, now_ms)
     for victim, pause in outcome.pauses.items():
         kind = Preempt if pause.beneficiary.project == victim.project else Reclaim
         decisions[victim] = kind(
@@ -79,14 +80,16 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     )
 
 
-def _decision(waiting: Waiting, outcome: Outcome, now_ms: Instant) -> Decision:
+def _decision(
+    waiting: Waiting, outcome: Outcome, uuids: Mapping[NodeName, tuple[str, ...]], now_ms: Instant
+) -> Decision:
     """What became of a job that could start."""
     job, record = waiting.job.id, record_of(waiting.run, now_ms)
     started = outcome.started.get(job)
     if started is not None:
         seat, reason = started
         record = RunRecord(queued_at_ms=record.queued_at_ms, starts=record.starts + 1, ran_ms=record.ran_ms)
-        return Admit(job=job, reason=reason, record=record, placement=seat.placement)
+        return Admit(job=job, reason=reason, record=record, placement=named(seat.placement, uuids))
     reserved = outcome.reserved.get(job)
     if reserved is not None:
         seat, reason = reserved

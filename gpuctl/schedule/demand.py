@@ -51,9 +51,20 @@ class Prospects:
             return reasons.unknown_project(job.id.project)
         fitting = tuple(offer for offer in self._asked(job) if self._fits(offer))
         if not fitting:
-            return reasons.no_large_node(job)
+            return self._why_none(job)
         legal = tuple(offer for offer in fitting if self.barrier(job, offer) is None)
         return legal or self.barrier(job, fitting[0]) or reasons.no_large_node(job)
+
+    def _why_none(self, job: Job) -> Reason:
+        """Nodes that hand out GPUs in another way than is declared, or are cut in another way; else they are small."""
+        asked = [offer for offer in self._asked(job) if offer.request.gpu_milli]
+        spaces = [space for offer in asked for space in self._capacity.usable.get(offer.pool.name, ())]
+        if spaces and not any(space.served for space in spaces):
+            return reasons.not_served(job, asked[0].pool)
+        profiles = {offer.request.profile for offer in asked}
+        if spaces and "" not in profiles and not any(profiles.intersection(space.profiles) for space in spaces):
+            return reasons.no_slices(job, ", ".join(sorted(profiles)))
+        return reasons.no_large_node(job)
 
     def barrier(self, job: Job, offer: Offer) -> Reason | None:
         """The ceiling that the job alone would break in an offer's domain."""

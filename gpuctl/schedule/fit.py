@@ -8,19 +8,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuctl.model.declared import NodePool, Sharing
+from gpuctl.model.declared import NodePool
 from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 from gpuctl.schedule.ledger import Charge, Room
 
 
 class Request(NamedTuple):
-    """One worker's needs in one pool, and how many workers there are. Equal requests have equal chances."""
+    """One worker's needs in one pool, and how many workers there are. Equal requests have equal chances.
+
+    With a `profile` the part of a device is a slice of that profile, of a device that is cut into them.
+    """
 
     gpu_milli: GpuMilli
     cpu_milli: CpuMilli
     mem_bytes: MemBytes
     workers: int
+    profile: str = ""
+
+    @property
+    def sizes(self) -> tuple[GpuMilli, CpuMilli, MemBytes, int]:
+        """What it asks for, without of what kind."""
+        return self[:4]
 
     @property
     def devices(self) -> int:
@@ -44,19 +53,22 @@ class Request(NamedTuple):
 
     def without_cpu(self) -> Request:
         """The GPUs alone."""
-        return Request(self.gpu_milli, 0, 0, self.workers)
+        return Request(self.gpu_milli, 0, 0, self.workers, self.profile)
 
 
 def request_on(job: Job, pool: NodePool) -> Request | None:
-    """What the job asks of a pool; None when the pool can't serve it at all.
-
-    All `workers` start together. A fraction needs a pool that shares devices, and is never above one device.
-    """
-    milli = job.gpu_milli_on(pool.gpu_mem_bytes)
-    shared = milli % WHOLE_GPU != 0
-    if milli < 0 or job.workers < 1 or (shared and (milli > WHOLE_GPU or pool.sharing is Sharing.DEVICE_PLUGIN)):
+    """What the job asks of a pool; None when the pool can't serve it at all. All `workers` start together."""
+    grant = pool.grant(max(0, job.gpu_milli_on(pool.gpu_mem_bytes)))
+    if grant is None or job.workers < 1:
         return None
-    return Request(milli, max(0, job.cpu_milli), max(0, job.mem_bytes), job.workers)
+    return Request(grant.gpu_milli, max(0, job.cpu_milli), max(0, job.mem_bytes), job.workers, grant.profile)
+
+
+def of_its_kind(gpu_milli: Sequence[GpuMilli], profiles: Sequence[str], request: Request) -> Sequence[GpuMilli]:
+    """What is free of the devices a request may have: those cut into its profile, or those that are not cut."""
+    if profiles:
+        return [free for free, profile in zip(gpu_milli, profiles, strict=True) if profile == request.profile]
+    return () if request.profile else gpu_milli
 
 
 def slots_in(devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:
@@ -75,7 +87,8 @@ def slots_in(devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemByt
 
 def slots(room: Room, request: Request) -> int:
     """How many workers fit a node at once, up to all of them."""
-    return slots_in(room.gpu_milli, room.cpu_milli, room.mem_bytes, request)
+    devices = of_its_kind(room.gpu_milli, room.profiles, request)
+    return slots_in(devices, room.cpu_milli, room.mem_bytes, request)
 
 
 def holds(room: Room, request: Request) -> bool:

@@ -48,12 +48,12 @@ def place_in(ledger: Ledger, offer: Offer) -> Placement | None:
 
     Cost: O(nodes) for several workers, see `place_worker` for one.
     """
-    refusals = ledger.refusals(offer.pool.name)
-    if refusals.cover(offer.request):
+    refusals = ledger.refusals(offer.pool.name, offer.request.profile)
+    if refusals.cover(offer.request.sizes):
         return None
     found = _place_anew(ledger, offer)
     if found is None:
-        refusals.add(offer.request)
+        refusals.add(offer.request.sizes)
     return found
 
 
@@ -76,7 +76,7 @@ def seats(ledger: Ledger, offer: Offer) -> dict[NodeName, int]:
 def _fewest_nodes(ledger: Ledger, offer: Offer) -> list[tuple[NodeName, int]] | None:
     """As few nodes as hold all workers: the roomiest first, and in a packed pool the tightest that does as the last."""
     request, pool = offer.request, offer.pool
-    if ledger.free_milli(pool.name) < request.total_milli:
+    if ledger.free_milli(pool.name, request.profile) < request.total_milli:
         return None
     room_for = sorted(((count, name) for name, count in seats(ledger, offer).items()), key=lambda e: (-e[0], e[1]))
     if sum(count for count, _ in room_for) < request.workers:
@@ -101,11 +101,12 @@ def _deal(ledger: Ledger, request: Request, nodes: list[tuple[NodeName, int]]) -
     popular: dict[int, int] = {}
     for room in rooms:
         for index, milli in enumerate(room.gpu_milli):
-            if milli >= (request.fraction_milli or WHOLE_GPU):
+            if room.profile_of(index) == request.profile and milli >= (request.fraction_milli or WHOLE_GPU):
                 popular[index] = popular.get(index, 0) + 1
     workers: list[WorkerPlacement] = []
     for room, (_, count) in zip(rooms, nodes, strict=True):
-        order = sorted(range(len(room.gpu_milli)), key=lambda i: (-popular.get(i, 0), i))
+        kind = [index for index in range(len(room.gpu_milli)) if room.profile_of(index) == request.profile]
+        order = sorted(kind, key=lambda i: (-popular.get(i, 0), i))
         if request.fraction_milli:
             workers.extend(_fractions(room, request, count, order))
         else:

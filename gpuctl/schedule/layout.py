@@ -39,7 +39,8 @@ class Layout:
             self._sit(waiting, seat)
             return seat
         for offer in offers:
-            enough = self._books.now.free_milli(offer.pool.name) >= offer.request.total_milli > 0
+            free = self._books.now.free_milli(offer.pool.name, offer.request.profile)
+            enough = free >= offer.request.total_milli > 0
             if (
                 enough
                 and self._in_pool.get(offer.pool.name)

@@ -3,7 +3,8 @@
 A ledger belongs to one cycle, which takes and gives back whole placements; amounts are integers, so giving back what
 was taken restores the ledger exactly and nothing needs an undo log. Devices may go below zero: a place can be reserved
 that is still occupied. Two indexes answer the common questions without looking at every node: nodes by how many
-devices are wholly free, and partly used devices by what is left of them.
+devices are wholly free, and partly used devices by what is left of them. Devices that are cut into slices are never
+among the whole ones; those of each profile have an index of their own.
 """
 
 from __future__ import annotations
@@ -35,21 +36,37 @@ class Charge:
 class Room:
     """What is free on one node; changed only by its ledger."""
 
-    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name", "pool", "whole")
+    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name", "pool", "profiles", "whole")
 
-    def __init__(
-        self, name: NodeName, pool: PoolName, gpu_milli: list[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemBytes
+    def __init__(  # noqa: PLR0913, PLR0917 - what a node has
+        self,
+        name: NodeName,
+        pool: PoolName,
+        gpu_milli: list[GpuMilli],
+        cpu_milli: CpuMilli,
+        mem_bytes: MemBytes,
+        profiles: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.pool = pool
         self.gpu_milli = gpu_milli
         self.cpu_milli = cpu_milli
         self.mem_bytes = mem_bytes
-        self.whole = sum(free >= WHOLE_GPU for free in gpu_milli)
+        self.profiles = profiles
+        self.whole = len(self.whole_devices())
 
     def copy(self) -> Room:
         """A room of its own with the same contents."""
-        return Room(self.name, self.pool, list(self.gpu_milli), self.cpu_milli, self.mem_bytes)
+        return Room(self.name, self.pool, list(self.gpu_milli), self.cpu_milli, self.mem_bytes, self.profiles)
+
+    def profile_of(self, index: int) -> str:
+        """What a device is cut into; "" for one that is not."""
+        return self.profiles[index] if self.profiles else ""
+
+    def whole_devices(self) -> list[int]:
+        """The wholly free devices that are not cut."""
+        free = [index for index, milli in enumerate(self.gpu_milli) if milli >= WHOLE_GPU]
+        return [index for index in free if not self.profiles[index]] if self.profiles else free
 
 
 class Ledger:
@@ -60,10 +77,10 @@ class Ledger:
     def __init__(self, rooms: dict[NodeName, Room]) -> None:
         self.rooms = rooms
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
-        self._partial: dict[PoolName, list[tuple[GpuMilli, NodeName, int]]] = {}
+        self._partial: dict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]] = {}
         self._whole: dict[PoolName, int] = {}
-        self._partial_milli: dict[PoolName, GpuMilli] = {}
-        self._refusals: dict[PoolName, Refusals] = {}
+        self._partial_milli: dict[tuple[PoolName, str], GpuMilli] = {}
+        self._refusals: dict[tuple[PoolName, str], Refusals] = {}
         for name in sorted(rooms):
             room = rooms[name]
             buckets = self._by_whole.setdefault(room.pool, [])
@@ -71,17 +88,20 @@ class Ledger:
                 buckets.append([])
             buckets[room.whole].append(name)
             self._whole[room.pool] = self._whole.get(room.pool, 0) + room.whole
-            partial = self._partial.setdefault(room.pool, [])
-            partial.extend((free, name, i) for i, free in enumerate(room.gpu_milli) if 0 < free < WHOLE_GPU)
-        for pool, partial in self._partial.items():
+            for index, free in enumerate(room.gpu_milli):
+                profile = room.profile_of(index)
+                partial = self._partial.setdefault((room.pool, profile), [])
+                if _is_partial(free, profile):
+                    partial.append((free, name, index))
+        for kind, partial in self._partial.items():
             partial.sort()
-            self._partial_milli[pool] = sum(free for free, _, _ in partial)
+            self._partial_milli[kind] = sum(free for free, _, _ in partial)
 
     @staticmethod
     def of(capacity: Capacity) -> Ledger:
         """The usable nodes with nothing on them."""
         return Ledger({
-            node.name: Room(node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes)
+            node.name: Room(node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles)
             for pool, nodes in capacity.usable.items()
             for node in nodes
         })
@@ -104,20 +124,24 @@ class Ledger:
         """Node names, sorted, by their number of wholly free devices. Not to be changed."""
         return self._by_whole.get(pool, [])
 
-    def partial_devices(self, pool: PoolName) -> list[tuple[GpuMilli, NodeName, int]]:
-        """(free, node, device) of every partly free device, sorted. Not to be changed."""
-        return self._partial.get(pool, [])
+    def partial_devices(self, pool: PoolName, profile: str = "") -> list[tuple[GpuMilli, NodeName, int]]:
+        """(free, node, device) of every partly free device, or of every cut one with a slice left, sorted.
 
-    def refusals(self, pool: PoolName) -> Refusals:
+        Not to be changed.
+        """
+        return self._partial.get((pool, profile), [])
+
+    def refusals(self, pool: PoolName, profile: str = "") -> Refusals:
         """What was found to have no place in a pool since something was last given back."""
-        found = self._refusals.get(pool)
+        found = self._refusals.get((pool, profile))
         if found is None:
-            found = self._refusals[pool] = Refusals()
+            found = self._refusals[pool, profile] = Refusals()
         return found
 
-    def free_milli(self, pool: PoolName) -> GpuMilli:
-        """All that is free in a pool, scattered or not."""
-        return self.whole_devices(pool) * WHOLE_GPU + self._partial_milli.get(pool, 0)
+    def free_milli(self, pool: PoolName, profile: str = "") -> GpuMilli:
+        """All that is free in a pool, scattered or not: of devices that are not cut, or of those of one profile."""
+        partial = self._partial_milli.get((pool, profile), 0)
+        return partial if profile else self.whole_devices(pool) * WHOLE_GPU + partial
 
     def whole_devices(self, pool: PoolName) -> int:
         """Devices of a pool that nobody uses a part of."""
@@ -136,23 +160,31 @@ class Ledger:
 
     def _move_devices(self, room: Room, devices: tuple[int, ...], milli: GpuMilli) -> None:
         whole_before = room.whole
-        partial = self._partial[room.pool]
         for index in devices:
             if not 0 <= index < len(room.gpu_milli):
                 continue
+            profile = room.profile_of(index)
+            kind = room.pool, profile
+            partial = self._partial[kind]
             before = room.gpu_milli[index]
             after = before + milli
             room.gpu_milli[index] = after
-            room.whole += (after >= WHOLE_GPU) - (before >= WHOLE_GPU)
-            if 0 < before < WHOLE_GPU:
+            if not profile:
+                room.whole += (after >= WHOLE_GPU) - (before >= WHOLE_GPU)
+            if _is_partial(before, profile):
                 del partial[bisect_left(partial, (before, room.name, index))]
-                self._partial_milli[room.pool] -= before
-            if 0 < after < WHOLE_GPU:
+                self._partial_milli[kind] -= before
+            if _is_partial(after, profile):
                 insort(partial, (after, room.name, index))
-                self._partial_milli[room.pool] += after
+                self._partial_milli[kind] += after
         if room.whole != whole_before:
             self._whole[room.pool] += room.whole - whole_before
             buckets = self._by_whole[room.pool]
             old = buckets[whole_before]
             del old[bisect_left(old, room.name)]
             insort(buckets[room.whole], room.name)
+
+
+def _is_partial(free: GpuMilli, profile: str) -> bool:
+    """Whether a part of a device can be had without breaking into it: it is shared already, or was cut."""
+    return 0 < free < WHOLE_GPU or (free > 0 and profile != "")

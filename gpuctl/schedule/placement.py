@@ -2,7 +2,8 @@
 
 Whole devices: the fullest node that has enough (binpack) or the emptiest (spread). A fraction: the device it leaves the
 least of, so that fractions fill as few devices as they need; a new device is broken into only when none has room, on a
-node chosen as for a whole one. CPU work goes where the fewest devices are free, so that it is in no GPU job's way.
+node chosen as for a whole one. A slice of a cut device: likewise, but nothing is broken into. CPU work goes where the
+fewest devices are free, so that it is in no GPU job's way.
 """
 
 from __future__ import annotations
@@ -13,15 +14,13 @@ from collections.abc import Iterator
 from gpuctl.model.decision import WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName
-from gpuctl.model.units import WHOLE_GPU
 from gpuctl.schedule.fit import Request, holds
 from gpuctl.schedule.ledger import Ledger, Room
 
 
 def whole_devices(room: Room, count: int) -> tuple[int, ...]:
     """The first wholly free devices of a node."""
-    free = [index for index, milli in enumerate(room.gpu_milli) if milli >= WHOLE_GPU]
-    return tuple(free[:count])
+    return tuple(room.whole_devices()[:count])
 
 
 def _nodes_with(ledger: Ledger, pool: NodePool, devices: int) -> Iterator[NodeName]:
@@ -33,7 +32,7 @@ def _nodes_with(ledger: Ledger, pool: NodePool, devices: int) -> Iterator[NodeNa
 
 
 def _on_shared_device(ledger: Ledger, pool: NodePool, request: Request) -> WorkerPlacement | None:
-    partial = ledger.partial_devices(pool.name)
+    partial = ledger.partial_devices(pool.name, request.profile)
     start = bisect_left(partial, (request.fraction_milli, NodeName(""), -1))
     for _, node, index in partial[start:]:
         if holds(ledger.rooms[node], request):
@@ -48,7 +47,7 @@ def place_worker(ledger: Ledger, pool: NodePool, request: Request) -> WorkerPlac
     """
     if request.fraction_milli:
         shared = _on_shared_device(ledger, pool, request)
-        if shared is not None:
+        if shared is not None or request.profile:
             return shared
     devices = 1 if request.fraction_milli else request.devices
     for node in _nodes_with(ledger, pool, devices):

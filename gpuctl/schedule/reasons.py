@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuctl.model.decision import JobState, Reason
+from gpuctl.model.declared import NodePool, Sharing
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli, format_gpus
@@ -119,6 +120,17 @@ def barred(code: str) -> Reason:
 def unknown_project(project: ProjectName) -> Reason:
     """Its project is not declared."""
     return _reason("GPU5022", project=project)
+
+
+def no_slices(job: Job, profile: str) -> Reason:
+    """Live nodes are not cut as their pool declares."""
+    return _reason("GPU5060", pools=_pools(job), profile=profile)
+
+
+def not_served(job: Job, pool: NodePool) -> Reason:
+    """Live nodes don't hand out GPUs as their pool declares."""
+    sharing = f"{pool.sharing} ({pool.driver})" if pool.sharing is Sharing.DRA else pool.sharing.value
+    return _reason("GPU5061", pools=_pools(job), sharing=sharing)
 
 
 def paused_by_guarantee(beneficiary: JobId) -> Reason:

@@ -39,6 +39,8 @@ def _is_place(placement: Placement, offer: Offer, books: Books) -> bool:
             return False
         if not all(0 <= index < len(room.gpu_milli) for index in worker.gpus):
             return False
+        if any(room.profile_of(index) != request.profile for index in worker.gpus):
+            return False
     return True
 
 

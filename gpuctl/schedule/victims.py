@@ -16,7 +16,7 @@ from gpuctl.model.decision import Reason
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.fit import Request, slots_in
+from gpuctl.schedule.fit import Request, of_its_kind, slots_in
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Room
 from gpuctl.schedule.runs import Holder
@@ -72,11 +72,12 @@ def tally_with(tally: Tally, holder: Holder, books: Books) -> Tally:
 class Floor:
     """A node's devices, CPU and memory as they are once some runs have left it."""
 
-    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name")
+    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name", "profiles")
 
     def __init__(self, room: Room) -> None:
         self.name = room.name
         self.gpu_milli = list(room.gpu_milli)
+        self.profiles = room.profiles
         self.cpu_milli = room.cpu_milli
         self.mem_bytes = room.mem_bytes
 
@@ -93,17 +94,19 @@ class Floor:
 
     def slots(self, request: Request) -> int:
         """Workers that fit."""
-        return slots_in(self.gpu_milli, self.cpu_milli, self.mem_bytes, request)
+        devices = of_its_kind(self.gpu_milli, self.profiles, request)
+        return slots_in(devices, self.cpu_milli, self.mem_bytes, request)
 
     def short_milli(self, request: Request, wanted: int) -> GpuMilli:
         """GPUs that must leave, at least, before that many workers fit."""
+        its_kind = of_its_kind(self.gpu_milli, self.profiles, request)
         if request.fraction_milli:
-            free = [max(0, milli) for milli in self.gpu_milli]
+            free = [max(0, milli) for milli in its_kind]
             if sum(milli // request.fraction_milli for milli in free) >= wanted:
                 return 0
             return request.fraction_milli - max((milli % request.fraction_milli for milli in free), default=0)
         devices = request.devices * wanted
-        free = sorted((max(0, milli) for milli in self.gpu_milli), reverse=True)[:devices]
+        free = sorted((max(0, milli) for milli in its_kind), reverse=True)[:devices]
         return devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free)
 
 
@@ -302,8 +305,8 @@ def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] |
     seated one by one, which proves nothing for a larger gang.
     Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
     """
-    in_vain = books.in_vain((rule.key, offer.pool.name))
-    if in_vain.cover(offer.request) or not rule.candidates():
+    in_vain = books.in_vain((rule.key, offer.pool.name, offer.request.profile))
+    if in_vain.cover(offer.request.sizes) or not rule.candidates():
         return None
     single = _exact_fit(books, offer, rule)
     if single is not None:
@@ -311,7 +314,7 @@ def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] |
     search = _Search(books, offer, rule)
     victims = search.run()
     if victims is None and search.exhaustive and offer.request.workers == 1:
-        in_vain.add(offer.request)
+        in_vain.add(offer.request.sizes)
     return victims
 
 
@@ -342,7 +345,7 @@ def _exact_fit(books: Books, offer: Offer, rule: Rule) -> Holder | None:
     Finds the usual victim, the job of the same size, without a search. None says nothing: there may be others.
     """
     request = offer.request
-    if request.workers != 1 or books.soon.partial_devices(offer.pool.name):
+    if request.workers != 1 or request.profile or books.soon.partial_devices(offer.pool.name):
         return None
     free = max((n for n, nodes in enumerate(books.soon.nodes_by_whole(offer.pool.name)) if nodes), default=0)
     least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)

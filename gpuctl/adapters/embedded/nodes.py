@@ -8,12 +8,20 @@ from typing import Any
 from gpuctl.adapters.embedded.api import Api
 from gpuctl.adapters.embedded.bodies import Key, holds, put, with_condition
 from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.drivers import (
+    device_classes,
+    gpu_annotations,
+    gpu_labels,
+    gpu_resources,
+    resource_slice,
+    slice_names,
+)
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.podwork import disrupted
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import instant, is_deleting, items, mapping, text
-from gpuctl.k8s.quantity import MEBIBYTE, format_bytes, format_cpu
-from gpuctl.model.declared import DeclaredNode, NodePool, Sharing
+from gpuctl.k8s.objects import annotations_of, instant, is_deleting, items, mapping, text
+from gpuctl.k8s.quantity import format_bytes, format_cpu
+from gpuctl.model.declared import DeclaredNode, NodePool
 from gpuctl.model.ids import NodeName
 from gpuctl.model.state import Body
 
@@ -25,20 +33,30 @@ _UNREACHABLE = "node.kubernetes.io/unreachable"
 def provide(api: Api, pools: Sequence[NodePool]) -> None:
     """Make the declared nodes be there, and remove those that were declared before and are not any more."""
     declared: set[str] = set()
+    for body in device_classes(pools):
+        _store(api, body)
     for pool in pools:
-        if pool.sharing is Sharing.DRA:
-            _store(api, _device_class())
         for node in pool.nodes:
             declared.add(node.name)
             _node(api, pool, node)
-            if pool.sharing is Sharing.DRA:
-                _store(api, _slice(pool, node))
+            published = resource_slice(pool, node)
+            if published is not None:
+                _store(api, published)
+            _without(api, node.name, but="" if published is None else text(published, "metadata", "name"))
     for name in api.store.fact(*_PROVIDED, default=()):
         if name not in declared:
-            for key in (Key(*names.RESOURCE_SLICE, "", _slice_name(name)), Key(*names.NODE, "", name)):
-                if api.store.get(key) is not None:
-                    api.delete(key)
+            _without(api, name)
+            if api.store.get(Key(*names.NODE, "", name)) is not None:
+                api.delete(Key(*names.NODE, "", name))
     api.store.set_fact(*_PROVIDED, sorted(declared))
+
+
+def _without(api: Api, node: str, but: str = "") -> None:
+    """Remove a node's slices, all but one."""
+    for name in slice_names(node):
+        key = Key(*names.RESOURCE_SLICE, "", name)
+        if name != but and api.store.get(key) is not None:
+            api.delete(key)
 
 
 def set_ready(api: Api, node: NodeName, *, ready: bool) -> None:
@@ -85,14 +103,11 @@ class Evictions:
 
 def _node(api: Api, pool: NodePool, node: DeclaredNode) -> None:
     capacity = {"cpu": format_cpu(node.cpu_milli), "memory": format_bytes(node.mem_bytes), "pods": _MAX_PODS}
-    if pool.sharing is not Sharing.DRA and node.gpus:
-        capacity[names.GPU_RESOURCE] = str(node.gpus)
+    capacity |= gpu_resources(pool, node)
     labels = {
         "kubernetes.io/hostname": node.name,
         "kubernetes.io/os": "linux",
-        "nvidia.com/gpu.count": str(node.gpus),
-        "nvidia.com/gpu.memory": str(pool.gpu_mem_bytes // MEBIBYTE),
-        "nvidia.com/gpu.product": pool.gpu_product,
+        **gpu_labels(pool, node),
         **pool.match_labels,
     }
     old = api.store.get(Key(*names.NODE, "", node.name))
@@ -100,6 +115,10 @@ def _node(api: Api, pool: NodePool, node: DeclaredNode) -> None:
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": {}, "status": {},
     }  # fmt: skip
     body = put(live, ("metadata", "labels"), {name: value for name, value in labels.items() if value})
+    registered = gpu_annotations(pool, node)
+    if registered or names.HAMI_REGISTER_ANNOTATION in annotations_of(body):
+        notes = {k: v for k, v in annotations_of(body).items() if k != names.HAMI_REGISTER_ANNOTATION}
+        body = put(body, ("metadata", "annotations"), {**notes, **registered})
     status = {**mapping(body, "status"), "capacity": capacity, "allocatable": capacity}
     body = put(body, ("status",), status)
     if old is None:
@@ -116,40 +135,3 @@ def _store(api: Api, body: Body) -> None:
         api.create(body)
     else:
         api.replace({**old, **body, "metadata": old["metadata"]})
-
-
-def _device_class() -> Body:
-    driver = names.DRA_DRIVER
-    selector = f"device.driver == '{driver}' && device.attributes['{driver}'].type == 'hami-gpu'"
-    return {
-        "apiVersion": names.DEVICE_CLASS[0],
-        "kind": names.DEVICE_CLASS[1],
-        "metadata": {"name": names.DRA_DEVICE_CLASS},
-        "spec": {"selectors": [{"cel": {"expression": selector}}]},
-    }
-
-
-def _slice_name(node: str) -> str:
-    return f"{node}-hami-0"
-
-
-def _slice(pool: NodePool, node: DeclaredNode) -> Body:
-    memory = f"{pool.gpu_mem_bytes // MEBIBYTE}Mi"
-    capacity = {
-        "cores": {"value": "100", "requestPolicy": {
-            "default": "100", "validRange": {"min": "0", "max": "100", "step": "1"}}},
-        "memory": {"value": memory, "requestPolicy": {
-            "default": memory, "validRange": {"min": "1Mi", "max": memory, "step": "1Mi"}}},
-    }  # fmt: skip
-    devices = [
-        {"name": f"hami-gpu-{minor}", "allowMultipleAllocations": True, "capacity": capacity,
-         "attributes": {"type": {"string": "hami-gpu"}, "minor": {"int": minor}}}
-        for minor in range(node.gpus)
-    ]  # fmt: skip
-    return {
-        "apiVersion": names.RESOURCE_SLICE[0],
-        "kind": names.RESOURCE_SLICE[1],
-        "metadata": {"name": _slice_name(node.name)},
-        "spec": {"driver": names.DRA_DRIVER, "nodeName": node.name, "devices": devices,
-                 "pool": {"name": node.name, "generation": 1, "resourceSliceCount": 1}},
-    }  # fmt: skip

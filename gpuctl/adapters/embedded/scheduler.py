@@ -2,7 +2,8 @@
 
 Filters: node affinity and selector, cordons, taints, readiness, requests, claims for storage, claims for devices.
 Among nodes that pass, the one with the least asked for, then by name. It never displaces a pod: gpuctl's priority
-class forbids that. Source: pkg/scheduler, Kubernetes 1.36.
+class forbids that. Pods of HAMi's scheduler are placed here too, by the same filters and its own count of GPUs.
+Source: pkg/scheduler, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from gpuctl.adapters.embedded.bodies import Key, at, holds, put, terminal, with_
 from gpuctl.adapters.embedded.claims import volume_claims
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.devices import DeviceBook, Share, allocate, allocated_node, allocation
+from gpuctl.adapters.embedded.hami import UNCOUNTED, hami_decision, is_hamis
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, number, text, uid
+from gpuctl.k8s.objects import annotations_of, is_deleting, items, labels_of, mapping, number, text, uid
 from gpuctl.model.state import Body
 
 QUEUE = Key(*names.POD, "", "")
@@ -54,7 +56,7 @@ class Scheduler:
             self._place(pod)
 
     def _place(self, pod: Body) -> None:
-        asks = {**pod_asks(pod), "pods": 1}
+        asks = {name: n for name, n in pod_asks(pod).items() if not (name in UNCOUNTED and is_hamis(pod))} | {"pods": 1}
         missing, claims = self._claims(pod)
         if missing:
             self._say(pod, missing)
@@ -64,6 +66,8 @@ class Scheduler:
         for node in self._candidates(pod):
             name = str(node["metadata"]["name"])
             reason = unfit(pod, node) or self._full(asks, node)
+            if not reason and is_hamis(pod) and self._hami_on(pod, node) is None:
+                reason = "NodeUnfitPod"
             shares = None if reason else self._devices_on(claims, name)
             if shares is None:
                 refusals[reason or "cannot allocate all claims"] += 1
@@ -83,8 +87,22 @@ class Scheduler:
             if not allocated_node(claim):
                 status["allocation"] = allocation(shares, node, self._desk.store.version)
             self._desk.api.replace(put(claim, ("status",), status))
-        bound = put(pod, ("spec", "nodeName"), node)
+        bound = put(self._noted_by_hami(pod, node), ("spec", "nodeName"), node)
         self._desk.api.replace(with_condition(bound, {"type": "PodScheduled", "status": "True"}, self._desk.instant))
+
+    def _hami_on(self, pod: Body, node: Body) -> str | None:
+        """What HAMi would give a pod on a node."""
+        others = (self._desk.store.get(key) for key in self._book.on(node["metadata"]["name"]))
+        return hami_decision(pod, node, [other for other in others if other is not None])
+
+    def _noted_by_hami(self, pod: Body, name: str) -> Body:
+        """The pod with HAMi's decision on it, where it is HAMi's to decide."""
+        node = self._desk.store.get(Key(*names.NODE, "", name))
+        given = self._hami_on(pod, node) if node is not None and is_hamis(pod) else None
+        if given is None:
+            return pod
+        notes = {names.HAMI_NODE_ANNOTATION: name, names.HAMI_DEVICES_ANNOTATION: given}
+        return put(pod, ("metadata", "annotations"), {**annotations_of(pod), **notes})
 
     def _claims(self, pod: Body) -> tuple[str, list[Body]]:
         """What the pod waits for before a node can be looked for, and its device claims."""

@@ -19,6 +19,7 @@ from gpuctl.diag.codes import (
     schema,
     service,
     sessions,
+    sharing,
     yaml,
 )
 
@@ -28,6 +29,7 @@ CODES = catalogue(
         yaml,
         schema,
         references,
+        sharing,
         scenarios,
         policy,
         pending,

@@ -135,15 +135,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3019",
         title="a part of a GPU where only whole ones can be had",
         message="a part of a GPU cannot be had on {pools}, which hands out whole GPUs only",
-        why="sharing: device-plugin hands out whole GPUs. mig, hami and dra can share; this version runs dra.",
-        fix="ask for whole GPUs, or use a pool with sharing: dra (mig and hami can share too, in a later version)",
-    ),
-    CodeEntry(
-        code="GPU3020",
-        title="a sharing backend of a later version",
-        message="sharing: {sharing} is not supported by this version",
-        why="It is part of the format, and its manifests are not written yet.",
-        fix="use sharing: device-plugin for whole GPUs, or dra for fractions",
+        why="sharing: device-plugin hands out whole GPUs; mig, hami and dra can share them.",
+        fix="ask for whole GPUs, or use a pool with sharing: dra, hami or mig",
     ),
     CodeEntry(
         code="GPU3021",

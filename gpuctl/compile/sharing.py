@@ -1,0 +1,172 @@
+"""How pools hand out GPUs: whether what a pool says of that can be, and which pools can give a job what it asks for.
+
+A part of a GPU that no pool of a job can give is a mistake in the job, told with what stands in its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gpuctl.compile.document import Document, Path
+from gpuctl.compile.lower import node_pool
+from gpuctl.compile.resolve import Resolved, ResolvedJob
+from gpuctl.compile.shape import nearest
+from gpuctl.compile.spec_v1 import JobSpec, NodePool
+from gpuctl.compile.text import Params
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.wording import all_of
+from gpuctl.k8s import names
+from gpuctl.model import declared as model
+from gpuctl.model.mig import profiles_of
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+
+GPUS = ("spec", "gpus")
+GPU_MEMORY = ("spec", "gpuMemory")
+
+
+def pool_words(pools: Sequence[NodePool]) -> str:
+    """Pools in a sentence."""
+    return f"{'pool' if len(pools) == 1 else 'pools'} {all_of(pool.name for pool in pools)}"
+
+
+def request_path(spec: JobSpec) -> Path:
+    """Where a job says how much of GPUs it needs."""
+    return GPUS if spec.gpu_memory is None else GPU_MEMORY
+
+
+def asked(spec: JobSpec, pool: NodePool) -> GpuMilli:
+    """GPUs one worker asks for on a pool: a request by memory is rounded up to whole milli."""
+    if spec.gpu_memory is None or not pool.gpu_memory:
+        return spec.gpus
+    return -(-spec.gpu_memory * WHOLE_GPU // pool.gpu_memory)
+
+
+class Backends:
+    """The cluster's pools, by what they give for a request."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        cluster = resolved.cluster
+        self._pools: Mapping[str, model.NodePool] = {} if cluster is None else {
+            pool.name: node_pool(pool, cluster.document.name) for pool in resolved.pools.values()
+        }  # fmt: skip
+
+    def nodes(self, pool: NodePool) -> Sequence[model.DeclaredNode]:
+        """A pool's declared inventory."""
+        return self._pools[pool.name].nodes
+
+    def grant(self, spec: JobSpec, pool: NodePool) -> model.Grant | None:
+        """What one worker gets on a pool, if it can be had there."""
+        return self._pools[pool.name].grant(asked(spec, pool))
+
+    def charge(self, spec: JobSpec, pool: NodePool) -> GpuMilli:
+        """GPUs one worker is charged on a pool."""
+        grant = self.grant(spec, pool)
+        return asked(spec, pool) if grant is None else grant.gpu_milli
+
+    def kind(self, spec: JobSpec, pool: NodePool) -> tuple[model.Way, str]:
+        """How a worker's pod asks for its GPUs there: pods of one kind have one template."""
+        grant = self.grant(spec, pool)
+        return self._pools[pool.name].way, "" if grant is None else grant.profile
+
+    def serve(self, job: ResolvedJob) -> tuple[ResolvedJob, Diagnostic | None]:
+        """The job with the pools that can give it what it asks for, or why there is none."""
+        document, spec = job.declaration.document, job.declaration.model.spec
+        if spec.gpu_memory is None and (not spec.gpus or spec.gpus % WHOLE_GPU == 0):
+            return job, None
+        span = document.span(request_path(spec))
+        sharing = tuple(pool for pool in job.pools if pool.sharing != "device-plugin")
+        if not sharing:
+            return job, document.diagnostic("GPU3019", span, {"pools": pool_words(job.pools)})
+        large = tuple(pool for pool in sharing if (pool.gpu_memory or 0) >= (spec.gpu_memory or 0))
+        if not large:
+            largest = max(pool.gpu_memory or 0 for pool in sharing)
+            params: Params = {"need": spec.gpu_memory or 0, "pools": pool_words(sharing), "largest": largest}
+            return job, document.diagnostic("GPU3021", span, params)
+        if any(pool.sharing == "mig" and not self._pools[pool.name].profiles for pool in large):
+            return replace(job, pools=large), None  # the pool has its own mistake
+        able = tuple(pool for pool in large if self.grant(spec, pool) is not None)
+        if not able:
+            return job, self._no_slice(document, spec, large)
+        if spec.workers > 1 and spec.type != "inference":
+            joined = tuple(pool for pool in able if not self.kind(spec, pool)[1])
+            if not joined:
+                params = {"workers": spec.workers, "pools": pool_words(able)}
+                return job, document.diagnostic("GPU3048", document.span(("spec", "workers")), params)
+            able = joined
+        return replace(job, pools=able), None
+
+    def _no_slice(self, document: Document, spec: JobSpec, pools: Sequence[NodePool]) -> Diagnostic:
+        """Why none of these pools, which all give slices at most, gives one that is large enough."""
+        span, need = document.span(request_path(spec)), min(asked(spec, pool) for pool in pools)
+        profiles = [profile for pool in pools for profile in self._pools[pool.name].profiles]
+        params: Params = {"pools": pool_words(pools), "need": need}
+        if not profiles:
+            return document.diagnostic("GPU3046", span, {"pools": pool_words(pools)})
+        if need * 2 > WHOLE_GPU:
+            return document.diagnostic("GPU3044", span, params)
+        largest = max(profiles, key=lambda profile: profile.holds_milli)
+        return document.diagnostic("GPU3045", span, {**params, "largest": largest.holds_milli, "profile": largest.name})
+
+
+def check_sharing(document: Document, here: Path, pool: NodePool) -> Iterator[Diagnostic]:
+    """What is wrong with how a pool says that it hands out GPUs."""
+    claims_of_nvidia = pool.sharing == "dra" and pool.driver == "nvidia"
+    for field, used in (
+        ("driver", pool.sharing == "dra"),
+        ("mig", pool.sharing == "mig" or claims_of_nvidia),
+        ("gpuSlots", pool.sharing == "hami"),
+    ):
+        given = {"driver": pool.driver, "mig": pool.mig, "gpuSlots": pool.gpu_slots}[field]
+        if given and not used:
+            sharing = f"{pool.sharing} and driver: hami" if field == "mig" and pool.sharing == "dra" else pool.sharing
+            span = document.key_span((*here, field))
+            yield document.diagnostic("GPU3043", span, {"field": field, "sharing": sharing})
+            return
+    cuts = list(_cuts(here, pool))
+    if pool.sharing == "mig" and not any(mig for _, mig in cuts):
+        yield document.diagnostic("GPU3040", document.span((*here, "sharing")), {"pool": pool.name})
+    if pool.gpu_memory is None:
+        if (pool.sharing == "dra" and not claims_of_nvidia) or any(mig for _, mig in cuts):
+            yield document.diagnostic("GPU3026", document.span((*here, "sharing")), {"pool": pool.name})
+        return
+    known = [profile.name for profile in profiles_of(pool.gpu_memory)]
+    for path, mig in cuts:
+        for name in mig:
+            if name not in known:
+                can = (
+                    f"such a GPU can be cut into {all_of(known)}" if known else "GPUs of that memory are not cut by MIG"
+                )
+                params: Params = {"profile": name, "memory": pool.gpu_memory}
+                yield document.diagnostic(
+                    "GPU3041", document.key_span((*path, name)), params, nearest(name, known) or can
+                )
+    yield from _too_many(document, here, pool)
+
+
+def _cuts(here: Path, pool: NodePool) -> Iterator[tuple[Path, Mapping[str, int]]]:
+    """Every place where a pool says how GPUs are cut."""
+    yield (*here, "mig"), pool.mig
+    for index, node in enumerate(pool.nodes):
+        if not isinstance(node, str) and node.mig is not None:
+            yield (*here, "nodes", index, "mig"), node.mig
+
+
+def _too_many(document: Document, here: Path, pool: NodePool) -> Iterator[Diagnostic]:
+    """Nodes of which more GPUs are cut than they have."""
+    for index, node in enumerate(node_pool(pool, document.name).nodes):
+        if node.whole_gpus < 0:
+            entry = pool.nodes[index]
+            own = not isinstance(entry, str) and entry.mig is not None
+            path = (*here, "nodes", index, "mig") if own else (*here, "mig")
+            params: Params = {"node": node.name, "gpus": node.gpus, "cut": node.gpus - node.whole_gpus}
+            yield document.diagnostic("GPU3042", document.key_span(path), params)
+            return
+
+
+def check_environment(job: ResolvedJob) -> Iterator[Diagnostic]:
+    """Variables of a job by which it would take more of GPUs than it was given."""
+    document, spec = job.declaration.document, job.declaration.model.spec
+    for name in spec.env:
+        if name in names.RESERVED_ENV_NAMES or name.startswith(names.RESERVED_ENV_PREFIXES):
+            yield document.diagnostic("GPU3047", document.key_span(("spec", "env", name)), {"name": name})

@@ -1,0 +1,52 @@
+"""MIG slices that a device plugin counts by profile: which GPUs of a node they are of, and how many others hold.
+
+Nobody says which GPU a counted slice is of. GPUs that are whole have the first indexes, cut ones those after them,
+profile by profile; a slice that broke is one of the last GPU of its profile, and so are those that others hold, as far
+as gpuctl's own runs leave room there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import labels_of, mapping, whole
+from gpuctl.k8s.quantity import MEBIBYTE
+from gpuctl.model.mig import is_profile_name, slices_per_gpu
+from gpuctl.model.state import Body, CutGpu
+
+
+def profile_counts(amounts: Mapping[str, object]) -> dict[str, int]:
+    """Slices by profile in a list of resources."""
+    prefix = names.MIG_RESOURCE_PREFIX
+    found = {name.removeprefix(prefix): whole(amounts, name) for name in amounts if name.startswith(prefix)}
+    return {profile: count for profile, count in found.items() if count > 0 and is_profile_name(profile)}
+
+
+def counted_gpus(node: Body, first: int) -> dict[int, CutGpu]:
+    """The cut GPUs of a node, from index `first` on."""
+    label = labels_of(node).get(names.GPU_MEMORY_LABEL)
+    mem_bytes = int(label) * MEBIBYTE if isinstance(label, str) and label.isdecimal() else 0
+    healthy = profile_counts(mapping(node, "status", "allocatable"))
+    found: dict[int, CutGpu] = {}
+    for profile, count in sorted(profile_counts(mapping(node, "status", "capacity")).items()):
+        left, per_gpu = min(count, healthy.get(profile, 0)), slices_per_gpu(profile, mem_bytes)
+        for _ in range(-(-count // per_gpu)):
+            found[first + len(found)] = CutGpu(profile=profile, slices=min(left, per_gpu))
+            left -= min(left, per_gpu)
+    return found
+
+
+def with_others(
+    cut: Mapping[int, CutGpu], counted: Mapping[str, int], named: Mapping[int, int], held: Mapping[int, int]
+) -> dict[int, CutGpu]:
+    """The cut GPUs with what others hold: `counted` by profile, `named` by index. `held`: how often runs hold each."""
+    left = dict(counted)
+    found: dict[int, CutGpu] = {}
+    for gpu, one in sorted(cut.items(), reverse=True):
+        free = max(0, one.slices - held.get(gpu, 0))
+        here = min(free, left.get(one.profile, 0))
+        left[one.profile] = left.get(one.profile, 0) - here
+        found[gpu] = replace(one, taken=here + named.get(gpu, 0))
+    return dict(sorted(found.items()))
