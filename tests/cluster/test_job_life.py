@@ -34,7 +34,6 @@ def test_a_job_is_born_suspended_and_placed_and_let_go_by_one_write(town: Town) 
     body = town.one("Job", "j")
     assert flag(body, "spec", "suspend")
     assert town.live("Pod", "j") == []
-    assert "activeDeadlineSeconds" not in body["spec"]
     report = town.cycle()
     assert [o.change.ref.kind for o in report.result.outcomes] == ["ConfigMap", "Job"]
     body = town.one("Job", "j")
