@@ -23,6 +23,9 @@ from gpuctl.render.owner import JobOwner, Spec
 MILLI_PER_CORE = 10
 """HAMi's driver counts a device's cores in percent."""
 
+MAX_UUIDS = 192
+"""Named in a selector at most, which may have 10 KiB. A larger gang has its nodes and its number of devices on each."""
+
 
 def claim_template(owner: JobOwner, terms: DeviceTerms, place: Placement) -> Manifest:
     """The template for the devices of one placement.
@@ -51,11 +54,10 @@ def _hami(job: Job, terms: DeviceTerms, place: Placement) -> dict[str, Any]:
 
 def _nvidia(terms: DeviceTerms, place: Placement) -> dict[str, Any]:
     attributes, uuids = f"device.attributes['{names.NVIDIA_DRIVER}']", uuids_at(place)
-    if not terms.profile:
-        return {"selectors": [_selector(f"{attributes}.uuid in {uuids}")]}
-    return {
-        "selectors": [_selector(f"{attributes}.profile == '{terms.profile}' && {attributes}.parentUUID in {uuids}")]
-    }
+    tests = [f"{attributes}.profile == '{terms.profile}'"] if terms.profile else []
+    if len(uuids) <= MAX_UUIDS:
+        tests.append(f"{attributes}.{'parentUUID' if terms.profile else 'uuid'} in {uuids}")
+    return {"selectors": [_selector(" && ".join(tests))]} if tests else {}
 
 
 def _selector(expression: str) -> Spec:

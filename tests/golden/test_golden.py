@@ -65,7 +65,10 @@ def placement(workers: list[Mapping[str, Any]] | None) -> Placement | None:
     if workers is None:
         return None
     return Placement(
-        workers=tuple(WorkerPlacement(node=NodeName(w["node"]), gpus=tuple(w.get("gpus", ()))) for w in workers)
+        workers=tuple(
+            WorkerPlacement(node=NodeName(w["node"]), gpus=tuple(w.get("gpus", ())), uuids=tuple(w.get("uuids", ())))
+            for w in workers
+        )
     )
 
 
