@@ -42,8 +42,10 @@ def test_sixty_and_forty_share_a_device_and_fifty_more_wait(lab: Lab) -> None:
 def test_what_waits_for_a_device_gets_it_when_it_is_free(lab: Lab) -> None:
     for name in ("first", "second"):
         lab.apply(claim_template(name, (3,)))
-        lab.apply(dra_job(name, name, nodes=("shared-2",)))
+    lab.apply(dra_job("first", "first", nodes=("shared-2",)))
     lab.running("first")
+    lab.apply(dra_job("second", "second", nodes=("shared-2",)))
+    lab.eventually(lambda: lab.unschedulable("second"))
     lab.finish("first")
     lab.running("second")
     assert devices(lab, "second") == [("shared-2", "hami-gpu-3", {"cores": "100", "memory": "32510Mi"})]

@@ -52,10 +52,13 @@ def test_affinity_to_a_full_node_waits_there(lab: Lab) -> None:
 
 
 def test_a_pod_that_ends_slowly_holds_its_place_until_it_is_gone(lab: Lab) -> None:
-    lab.apply(job("first", nodes=("plain-1",), gpus=8))
+    first = job("first", nodes=("plain-1",), gpus=8)
+    first["spec"]["template"]["metadata"]["annotations"] = {"test/leave-after": "3s"}
+    lab.apply(first)
     lab.running("first")
-    lab.apply(job("first", nodes=("plain-1",), gpus=8, suspend=True))
+    lab.apply({**first, "spec": {**first["spec"], "suspend": True}})
     lab.apply(job("second", nodes=("plain-1",), gpus=8))
+    lab.eventually(lambda: lab.pods("second"))
     assert nodes_of(lab, "second") == {""}
     lab.running("second")
     assert lab.pods("first") == []
