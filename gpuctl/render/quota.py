@@ -15,6 +15,8 @@ at least what the engine may ever let go:
   fraction counts as one device. So: the devices of all workers of all the project's declared jobs, twice, because a
   changed job's old run may still be leaving, or be stuck on a lost node, when the new one starts. The number of claims
   is bounded this way, not the GPUs behind them: a fraction's share is checked by kube-scheduler against the device.
+- Where NVIDIA's driver serves `nvidia.com/gpu` too, a GPU counts under that name and under the class, whichever way it
+  was asked for: both ceilings are the sum of both.
 - A CPU job has neither, and no key is set that every pod would have to request (cpu, memory), so it is never counted.
 
 Source: Kubernetes documentation, "Resource Quotas", sections on extended resources and on device classes.
@@ -49,10 +51,13 @@ def resource_quota(owner: ProjectOwner, declared: Declared, runs: Iterable[tuple
         elif place is not None:
             placed[resource_name(terms.profile)] += terms.count * len(place.workers)
     ceilings = _ceilings(owner.project, declared)
-    counted = {names.GPU_RESOURCE, *ceilings, *placed}
-    hard = {f"requests.{name}": str(max(ceilings[name], placed[name])) for name in sorted(counted)}
-    for name in _device_classes(declared.cluster.pools):
-        hard[f"{name}.deviceclass.resource.k8s.io/devices"] = str(2 * claimed[name])
+    counted = {name: max(ceilings[name], placed[name]) for name in sorted({names.GPU_RESOURCE, *ceilings, *placed})}
+    classes = {name: 2 * claimed[name] for name in _device_classes(declared.cluster.pools)}
+    if names.NVIDIA_GPU_CLASS in classes:
+        either = counted[names.GPU_RESOURCE] + classes[names.NVIDIA_GPU_CLASS]
+        counted[names.GPU_RESOURCE] = classes[names.NVIDIA_GPU_CLASS] = either
+    hard = {f"requests.{name}": str(most) for name, most in counted.items()}
+    hard |= {f"{name}.deviceclass.resource.k8s.io/devices": str(most) for name, most in classes.items()}
     return owner.manifest(names.RESOURCE_QUOTA, QUOTA_NAME, {"spec": {"hard": hard}})
 
 

@@ -42,6 +42,7 @@ class Town:
         self.prefix = f"{name}-"
         self.more_of_a = ""
         self.sharing = "device-plugin"
+        self.gpu_memory = "32Gi"
         self.jobs: dict[str, str] = {}
         self.site = Site(mirror=Mirror(cluster), clock=SystemClock())
         self.cluster = cluster
@@ -57,7 +58,7 @@ class Town:
         head = "apiVersion: gpuctl.dev/v1\nkind: "
         pool = (
             f"{{name: p, selector: {{matchLabels: {{town: {self.name}}}}}, nodes: [{self.name}-n1, {self.name}-n2], "
-            f"gpusPerNode: 2, gpuMemory: 32Gi, gpuProduct: Tesla, sharing: {self.sharing}}}"
+            f"gpusPerNode: 2, gpuMemory: {self.gpu_memory}, gpuProduct: Tesla, sharing: {self.sharing}}}"
         )
         more = f"  namespacePrefix: {self.prefix}\n  ingress: {{host: gpus.example.com, className: nginx}}\n"
         files = {
