@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import labels_of
+from gpuctl.k8s.objects import labels_of, mapping
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.state import Body
 
@@ -37,6 +37,11 @@ def job_of(body: Body) -> JobId | None:
 
 
 def own_run(ref: ObjectRef, body: Body, cluster: str = "") -> RunKey | None:
-    """The run that this is the object of; None for all else, also for a copy under a run's labels and another name."""
-    run = run_of(body, cluster) if is_workload(ref) else None
+    """The run that this is the object of; None for all else, also for a copy under a run's labels and another name.
+
+    Its pods' labels say so before its own: nobody can change those of a Job by hand.
+    """
+    if not is_workload(ref):
+        return None
+    run = run_of(mapping(body, "spec", "template"), cluster) or run_of(body, cluster)
     return run if run is not None and ref.name == names.run_name(run[0].name, run[1]) else None

@@ -62,7 +62,8 @@ def standing_of(decision: Decision, job: Job) -> Standing | None:
     """None for a finished run: nothing is wanted of its object any more."""
     match decision:
         case Admit() | Keep():
-            return _standing(decision, placement=decision.placement, running=True, deadline_s=_left_s(decision, job))
+            place = _within(job.workers, decision.placement)
+            return _standing(decision, placement=place, running=True, deadline_s=_left_s(decision, job))
         case Pending():
             return _standing(decision, placement=decision.reserved)
         case Reclaim() | Preempt() | Displace() | Suspended():
@@ -86,6 +87,13 @@ def _standing(
         reason=decision.reason,
         record=decision.record,
     )
+
+
+def _within(workers: int, placement: Placement | None) -> Placement | None:
+    """Where it runs, without the pods beyond its workers that somebody added by hand."""
+    if placement is None or len(placement.workers) <= workers:
+        return placement
+    return Placement(workers=placement.workers[:workers])
 
 
 def _left_s(decision: Admit | Keep, job: Job) -> int | None:
