@@ -17,7 +17,7 @@ from gpuctl.model.manifest import Manifest
 from gpuctl.model.memo import Memo
 from gpuctl.render.claim_template import claim_template
 from gpuctl.render.claims import volume_claims
-from gpuctl.render.devices import device_terms
+from gpuctl.render.devices import DeviceTerms, device_terms
 from gpuctl.render.gang import rendezvous_service
 from gpuctl.render.inference import deployment
 from gpuctl.render.ingress import job_ingress
@@ -32,6 +32,7 @@ class JobDraft:
     """A job's objects. `place`: where it is to run now. `retained`: the finished run that is left as it ended."""
 
     job: Job
+    terms: DeviceTerms
     items: tuple[Manifest, ...]
     place: Placement | None = None
     retained: ObjectRef | None = None
@@ -74,14 +75,14 @@ def _cluster_owner(cluster: Cluster) -> ClusterOwner:
 def _draw(project: ProjectOwner, job: Job, decision: Decision) -> JobDraft:
     owner, standing = JobOwner(project=project, job=job), standing_of(decision, job)
     claims = tuple(volume_claims(owner))
+    terms = device_terms(project.cluster, job, None if standing is None else standing.place)
     if standing is None:
-        return JobDraft(job=job, items=claims, retained=owner.run_ref)
-    return JobDraft(job=job, items=(*claims, *_of_run(owner, standing)), place=standing.place)
+        return JobDraft(job=job, terms=terms, items=claims, retained=owner.run_ref)
+    return JobDraft(job=job, terms=terms, items=(*claims, *_of_run(owner, terms, standing)), place=standing.place)
 
 
-def _of_run(owner: JobOwner, standing: Standing) -> Iterator[Manifest]:
+def _of_run(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Iterator[Manifest]:
     """The run's own object and what it needs around it. A claim template is made only for a place to run in."""
-    terms = device_terms(owner.project.cluster, owner.job, standing.place)
     if owner.job.type is JobType.INFERENCE:
         yield deployment(owner, terms, standing)
     else:

@@ -35,8 +35,8 @@ def render(declared: Declared, schedule: Schedule, drafts: Drafts | None = None)
     for project in declared.projects:
         owner = drafts.project(cluster, project, declared.project_revisions.get(project.name, NO_REVISION))
         drawn = [drafts.job(owner, job, decisions[job.id]) for job in jobs[project.name]]
-        places = [(draft.job, draft.place) for draft in drawn]
-        found.extend([project_namespace(owner), resource_quota(owner, declared, places), *role_bindings(owner)])
+        runs = [(draft.job, draft.terms, draft.place) for draft in drawn]
+        found.extend([project_namespace(owner), resource_quota(owner, declared, runs), *role_bindings(owner)])
         found.extend(item for draft in drawn for item in draft.items)
         retained.extend(draft.retained for draft in drawn if draft.retained is not None)
     return Manifests(items=in_order(found), retained=frozenset(retained))

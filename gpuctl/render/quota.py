@@ -33,19 +33,20 @@ from gpuctl.model.declared import Declared, NodePool, Project, Sharing, Way
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.units import WHOLE_GPU
-from gpuctl.render.devices import device_class, device_terms, resource_name
+from gpuctl.render.devices import DeviceTerms, device_class, resource_name
 from gpuctl.render.owner import ProjectOwner
 
 QUOTA_NAME = "gpuctl"
 _COUNTED = (Way.COUNT, Way.HAMI)
 
 
-def resource_quota(owner: ProjectOwner, declared: Declared, runs: Iterable[tuple[Job, Placement | None]]) -> Manifest:
-    """The ceiling of one project; `runs` are its declared jobs, each with the place it is to run in now, if any."""
+def resource_quota(
+    owner: ProjectOwner, declared: Declared, runs: Iterable[tuple[Job, DeviceTerms, Placement | None]]
+) -> Manifest:
+    """The ceiling of one project; `runs` are its declared jobs, each with its terms and where it is to run now."""
     placed: Counter[str] = Counter()
     claimed: Counter[str] = Counter()
-    for job, place in runs:
-        terms = device_terms(owner.cluster, job, place)
+    for job, terms, place in runs:
         if terms.claims:
             claimed[device_class(terms.way, terms.profile)] += terms.count * job.workers
         elif place is not None:

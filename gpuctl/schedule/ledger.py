@@ -88,11 +88,14 @@ class Ledger:
                 buckets.append([])
             buckets[room.whole].append(name)
             self._whole[room.pool] = self._whole.get(room.pool, 0) + room.whole
-            for index, free in enumerate(room.gpu_milli):
-                profile = room.profile_of(index)
-                partial = self._partial.setdefault((room.pool, profile), [])
+            partial = self._partial.setdefault((room.pool, ""), [])
+            if not room.profiles:
+                partial.extend((free, name, i) for i, free in enumerate(room.gpu_milli) if 0 < free < WHOLE_GPU)
+                continue
+            for index, (free, profile) in enumerate(zip(room.gpu_milli, room.profiles, strict=True)):
+                of_its_kind = self._partial.setdefault((room.pool, profile), [])
                 if _is_partial(free, profile):
-                    partial.append((free, name, index))
+                    of_its_kind.append((free, name, index))
         for kind, partial in self._partial.items():
             partial.sort()
             self._partial_milli[kind] = sum(free for free, _, _ in partial)
