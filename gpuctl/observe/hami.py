@@ -76,7 +76,7 @@ def _entries(register: object) -> list[Mapping[str, Any]] | None:
 def hami_devices(pod: Body, nodes: Mapping[NodeName, HamiNode]) -> tuple[HeldDevice, ...]:
     """What HAMi's scheduler says it gave a pod: `uuid,type,MiB,cores` for each device, `:` after it, `;` a container.
 
-    A device is held by its larger part, of cores or of memory.
+    A device is held by its larger part, of cores or of memory, and by no less than each of its sharers may have.
     """
     notes = annotations_of(pod)
     node = NodeName(str(notes.get(names.HAMI_NODE_ANNOTATION, "")))
@@ -95,5 +95,5 @@ def _parts(given: str, node: NodeName, known: HamiNode) -> Iterator[HeldDevice]:
             continue
         mem, cores = int(amounts[0]), int(amounts[1])
         of_memory = -(-mem * WHOLE_GPU // known.mem_mib[uuid]) if known.mem_mib[uuid] > 0 else WHOLE_GPU
-        milli = max(cores * _MILLI_PER_CORE, of_memory)
+        milli = max(cores * _MILLI_PER_CORE, of_memory, -(-WHOLE_GPU // max(1, known.devices.gpu_slots or 1)))
         yield HeldDevice(node=node, gpu=gpu, milli=min(WHOLE_GPU, milli), uuid=uuid)

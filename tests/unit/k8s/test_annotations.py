@@ -17,6 +17,7 @@ DAMAGED = [
     "[7]",
     '[{"gpus":[0]}]',
     '[{"node":"n","gpus":[true]}]',
+    '[{"node":"n","gpus":[0],"uuids":[0]}]',
     "[" * 100_000,
     None,
 ]
@@ -24,7 +25,10 @@ DAMAGED = [
 names = st.text("abz-9", min_size=1)
 amounts = st.integers(0, 2**40)
 workers = st.builds(
-    WorkerPlacement, node=names.map(NodeName), gpus=st.lists(st.integers(0, 15), unique=True).map(tuple)
+    WorkerPlacement,
+    node=names.map(NodeName),
+    gpus=st.lists(st.integers(0, 15), unique=True).map(tuple),
+    uuids=st.lists(names).map(tuple),
 )
 placements = st.lists(workers, min_size=1, max_size=4).map(lambda placed: Placement(workers=tuple(placed)))
 params = st.dictionaries(names, st.text('z "\\\né') | st.integers()).map(lambda found: tuple(sorted(found.items())))

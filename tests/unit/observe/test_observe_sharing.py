@@ -1,0 +1,193 @@
+"""Devices as NVIDIA's driver, HAMi and MIG by count tell them, and those that they take out of use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.declared import Way
+from gpuctl.model.state import ClusterState, CutGpu, Node, RawObjects
+from gpuctl.observe import observe
+
+
+def seen(*bodies: Mapping[str, Any]) -> ClusterState:
+    return observe(RawObjects(objects={ref_of(body): body for body in bodies}))
+
+
+def the_node(*bodies: Mapping[str, Any]) -> Node:
+    (found,) = seen(*bodies).nodes
+    return found
+
+
+def node(amounts: Mapping[str, str] | None = None, notes: Mapping[str, str] | None = None, **healthy: str) -> Any:
+    capacity = {"cpu": "8", "memory": "64Gi", **(amounts or {})}
+    return {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "annotations": notes or {}, "labels": {names.GPU_MEMORY_LABEL: "81559"}},
+        "status": {"capacity": capacity, "allocatable": {**capacity, **healthy},
+                   "conditions": [{"type": "Ready", "status": "True"}]},
+    }  # fmt: skip
+
+
+def pod(name: str, limits: Mapping[str, str], notes: Mapping[str, str] | None = None) -> Any:
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "theirs", "annotations": notes or {}},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"limits": limits}}]},
+        "status": {"phase": "Running"},
+    }  # fmt: skip
+
+
+# MIG by count
+
+
+def test_counted_slices_are_of_the_gpus_after_the_whole_ones() -> None:
+    found = the_node(node({"nvidia.com/gpu": "5", "nvidia.com/mig-3g.40gb": "4", "nvidia.com/mig-1g.10gb": "7"}))
+    assert found.gpus == 8
+    assert found.ways == {Way.COUNT}
+    assert found.cut == {
+        5: CutGpu(profile="1g.10gb", slices=7),
+        6: CutGpu(profile="3g.40gb", slices=2),
+        7: CutGpu(profile="3g.40gb", slices=2),
+    }
+
+
+def test_slices_that_broke_or_are_others_are_of_the_last_gpu() -> None:
+    broken = {"nvidia.com/mig-3g.40gb": "3"}
+    theirs = pod("theirs", {"nvidia.com/mig-3g.40gb": "1"})
+    found = the_node(node({"nvidia.com/gpu": "6", "nvidia.com/mig-3g.40gb": "4"}, **broken), theirs)
+    assert found.cut == {
+        6: CutGpu(profile="3g.40gb", slices=2),
+        7: CutGpu(profile="3g.40gb", slices=1, taken=1),
+    }
+
+
+def test_whole_gpus_that_others_count_are_never_those_that_are_cut() -> None:
+    amounts = {"nvidia.com/gpu": "2", "nvidia.com/mig-3g.40gb": "2"}
+    found = the_node(node(amounts), pod("theirs", {"nvidia.com/gpu": "1"}))
+    assert found.foreign_gpu_milli == (0, 1000, 0)
+
+
+def test_other_resources_are_no_slices() -> None:
+    found = the_node(node({"nvidia.com/gpu": "2", "nvidia.com/mig-strange": "2", "nvidia.com/gpu.shared": "4"}))
+    assert (found.gpus, found.cut) == (2, {})
+
+
+# HAMi
+
+
+def registered(*changes: Mapping[str, Any]) -> str:
+    return json.dumps([
+        {"id": f"GPU-{i}", "index": i, "count": 10, "devmem": 81559, "devcore": 100, "type": "NVIDIA-H100",
+         "mode": "hami-core", "health": True, **change}
+        for i, change in enumerate(changes)
+    ])  # fmt: skip
+
+
+def hami(*changes: Mapping[str, Any], cordoned: str = "") -> Any:
+    notes = {names.HAMI_REGISTER_ANNOTATION: registered(*changes), names.HAMI_CORDON_ANNOTATION: cordoned}
+    return node({"nvidia.com/gpu": str(10 * len(changes))}, notes)
+
+
+def test_registered_gpus_are_known_by_index_and_uuid() -> None:
+    found = the_node(hami({}, {}))
+    assert (found.gpus, found.uuids, found.ways, found.gpu_slots) == (2, ("GPU-0", "GPU-1"), {Way.HAMI}, 10)
+    assert found.lost_gpus == frozenset()
+
+
+def test_gpus_that_are_sick_cordoned_or_cut_are_out_of_use() -> None:
+    found = the_node(hami({"health": False}, {}, {"mode": "mig"}, {}, cordoned="GPU-1, GPU-9"))
+    assert found.lost_gpus == {0, 1, 2}
+
+
+def test_what_hami_gave_others_is_taken_by_the_larger_part() -> None:
+    given = {
+        names.HAMI_NODE_ANNOTATION: "n",
+        names.HAMI_DEVICES_ANNOTATION: "GPU-0,NVIDIA,40779,30:GPU-1,NVIDIA,9,60:;",
+    }
+    found = the_node(hami({}, {}), pod("theirs", {"nvidia.com/gpu": "2"}, given))
+    assert found.foreign_gpu_milli == (500, 600)
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", '["x"]', '[{"index": 1}]'])
+def test_a_register_that_cant_be_read_keeps_new_work_away(text: str) -> None:
+    found = the_node(node({"nvidia.com/gpu": "20"}, {names.HAMI_REGISTER_ANNOTATION: text}))
+    assert not found.usable
+
+
+@pytest.mark.parametrize("given", ["", "GPU-0", "GPU-0,NVIDIA,x,50:;", "GPU-7,NVIDIA,1,50:;", ";;:,,:"])
+def test_a_decision_that_cant_be_read_gives_nothing(given: str) -> None:
+    notes = {names.HAMI_NODE_ANNOTATION: "n", names.HAMI_DEVICES_ANNOTATION: given}
+    assert the_node(hami({}), pod("theirs", {}, notes)).foreign_gpu_milli == (0,)
+
+
+# NVIDIA's driver
+
+
+def whole(minor: int, **more: Any) -> dict[str, Any]:
+    return {
+        "name": f"gpu-{minor}",
+        "attributes": {"type": {"string": "gpu"}, "uuid": {"string": f"GPU-{minor}"}},
+        **more,
+    }
+
+
+def part(minor: int, start: int, profile: str = "3g.40gb", **more: Any) -> dict[str, Any]:
+    attributes = {"type": {"string": "mig"}, "profile": {"string": profile}, "parentUUID": {"string": f"GPU-{minor}"}}
+    return {"name": f"gpu-{minor}-mig-9-{start}-4", "attributes": attributes, **more}
+
+
+def slices(*devices: Mapping[str, Any]) -> Any:
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n", "devices": list(devices),
+            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}}  # fmt: skip
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
+
+
+SICK = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
+
+
+def test_devices_are_known_by_the_number_in_their_name() -> None:
+    found = the_node(node(), slices(whole(0), whole(2), part(3, 0), part(3, 4, **SICK), whole(4, **SICK)))
+    assert (found.gpus, found.lost_gpus) == (5, {1, 4})
+    assert found.uuids == ("GPU-0", "", "GPU-2", "GPU-3", "GPU-4")
+    assert found.cut == {3: CutGpu(profile="3g.40gb", slices=1)}
+    assert found.ways == {Way.NVIDIA_CLAIM}
+
+
+def test_a_gpu_that_is_cut_on_demand_is_whole() -> None:
+    assert the_node(node(), slices(whole(0), part(0, 0), part(0, 4))).cut == {}
+
+
+def test_what_is_neither_gpu_nor_slice_is_passed_over() -> None:
+    strange = {"name": "vfio-0", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "GPU-0"}}}
+    nameless = {"name": "gpu-1", "attributes": {"type": {"string": "gpu"}}}
+    assert the_node(node(), slices(strange, nameless)).gpus == 0
+
+
+def claim(device: str) -> Any:
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n", "device": device}
+    return {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": device, "namespace": "theirs"},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }  # fmt: skip
+
+
+def test_what_claims_of_others_hold_is_taken() -> None:
+    published = slices(whole(0), whole(1), part(2, 0), part(2, 4))
+    found = the_node(node(), published, claim("gpu-1"), claim("gpu-2-mig-9-0-4"))
+    assert found.foreign_gpu_milli == (0, 1000, 0)
+    assert found.cut == {2: CutGpu(profile="3g.40gb", slices=2, taken=1)}
+
+
+def test_counts_are_served_where_the_class_says_so_and_no_gpu_is_counted_twice() -> None:
+    served = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"},
+              "spec": {"extendedResourceName": "nvidia.com/gpu"}}  # fmt: skip
+    found = the_node(node(), slices(whole(0), whole(1)), served, claim("gpu-1"), pod("x", {"nvidia.com/gpu": "1"}))
+    assert found.ways == {Way.NVIDIA_CLAIM, Way.COUNT}
+    assert found.foreign_gpu_milli == (0, 1000)
