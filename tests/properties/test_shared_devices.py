@@ -11,6 +11,7 @@ from worlds import GIB, declared, job, pool, project
 
 from gpuctl.model.decision import Admit, Pending
 from gpuctl.model.declared import Declared, Driver, NodePool, Sharing
+from gpuctl.model.ids import NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.mig import profiles_of
 from gpuctl.model.state import ClusterState, CutGpu, Node, Run, RunPhase
@@ -114,10 +115,10 @@ def running(of: Job, decision: Admit, gpu_milli: int, now: int) -> Run:
 
 
 def check(nodes: tuple[Node, ...], of: NodePool, tree: Declared, runs: tuple[Run, ...]) -> None:
-    milli: Counter[tuple[str, int]] = Counter()
-    sharers: Counter[tuple[str, int]] = Counter()
+    milli: Counter[tuple[NodeName, int]] = Counter()
+    sharers: Counter[tuple[NodeName, int]] = Counter()
     by_name = {node.name: node for node in nodes}
-    profile_of = {each.id: (of.grant(each.gpu_milli) or None) for each in tree.jobs}
+    profile_of = {each.id: of.grant(each.gpu_milli) for each in tree.jobs}
     for run in runs:
         for worker in run.placement.workers if run.placement else ():
             for gpu in worker.gpus:

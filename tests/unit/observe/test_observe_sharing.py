@@ -24,12 +24,16 @@ def the_node(*bodies: Mapping[str, Any]) -> Node:
     return found
 
 
-def node(amounts: Mapping[str, str] | None = None, notes: Mapping[str, str] | None = None, **healthy: str) -> Any:
+def node(
+    amounts: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] | None = None,
+    healthy: Mapping[str, str] | None = None,
+) -> Any:
     capacity = {"cpu": "8", "memory": "64Gi", **(amounts or {})}
     return {
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "n", "annotations": notes or {}, "labels": {names.GPU_MEMORY_LABEL: "81559"}},
-        "status": {"capacity": capacity, "allocatable": {**capacity, **healthy},
+        "status": {"capacity": capacity, "allocatable": {**capacity, **(healthy or {})},
                    "conditions": [{"type": "Ready", "status": "True"}]},
     }  # fmt: skip
 
@@ -49,7 +53,7 @@ def pod(name: str, limits: Mapping[str, str], notes: Mapping[str, str] | None = 
 def test_counted_slices_are_of_the_gpus_after_the_whole_ones() -> None:
     found = the_node(node({"nvidia.com/gpu": "5", "nvidia.com/mig-3g.40gb": "4", "nvidia.com/mig-1g.10gb": "7"}))
     assert found.gpus == 8
-    assert found.ways == {Way.COUNT}
+    assert found.ways == frozenset({Way.COUNT})
     assert found.cut == {
         5: CutGpu(profile="1g.10gb", slices=7),
         6: CutGpu(profile="3g.40gb", slices=2),
@@ -60,7 +64,7 @@ def test_counted_slices_are_of_the_gpus_after_the_whole_ones() -> None:
 def test_slices_that_broke_or_are_others_are_of_the_last_gpu() -> None:
     broken = {"nvidia.com/mig-3g.40gb": "3"}
     theirs = pod("theirs", {"nvidia.com/mig-3g.40gb": "1"})
-    found = the_node(node({"nvidia.com/gpu": "6", "nvidia.com/mig-3g.40gb": "4"}, **broken), theirs)
+    found = the_node(node({"nvidia.com/gpu": "6", "nvidia.com/mig-3g.40gb": "4"}, healthy=broken), theirs)
     assert found.cut == {
         6: CutGpu(profile="3g.40gb", slices=2),
         7: CutGpu(profile="3g.40gb", slices=1, taken=1),
@@ -96,13 +100,13 @@ def hami(*changes: Mapping[str, Any], cordoned: str = "") -> Any:
 
 def test_registered_gpus_are_known_by_index_and_uuid() -> None:
     found = the_node(hami({}, {}))
-    assert (found.gpus, found.uuids, found.ways, found.gpu_slots) == (2, ("GPU-0", "GPU-1"), {Way.HAMI}, 10)
+    assert (found.gpus, found.uuids, found.ways, found.gpu_slots) == (2, ("GPU-0", "GPU-1"), frozenset({Way.HAMI}), 10)
     assert found.lost_gpus == frozenset()
 
 
 def test_gpus_that_are_sick_cordoned_or_cut_are_out_of_use() -> None:
     found = the_node(hami({"health": False}, {}, {"mode": "mig"}, {}, cordoned="GPU-1, GPU-9"))
-    assert found.lost_gpus == {0, 1, 2}
+    assert found.lost_gpus == frozenset({0, 1, 2})
 
 
 def test_what_hami_gave_others_is_taken_by_the_larger_part() -> None:
@@ -137,8 +141,8 @@ def whole(minor: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def part(minor: int, start: int, profile: str = "3g.40gb", **more: Any) -> dict[str, Any]:
-    attributes = {"type": {"string": "mig"}, "profile": {"string": profile}, "parentUUID": {"string": f"GPU-{minor}"}}
+def part(minor: int, start: int, **more: Any) -> dict[str, Any]:
+    attributes = {"type": {"string": "mig"}, "profile": {"string": "3g.40gb"}, "parentUUID": {"string": f"GPU-{minor}"}}
     return {"name": f"gpu-{minor}-mig-9-{start}-4", "attributes": attributes, **more}
 
 
@@ -153,10 +157,10 @@ SICK = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
 
 def test_devices_are_known_by_the_number_in_their_name() -> None:
     found = the_node(node(), slices(whole(0), whole(2), part(3, 0), part(3, 4, **SICK), whole(4, **SICK)))
-    assert (found.gpus, found.lost_gpus) == (5, {1, 4})
+    assert (found.gpus, found.lost_gpus) == (5, frozenset({1, 4}))
     assert found.uuids == ("GPU-0", "", "GPU-2", "GPU-3", "GPU-4")
     assert found.cut == {3: CutGpu(profile="3g.40gb", slices=1)}
-    assert found.ways == {Way.NVIDIA_CLAIM}
+    assert found.ways == frozenset({Way.NVIDIA_CLAIM})
 
 
 def test_a_gpu_that_is_cut_on_demand_is_whole() -> None:
@@ -189,5 +193,5 @@ def test_counts_are_served_where_the_class_says_so_and_no_gpu_is_counted_twice()
     served = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"},
               "spec": {"extendedResourceName": "nvidia.com/gpu"}}  # fmt: skip
     found = the_node(node(), slices(whole(0), whole(1)), served, claim("gpu-1"), pod("x", {"nvidia.com/gpu": "1"}))
-    assert found.ways == {Way.NVIDIA_CLAIM, Way.COUNT}
+    assert found.ways == frozenset({Way.NVIDIA_CLAIM, Way.COUNT})
     assert found.foreign_gpu_milli == (0, 1000)
