@@ -96,7 +96,7 @@ def test_the_template_of_a_suspended_job_may_be_made_anew_for_other_devices(lab:
     lab.running("moved")
     lab.apply(dra_job("moved", "moved", nodes=("shared-1",), suspend=True))
     lab.eventually(lambda: not lab.pods("moved"))
-    assert lab.cluster.list(names.RESOURCE_CLAIM).items == ()
+    lab.eventually(lambda: not lab.cluster.list(names.RESOURCE_CLAIM).items)
     lab.delete(names.CLAIM_TEMPLATE, "moved")
     lab.apply(claim_template("moved", (6,)))
     lab.apply(dra_job("moved", "moved", nodes=("shared-2",)))
