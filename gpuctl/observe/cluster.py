@@ -59,7 +59,9 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
     foreign = [pod for pod in pods if pod.run is None and pod.live]
     others = [*claims.foreign, *(device for pod in foreign for device in pod.devices)]
     devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}
-    nodes, runs = observe_nodes(kinds[names.NODE].values(), devices, foreign, others, runs, known=sights.nodes)
+    nodes, runs = observe_nodes(
+        kinds[names.NODE].values(), devices, foreign, others, runs, own_pods=pods, known=sights.nodes
+    )
     records = read_ledgers(kinds[names.CONFIG_MAP], sights.ledgers)
     ours = records.of(cluster)
     return ClusterState(

@@ -16,7 +16,7 @@ from gpuctl.k8s import names
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
-from gpuctl.model.ids import NodeName
+from gpuctl.model.ids import NodeName, RunKey
 from gpuctl.model.memo import Memo
 from gpuctl.model.state import Body, CutGpu, Node, Run, RunPhase, Taint
 from gpuctl.model.units import WHOLE_GPU
@@ -93,9 +93,10 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     foreign_devices: Iterable[HeldDevice],
     runs: tuple[Run, ...],
     *,
+    own_pods: Iterable[Pod] = (),
     known: NodeSights,
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
-    """All nodes by name, and the runs with an index for every GPU they hold."""
+    """All nodes by name, and the runs with an index for every GPU they hold. `own_pods` are those of runs."""
     by_name = {NodeName(text(body, "metadata", "name")): body for body in bodies}
     slots = {name: known.slots(name, body, devices.get(name)) for name, body in by_name.items()}
     held: dict[NodeName, Counter[int]] = defaultdict(Counter)
@@ -107,7 +108,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
             continue
         held[device.node][device.gpu] += 1
         foreign_milli[device.node][device.gpu] += device.milli
-    runs = _with_indexes(runs, slots, held)
+    runs = _with_indexes(_beside_given(runs, slots, own_pods, held), slots, held)
     use: dict[NodeName, Requests] = defaultdict(Requests)
     for pod in foreign_pods:
         if pod.node is not None:
@@ -199,6 +200,38 @@ def _taints(body: Body) -> list[Taint]:
 
 def _tolerated(taint: Taint) -> bool:
     return taint.effect == "NoSchedule" and taint.key in names.TOLERATED_TAINT_KEYS
+
+
+def _beside_given(
+    runs: tuple[Run, ...],
+    slots: Mapping[NodeName, _Slots],
+    pods: Iterable[Pod],
+    others: Mapping[NodeName, Counter[int]],
+) -> tuple[Run, ...]:
+    """Where GPUs are asked for by count and known by device once they are given: runs that still wait for theirs.
+
+    One that was planned at a device that somebody else was given meanwhile will get another, nobody knows yet which.
+    """
+    nodes = {name for name, found in slots.items() if found.by_device and Way.COUNT in found.ways}
+    if not nodes:
+        return runs
+    given = {name: set(others[name]) for name in nodes}
+    told: set[tuple[RunKey, NodeName]] = set()
+    for pod, device in ((each, device) for each in pods if each.live for device in each.devices):
+        if device.node in nodes and pod.run is not None:
+            given[device.node].add(device.gpu)
+            told.add((pod.run, device.node))
+
+    def still(run: Run, worker: WorkerPlacement) -> WorkerPlacement:
+        here = given.get(worker.node, set()) if ((run.job, run.digest), worker.node) not in told else set[int]()
+        return worker if here.isdisjoint(worker.gpus) else WorkerPlacement(node=worker.node)
+
+    return tuple(
+        run
+        if run.placement is None or run.phase is RunPhase.QUEUED
+        else replace(run, placement=Placement(workers=tuple(still(run, worker) for worker in run.placement.workers)))
+        for run in runs
+    )
 
 
 def _with_indexes(

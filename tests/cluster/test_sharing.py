@@ -153,6 +153,7 @@ def test_a_paused_job_gets_a_claim_for_the_gpu_of_another_node(town: Town) -> No
     town.jobs["j"] = ", gpus: 1, suspend: true"
     town.comes_to(j="Queued")
     town.plane.call("PATCH", f"/api/v1/nodes/{town.name}-{first}", {"spec": {"unschedulable": True}}, media=MERGE)
+    town.until(lambda: [node.name for node in town.state().nodes if not node.usable] == [f"{town.name}-{first}"])
     town.jobs["j"] = ", gpus: 1"
     town.comes_to(j="Running")
     assert (places(town, "j"), devices(town, "j")) == ([(other, (0,))], [(other, "gpu-0")])
@@ -180,6 +181,18 @@ def test_whole_gpus_by_count_are_served_by_the_driver_where_its_class_says_so(to
         assert text(town.one("Pod", job), "spec", "resourceClaims") == ""
         assert devices(town, job) == [(places(town, job)[0][0], "gpu-0")]
     assert why(town, "l") == "GPU5014"
+
+
+def test_counts_that_the_driver_serves_with_other_devices_than_planned_move_nobody(town: Town) -> None:
+    nvidia(town, cut=False)
+    town.jobs = dict.fromkeys("ijkl", ", gpus: 1")
+    town.comes_to(i="Running", j="Running", k="Running", l="Running")
+    assert {run.starts for run in town.state().runs} == {1}
+    for job in town.jobs:
+        ((node, (gpu,)),) = places(town, job)
+        assert devices(town, job) == [(node, f"gpu-{gpu}")]
+    town.until(lambda: town.cycle().settled)
+    assert {run.starts for run in town.state().runs} == {1}
 
 
 def test_a_driver_that_is_not_at_work_is_told(town: Town) -> None:

@@ -195,3 +195,24 @@ def test_counts_are_served_where_the_class_says_so_and_no_gpu_is_counted_twice()
     found = the_node(node(), slices(whole(0), whole(1)), served, claim("gpu-1"), pod("x", {"nvidia.com/gpu": "1"}))
     assert found.ways == frozenset({Way.NVIDIA_CLAIM, Way.COUNT})
     assert found.foreign_gpu_milli == (0, 1000)
+
+
+def ours(name: str, gpu: int, *, job: str) -> Any:
+    """A pod of a run that was let go by count, planned at an index."""
+    made = pod(name, {"nvidia.com/gpu": "1"}, {
+        names.PLACEMENT_ANNOTATION: f'[{{"node":"n","gpus":[{gpu}]}}]',
+        names.CHARGE_ANNOTATION: '{"gpuMilli":1000,"cpuMilli":0,"memBytes":0}',
+    })  # fmt: skip
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.PROJECT_LABEL: "a", names.JOB_LABEL: job}
+    made["metadata"]["labels"] = {**labels, names.RUN_LABEL: "00000001"}
+    return made
+
+
+def test_who_was_planned_at_a_device_that_another_got_will_get_another() -> None:
+    served = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"},
+              "spec": {"extendedResourceName": "nvidia.com/gpu"}}  # fmt: skip
+    first, second = ours("first", 0, job="i"), ours("second", 1, job="j")
+    given = claim("gpu-1")
+    given["status"]["reservedFor"] = [{"resource": "pods", "name": "first"}]
+    runs = seen(node(), slices(whole(0), whole(1)), served, first, second, given).runs
+    assert [run.placement.workers[0].gpus for run in runs if run.placement] == [(1,), (0,)]
