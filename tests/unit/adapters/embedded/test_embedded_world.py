@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from stories import EPOCH_MS, NAMESPACE, advance, job, job_id, opened, phases, pool, true_conditions
 
@@ -9,7 +11,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster, EmbeddedTimings
 from gpuctl.app.ports import NotFound
 from gpuctl.k8s import names
-from gpuctl.model.declared import Sharing
+from gpuctl.model.declared import Driver, Sharing
 from gpuctl.model.ids import NodeName
 
 
@@ -198,6 +200,23 @@ def test_a_pool_with_dra_has_a_device_class_and_a_slice_a_node_and_no_plugin(clo
     assert [c["metadata"]["name"] for c in cluster.list(names.DEVICE_CLASS).items] == [names.DRA_DEVICE_CLASS]
     cluster.provide([pool("n2")])
     assert cluster.list(names.RESOURCE_SLICE).items == ()
+
+
+def test_a_node_has_what_its_pools_sharing_needs_and_nothing_of_what_it_needed_before(clock: VirtualClock) -> None:
+    cluster = opened(clock)
+    plain = pool("n1", gpus=2, sharing=Sharing.DRA)
+    claims = replace(plain, driver=Driver.NVIDIA)
+    for of, drivers, counted, registers in (
+        (plain, [names.DRA_DRIVER], None, False),
+        (claims, [names.NVIDIA_DRIVER], None, False),
+        (replace(plain, sharing=Sharing.HAMI), [], "20", True),
+        (replace(plain, sharing=Sharing.DEVICE_PLUGIN), [], "2", False),
+    ):
+        cluster.provide([of])
+        (node,) = cluster.list(names.NODE).items
+        assert [body["spec"]["driver"] for body in cluster.list(names.RESOURCE_SLICE).items] == drivers
+        assert node["status"]["allocatable"].get("nvidia.com/gpu") == counted
+        assert (names.HAMI_REGISTER_ANNOTATION in node["metadata"].get("annotations", {})) is registers
 
 
 def test_what_a_quota_refuses_is_due_at_no_time_by_itself(clock: VirtualClock, cluster: EmbeddedCluster) -> None:
