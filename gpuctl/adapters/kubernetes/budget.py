@@ -26,13 +26,3 @@ class Budget:
             due = max(self._next_ns, now - self._saved_ns)
             self._next_ns = due + self._each_ns
             return max(0, due - now)
-
-    def spare(self) -> bool:
-        """Take a token if there is one to be used at once."""
-        with self._lock:
-            now = self._now_ns()
-            due = max(self._next_ns, now - self._saved_ns)
-            if due > now:
-                return False
-            self._next_ns = due + self._each_ns
-            return True

@@ -30,13 +30,3 @@ def test_waiting_gives_back_what_was_spent_and_not_more() -> None:
     assert [budget.take() // MS for _ in range(3)] == [0, 0, 100]
     clock.now += 3_600_000 * MS
     assert [budget.take() // MS for _ in range(4)] == [0, 0, 0, 100]
-
-
-def test_what_can_be_left_out_takes_only_what_is_spare() -> None:
-    clock = Hand()
-    budget = Budget(10, 2, clock)
-    assert [budget.spare() for _ in range(3)] == [True, True, False]
-    clock.now += 99 * MS
-    assert not budget.spare()
-    clock.now += 1 * MS
-    assert budget.spare()
