@@ -13,6 +13,7 @@ import pytest
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.app.ports import Conflict
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s import names
 from gpuctl.k8s.names import Kind
@@ -71,10 +72,18 @@ class Lab:
         return found
 
     def delete(self, kind: Kind, name: str) -> None:
-        live = self.there(kind, name)
-        meta = live["metadata"]
-        ref = ObjectRef(kind[0], kind[1], meta.get("namespace", ""), name)
-        self.cluster.delete(ref, meta["uid"], meta["resourceVersion"])
+        """Delete what is there; its controllers may write it in between, so that it has to be read again."""
+
+        def done() -> bool:
+            meta = self.there(kind, name)["metadata"]
+            ref = ObjectRef(kind[0], kind[1], meta.get("namespace", ""), name)
+            try:
+                self.cluster.delete(ref, meta["uid"], meta["resourceVersion"])
+            except Conflict:
+                return False
+            return True
+
+        self.eventually(done)
 
     def pods(self, job: str) -> list[Body]:
         live = self.cluster.list(names.POD).items
