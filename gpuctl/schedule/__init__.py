@@ -3,7 +3,7 @@
 Read `cycle` first: it is the table of contents. Below it, from the bottom: `reasons`, `fairshare` (arithmetic),
 `capacity` and `ledger` (room), `accounts` (who holds how much), `fit`, `placement` and `gang` (places), `ordering` and
 `demand` (turns), `interactive` and `runs` (what runs say by themselves), `books`, `victims`, its rules `reclaim` and
-`preempt`, `layout`, `reservation` and `admission`. `refusals` and `outlook` save work and decide nothing.
+`preempt`, `layout`, `reservation`, `turns` and `admission`. `refusals` and `outlook` save work and decide nothing.
 """
 
 from __future__ import annotations

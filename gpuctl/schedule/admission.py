@@ -6,13 +6,10 @@ what may be preempted in its own. A job that can't start is passed over and bloc
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappushpop
 
 from gpuctl.model.decision import Placement, Reason, TraceStep
-from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
 from gpuctl.schedule import reasons
@@ -22,11 +19,12 @@ from gpuctl.schedule.fairshare import Portion
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.ordering import Lane, Waiting
+from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.turns import take_turns
 from gpuctl.schedule.victims import Rule, find_exchange, find_victims
 
 MAX_ROUNDS = 2
@@ -69,7 +67,7 @@ class Admission:
         promises = self._keep_promises(queue)
         open_queue = [w for w in queue if w.job.id not in promises]
         for _ in range(MAX_ROUNDS):
-            self._take_turns(open_queue)
+            take_turns(open_queue, self._books, self._turn)
             if not self._layout.compact():
                 break
             self._failed.clear()
@@ -128,26 +126,6 @@ class Admission:
         return False
 
     # Turns
-
-    def _take_turns(self, queue: Iterable[Waiting]) -> None:
-        by_lane: dict[tuple[ProjectName, DomainName], deque[Waiting]] = {}
-        for waiting in queue:
-            by_lane.setdefault((waiting.job.id.project, waiting.domain), deque()).append(waiting)
-        lanes = [Lane(project, domain, jobs, self._books.accounts) for (project, domain), jobs in by_lane.items()]
-        heapify(lanes)
-        lane = _first(lanes)
-        while lane is not None:
-            version = self._books.version
-            lane.refresh()
-            if lanes and lanes[0] < lane:
-                lane = heappushpop(lanes, lane)
-                continue
-            self._turn(lane.jobs.popleft())
-            if version != self._books.version:
-                for other in (lane, *lanes):
-                    other.refresh()
-                heapify(lanes)
-            lane = heappushpop(lanes, lane) if lane.jobs else _first(lanes)
 
     def _turn(self, waiting: Waiting) -> None:
         self.outcome.passed.pop(waiting.job.id, None)
@@ -324,11 +302,6 @@ class Admission:
             "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
         }
         self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))
-
-
-def _first(lanes: list[Lane]) -> Lane | None:
-    """Takes the first lane out of the heap, if there is one."""
-    return heappop(lanes) if lanes else None
 
 
 def _free_for(ledger: Ledger, offer: Offer) -> GpuMilli:
