@@ -181,9 +181,13 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Exactly one decision a declared job, sorted by job; never over capacity; gangs all or none."""
+    """Exactly one decision a declared job, sorted by job; never over capacity; gangs all or none.
+
+    `queue`: jobs that could run and had no place, in the order in which they were asked last.
+    """
 
     at_ms: Instant
     decisions: tuple[Decision, ...] = ()
     shares: tuple[FairShare, ...] = ()
     trace: tuple[TraceStep, ...] = ()
+    queue: tuple[JobId, ...] = ()

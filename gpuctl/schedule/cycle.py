@@ -77,6 +77,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
         decisions=tuple(decisions[job] for job in sorted(decisions)),
         shares=_shares(declared, demand, books, outcome),
         trace=tuple(outcome.trace),
+        queue=tuple(outcome.passed),
     )
 
 
