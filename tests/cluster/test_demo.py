@@ -1,4 +1,7 @@
-"""The report's story on a real API server: the same states, every pod and every fraction where the engine put it."""
+"""The report's story on a real API server: the same states, every pod and every fraction where the engine put it.
+
+It is told by the installed account, under the guard; only the two nodes are made by somebody who may.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,21 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane, node
+from unattended import account_kubeconfig, install
 
+from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.machines import KwokMachines
+from gpuctl.compile import compile_tree
 from gpuctl.k8s.names import DRA_DRIVER
+from gpuctl.wiring import EXAMPLE, blueprint
 
 STATES = {
     "4.8": {"a": (4, []), "b": (4, []), "c": (4, []), "d": (4, [])},
@@ -31,9 +43,21 @@ def stage(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
     return new_control_plane()
 
 
+def make_machines(stage: ControlPlane) -> None:
+    """What the demonstration makes itself for an administrator: gpuctl's account has no right to make nodes."""
+    source = read_tree(str(Path(__file__).parents[2] / EXAMPLE))
+    declared = compile_tree(source).declared
+    assert declared is not None
+    connection = connect(str(stage.kubeconfig))
+    with closing(connection), closing(KubernetesCluster(connection)) as cluster:
+        KwokMachines(cluster, blueprint).provide(declared.cluster.pools)
+
+
 @pytest.fixture(scope="module")
 def told(stage: ControlPlane) -> Mapping[str, Any]:
-    done = gpuctl("demo", "--kubeconfig", str(stage.kubeconfig), "-o", "json")
+    install(stage)
+    make_machines(stage)
+    done = gpuctl("demo", "--kubeconfig", account_kubeconfig(stage), "-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     report: Mapping[str, Any] = json.loads(done.stdout)
     return report

@@ -50,20 +50,20 @@ def device(minor: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def town(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
+def town(plane_with_gpuctl: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
     """One node with two devices can be used; a whole job has one of them."""
-    control_plane.call("PATCH", f"{item(ref_of(CLASS))}?fieldManager=test&force=true", CLASS)
-    with town_on(control_plane, request.node.name) as made:
+    plane_with_gpuctl.call("PATCH", f"{item(ref_of(CLASS))}?fieldManager=test&force=true", CLASS)
+    with town_on(plane_with_gpuctl, request.node.name) as made:
         node = f"{made.name}-n1"
-        control_plane.call("PATCH", f"/api/v1/nodes/{made.name}-n2", {"spec": {"unschedulable": True}}, media=MERGE)
+        made.plane.call("PATCH", f"/api/v1/nodes/{made.name}-n2", {"spec": {"unschedulable": True}}, media=MERGE)
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [device(0), device(1)]}
-        control_plane.call("POST", SLICES, {"metadata": {"name": node}, "spec": spec})
+        plane_with_gpuctl.call("POST", SLICES, {"metadata": {"name": node}, "spec": spec})
         made.sharing = "dra"
         made.jobs["whole"] = ", gpus: 1"
         made.comes_to(whole="Running")
         yield made
-        control_plane.call("DELETE", f"{SLICES}/{node}")
+        plane_with_gpuctl.call("DELETE", f"{SLICES}/{node}")
 
 
 def allocated(town: Town, job: str) -> tuple[str, str, str]:

@@ -13,11 +13,13 @@ from urllib.error import HTTPError
 
 import pytest
 from controlplane.server import ADMIN, ControlPlane
+from unattended import account_token
 
 from gpuctl.adapters.clock import SystemClock, VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.cycle import Site, converge
 from gpuctl.app.mirror import Mirror
@@ -104,9 +106,7 @@ def installed(new_control_plane: Callable[[], ControlPlane], tmp_path_factory: p
     made = Installed(new_control_plane())
     apply(made)
     give_a_node(made.plane)
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    account = "/api/v1/namespaces/gpuctl-system/serviceaccounts/gpuctl"
-    made.token = made.plane.call("POST", f"{account}/token", request)["status"]["token"]
+    made.token = account_token(made.plane)
     assert within(20, lambda: "only gpuctl" in made.refusal("POST", f"{PODS_ELSEWHERE}?dryRun=All", pod(gpus=1)))
     run_gpuctl(made, tmp_path_factory.mktemp("gpuctl"))
     return made
@@ -136,9 +136,7 @@ def give_a_node(plane: ControlPlane) -> None:
     machines.provide(declared().cluster.pools)
     (node,) = machines.list(names.NODE).items
     machines.close()
-    annotations = {"kwok.x-k8s.io/node": "fake"}
-    meta = {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"], "annotations": annotations}
-    plane.call("POST", "/api/v1/nodes", {**node, "metadata": meta})
+    plane.call("POST", "/api/v1/nodes", played(node))
 
 
 def run_gpuctl(made: Installed, folder: Path) -> None:

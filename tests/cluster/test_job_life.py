@@ -16,8 +16,8 @@ from gpuctl.model.state import Body
 
 
 @pytest.fixture
-def town(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(control_plane, request.node.name) as made:
+def town(plane_with_gpuctl: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
+    with town_on(plane_with_gpuctl, request.node.name) as made:
         yield made
 
 
@@ -80,7 +80,7 @@ def test_a_finished_job_is_not_run_again_when_its_object_is_gone_until_it_is_ask
     town.until(lambda: town.ended() == {"j": "Succeeded"})
     ((ref, _),) = town.live("Job", "j")
     path = f"/apis/batch/v1/namespaces/{town.namespace}/jobs/{ref.name}"
-    town.plane.call("PATCH", path, {"spec": {"ttlSecondsAfterFinished": 0}}, media=MERGE)
+    town.plane.call("PATCH", path, {"spec": {"ttlSecondsAfterFinished": 0}}, token=town.token, media=MERGE)
     town.until(lambda: not town.live("Job", "j"))
     for _ in range(5):
         assert town.cycle().settled

@@ -1,7 +1,8 @@
 """SIGKILL after every single write of a story, on the real API server: each process does one write and is no more.
 
 The write has taken effect and its answer is never read. The story has admission, pause, resume, finish, change and
-prune; the same story without a crash, on another node, says what the end has to be.
+prune; the same story without a crash, on another node, says what the end has to be. Every process is the installed
+account, under the guard.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
+from unattended import account_kubeconfig
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.adapters.kubernetes.machines import StandingMachines
+from gpuctl.adapters.kubernetes.machines import StandingMachines, played
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.app.loop import Outside, Reconciler
 from gpuctl.app.play import MOVING
@@ -44,7 +46,7 @@ spec:
   nodePools:
   - {{name: p, selector: {{matchLabels: {{gpuctl.dev/pool: {name}}}}}, nodes: [{name}-1], gpusPerNode: 8,
       gpuMemory: 32Gi, gpuProduct: Tesla, sharing: dra}}
-  namespacePrefix: {name}-
+  namespacePrefix: gpu-{name}-
 """
 
 
@@ -138,9 +140,9 @@ class Awake:
         return False
 
 
-def reconcile(plane: ControlPlane, cluster_name: str, number: int, *, doomed: bool) -> None:
+def reconcile(kubeconfig: str, cluster_name: str, number: int, *, doomed: bool) -> None:
     """One process's life: until everything is at rest."""
-    connection = connect(str(plane.kubeconfig))
+    connection = connect(kubeconfig)
     cluster = KubernetesCluster(connection)
     outside = Outside(
         source=Declarations(cluster_name, number),
@@ -198,16 +200,15 @@ class Theatre:
     ends: list[Mapping[str, object]] = field(default_factory=list)
 
     def play(self, *, doomed: bool) -> None:
+        kubeconfig = account_kubeconfig(self.plane)
         for body in blueprint(self._pools()):
-            meta = {k: v for k, v in body["metadata"].items() if k in {"name", "labels"}}
-            made = {**body, "metadata": {**meta, "annotations": {"kwok.x-k8s.io/node": "fake"}}}
             if body["kind"] != "DeviceClass":
-                self.plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), made)
+                self.plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), played(body))
         for number, (step, _) in enumerate(STORY):
             if step.startswith("finish"):
                 self._finish("k1")
             until = time.monotonic() + 2 * WITHIN_S
-            while not in_a_process(lambda: reconcile(self.plane, self.name, number, doomed=doomed)):  # noqa: B023
+            while not in_a_process(lambda: reconcile(kubeconfig, self.name, number, doomed=doomed)):  # noqa: B023
                 self.kills += 1
                 self._look()
                 assert time.monotonic() < until, step
@@ -224,7 +225,10 @@ class Theatre:
             for body in self.plane.call("GET", collection(kind, ""))["items"]:
                 whole = {**body, "apiVersion": kind[0], "kind": kind[1]}
                 ref = ref_of(whole)
-                if ref.namespace.startswith(f"{self.name}-") or labels_of(whole).get(names.CLUSTER_LABEL) == self.name:
+                if (
+                    ref.namespace.startswith(f"gpu-{self.name}-")
+                    or labels_of(whole).get(names.CLUSTER_LABEL) == self.name
+                ):
                     yield whole
 
     def _look(self) -> None:
@@ -268,17 +272,17 @@ def with_device_class(plane: ControlPlane, pools: Sequence[NodePool]) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(control_plane: ControlPlane) -> Theatre:
-    with_device_class(control_plane, Theatre(control_plane, "calm")._pools())
-    told = Theatre(control_plane, "calm")
+def undisturbed(plane_with_gpuctl: ControlPlane) -> Theatre:
+    with_device_class(plane_with_gpuctl, Theatre(plane_with_gpuctl, "calm")._pools())
+    told = Theatre(plane_with_gpuctl, "calm")
     told.play(doomed=False)
     return told
 
 
 def test_killed_after_every_write_it_comes_to_the_same_end(
-    control_plane: ControlPlane, undisturbed: Theatre, record_property: Callable[[str, object], None]
+    plane_with_gpuctl: ControlPlane, undisturbed: Theatre, record_property: Callable[[str, object], None]
 ) -> None:
-    killed = Theatre(control_plane, "killed")
+    killed = Theatre(plane_with_gpuctl, "killed")
     killed.play(doomed=True)
     record_property("kill_points", killed.kills)
     print(f"{killed.kills} processes were killed, each after its write")  # noqa: T201 - a figure of the test

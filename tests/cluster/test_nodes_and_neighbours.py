@@ -15,8 +15,8 @@ from gpuctl.model.ids import ObjectRef
 
 
 @pytest.fixture
-def town(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(control_plane, request.node.name) as made:
+def town(plane_with_gpuctl: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
+    with town_on(plane_with_gpuctl, request.node.name) as made:
         yield made
 
 
@@ -120,7 +120,7 @@ def test_two_clusters_never_share_a_namespace_and_share_the_rest_in_peace(town: 
         assert f"belongs to cluster {town.name}" in refusal.message
         assert theirs.until(lambda: theirs.cycle().settled)
         assert wishes(town) == ours
-        theirs.prefix = f"{theirs.name}-"
+        theirs.prefix = f"gpu-{theirs.name}-"
         theirs.comes_to(j="Running")
         assert town.cycle().settled
         assert theirs.cycle().settled

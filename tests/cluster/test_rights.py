@@ -12,6 +12,7 @@ import pytest
 from controlplane.server import ControlPlane
 from unattended import LEASE, Site, within
 
+from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.compile import compile_tree
 from gpuctl.install.rights import verbs
@@ -67,10 +68,8 @@ def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
     compiled = compile_tree(tree)
     assert compiled.declared is not None, compiled.diagnostics
     for body in blueprint(compiled.declared.cluster.pools):
-        meta = {k: v for k, v in body["metadata"].items() if k in {"name", "labels"}}
-        ours = {**body, "metadata": {**meta, "annotations": {"kwok.x-k8s.io/node": "fake"}}}
-        if meta["name"] != "rights-1":
-            made.plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), ours)
+        if body["metadata"]["name"] != "rights-1":
+            made.plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), played(body))
     yield made
     made.leave()
     made.plane.call("DELETE", "/api/v1/nodes/rights-d-1")

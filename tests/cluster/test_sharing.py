@@ -17,6 +17,7 @@ import pytest
 import yaml
 from controlplane.server import ControlPlane
 from town import MERGE, Town, town_on
+from unattended import install
 
 from gpuctl.adapters.kubernetes.paths import item
 from gpuctl.k8s import names
@@ -38,6 +39,7 @@ NVIDIA = pytest.mark.skipif(
 def plane(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
     """One of its own: device classes are everybody's."""
     made = new_control_plane()
+    install(made, guard=False)  # some tests play a driver's part in the project's namespace
     for name, kind in TYPES.items():
         selector = f"device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == '{kind}'"
         spec: dict[str, Any] = {"selectors": [{"cel": {"expression": selector}}]}

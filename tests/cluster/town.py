@@ -13,6 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 from controlplane.server import ControlPlane, node
+from unattended import account_token
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
@@ -28,7 +29,7 @@ from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, ClusterState
 from gpuctl.observe import observe
 
-WITHIN_S = 30.0
+WITHIN_S = 90.0
 GONE = 404
 MERGE = "application/merge-patch+json"
 
@@ -36,10 +37,11 @@ MERGE = "application/merge-patch+json"
 class Town:
     """One cluster of gpuctl on the server: two nodes of two GPUs, one project `a`, and cycles by hand."""
 
-    def __init__(self, plane: ControlPlane, cluster: KubernetesCluster, name: str) -> None:
+    def __init__(self, plane: ControlPlane, cluster: KubernetesCluster, name: str, token: str) -> None:
         self.plane = plane
         self.name = name
-        self.prefix = f"{name}-"
+        self.token = token
+        self.prefix = f"gpu-{name}-"
         self.more_of_a = ""
         self.sharing = "device-plugin"
         self.gpu_memory = "32Gi"
@@ -139,7 +141,7 @@ class Town:
     def tear_down(self) -> None:
         for ref in list(self.state().live):
             gone = {"Namespace": f"/api/v1/namespaces/{ref.name}", "Node": f"/api/v1/nodes/{ref.name}"}
-            if ref.kind in gone and ref.name.startswith(f"{self.name}-"):
+            if ref.kind in gone and ref.name.startswith((self.prefix, f"{self.name}-")):
                 try:
                     self.plane.call("DELETE", gone[ref.kind])
                 except HTTPError as error:
@@ -148,11 +150,12 @@ class Town:
 
 @contextmanager
 def town_on(plane: ControlPlane, test: str) -> Iterator[Town]:
-    """A town for the time of a test, named after it."""
-    connection = connect(str(plane.kubeconfig))
+    """A town for the time of a test, named after it. gpuctl is installed there, and has no more than its account."""
+    token = account_token(plane)
+    connection = connect(str(plane.write_kubeconfig(plane.folder / "town.kubeconfig", token)))
     name = f"t{test.encode().hex()[-8:]}{len(test)}"
     with closing(connection), closing(KubernetesCluster(connection)) as cluster:
-        made = Town(plane, cluster, name)
+        made = Town(plane, cluster, name, token)
         yield made
         made.tear_down()
 

@@ -54,6 +54,19 @@ def install(plane: ControlPlane, *, guard: bool = True) -> None:
             plane.call("PATCH", f"{item(ref_of(body))}?fieldManager=kubectl", body)
 
 
+def account_token(plane: ControlPlane) -> str:
+    """A new token of the installed ServiceAccount."""
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    account = "/api/v1/namespaces/gpuctl-system/serviceaccounts/gpuctl"
+    token: str = plane.call("POST", f"{account}/token", request)["status"]["token"]
+    return token
+
+
+def account_kubeconfig(plane: ControlPlane) -> str:
+    """The path of a kubeconfig with which a process is the installed ServiceAccount."""
+    return str(plane.write_kubeconfig(plane.folder / "gpuctl.kubeconfig", account_token(plane)))
+
+
 def job(name: str, gpus: int = 1, project: str = "a", more: str = "") -> dict[str, str]:
     """The file of a job."""
     meta = f"metadata: {{name: {name}, project: {project}}}"
@@ -176,9 +189,7 @@ class Process:
     def __init__(self, site: Site, folder: Path, url: str, repo: str, interval: str) -> None:
         folder.mkdir()
         plane = site.plane
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        account = "/api/v1/namespaces/gpuctl-system/serviceaccounts/gpuctl"
-        self.token: str = plane.call("POST", f"{account}/token", request)["status"]["token"]
+        self.token = account_token(plane)
         claims = self.token.split(".")[1]
         self.credential = f"JTI={json.loads(base64.urlsafe_b64decode(claims + '=' * (-len(claims) % 4)))['jti']}"
         self._plane = plane

@@ -14,10 +14,9 @@ from typing import Any
 from controlplane.server import ControlPlane
 from labs import EPOCH_MS, POOLS, Lab, body
 
-from gpuctl.adapters.clock import VirtualClock
-from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.app.ports import Conflict, ObjectList, R, T, WatchEvent
 from gpuctl.k8s import names
@@ -25,9 +24,11 @@ from gpuctl.k8s.names import Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
+from gpuctl.wiring import blueprint
 
 _NOT_FOUND, _CONFLICT = 404, 409
-_WITHIN_S = 30.0
+_WITHIN_S = 90.0
+"""Controllers try again what a quota refused after ever longer waits: 20 s for the twelfth time."""
 _POLL_S = 0.03
 _LONG_ENOUGH_MS = 700
 """How long a test that lets time pass waits at most: controllers here answer within tens of milliseconds."""
@@ -35,20 +36,10 @@ _QUIET_S = 0.25
 """A watch that has been silent for so long has told everything."""
 
 
-def machines() -> Mapping[Kind, Sequence[Body]]:
-    """Nodes, device class and slices, as the embedded cluster makes them of the same declaration."""
-    with_them = EmbeddedCluster(VirtualClock(EPOCH_MS))
-    with_them.provide(POOLS)
-    kinds = (names.NODE, names.DEVICE_CLASS, names.RESOURCE_SLICE)
-    return {kind: [_bare(made) for made in with_them.list(kind).items] for kind in kinds}
-
-
 def furnish(plane: ControlPlane) -> None:
     """Give a new control plane what every lab has: nodes with their devices, and volumes."""
-    for kind, bodies in machines().items():
-        for made in bodies:
-            meta = {**made["metadata"], "annotations": {"kwok.x-k8s.io/node": "fake"}}
-            plane.call("POST", collection(kind, ""), {**made, "metadata": meta})
+    for made in blueprint(POOLS):
+        plane.call("POST", collection((made["apiVersion"], made["kind"]), ""), played(made))
     plane.call("POST", "/apis/storage.k8s.io/v1/storageclasses", {
         "metadata": {"name": "test", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": "kubernetes.io/no-provisioner", "allowVolumeExpansion": True})  # fmt: skip
@@ -207,9 +198,3 @@ def real_labs(plane: ControlPlane) -> Callable[[], Iterator[Lab]]:
         made.close()
 
     return lab
-
-
-def _bare(made: Body) -> Mapping[str, Any]:
-    """An object without what its server gave it."""
-    meta = {key: value for key, value in made["metadata"].items() if key in {"name", "labels", "annotations"}}
-    return {**{key: value for key, value in made.items() if key != "metadata"}, "metadata": meta}

@@ -10,7 +10,7 @@ from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.adapters.kubernetes.requests import Request, encoded
 from gpuctl.app.ports import ClusterUnavailable, Conflict
 from gpuctl.diag.wording import all_of, message
-from gpuctl.k8s.names import NODE
+from gpuctl.k8s.names import NODE, RESOURCE_SLICE
 from gpuctl.k8s.objects import annotations_of, condition, items, ref_of
 from gpuctl.model.declared import NodePool
 from gpuctl.model.state import Body
@@ -41,11 +41,12 @@ class KwokMachines:
     def provide(self, pools: Sequence[NodePool]) -> None:
         """Make the declared nodes, their device classes and slices, and wait until the nodes are ready.
 
+        Where all nodes and slices are there, nothing is made: gpuctl's own account has no right to.
         Raises ClusterUnavailable: GPU7095 the cluster has other nodes, GPU7096 the nodes do not become ready.
         """
-        wanted = [_played(body) for body in self._blueprint(pools)]
+        wanted = [played(body) for body in self._blueprint(pools)]
         self._refuse_others({ref_of(body).name for body in wanted if body["kind"] == NODE[1]})
-        for body in wanted:
+        for body in wanted if self._missing(wanted) else ():
             kind = (body["apiVersion"], body["kind"])
             request = Request(
                 verb="create", kind=kind, method="POST", path=collection(kind, ""), what=f"create {ref_of(body)}",
@@ -56,6 +57,12 @@ class KwokMachines:
             except Conflict:
                 continue  # it is there from an earlier time
         self._await_ready()
+
+    def _missing(self, wanted: Sequence[Body]) -> bool:
+        """Whether a node or a slice is; classes are made before them."""
+        refs = {kind: {ref_of(body) for body in wanted if body["kind"] == kind[1]} for kind in (NODE, RESOURCE_SLICE)}
+        there = {ref_of(body) for kind, some in refs.items() if some for body in self._cluster.list(kind).items}
+        return any(some - there for some in refs.values())
 
     def _refuse_others(self, ours: set[str]) -> None:
         others = [
@@ -83,8 +90,8 @@ def _takes_pods(node: Body) -> bool:
     return bool(condition(node, "Ready")) and not any(items(node, "spec", "taints"))
 
 
-def _played(body: Body) -> Body:
-    """As it is made on the server: without what another server gave it, nodes with KWOK's mark."""
+def played(body: Body) -> Body:
+    """A node, a class or a slice as it is made: without what another server gave it, nodes with KWOK's mark."""
     meta = {key: value for key, value in body["metadata"].items() if key in {"name", "labels", "annotations"}}
     if body["kind"] == NODE[1]:
         meta["annotations"] = {**meta.get("annotations", {}), KWOK_ANNOTATION: "fake"}
