@@ -1,4 +1,4 @@
-"""Why a job is where it is, in sentences."""
+"""Why a job is where it is, in sentences: as it is written on the job, and as the engine explains it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+"""Why a decision is as it is, from what the engine wrote down; and what would change it, by asking the engine again.
+
+Nothing here decides: each "it would start if" is a schedule by the same engine of a cluster that differs in just that.
+"""
+
+from __future__ import annotations
+
+from gpuctl.explain.forecast import foresee
+from gpuctl.explain.remedies import remedies_for
+from gpuctl.model.decision import Decision, Pending, Preempt, Reclaim, Schedule
+from gpuctl.model.declared import Declared
+from gpuctl.model.explanation import Explanation, QueuePlace
+from gpuctl.model.ids import JobId
+from gpuctl.model.state import ClusterState
+
+__all__ = ["explain"]
+
+
+def explain(declared: Declared, state: ClusterState, schedule: Schedule, job: JobId) -> Explanation | None:
+    """Explain the decision of one job in a schedule of that state; None for a job that has none.
+
+    Cost: for a job that waits, up to some twenty schedules of the whole cluster; else a look at the trace.
+    """
+    decision = next((d for d in schedule.decisions if d.job == job), None)
+    if decision is None:
+        return None
+    waits = isinstance(decision, Pending) and decision.reserved is None
+    queued = waits and job in schedule.queue
+    return Explanation(
+        job=job,
+        at_ms=schedule.at_ms,
+        decision=type(decision).__name__,
+        reason=decision.reason,
+        beneficiary=_beneficiary(decision),
+        shares=tuple(row for row in schedule.shares if row.project == job.project),
+        steps=tuple(step for step in schedule.trace if step.job == job),
+        place=_place(schedule.queue, job) if queued else None,
+        remedies=remedies_for(declared, state, schedule, job) if waits else (),
+        forecast=foresee(declared, state, schedule.at_ms, job) if queued else None,
+    )
+
+
+def _beneficiary(decision: Decision) -> JobId | None:
+    return decision.beneficiary if isinstance(decision, Reclaim | Preempt) else decision.record.paused_for
+
+
+def _place(queue: tuple[JobId, ...], job: JobId) -> QueuePlace:
+    own = [other for other in queue if other.project == job.project]
+    return QueuePlace(
+        in_project=own.index(job) + 1, of_project=len(own), overall=queue.index(job) + 1, of_all=len(queue)
+    )

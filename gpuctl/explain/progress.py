@@ -1,0 +1,98 @@
+"""What a schedule comes to: the cluster as it is once everything decided has been done and has taken effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from gpuctl.model.decision import (
+    Admit,
+    Decision,
+    Displace,
+    Pending,
+    Placement,
+    Preempt,
+    Reclaim,
+    Schedule,
+    Suspended,
+    TimeOut,
+)
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId
+from gpuctl.model.job import Job
+from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.units import GpuMilli, Instant
+
+Jobs: TypeAlias = Mapping[JobId, Job]
+"""Declared jobs by their names."""
+ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
+
+
+def carried_out(declared: Declared, jobs: Jobs, state: ClusterState, decided: Schedule) -> ClusterState:
+    """The state afterwards, pods gone and started at once; the very same when nothing was to do.
+
+    Cost: O(decisions + runs).
+    """
+    runs = {(run.job, run.digest): run for run in state.runs}
+    labels = {node.name: node.labels for node in state.nodes}
+    changed = False
+    for decision in decided.decisions:
+        job = jobs[decision.job]
+        key = job.id, job.digest
+        run = runs.get(key)
+        after = _after(job, run, decision, decided.at_ms)
+        if isinstance(decision, Admit) and after is not None:
+            where = labels.get(decision.placement.workers[0].node, {})
+            after = replace(after, gpu_milli=_charge(declared, job, where))
+        if after is not None and after is not run:
+            runs[key], changed = after, True
+    return replace(state, runs=tuple(runs[key] for key in sorted(runs))) if changed else state
+
+
+def _after(job: Job, run: Run | None, decision: Decision, at_ms: Instant) -> Run | None:
+    match decision:
+        case Admit():
+            return _started(job, run, decision, at_ms)
+        case Pending():
+            waiting = run or Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED, queued_at_ms=at_ms)
+            if waiting.phase is RunPhase.QUEUED and waiting.placement == decision.reserved:
+                return waiting
+            return _waiting(waiting, waiting.ran_ms, waiting.queued_at_ms, decision.reserved)
+        case Reclaim() | Preempt() | Displace() | Suspended() if run is not None and run.phase in ACTIVE:
+            return _waiting(run, decision.record.ran_ms, at_ms, None)
+        case TimeOut() if run is not None:
+            return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
+        case _:
+            return run
+
+
+def _started(job: Job, run: Run | None, decision: Admit, at_ms: Instant) -> Run:
+    return replace(
+        run or Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED),
+        phase=RunPhase.RUNNING,
+        placement=decision.placement,
+        gpu_milli=job.gpu_milli,
+        cpu_milli=job.cpu_milli,
+        mem_bytes=job.mem_bytes,
+        queued_at_ms=decision.record.queued_at_ms,
+        started_at_ms=at_ms,
+        starts=decision.record.starts,
+        ran_ms=decision.record.ran_ms,
+        reason=decision.reason,
+    )
+
+
+def _charge(declared: Declared, job: Job, labels: Mapping[str, str]) -> GpuMilli:
+    """What a worker is charged on a node with these labels."""
+    for pool in declared.cluster.pools:
+        if all(labels.get(key) == value for key, value in pool.match_labels.items()):
+            grant = pool.grant(job.gpu_milli_on(pool.gpu_mem_bytes))
+            return job.gpu_milli if grant is None else grant.gpu_milli
+    return job.gpu_milli
+
+
+def _waiting(run: Run, ran_ms: int, at_ms: Instant, reserved: Placement | None) -> Run:
+    return replace(
+        run, phase=RunPhase.QUEUED, placement=reserved, queued_at_ms=at_ms, started_at_ms=None, ran_ms=ran_ms
+    )

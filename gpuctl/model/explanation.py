@@ -1,0 +1,78 @@
+"""Why a job is where it is: what its decision rests on, what would change it, and when that is to be expected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpuctl.model.decision import FairShare, Reason, TraceStep
+from gpuctl.model.ids import JobId
+from gpuctl.model.units import DurationMs, GpuMilli, Instant
+
+
+class RemedyKind(StrEnum):
+    """What would have to be otherwise: a quota or a limit higher, a job ended, a node usable, a node more."""
+
+    QUOTA = "quota"
+    LIMIT = "limit"
+    JOB_END = "jobEnd"
+    NODE = "node"
+    ANOTHER_NODE = "anotherNode"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One change that would start the job at once, as the engine itself decides it.
+
+    `subject`: whose quota or limit, which job, which node, or which node's like. `milli`: a quota or limit as it would
+    have to be. `paused`: who would be paused then.
+    """
+
+    kind: RemedyKind
+    subject: str
+    milli: GpuMilli | None = None
+    paused: tuple[JobId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlace:
+    """Where a waiting job stands, each counted from 1: among its project's, and among all who were asked."""
+
+    in_project: int
+    of_project: int
+    overall: int
+    of_all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """When a waiting job starts if jobs end at their limits and nothing else changes; None: not in what was foreseen.
+
+    `ends` are the jobs whose limit makes room just then. `endless`: how many running jobs have no limit, and are taken
+    to run on. `horizon_ms`: how far was looked.
+    """
+
+    start_ms: Instant | None
+    ends: tuple[JobId, ...] = ()
+    endless: int = 0
+    horizon_ms: DurationMs = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """All that is known of one decision.
+
+    `decision` is its kind (Admit, Keep, Pending ...), `beneficiary` whom it was paused for, `shares` its project's
+    rows, `steps` the engine's own record of the job in that cycle. The rest is for jobs that wait.
+    """
+
+    job: JobId
+    at_ms: Instant
+    decision: str
+    reason: Reason
+    beneficiary: JobId | None = None
+    shares: tuple[FairShare, ...] = ()
+    steps: tuple[TraceStep, ...] = ()
+    place: QueuePlace | None = None
+    remedies: tuple[Remedy, ...] = ()
+    forecast: Forecast | None = None

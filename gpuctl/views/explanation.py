@@ -1,0 +1,136 @@
+"""An explanation of the engine in sentences, and as a document for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpuctl.diag.wording import duration, one_of, reason_text
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.decision import FairShare, TraceStep
+from gpuctl.model.declared import WHOLE_CLUSTER
+from gpuctl.model.explanation import Explanation, Forecast, QueuePlace, Remedy, RemedyKind
+from gpuctl.model.ids import JobId
+from gpuctl.model.units import Instant, format_gpus
+
+SHOWN = 3
+"""Jobs that a sentence names."""
+_SECOND_MS = 1000
+
+
+def explanation_text(told: Explanation) -> Iterator[str]:
+    """What the engine knows of a job besides what is written on it."""
+    for row in told.shares:
+        yield _standing(row)
+    for step in told.steps:
+        yield f"The engine: {_step(step)}."
+    if told.place is not None:
+        yield _place(told.place, told.job)
+    for remedy in told.remedies:
+        yield f"It would start {_remedy(remedy)}."
+    if told.forecast is not None:
+        yield _forecast(told.forecast, told.at_ms, alone=not told.remedies)
+
+
+def document(told: Explanation) -> dict[str, Any]:
+    """The JSON form; times as in Kubernetes, amounts in milli-GPU."""
+    forecast, place = told.forecast, told.place
+    return {
+        "apiVersion": "gpuctl.dev/v1",
+        "kind": "Explanation",
+        "job": str(told.job),
+        "at": format_timestamp(told.at_ms),
+        "decision": told.decision,
+        "reason": {"code": told.reason.code, "message": reason_text(told.reason), "params": dict(told.reason.params)},
+        "beneficiary": None if told.beneficiary is None else str(told.beneficiary),
+        "shares": [_share_form(row) for row in told.shares],
+        "trace": [{"rule": step.rule, "numbers": dict(step.numbers)} for step in told.steps],
+        "queue": None
+        if place is None
+        else {
+            "inProject": place.in_project,
+            "ofProject": place.of_project,
+            "overall": place.overall,
+            "of": place.of_all,
+        },
+        "remedies": [
+            {
+                "kind": remedy.kind.value,
+                "subject": remedy.subject,
+                "gpuMilli": remedy.milli,
+                "paused": [str(job) for job in remedy.paused],
+            }
+            for remedy in told.remedies
+        ],
+        "forecast": None
+        if forecast is None
+        else {
+            "start": None if forecast.start_ms is None else format_timestamp(forecast.start_ms),
+            "after": [str(job) for job in forecast.ends],
+            "withoutLimit": forecast.endless,
+            "horizonMs": forecast.horizon_ms,
+        },
+        "text": list(explanation_text(told)),
+    }
+
+
+def _share_form(row: FairShare) -> dict[str, Any]:
+    return {
+        "domain": row.domain,
+        "quotaGpuMilli": row.quota_milli,
+        "fairShareGpuMilli": row.share_milli,
+        "demandGpuMilli": row.demand_milli,
+        "allocatedGpuMilli": row.allocated_milli,
+    }
+
+
+def _standing(row: FairShare) -> str:
+    where = "" if row.domain == WHOLE_CLUSTER else f" in {row.domain}"
+    held, share = format_gpus(row.allocated_milli), format_gpus(row.share_milli)
+    quota, demand = format_gpus(row.quota_milli), format_gpus(row.demand_milli)
+    return (
+        f"{row.project} holds {held} GPUs{where}; its fair share is {share}, its quota {quota}, and it wants {demand}."
+    )
+
+
+def _step(step: TraceStep) -> str:
+    numbers = ", ".join(f"{name} {value}" for name, value in step.numbers.items())
+    return f"{step.rule} ({numbers})" if numbers else step.rule
+
+
+def _place(place: QueuePlace, job: JobId) -> str:
+    own = f"number {place.in_project} of {place.of_project} that wait in {job.project}"
+    return f"It is {own}, and {place.overall} of {place.of_all} in all."
+
+
+def _remedy(remedy: Remedy) -> str:
+    pausing = f", pausing {_some(remedy.paused)}" if remedy.paused else ""
+    match remedy.kind:
+        case RemedyKind.QUOTA:
+            return f"with a quota of {format_gpus(remedy.milli or 0)} for {remedy.subject}{pausing}"
+        case RemedyKind.LIMIT:
+            return f"with a limit of {format_gpus(remedy.milli or 0)} for {remedy.subject}{pausing}"
+        case RemedyKind.JOB_END:
+            return f"when {remedy.subject} ends"
+        case RemedyKind.NODE:
+            return f"when node {remedy.subject} is back in use"
+        case RemedyKind.ANOTHER_NODE:
+            return f"with one more node like {remedy.subject}"
+
+
+def _some(jobs: tuple[JobId, ...]) -> str:
+    named = ", ".join(str(job) for job in jobs[:SHOWN])
+    return named if len(jobs) <= SHOWN else f"{named} and {len(jobs) - SHOWN} more"
+
+
+def _forecast(forecast: Forecast, now_ms: Instant, *, alone: bool) -> str:
+    unlimited = (
+        f"; {forecast.endless} running jobs have no maxDuration and are taken to run on" if forecast.endless else ""
+    )
+    if forecast.start_ms is None:
+        nothing = "Nothing is known that would start it" if alone else "Left alone, no start is in sight"
+        return f"{nothing}{unlimited}."
+    within = duration(max(0, forecast.start_ms - now_ms) // _SECOND_MS * _SECOND_MS)
+    after = f", when {one_of([str(job) for job in forecast.ends[:SHOWN]])} reaches its limit" if forecast.ends else ""
+    when = format_timestamp(forecast.start_ms)
+    return f"It starts by {when} (in {within}){after}, if nothing else changes{unlimited}."

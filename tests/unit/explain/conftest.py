@@ -1,0 +1,8 @@
+"""Explanations and the properties of the engine tell their stories with the same small clusters."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "properties"))
