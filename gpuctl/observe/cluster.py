@@ -60,7 +60,7 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
     others = [*claims.foreign, *(device for pod in foreign for device in pod.devices)]
     devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}
     nodes, runs = observe_nodes(
-        kinds[names.NODE].values(), devices, foreign, others, runs, own_pods=pods, known=sights.nodes
+        kinds[names.NODE].values(), devices, foreign, others, runs, own_pods=pods, workloads=own, known=sights.nodes
     )
     records = read_ledgers(kinds[names.CONFIG_MAP], sights.ledgers)
     ours = records.of(cluster)

@@ -16,12 +16,12 @@ from gpuctl.k8s import names
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
-from gpuctl.model.ids import NodeName, RunKey
+from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.memo import Memo
 from gpuctl.model.state import Body, CutGpu, Node, Run, RunPhase, Taint
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.observe.devices import HeldDevice, NodeDevices
-from gpuctl.observe.pods import Pod, Requests
+from gpuctl.observe.pods import Pod, Requests, requests_of
 from gpuctl.observe.slices import counted_gpus, with_others
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
@@ -94,9 +94,13 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     runs: tuple[Run, ...],
     *,
     own_pods: Iterable[Pod] = (),
+    workloads: Mapping[RunKey, tuple[ObjectRef, Body]],
     known: NodeSights,
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
-    """All nodes by name, and the runs with an index for every GPU they hold. `own_pods` are those of runs."""
+    """All nodes by name, and the runs with an index for every GPU they hold.
+
+    `own_pods` are those of runs, `workloads` the runs' own objects.
+    """
     by_name = {NodeName(text(body, "metadata", "name")): body for body in bodies}
     slots = {name: known.slots(name, body, devices.get(name)) for name, body in by_name.items()}
     held: dict[NodeName, Counter[int]] = defaultdict(Counter)
@@ -108,7 +112,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
             continue
         held[device.node][device.gpu] += 1
         foreign_milli[device.node][device.gpu] += device.milli
-    runs = _with_indexes(_beside_given(runs, slots, own_pods, held), slots, held)
+    runs = _with_indexes(_beside_given(runs, workloads, slots, own_pods, held), slots, held)
     use: dict[NodeName, Requests] = defaultdict(Requests)
     for pod in foreign_pods:
         if pod.node is not None:
@@ -204,6 +208,7 @@ def _tolerated(taint: Taint) -> bool:
 
 def _beside_given(
     runs: tuple[Run, ...],
+    workloads: Mapping[RunKey, tuple[ObjectRef, Body]],
     slots: Mapping[NodeName, _Slots],
     pods: Iterable[Pod],
     others: Mapping[NodeName, Counter[int]],
@@ -211,6 +216,7 @@ def _beside_given(
     """Where GPUs are asked for by count and known by device once they are given: runs that still wait for theirs.
 
     One that was planned at a device that somebody else was given meanwhile will get another, nobody knows yet which.
+    One that asks by claim will get that very device, or the slice of it that is left, or nothing.
     """
     nodes = {name for name, found in slots.items() if found.by_device and Way.COUNT in found.ways}
     if not nodes:
@@ -223,8 +229,10 @@ def _beside_given(
             told.add((pod.run, device.node))
 
     def still(run: Run, worker: WorkerPlacement) -> WorkerPlacement:
-        here = given.get(worker.node, set()) if ((run.job, run.digest), worker.node) not in told else set[int]()
-        return worker if here.isdisjoint(worker.gpus) else WorkerPlacement(node=worker.node)
+        key = (run.job, run.digest)
+        here = given.get(worker.node, set()) if (key, worker.node) not in told else set[int]()
+        moved = not here.isdisjoint(worker.gpus) and key in workloads and _counts_gpus(workloads[key][1])
+        return WorkerPlacement(node=worker.node) if moved else worker
 
     return tuple(
         run
@@ -232,6 +240,11 @@ def _beside_given(
         else replace(run, placement=Placement(workers=tuple(still(run, worker) for worker in run.placement.workers)))
         for run in runs
     )
+
+
+def _counts_gpus(workload: Body) -> bool:
+    """Whether its pods ask for a number of GPUs, whichever."""
+    return requests_of(mapping(workload, "spec", "template", "spec")).gpus > 0
 
 
 def _with_indexes(

@@ -83,7 +83,7 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
         running=phase == "Running" and not is_deleting(body),
         succeeded=phase == "Succeeded",
         index=int(index) if isinstance(index, str) and index.isdecimal() else 0,
-        requests=_requests(mapping(body, "spec")),
+        requests=requests_of(mapping(body, "spec")),
         started_at_ms=instant(body, "status", "startTime"),
         idle_since_ms=decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION)),
         placement=decode_placement(notes.get(names.PLACEMENT_ANNOTATION)),
@@ -92,7 +92,7 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
     )
 
 
-def _requests(spec: Mapping[str, Any]) -> Requests:
+def requests_of(spec: Mapping[str, Any]) -> Requests:
     """What the scheduler counts: the containers' sum, or an init container's need on top of the sidecars before it.
 
     Source: kubernetes/enhancements, KEP-753 (sidecar containers), "Resources calculation for scheduling".

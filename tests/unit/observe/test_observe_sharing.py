@@ -11,6 +11,7 @@ import pytest
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Way
+from gpuctl.model.ids import RunDigest
 from gpuctl.model.state import ClusterState, CutGpu, Node, RawObjects
 from gpuctl.observe import observe
 
@@ -197,22 +198,41 @@ def test_counts_are_served_where_the_class_says_so_and_no_gpu_is_counted_twice()
     assert found.foreign_gpu_milli == (0, 1000)
 
 
-def ours(name: str, gpu: int, *, job: str) -> Any:
-    """A pod of a run that was let go by count, planned at an index."""
-    made = pod(name, {"nvidia.com/gpu": "1"}, {
-        names.PLACEMENT_ANNOTATION: f'[{{"node":"n","gpus":[{gpu}]}}]',
-        names.CHARGE_ANNOTATION: '{"gpuMilli":1000,"cpuMilli":0,"memBytes":0}',
-    })  # fmt: skip
+SERVED = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"},
+          "spec": {"extendedResourceName": "nvidia.com/gpu"}}  # fmt: skip
+
+
+def ours(job: str, gpu: int, limits: Mapping[str, str]) -> list[Any]:
+    """A Job that was let go at a device, and its pod, which is called as the job."""
+    placement = {names.PLACEMENT_ANNOTATION: f'[{{"node":"n","gpus":[{gpu}],"uuids":["GPU-{gpu}"]}}]'}
+    notes = {**placement, names.CHARGE_ANNOTATION: '{"gpuMilli":1000,"cpuMilli":0,"memBytes":0}'}
     labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.PROJECT_LABEL: "a", names.JOB_LABEL: job}
-    made["metadata"]["labels"] = {**labels, names.RUN_LABEL: "00000001"}
+    labels[names.RUN_LABEL] = "00000001"
+    made = pod(job, limits, notes)
+    made["metadata"]["labels"] = labels
+    name = names.run_name(job, RunDigest("00000001"))
+    meta = {"name": name, "namespace": "theirs", "labels": labels, "annotations": notes}
+    template = {"metadata": {"labels": labels, "annotations": notes}, "spec": made["spec"]}
+    return [made, {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}]
+
+
+def given(device: str, to: str) -> Any:
+    made = claim(device)
+    made["status"]["reservedFor"] = [{"resource": "pods", "name": to}]
     return made
 
 
+def places(*bodies: Any) -> list[tuple[int, ...]]:
+    return [run.placement.workers[0].gpus for run in seen(*bodies).runs if run.placement]
+
+
 def test_who_was_planned_at_a_device_that_another_got_will_get_another() -> None:
-    served = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"},
-              "spec": {"extendedResourceName": "nvidia.com/gpu"}}  # fmt: skip
-    first, second = ours("first", 0, job="i"), ours("second", 1, job="j")
-    given = claim("gpu-1")
-    given["status"]["reservedFor"] = [{"resource": "pods", "name": "first"}]
-    runs = seen(node(), slices(whole(0), whole(1)), served, first, second, given).runs
-    assert [run.placement.workers[0].gpus for run in runs if run.placement] == [(1,), (0,)]
+    count = {"nvidia.com/gpu": "1"}
+    jobs = [*ours("i", 0, count), *ours("j", 1, count)]
+    assert places(node(), slices(whole(0), whole(1)), SERVED, *jobs, given("gpu-1", "i")) == [(1,), (0,)]
+
+
+def test_who_claims_a_slice_of_the_gpu_that_another_has_a_slice_of_stays_there() -> None:
+    jobs = [*ours("i", 1, {}), *ours("j", 1, {})]
+    published = slices(whole(0), part(1, 0), part(1, 4))
+    assert places(node(), published, SERVED, *jobs, given("gpu-1-mig-9-0-4", "i")) == [(1,), (1,)]
