@@ -24,12 +24,12 @@ from gpuctl.schedule.runs import Holder
 class Books:
     """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them.
 
-    `version` counts pauses, `changes` everything.
+    `version` counts pauses, `changes` everything. `spared` are runs that are not reclaimed for other projects.
     """
 
     __slots__ = (
         "_candidates", "_in_vain", "_on_node", "_pausable", "accounts", "capacity", "changes", "min_runtime_ms", "now",
-        "now_ms", "soon", "version",
+        "now_ms", "soon", "spared", "version",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, now_ms: Instant, min_runtime_ms: DurationMs) -> None:
@@ -41,6 +41,7 @@ class Books:
         self.min_runtime_ms = min_runtime_ms
         self.version = 0
         self.changes = 0
+        self.spared: frozenset[JobId] = frozenset()
         self._candidates: dict[object, tuple[Holder, ...]] = {}
         self._in_vain: dict[object, Refusals] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}

@@ -14,7 +14,7 @@ from gpuctl.model.decision import (
     RunRecord,
     Schedule,
 )
-from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.declared import Declared, DomainName, QuotaShrink
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.state import ClusterState, named, uuids_of
 from gpuctl.model.units import GpuMilli, Instant
@@ -23,6 +23,7 @@ from gpuctl.schedule.admission import Admission, Outcome
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, claims, queue
+from gpuctl.schedule.drain import draining
 from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.outlook import Outlook
@@ -43,6 +44,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     accounts = Accounts(tree)
     books = Books(capacity, accounts, now_ms, declared.cluster.scheduling.min_runtime_ms)
     books.enter_all(sorted(reading.holders, key=lambda h: (h.run.job, h.run.digest)))
+    if declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN:
+        books.spared = draining(reading.holders, tree)
 
     # 3. Who wants what, and what each may have.
     demand = Demand(declared, capacity, accounts)

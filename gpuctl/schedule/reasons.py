@@ -10,6 +10,7 @@ from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli, format_gpus
 
+IN_QUOTA = "GPU5001"
 ON_IDLE = "GPU5003"
 FOR_PAUSED = "GPU5018"
 
@@ -33,7 +34,7 @@ def _named(jobs: Iterable[JobId]) -> str:
 
 def runs_in_quota(project: ProjectName) -> Reason:
     """It runs within its project's quota."""
-    return _reason("GPU5001", project=project)
+    return _reason(IN_QUOTA, project=project)
 
 
 def runs_in_share(project: ProjectName) -> Reason:

@@ -73,6 +73,7 @@ class Reclaim:
             holder
             for holder in holders
             if holder.total_milli
+            and holder.run.job not in self.books.spared
             and all(self._price_for(owner, holder.total_milli, holder.total_milli) is not None for owner in losers)
         )
 
