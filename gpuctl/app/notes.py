@@ -10,7 +10,7 @@ from gpuctl.diag.wording import all_of, reason_text
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import uid
 from gpuctl.model.change import Change, OutcomeStatus
-from gpuctl.model.decision import Admit, Decision, Displace, Preempt, Reclaim, Suspended, TimeOut
+from gpuctl.model.decision import Admit, Decision, Displace, Move, Preempt, Reclaim, Suspended, TimeOut
 from gpuctl.model.ids import ObjectRef
 from gpuctl.plan import Stage
 
@@ -18,6 +18,7 @@ _PAUSES: Mapping[type[Decision], str] = {
     Reclaim: "Reclaimed",
     Preempt: "Preempted",
     Displace: "Displaced",
+    Move: "Moved",
     Suspended: "Suspended",
     TimeOut: "TimedOut",
 }

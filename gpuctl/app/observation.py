@@ -12,6 +12,7 @@ from gpuctl.model.decision import (
     Decision,
     Displace,
     JobState,
+    Move,
     Placement,
     Preempt,
     Reclaim,
@@ -26,10 +27,10 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 from gpuctl.simulate.report import QUEUED_STATES, Checkpoint, JobRow, NodeRow, ProjectRow, Transition
 from gpuctl.views.jobs import held_milli, held_placement, job_state
 
-ACTING = (Admit, Reclaim, Preempt, Displace, Suspended, TimeOut)
+ACTING = (Admit, Reclaim, Preempt, Displace, Move, Suspended, TimeOut)
 """Decisions that change what a run does; the rest say why it goes on as it is."""
 
-PAUSING = (Reclaim, Preempt, Displace)
+PAUSING = (Reclaim, Preempt, Displace, Move)
 ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING})
 PAUSED = frozenset({JobState.STOPPING, JobState.PREEMPTED})
 
@@ -96,7 +97,7 @@ class Observer:
             reason=reason.code if reason else "",
             message=reason_text(reason) if reason else "",
             nodes=tuple(worker.node for worker in _held(seen, job).workers),
-            paused_for=act.beneficiary if paused and isinstance(act, Reclaim | Preempt) else None,
+            paused_for=act.beneficiary if paused and isinstance(act, Reclaim | Preempt | Move) else None,
             evicted=paused and before in ACTIVE,
         )
 

@@ -19,7 +19,7 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.change import Action, Change, OutcomeStatus
-from gpuctl.model.decision import Admit, Decision, Finished, JobState, Preempt, Reclaim
+from gpuctl.model.decision import Admit, Decision, Finished, JobState, Move, Preempt, Reclaim
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
@@ -143,6 +143,11 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
             f"{d.job} for {d.beneficiary}"
             for d in _decided(report, applied, jobs, Stage.PAUSE)
             if isinstance(d, Reclaim | Preempt)
+        ],
+        "moved": [
+            f"{d.job} for {d.beneficiary}"
+            for d in _decided(report, applied, jobs, Stage.PAUSE)
+            if isinstance(d, Move)
         ],
     }
     ended = [d for d in report.schedule.decisions if isinstance(d, Finished) and _is_news(report, d)]

@@ -103,8 +103,20 @@ class Displace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Pause it to start it again at once in another place, `reserved`: where it is, the beneficiary has no room."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+    beneficiary: JobId
+    reserved: Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """It waits. `reserved` is the place held for it while the jobs paused for it leave."""
+    """It waits. `reserved` is the place kept for it: while the jobs paused for it leave, while it moves there itself,
+    or, when it has waited long, as the place empties."""
 
     job: JobId
     reason: Reason
@@ -140,7 +152,7 @@ class Finished:
     state: JobState
 
 
-Decision: TypeAlias = Admit | Keep | Reclaim | Preempt | Displace | Pending | Suspended | TimeOut | Finished
+Decision: TypeAlias = Admit | Keep | Reclaim | Preempt | Displace | Move | Pending | Suspended | TimeOut | Finished
 
 
 class JobState(StrEnum):

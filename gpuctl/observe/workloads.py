@@ -136,6 +136,7 @@ def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool)
         reason=decode_reason(notes.get(names.REASON_ANNOTATION)),
         paused_for=record.paused_for,
         idle_since_ms=_idle_since(pods) if idle is None else idle,
+        reserved=annotated if phase is RunPhase.STOPPING else None,
     )
 
 

@@ -14,6 +14,7 @@ from gpuctl.model.decision import (
     Displace,
     Finished,
     Keep,
+    Move,
     Pending,
     Placement,
     Preempt,
@@ -64,7 +65,7 @@ def standing_of(decision: Decision, job: Job) -> Standing | None:
         case Admit() | Keep():
             place = _within(job.workers, decision.placement)
             return _standing(decision, placement=place, running=True, deadline_s=_left_s(decision, job))
-        case Pending():
+        case Pending() | Move():
             return _standing(decision, placement=decision.reserved)
         case Reclaim() | Preempt() | Displace() | Suspended():
             return _standing(decision)

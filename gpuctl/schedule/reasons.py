@@ -6,13 +6,15 @@ from collections.abc import Iterable
 
 from gpuctl.model.decision import JobState, Reason
 from gpuctl.model.declared import NodePool, Sharing
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli, format_gpus
 
 IN_QUOTA = "GPU5001"
 ON_IDLE = "GPU5003"
 FOR_PAUSED = "GPU5018"
+GUARDED = "GPU5080"
+MOVED = "GPU5082"
 
 MAX_NAMED = 3
 """Jobs a reason names at most: an annotation is read by people, and a gang may pause hundreds."""
@@ -152,6 +154,21 @@ def paused_by_priority(beneficiary: JobId) -> Reason:
 def paused_by_interactive(beneficiary: JobId) -> Reason:
     """Preempted by interactive work within quota."""
     return _reason("GPU5033", beneficiary=str(beneficiary))
+
+
+def kept_for_oldest(pool: PoolName) -> Reason:
+    """It has waited longest in a pool, so a place there is kept for it as it empties."""
+    return _reason(GUARDED, pool=pool)
+
+
+def held_back(oldest: JobId) -> Reason:
+    """What is free is kept for a job that has waited longer."""
+    return _reason("GPU5081", oldest=str(oldest))
+
+
+def moved_for(beneficiary: JobId) -> Reason:
+    """It goes on elsewhere, so that another fits where it was."""
+    return _reason(MOVED, beneficiary=str(beneficiary))
 
 
 def node_lost(node: NodeName) -> Reason:

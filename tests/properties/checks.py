@@ -11,6 +11,7 @@ from gpuctl.model.decision import (
     Displace,
     Finished,
     Keep,
+    Move,
     Pending,
     Placement,
     Preempt,
@@ -70,7 +71,7 @@ def place_of(decision: Decision) -> Placement | None:
     match decision:
         case Admit(placement=placement) | Keep(placement=placement):
             return placement
-        case Pending(reserved=reserved):
+        case Pending(reserved=reserved) | Move(reserved=reserved):
             return reserved
         case Reclaim() | Preempt() | Displace() | Suspended() | TimeOut() | Finished():
             return None

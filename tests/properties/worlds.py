@@ -12,6 +12,7 @@ from gpuctl.model.decision import (
     Displace,
     Finished,
     Keep,
+    Move,
     Pending,
     Preempt,
     Reclaim,
@@ -203,7 +204,10 @@ class World:
         wanted = {(job.id, job.digest) for job in tree.jobs}
         for key in stopping:
             if key in wanted:
-                self.runs[key] = replace(self.runs[key], phase=RunPhase.QUEUED, placement=None, started_at_ms=None)
+                run = self.runs[key]
+                self.runs[key] = replace(
+                    run, phase=RunPhase.QUEUED, placement=run.reserved, reserved=None, started_at_ms=None
+                )
             else:
                 del self.runs[key]
         for key, run in self.runs.items():
@@ -248,7 +252,7 @@ def _stage(decision: Decision) -> int:
     match decision:
         case Pending():
             return 3
-        case Reclaim() | Preempt() | Displace() | Suspended() | TimeOut():
+        case Reclaim() | Preempt() | Displace() | Move() | Suspended() | TimeOut():
             return 4
         case Admit() | Keep() | Finished():
             return 7
@@ -277,12 +281,15 @@ def _written(job_: Job, run: Run | None, decision: Decision, now_ms: Instant) ->
             return replace(run, phase=RunPhase.STARTING, placement=placement, started_at_ms=now_ms)
         case Reclaim() | Preempt() | Displace():
             return replace(run, phase=RunPhase.STOPPING)
+        case Move(reserved=reserved):
+            return replace(run, phase=RunPhase.STOPPING, reserved=reserved)
         case Suspended():
             active = run.phase in (RunPhase.STARTING, RunPhase.RUNNING)
-            return replace(run, phase=RunPhase.STOPPING) if active else run
+            return replace(run, phase=RunPhase.STOPPING) if active else replace(run, reserved=None)
         case TimeOut():
             return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
         case Pending(reserved=reserved):
-            return run if run.phase is RunPhase.STOPPING else replace(run, placement=reserved)
+            stopping = run.phase is RunPhase.STOPPING
+            return replace(run, reserved=reserved) if stopping else replace(run, placement=reserved)
         case Keep() | Finished():
             return run

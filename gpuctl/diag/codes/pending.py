@@ -250,4 +250,30 @@ BARRED = (
     ),
 )
 
-ENTRIES: tuple[CodeEntry, ...] = (*RUNS, *WAITS, *BARRED, *PAUSED, *STOPPED, *ENDED)
+KEPT = (
+    CodeEntry(
+        code="GPU5080",
+        title="a place is kept for it as it empties",
+        message="has waited longest for GPUs in {pool}: a place there is kept for it as it empties",
+        why="It has waited longer than starvationGuard. The place is the one that can be free soonest, by what is left "
+        "of maxDuration to the jobs there; others start there only if they end before that.",
+        fix="Nothing to do. A maxDuration on other jobs makes the wait known and lets short ones use what is kept.",
+    ),
+    CodeEntry(
+        code="GPU5081",
+        title="free GPUs are kept for another",
+        message="waits: GPUs that are free are kept for {oldest}, which has waited longest",
+        why="A large job never starts if every GPU that becomes free goes to a small one, so after starvationGuard a "
+        "place is kept for it.",
+        fix="It starts after that job, or now with a maxDuration that ends before that job can start.",
+    ),
+    CodeEntry(
+        code="GPU5082",
+        title="moved to make room",
+        message="paused to go on elsewhere at once: {beneficiary} fits only where it was",
+        why="Enough GPUs were free, but scattered. Of all ways to bring them together this one loses the least work.",
+        fix="Nothing to do: a place is reserved for it. scheduling.consolidation: false forbids it.",
+    ),
+)
+
+ENTRIES: tuple[CodeEntry, ...] = (*RUNS, *WAITS, *BARRED, *PAUSED, *STOPPED, *ENDED, *KEPT)
