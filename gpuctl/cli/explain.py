@@ -4,38 +4,106 @@ from __future__ import annotations
 
 import difflib
 import re
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, read_live
 from gpuctl.cli.command import command
+from gpuctl.cli.declarations import compiled_folder
 from gpuctl.cli.failures import Failure
+from gpuctl.cli.output import print_json
 from gpuctl.diag.codes import CODES
-from gpuctl.diag.wording import explain_code
+from gpuctl.diag.wording import explain_code, one_of
+from gpuctl.model.decision import JobState
+from gpuctl.model.ids import JobId
+
+if TYPE_CHECKING:
+    from gpuctl.model.declared import Declared
+    from gpuctl.model.explanation import Explanation
 
 _CODE = re.compile(r"(?i)gpu\d+")
+_WAITS = frozenset({JobState.PENDING, JobState.PREEMPTED})
 
 
-@command("explain", examples=("gpuctl explain GPU5011", "gpuctl explain team-b/b-4-gg"))
+@command(
+    "explain",
+    examples=("gpuctl explain GPU5011", "gpuctl explain team-b/b-4-gg", "gpuctl explain team-b/b-4-gg clusters/tr4858"),
+)
 @click.argument("subject", metavar="CODE|JOB")
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(exists=True, file_okay=False))
 @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @namespace_option
 @cluster_options
-def explain(subject: str, project: str | None, where: Where) -> None:
+def explain(subject: str, folder: str | None, project: str | None, output: str, where: Where) -> None:
     """Explain a code, or why a job waits or runs.
 
-    CODE is one of any message; JOB is a name or PROJECT/NAME.
+    CODE is one of any message; JOB is a name or PROJECT/NAME. With DIR, the cluster's declarations, the engine itself
+    is asked, as if DIR were the newest commit: what its numbers are, where the job stands in the queue, what would
+    start it, and when it starts if nothing changes. Nothing is written.
     """
     if _CODE.fullmatch(subject):
-        code = subject.upper()
-        if code not in CODES:
-            near = difflib.get_close_matches(code, CODES, n=1)
-            hint = f"did you mean {near[0]}?" if near else ""
-            raise Failure("GPU9003", f"there is no code {code}", hint=hint)
-        click.echo(explain_code(code), nl=False)
-        return
+        _explain_code(subject.upper())
+    elif output == "json":
+        if folder is None:
+            raise Failure("GPU9002", "-o json needs the declarations", hint="gpuctl explain JOB DIR -o json")
+        from gpuctl.views.explanation import document  # noqa: PLC0415 - only now
+
+        print_json(document(_asked(subject, project, folder, where)))
+    elif folder is None:
+        _explain_live(subject, project, where)
+    else:
+        from gpuctl.views.explanation import explanation_text, headline  # noqa: PLC0415 - only now
+
+        told = _asked(subject, project, folder, where)
+        click.echo(headline(told))
+        for line in explanation_text(told):
+            click.echo(line)
+
+
+def _explain_code(code: str) -> None:
+    if code not in CODES:
+        near = difflib.get_close_matches(code, CODES, n=1)
+        hint = f"did you mean {near[0]}?" if near else ""
+        raise Failure("GPU9003", f"there is no code {code}", hint=hint)
+    click.echo(explain_code(code), nl=False)
+
+
+def _explain_live(subject: str, project: str | None, where: Where) -> None:
+    """What is written on the job: all that somebody needs who may see no more than a namespace."""
     from gpuctl import wiring  # noqa: PLC0415 - only for jobs
     from gpuctl.views.explain import explain_job  # noqa: PLC0415
 
-    for line in explain_job(one_job(subject, project, read_live(where)), wiring.now_ms()):
+    view = one_job(subject, project, read_live(where))
+    for line in explain_job(view, wiring.now_ms()):
         click.echo(line)
+    if view.state in _WAITS:
+        click.echo(f"Its place in the queue, what would start it, and when: gpuctl explain {view.id} DIR")
+
+
+def _asked(subject: str, project: str | None, folder: str, where: Where) -> Explanation:
+    """The engine's own explanation, over the declarations and the cluster as it is."""
+    from gpuctl import wiring  # noqa: PLC0415 - only for jobs
+    from gpuctl.app.explaining import explain_live  # noqa: PLC0415
+
+    if where.namespace is not None:
+        raise Failure("GPU9002", "with DIR the whole cluster is read", hint="leave out -n, or leave out DIR")
+    declared = compiled_folder(folder)
+    job = _declared_job(declared, subject, project)
+    with where.reading() as cluster:
+        told = explain_live(declared, cluster, wiring.clock(), job)
+    if told is None:
+        raise Failure("GPU9003", f"there is no decision for {job}")
+    return told
+
+
+def _declared_job(declared: Declared, subject: str, project: str | None) -> JobId:
+    name = f"{project}/{subject}" if project and "/" not in subject else subject
+    found = [str(job.id) for job in declared.jobs if name in {str(job.id), job.id.name}]
+    if len(found) > 1:
+        raise Failure("GPU9003", f"{name} could be {one_of(found)}", hint="name the project: -p PROJECT")
+    if not found:
+        near = difflib.get_close_matches(name, [str(job.id) for job in declared.jobs], n=1)
+        raise Failure("GPU9003", f"no job {name} is declared there", hint=f"did you mean {near[0]}?" if near else "")
+    return JobId.parse(found[0])

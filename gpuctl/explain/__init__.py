@@ -5,7 +5,7 @@ Nothing here decides: each "it would start if" is a schedule by the same engine 
 
 from __future__ import annotations
 
-from gpuctl.explain.forecast import foresee
+from gpuctl.explain.forecast import forecast
 from gpuctl.explain.remedies import remedies_for
 from gpuctl.model.decision import Decision, Pending, Preempt, Reclaim, Schedule
 from gpuctl.model.declared import Declared
@@ -36,7 +36,7 @@ def explain(declared: Declared, state: ClusterState, schedule: Schedule, job: Jo
         steps=tuple(step for step in schedule.trace if step.job == job),
         place=_place(schedule.queue, job) if queued else None,
         remedies=remedies_for(declared, state, schedule, job) if waits else (),
-        forecast=foresee(declared, state, schedule.at_ms, job) if queued else None,
+        forecast=forecast(declared, state, schedule.at_ms, job) if queued else None,
     )
 
 

@@ -21,7 +21,7 @@ MAX_CYCLES = 4
 """Schedules at one instant: a pause, and the start that it was for."""
 
 
-def foresee(declared: Declared, state: ClusterState, now_ms: Instant, job: JobId) -> Forecast:
+def forecast(declared: Declared, state: ClusterState, now_ms: Instant, job: JobId) -> Forecast:
     """Carry the cluster forward until the job starts. Cost: up to MAX_ENDS x MAX_CYCLES schedules."""
     jobs = {declared_job.id: declared_job for declared_job in declared.jobs}
     endless = sum(run.phase in ACTIVE and _end_ms(jobs, run, now_ms) is None for run in state.runs)

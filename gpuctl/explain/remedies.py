@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gpuctl.model.decision import Admit, Pending, Preempt, Reclaim, Schedule
-from gpuctl.model.declared import Allowance, Declared, Department, DomainName
+from gpuctl.model.decision import Admit, FairShare, Pending, Preempt, Reclaim, Schedule
+from gpuctl.model.declared import Allowance, Declared, Department, DomainName, QuotaDomain
 from gpuctl.model.explanation import Remedy, RemedyKind
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
@@ -57,7 +57,7 @@ def _starts(declared: Declared, state: ClusterState, at: Schedule, job: Job) -> 
 
 
 def _by_claim(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """Raise the project's quota, and every limit in the way, until the job is within them."""
+    """Raise the project's quota, and every limit in the way, until the job is within them, as far as there are GPUs."""
     for domain in declared.domains:
         if not any(pool in domain.pools for pool in job.pools):
             continue
@@ -67,14 +67,27 @@ def _by_claim(declared: Declared, state: ClusterState, decided: Schedule, job: J
         if raised is None:
             continue
         changed, remedy = raised
+        if _promised(changed, domain) > max(_there(declared, domain), _promised(declared, domain)):
+            continue
         paused = _starts(changed, state, decided, job)
         if paused is not None:
             return replace(remedy, paused=paused)
     return None
 
 
-def _is(row: object, domain: DomainName, job: Job) -> bool:
-    return getattr(row, "domain", None) == domain and getattr(row, "project", None) == job.id.project
+def _promised(declared: Declared, domain: QuotaDomain) -> GpuMilli:
+    """What all projects are guaranteed of a domain."""
+    claims = (project.allowances.get(domain.name) for project in declared.projects)
+    return sum(claim.quota_milli for claim in claims if claim is not None)
+
+
+def _there(declared: Declared, domain: QuotaDomain) -> GpuMilli:
+    """What is declared to be there: more can't be promised."""
+    return sum(pool.gpu_milli for pool in declared.cluster.pools if pool.name in domain.pools)
+
+
+def _is(row: FairShare, domain: DomainName, job: Job) -> bool:
+    return row.domain == domain and row.project == job.id.project
 
 
 def _raised(declared: Declared, domain: DomainName, job: Job, needed: GpuMilli) -> tuple[Declared, Remedy] | None:

@@ -16,6 +16,24 @@ from gpuctl.model.units import Instant, format_gpus
 SHOWN = 3
 """Jobs that a sentence names."""
 _SECOND_MS = 1000
+_DECIDED = {
+    "Admit": "it starts now",
+    "Keep": "it goes on",
+    "Pending": "it waits",
+    "Reclaim": "it is paused for another project",
+    "Preempt": "it is paused for its own project",
+    "Displace": "it can't stay where it is",
+    "Suspended": "it is suspended",
+    "TimeOut": "its time is over",
+    "Finished": "it has ended",
+}
+
+
+def headline(told: Explanation) -> str:
+    """The decision and its reason, and whom it was for."""
+    decided = _DECIDED.get(told.decision, told.decision)
+    paused = f" It was paused for {told.beneficiary}." if told.beneficiary is not None else ""
+    return f"{told.job}: {decided}. {told.reason.code}: {reason_text(told.reason)}.{paused}"
 
 
 def explanation_text(told: Explanation) -> Iterator[str]:

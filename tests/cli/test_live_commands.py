@@ -72,6 +72,38 @@ def test_explain_a_job(run: Run, embedded: Path) -> None:
     assert "GPU5002: runs over the quota of team-b" in said
 
 
+def test_explain_asks_the_engine_over_declarations(run: Run, embedded: Path, cluster: Path) -> None:
+    job = cluster / "projects" / "team-b" / "jobs" / "b-4-gg.yaml"
+    job.with_name("b-9-gggg.yaml").write_text(
+        job.read_text().replace("b-4-gg", "b-9-gggg").replace("gpus: 2", "gpus: 4")
+    )
+    said = run("explain", "b-9-gggg", cluster, "--embedded", embedded).stdout.splitlines()
+    assert said[0].startswith("team-b/b-9-gggg: it waits. GPU5011: ")
+    assert "team-b holds 4 GPUs; its fair share is 4, its quota 2, and it wants 8." in said
+    assert "It is number 1 of 1 that wait in team-b, and 1 of 1 in all." in said
+    assert "It would start when team-d/d-1-gggg ends." in said
+    form = json.loads(run("explain", "b-9-gggg", cluster, "-o", "json", "--embedded", embedded).stdout)
+    assert form["text"] == said[1:]
+    runs = run("explain", "team-b/b-4-gg", cluster, "--embedded", embedded).stdout
+    assert runs.startswith("team-b/b-4-gg: it goes on. GPU5002: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (("explain", "b-4-g", "CLUSTER"), "GPU9003: no job b-4-g is declared there"),
+        (("explain", "b-4-gg", "-o", "json"), "GPU9002: -o json needs the declarations"),
+    ],
+)
+def test_explain_of_what_is_not_there(
+    run: Run, embedded: Path, cluster: Path, line: tuple[str, ...], told: str
+) -> None:
+    words = [str(cluster) if word == "CLUSTER" else word for word in line]
+    result = run(*words, "--embedded", embedded)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
 def test_no_drift_right_after_reconciling_and_what_a_folder_changes(run: Run, embedded: Path, cluster: Path) -> None:
     assert run("diff", cluster, "--embedded", embedded).exit_code == 0
     quota = cluster / "projects" / "team-d" / "project.yaml"

@@ -10,6 +10,7 @@ from gpuctl.explain import explain
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Explanation, QueuePlace, RemedyKind
 from gpuctl.model.ids import JobId
+from gpuctl.model.job import Job
 from gpuctl.schedule import schedule
 from gpuctl.views.explanation import document, explanation_text
 
@@ -29,8 +30,8 @@ def told(tree: Declared, world: World, name: str) -> Explanation:
     return explanation
 
 
-def one_node(*jobs: object, **quotas: int) -> Declared:
-    return declared([project(name, quota) for name, quota in quotas.items()], jobs, [pool(nodes=(4,))])  # type: ignore[arg-type]
+def one_node(*jobs: Job, **quotas: int) -> Declared:
+    return declared([project(name, quota) for name, quota in quotas.items()], jobs, [pool(nodes=(4,))])
 
 
 def test_a_job_over_its_share_starts_with_the_quota_it_lacks_and_who_pays_is_named() -> None:
@@ -52,6 +53,12 @@ def test_what_is_said_to_start_a_job_starts_it() -> None:
     raised = one_node(job("a/held", 4000), job("b/wants", 3000), a=1000, b=3000)
     world.settle(raised)
     assert "b/wants" in world.running()
+
+
+def test_a_quota_that_could_not_be_declared_is_no_way_out() -> None:
+    tree = one_node(job("a/held", 4000), job("b/wants", 3000), a=2000, b=2000)
+    kinds = {remedy.kind for remedy in told(tree, settled(tree), "b/wants").remedies}
+    assert kinds == {RemedyKind.JOB_END, RemedyKind.ANOTHER_NODE}
 
 
 def test_the_place_in_the_queue_is_the_order_in_which_the_engine_asks() -> None:

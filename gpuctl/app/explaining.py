@@ -1,0 +1,20 @@
+"""`explain JOB DIR`: what the next cycle would decide of a job, and why; nothing is written."""
+
+from __future__ import annotations
+
+from gpuctl.app.cycle import Site, foresee
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.ports import Clock, Cluster
+from gpuctl.explain import explain
+from gpuctl.model.declared import Declared
+from gpuctl.model.explanation import Explanation
+from gpuctl.model.ids import JobId
+
+
+def explain_live(declared: Declared, cluster: Cluster, clock: Clock, job: JobId) -> Explanation | None:
+    """Explain a job of a cluster whose newest commit these declarations are; None for one that is not declared.
+
+    Raises ClusterUnavailable or Forbidden when the cluster can't be read whole.
+    """
+    foreseen = foresee(declared, Site(mirror=Mirror(cluster), clock=clock))
+    return explain(foreseen.declared, foreseen.state, foreseen.schedule, job)
