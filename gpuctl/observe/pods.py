@@ -52,7 +52,10 @@ class Requests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod. `run` None: not gpuctl's. `placement` is that of its whole run, as it was started."""
+    """One pod. `run` None: not gpuctl's. `placement` is that of its whole run, as it was started.
+
+    `node` is where it is bound, or will be: its devices are given before it is, and both are watched apart.
+    """
 
     ref: ObjectRef
     run: RunKey | None
@@ -73,7 +76,7 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
     """A pod's facts; `run` is whose it is, `devices` are those of its claims."""
     phase = text(body, "status", "phase")
     notes = annotations_of(body)
-    node = text(body, "spec", "nodeName")
+    node = text(body, "spec", "nodeName") or next((device.node for device in devices), "")
     index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL) or "0"
     return Pod(
         ref=ref,

@@ -232,6 +232,16 @@ def test_who_was_planned_at_a_device_that_another_got_will_get_another() -> None
     assert places(node(), slices(whole(0), whole(1)), SERVED, *jobs, given("gpu-1", "i")) == [(1,), (0,)]
 
 
+def test_devices_that_were_given_tell_the_place_before_the_pod_is_seen_bound() -> None:
+    count = {"nvidia.com/gpu": "1"}
+    jobs = [*ours("i", 0, count), *ours("j", 1, count)]
+    del jobs[0]["spec"]["nodeName"]
+    assert places(node(), slices(whole(0), whole(1)), SERVED, *jobs, given("gpu-1", "i"), given("gpu-0", "j")) == [
+        (1,),
+        (0,),
+    ]
+
+
 def test_who_claims_a_slice_of_the_gpu_that_another_has_a_slice_of_stays_there() -> None:
     jobs = [*ours("i", 1, {}), *ours("j", 1, {})]
     published = slices(whole(0), part(1, 0), part(1, 4))
