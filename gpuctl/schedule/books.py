@@ -14,6 +14,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 from gpuctl.schedule.accounts import Accounts
 from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.gang import Seat
 from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.ledger import Ledger
@@ -28,15 +29,18 @@ class Books:
     """
 
     __slots__ = (
-        "_candidates", "_in_vain", "_on_node", "_pausable", "accounts", "capacity", "changes", "min_runtime_ms", "now",
-        "now_ms", "soon", "spared", "version",
+        "_candidates", "_in_vain", "_on_node", "_pausable", "accounts", "capacity", "changes", "effort",
+        "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
     )  # fmt: skip
 
-    def __init__(self, capacity: Capacity, accounts: Accounts, now_ms: Instant, min_runtime_ms: DurationMs) -> None:
+    def __init__(
+        self, capacity: Capacity, accounts: Accounts, now_ms: Instant, min_runtime_ms: DurationMs, effort: Effort
+    ) -> None:
         self.capacity = capacity
         self.accounts = accounts
-        self.now = Ledger.of(capacity)
-        self.soon = Ledger.of(capacity)
+        self.effort = effort
+        self.now = Ledger.of(capacity, effort)
+        self.soon = Ledger.of(capacity, effort)
         self.now_ms = now_ms
         self.min_runtime_ms = min_runtime_ms
         self.version = 0

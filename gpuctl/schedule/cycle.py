@@ -24,6 +24,7 @@ from gpuctl.schedule.books import Books
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, claims, queue
 from gpuctl.schedule.drain import draining
+from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.outlook import Outlook
@@ -37,12 +38,14 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     `outlook` saves work when the cycle before was over the same declarations and nodes; it changes no result.
     """
     # 1. What there is, and what each run says by itself.
-    capacity, tree, prospects = (outlook or Outlook()).over(declared, state.nodes)
+    outlook = outlook or Outlook()
+    outlook.effort = Effort()
+    capacity, tree, prospects = outlook.over(declared, state.nodes)
     reading = read_runs(declared, state, capacity, now_ms)
 
     # 2. Who holds what.
     accounts = Accounts(tree)
-    books = Books(capacity, accounts, now_ms, declared.cluster.scheduling.min_runtime_ms)
+    books = Books(capacity, accounts, now_ms, declared.cluster.scheduling.min_runtime_ms, outlook.effort)
     books.enter_all(sorted(reading.holders, key=lambda h: (h.run.job, h.run.digest)))
     if declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN:
         books.spared = draining(reading.holders, tree)

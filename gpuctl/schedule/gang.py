@@ -51,6 +51,7 @@ def place_in(ledger: Ledger, offer: Offer) -> Placement | None:
     refusals = ledger.refusals(offer.pool.name, offer.request.profile)
     if refusals.cover(offer.request.sizes):
         return None
+    ledger.effort.placings += 1
     found = _place_anew(ledger, offer)
     if found is None:
         refusals.add(offer.request.sizes)

@@ -15,6 +15,7 @@ from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.refusals import Refusals
 
 
@@ -72,10 +73,11 @@ class Room:
 class Ledger:
     """Free room by node, indexed a pool. Cost: O(devices + log nodes) to take or give back a worker."""
 
-    __slots__ = ("_by_whole", "_partial", "_partial_milli", "_refusals", "_whole", "rooms")
+    __slots__ = ("_by_whole", "_partial", "_partial_milli", "_refusals", "_whole", "effort", "rooms")
 
-    def __init__(self, rooms: dict[NodeName, Room]) -> None:
+    def __init__(self, rooms: dict[NodeName, Room], effort: Effort | None = None) -> None:
         self.rooms = rooms
+        self.effort = effort or Effort()
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
         self._partial: dict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]] = {}
         self._whole: dict[PoolName, int] = {}
@@ -101,17 +103,18 @@ class Ledger:
             self._partial_milli[kind] = sum(free for free, _, _ in partial)
 
     @staticmethod
-    def of(capacity: Capacity) -> Ledger:
+    def of(capacity: Capacity, effort: Effort | None = None) -> Ledger:
         """The usable nodes with nothing on them."""
-        return Ledger({
+        rooms = {
             node.name: Room(node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles)
             for pool, nodes in capacity.usable.items()
             for node in nodes
-        })
+        }
+        return Ledger(rooms, effort)
 
     def copy(self) -> Ledger:
         """A ledger of its own with the same contents. Cost: O(devices)."""
-        return Ledger({name: room.copy() for name, room in self.rooms.items()})
+        return Ledger({name: room.copy() for name, room in self.rooms.items()}, self.effort)
 
     def take(self, placement: Placement, charge: Charge) -> None:
         """Occupy a placement. Nodes and devices this ledger does not have are passed over."""

@@ -13,19 +13,24 @@ from gpuctl.model.state import Node
 from gpuctl.schedule.accounts import Tree
 from gpuctl.schedule.capacity import Capacity, survey
 from gpuctl.schedule.demand import Prospects
+from gpuctl.schedule.effort import Effort
 
 View: TypeAlias = tuple[Capacity, Tree, Prospects]
 
 
 class Outlook:
-    """The nodes in their pools, the tree of owners, and what each job could have on empty nodes."""
+    """The nodes in their pools, the tree of owners, and what each job could have on empty nodes.
 
-    __slots__ = ("_declared", "_nodes", "_view")
+    `effort` is what the last cycle took.
+    """
+
+    __slots__ = ("_declared", "_nodes", "_view", "effort")
 
     def __init__(self) -> None:
         self._declared: tuple[object, ...] = ()
         self._nodes: tuple[Node, ...] = ()
         self._view: View | None = None
+        self.effort = Effort()
 
     def over(self, declared: Declared, nodes: tuple[Node, ...]) -> View:
         """The view of these; the one before, if they are the same objects and equal nodes. Cost: O(nodes) then."""

@@ -29,6 +29,7 @@ def take_turns(queue: Iterable[Waiting], books: Books, turn: Callable[[Waiting],
         if lanes and lanes[0] < lane:
             lane = heappushpop(lanes, lane)
             continue
+        books.effort.turns += 1
         turn(lane.jobs.popleft())
         if version != books.version:
             for other in (lane, *lanes):

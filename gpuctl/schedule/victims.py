@@ -237,6 +237,7 @@ class _Search:
                 missing -= self._take(victims)
                 continue
             left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
+            self.books.effort.searches += 1
             search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left)
             found = search.run(self.tally)
             self.exhaustive = self.exhaustive and search.exhaustive

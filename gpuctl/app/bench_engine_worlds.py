@@ -1,0 +1,213 @@
+"""Made-up clusters for the engine's benchmark, as values: the same ones every time, by fixed seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from gpuctl.diag.span import SourceSpan
+from gpuctl.model.decision import Admit, Displace, Keep, Pending, Placement, Preempt, Reclaim, WorkerPlacement
+from gpuctl.model.declared import (
+    WHOLE_CLUSTER,
+    Allowance,
+    Cluster,
+    Declared,
+    NodePool,
+    PlacementStrategy,
+    Project,
+    QuotaDomain,
+    SchedulingPolicy,
+    Sharing,
+)
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, RunDigest
+from gpuctl.model.job import Container, Job, JobType
+from gpuctl.model.state import ClusterState, Node, Run, RunPhase
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
+from gpuctl.schedule import Outlook, schedule
+
+SEED = 4858
+NOW_MS: Instant = 1_596_000_000_000
+POOL = PoolName("h100")
+MAX_CYCLES = 20
+"""Cycles that a made-up cluster may take to come to rest."""
+
+MIX: tuple[tuple[int, GpuMilli, int], ...] = (
+    (250, 500, 1), (170, 250, 1), (80, 700, 1), (400, 1000, 1), (63, 2000, 1), (28, 4000, 1), (6, 8000, 1),
+    (3, 8000, 2),
+)  # fmt: skip
+"""What is asked for, of a thousand jobs: milli-GPU a worker, and workers."""
+
+SMALLEST = min(milli for _, milli, _ in MIX)
+
+_SPAN = SourceSpan(file="bench.yaml")
+_CONTAINER = Container(image="registry.example.com/bench:1")
+_DIGEST = RunDigest("00000001")
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What is declared, and what is there."""
+
+    declared: Declared
+    state: ClusterState
+
+    def jobs(self, jobs: Iterable[Job]) -> World:
+        """With these jobs declared."""
+        return replace(self, declared=replace(self.declared, jobs=tuple(sorted(jobs, key=lambda job: job.id))))
+
+    def runs(self, runs: Iterable[Run]) -> World:
+        """With these runs in the cluster."""
+        return replace(self, state=replace(self.state, runs=tuple(sorted(runs, key=lambda run: run.job))))
+
+    def nodes(self, nodes: tuple[Node, ...]) -> World:
+        """With these nodes."""
+        return replace(self, state=replace(self.state, nodes=nodes))
+
+
+def node(index: int, gpus: int = 8) -> Node:
+    """The n-th node, with nothing on it."""
+    return Node(
+        name=NodeName(f"node-{index:05}"), labels={"pool": POOL}, gpus=gpus, cpu_milli=128_000, mem_bytes=2048 * _GIB
+    )
+
+
+def job(project: str, name: str, gpu_milli: GpuMilli, workers: int = 1) -> Job:
+    """A training job."""
+    return Job(
+        id=JobId(ProjectName(project), name), digest=_DIGEST, type=JobType.TRAINING, container=_CONTAINER,
+        gpu_milli=gpu_milli, workers=workers, min_workers=workers, cpu_milli=1000, mem_bytes=_GIB, pools=(POOL,),
+        span=_SPAN,
+    )  # fmt: skip
+
+
+def run_of(job: Job, placement: Placement | None = None, since_ms: Instant = NOW_MS) -> Run:
+    """Its run: there and waiting, or running where it was placed."""
+    return Run(
+        job=job.id, digest=job.digest, phase=RunPhase.RUNNING if placement else RunPhase.QUEUED, placement=placement,
+        gpu_milli=job.gpu_milli, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes, queued_at_ms=since_ms,
+        started_at_ms=since_ms if placement else None, starts=1 if placement else 0,
+    )  # fmt: skip
+
+
+def world(quotas: Sequence[tuple[str, GpuMilli]], nodes: Iterable[Node]) -> World:
+    """Projects with quotas, over one pool; nobody wants anything yet."""
+    projects = (
+        Project(
+            name=ProjectName(name), namespace=f"gpu-{name}", span=_SPAN,
+            allowances={WHOLE_CLUSTER: Allowance(quota_milli=quota, weight=quota)},
+        )
+        for name, quota in sorted(quotas)
+    )  # fmt: skip
+    pool = NodePool(
+        name=POOL, match_labels={"pool": POOL}, nodes=(), gpu_mem_bytes=80 * _GIB, gpu_product="H100",
+        placement=PlacementStrategy.BINPACK, sharing=Sharing.DRA, span=_SPAN,
+    )  # fmt: skip
+    cluster = Cluster(
+        name="bench", namespace_prefix="gpu-", pools=(pool,), ingress=None, scheduling=SchedulingPolicy(), span=_SPAN
+    )
+    declared = Declared(
+        cluster=cluster, domains=(QuotaDomain(name=WHOLE_CLUSTER, pools=(POOL,)),), projects=tuple(projects)
+    )
+    return World(declared=declared, state=ClusterState(nodes=tuple(nodes)))
+
+
+def mixed_jobs(count: int, projects: int) -> list[Job]:
+    """So many jobs by MIX, each project's in turn."""
+    random = Random(SEED)  # noqa: S311 - the same values every time
+    weights = [weight for weight, _, _ in MIX]
+    kinds = random.choices(MIX, weights, k=count)
+    return [
+        job(f"team-{index % projects:04}", f"job-{index:06}", milli, workers)
+        for index, (_, milli, workers) in enumerate(kinds)
+    ]
+
+
+def crowded(nodes: Sequence[int], jobs: int, projects: int) -> World:
+    """A cluster, of nodes with so many GPUs, that is full and at rest: most jobs run, the others wait for room.
+
+    Every job has its run. Quotas are half of an equal part, so that most projects borrow.
+    """
+    there = [node(index, gpus) for index, gpus in enumerate(nodes)]
+    quota = WHOLE_GPU * sum(nodes) // (2 * projects)
+    empty = world([(f"team-{index:04}", quota) for index in range(projects)], there)
+    made = mixed_jobs(jobs, projects)
+    places = _Shelves(there)
+    runs = [run_of(each, places.place(each), NOW_MS - 1000 * (jobs - index)) for index, each in enumerate(made)]
+    return at_rest(empty.jobs(made).runs(runs))
+
+
+def at_rest(busy: World) -> World:
+    """The cluster after as many cycles as it takes until nothing changes. RuntimeError if it does not come to rest."""
+    outlook = Outlook()
+    for _ in range(MAX_CYCLES):
+        after = carried_out(busy, outlook)
+        if after.state.runs == busy.state.runs:
+            return after
+        busy = after
+    raise RuntimeError("the generated cluster does not come to rest")
+
+
+def carried_out(busy: World, outlook: Outlook) -> World:
+    """The cluster after one cycle's decisions, with pods that start and stop at once."""
+    runs = {run.job: run for run in busy.state.runs}
+    decided = schedule(busy.declared, busy.state, NOW_MS, outlook)
+    for decision in decided.decisions:
+        run = runs.get(decision.job)
+        if run is None:
+            continue
+        if isinstance(decision, Admit):
+            runs[run.job] = replace(
+                run, phase=RunPhase.RUNNING, placement=decision.placement, starts=run.starts + 1,
+                started_at_ms=NOW_MS - 1, reason=decision.reason,
+            )  # fmt: skip
+        elif isinstance(decision, Reclaim | Preempt | Displace):
+            runs[run.job] = replace(
+                run, phase=RunPhase.QUEUED, placement=None, started_at_ms=None, reason=decision.reason
+            )
+        elif isinstance(decision, Pending) and decision.reserved != run.placement:
+            runs[run.job] = replace(run, placement=decision.reserved)
+        elif isinstance(decision, Keep) and decision.reason != run.reason:
+            runs[run.job] = replace(run, reason=decision.reason)
+    return busy.runs(runs.values())
+
+
+class _Shelves:
+    """First-fit places for made-up runs: nodes in order, each filled before the next; whole ones from the other end."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._free = {each.name: [WHOLE_GPU] * each.gpus for each in nodes}
+        self._names = [each.name for each in nodes]
+        self._first = 0
+
+    def place(self, job: Job) -> Placement | None:
+        """All its workers' devices, taken; None when they are not there."""
+        taken: list[tuple[NodeName, tuple[int, ...]]] = []
+        for name in self._open(job):
+            while len(taken) < job.workers:
+                found = self._devices(name, job.gpu_milli)
+                if found is None:
+                    break
+                self._take(name, found, job.gpu_milli)
+                taken.append((name, found))
+            if len(taken) == job.workers:
+                return Placement(workers=tuple(WorkerPlacement(node=node, gpus=gpus) for node, gpus in taken))
+        for name, gpus in taken:
+            self._take(name, gpus, -job.gpu_milli)
+        return None
+
+    def _open(self, job: Job) -> Iterator[NodeName]:
+        while self._first < len(self._names) and max(self._free[self._names[self._first]], default=0) < SMALLEST:
+            self._first += 1
+        names = self._names[self._first :]
+        return iter(names if job.gpu_milli < 8 * WHOLE_GPU else names[::-1])
+
+    def _devices(self, name: NodeName, milli: GpuMilli) -> tuple[int, ...] | None:
+        each, count = min(milli, WHOLE_GPU), max(1, milli // WHOLE_GPU)
+        found = [index for index, free in enumerate(self._free[name]) if free >= each][:count]
+        return tuple(found) if len(found) == count else None
+
+    def _take(self, name: NodeName, gpus: tuple[int, ...], milli: GpuMilli) -> None:
+        for index in gpus:
+            self._free[name][index] -= milli // len(gpus)

@@ -1,0 +1,25 @@
+"""What a cycle took, in steps that no machine makes faster or slower: what benchmarks and tests hold it to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Effort:
+    """Counts of one cycle.
+
+    `read`: jobs whose own standing was worked out. `turns`: those that were asked what they come to. `placings`:
+    searches for a place that were not known to be in vain. `searches`: nodes searched for runs to pause.
+    """
+
+    __slots__ = ("placings", "read", "searches", "turns")
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.turns = 0
+        self.placings = 0
+        self.searches = 0
+
+    def counts(self) -> Mapping[str, int]:
+        """All of them by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
