@@ -112,6 +112,7 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._trees: dict[tuple[Revision, str], SourceTree] = {}
+        self._blobs: dict[str, bytes | None] = {}
 
     @staticmethod
     def containing(path: Path) -> tuple[Repository, str]:
@@ -131,7 +132,10 @@ class Repository:
         return Revision(answer.text)
 
     def tree(self, revision: Revision, path: str) -> SourceTree:
-        """A cluster's folder at a commit with the `policies/` nearest to it. Cost: three commands, once a commit."""
+        """A cluster's folder at a commit with the `policies/` nearest to it.
+
+        Cost: a command once a commit, and two for what the tree before did not have.
+        """
         where = _inside(path)
         known = self._trees.get((revision, where))
         if known is None:
@@ -170,21 +174,30 @@ class Repository:
         listing = _git(self.folder, "ls-tree", "-r", "-z", "--full-tree", revision)
         if listing.code:
             raise _unavailable("GPU8006", revision=revision, url=str(self.folder))
-        contents = Contents(entries(listing.output), self._read)
+        read: dict[str, bytes | None] = {}
+
+        def contents_of(blobs: Iterable[str]) -> dict[str, bytes | None]:
+            read.update(self._read(set(blobs)))
+            return read
+
+        contents = Contents(entries(listing.output), contents_of)
         if not contents.holds(where):
             raise _unavailable("GPU8003", path=where, revision=revision)
-        return SourceTree(cluster_dir=where, revision=revision, files=contents.files(where, revision))
+        files = contents.files(where, revision)
+        self._blobs = read
+        return SourceTree(cluster_dir=where, revision=revision, files=files)
 
-    def _read(self, blobs: Iterable[str]) -> dict[str, bytes | None]:
+    def _read(self, blobs: set[str]) -> dict[str, bytes | None]:
         """Contents by blob; None for one that is larger than the compiler reads."""
-        wanted = sorted(set(blobs))
+        known = {blob: self._blobs[blob] for blob in blobs & self._blobs.keys()}
+        wanted = sorted(blobs - known.keys())
         if not wanted:
-            return {}
+            return known
         sizes = blob_sizes(self._batch("--batch-check", wanted))
         if len(sizes) < len(wanted):
             raise _unavailable("GPU8013", folder=str(self.folder))
         small = [blob for blob in wanted if sizes[blob] <= MAX_FILE_BYTES]
-        return {**dict.fromkeys(wanted), **dict(file_contents(self._batch("--batch", small) if small else b""))}
+        return {**known, **dict.fromkeys(wanted), **dict(file_contents(self._batch("--batch", small) if small else b""))}
 
     def _batch(self, mode: str, blobs: Iterable[str]) -> bytes:
         answer = _git(self.folder, "cat-file", mode, feed="".join(f"{blob}\n" for blob in blobs).encode())

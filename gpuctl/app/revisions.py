@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 
 from gpuctl.app.ports import Source, SourceUnavailable
-from gpuctl.compile import Compiled, compile_tree
+from gpuctl.compile import Compiled, Readings, compile_tree
 from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import CLUSTER_LEDGER
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
+from gpuctl.model.ids import NO_REVISION, JobId, ProjectName, Revision
+from gpuctl.model.job import Job
+from gpuctl.model.memo import Memo
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Ledger
 from gpuctl.observe import Records
@@ -43,9 +46,11 @@ class Part:
 
     def says_the_same(self, other: Part | None) -> bool:
         """Whether the other part has the same files, at whatever commit."""
-        return other is not None and {p: (f.content, f.fault) for p, f in self.files.items()} == {
-            p: (f.content, f.fault) for p, f in other.files.items()
-        }
+        return (
+            other is not None
+            and self.files.keys() == other.files.keys()
+            and all(file.says_the_same(other.files[path]) for path, file in self.files.items())
+        )
 
 
 Parts = dict[ProjectName, Part]
@@ -69,29 +74,34 @@ class Desired:
 
 class Revisions:
     """What was last good, part by part. Cost: one compilation for a good commit; for a bad one, one more for each
-    commit a ledger names and for each part that changed."""
+    commit a ledger names and for each part that changed. A compilation costs what is new in its files."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._good: Parts = {}
+        self._files: Mapping[str, SourceFile] = {}
+        self._readings = Readings()
+        self._digests: Memo[JobId, bytes] = Memo()
 
     def compose(self, newest: SourceTree | None, records: Records) -> Desired:
         """What to enforce now that `newest` is the newest commit; None: it can't be read, keep to what was good."""
         if newest is None:
             ledgers = records.of(self._cluster_name({}, records) or _NO_CLUSTER).ledgers
-            return self._desired(None, _grow({}, _each(self._known(ledgers))), ledgers)
-        compiled = compile_tree(newest)
+            return self._desired(None, _grow({}, _each(self._known(ledgers)), self._readings), ledgers)
+        newest = replace(newest, files=_as_seen(newest.files, self._files))
+        self._files = newest.files
+        compiled = compile_tree(newest, self._readings)
         head = _Head(newest.revision, _parts(newest, compiled.owners), compiled.diagnostics, _blamed(compiled))
         if compiled.declared is not None:
             ledgers = records.of(compiled.declared.cluster.name).ledgers
             return self._desired(head, _Grown(head.parts, compiled), ledgers)
         ledgers = records.of(self._cluster_name(head.parts, records) or _NO_CLUSTER).ledgers
-        base = _grow({}, _each(self._known(ledgers)))
+        base = _grow({}, _each(self._known(ledgers)), self._readings)
         suspected: frozenset[ProjectName] = frozenset()
-        taken = _taken(base, head, suspected)
+        taken = _taken(base, head, suspected, self._readings)
         while more := _suspects(base, taken, head) - suspected - head.blamed:
             suspected |= more
-            taken = _taken(base, head, suspected)
+            taken = _taken(base, head, suspected, self._readings)
         return self._desired(head, taken, ledgers)
 
     def _desired(self, head: _Head | None, taken: _Grown, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
@@ -110,10 +120,22 @@ class Revisions:
         }
         return Desired(
             revision=revision,
-            declared=replace(_stamped(taken.compiled.declared, taken.parts, ledgers), held=held),
+            declared=replace(self._stamped(taken.compiled.declared, taken.parts, ledgers), held=held),
             diagnostics=sorted_diagnostics([*told, *_notes(kept_back, held, told, revision)]),
             kept_back=kept_back,
         )
+
+    def _stamped(self, declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:
+        """With the commit each part is from. A commit that says what the recorded one says does not take its place."""
+        contents = _contents(declared, parts, self._digests)
+        revisions = {
+            owner: ledgers[owner].revision
+            if owner in ledgers and ledgers[owner].content == content
+            else parts[owner].revision
+            for owner, content in contents.items()
+            if owner in parts
+        }
+        return replace(declared, project_revisions=revisions, project_contents=contents)
 
     def _cluster_name(self, newest: Parts, records: Records) -> str:
         """The cluster's name by the newest of its files that are right: those of the newest commit, those that were
@@ -140,7 +162,7 @@ class Revisions:
             tree = self._source.tree(revision)
         except SourceUnavailable:
             return {}
-        part = _parts(tree, compile_tree(tree).owners).get(owner)
+        part = _parts(tree, compile_tree(tree, self._readings).owners).get(owner)
         return {} if part is None else {owner: part}
 
 
@@ -162,35 +184,47 @@ class _Grown:
     compiled: Compiled | None = None
 
 
+def _as_seen(files: Mapping[str, SourceFile], before: Mapping[str, SourceFile]) -> dict[str, SourceFile]:
+    """The files, each with the first commit of a row in which it was seen to be as it is.
+
+    What is made of a file says its commit, so that a later one which says the same would change all of it.
+    """
+    return {
+        path: known if (known := before.get(path)) is not None and known.says_the_same(file) else file
+        for path, file in files.items()
+    }
+
+
 def _each(changes: Changes) -> list[Changes]:
     """Every change for itself, in the order of names."""
     return [{owner: changes[owner]} for owner in sorted(changes)]
 
 
-def _grow(parts: Parts, steps: Sequence[Changes]) -> _Grown:
+def _grow(parts: Parts, steps: Sequence[Changes], readings: Readings) -> _Grown:
     """Take the changes that leave a tree that compiles: all at once, else each step that can be."""
-    grown = _tried(parts, {owner: part for step in steps for owner, part in step.items()})
+    grown = _tried(parts, {owner: part for step in steps for owner, part in step.items()}, readings)
     if grown is not None:
         return grown
     grown = _Grown(parts)
     for step in steps:
-        grown = _tried(grown.parts, step) or grown
-    return grown if grown.compiled is not None else _Grown(parts, _compiled(parts))
+        grown = _tried(grown.parts, step, readings) or grown
+    return grown if grown.compiled is not None else _Grown(parts, _compiled(parts, readings))
 
 
-def _tried(parts: Parts, changes: Changes) -> _Grown | None:
+def _tried(parts: Parts, changes: Changes, readings: Readings) -> _Grown | None:
     merged = {**parts, **changes}
     kept = {owner: part for owner, part in merged.items() if part is not None}
-    compiled = _compiled(kept)
+    compiled = _compiled(kept, readings)
     return None if compiled is None else _Grown(kept, compiled)
 
 
-def _compiled(parts: Parts) -> Compiled | None:
+def _compiled(parts: Parts, readings: Readings | None = None) -> Compiled | None:
     """The parts as one tree, compiled; None when it has errors."""
     if OWN not in parts:
         return None
     files = {path: file for _, part in sorted(parts.items()) for path, file in part.files.items()}
-    compiled = compile_tree(SourceTree(cluster_dir=parts[OWN].folder, revision=parts[OWN].revision, files=files))
+    tree = SourceTree(cluster_dir=parts[OWN].folder, revision=parts[OWN].revision, files=files)
+    compiled = compile_tree(tree, readings)
     return compiled if compiled.declared is not None else None
 
 
@@ -218,13 +252,14 @@ def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
     return changes
 
 
-def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName]) -> _Grown:
+def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], readings: Readings) -> _Grown:
     """What can be taken of the newest commit. Those to blame come last; with them, or not at all, the suspected."""
     changes = _changes(base.parts, head)
     to_blame = {owner: part for owner, part in changes.items() if owner in head.blamed | suspected}
-    taken = _grow(base.parts, _each({owner: part for owner, part in changes.items() if owner not in to_blame}))
+    harmless = {owner: part for owner, part in changes.items() if owner not in to_blame}
+    taken = _grow(base.parts, _each(harmless), readings)
     # An error two parts make together is found in one of them, not always in the one that changed.
-    return _grow(taken.parts, [to_blame] if suspected else _each(to_blame))
+    return _grow(taken.parts, [to_blame] if suspected else _each(to_blame), readings)
 
 
 def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName]:
@@ -243,28 +278,20 @@ def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName
     return frozenset({OWN}) if lost & head.blamed else frozenset()
 
 
-def _stamped(declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:
-    """With the commit each part is from. A commit that says what the recorded one says does not take its place."""
-    contents = _contents(declared, parts)
-    revisions = {
-        owner: ledgers[owner].revision
-        if owner in ledgers and ledgers[owner].content == content
-        else parts[owner].revision
-        for owner, content in contents.items()
-        if owner in parts
-    }
-    return replace(declared, project_revisions=revisions, project_contents=contents)
-
-
-def _contents(declared: Declared, parts: Parts) -> dict[ProjectName, str]:
+def _contents(declared: Declared, parts: Parts, digests: Memo[JobId, bytes]) -> dict[ProjectName, str]:
     """A digest of what each part says, wherever its files say it; the cluster's own files count by their bytes."""
-    digests = {project.name: sha256(repr(replace(project, span=_NOWHERE)).encode()) for project in declared.projects}
+    digests.turn()
+    found = {project.name: sha256(repr(replace(project, span=_NOWHERE)).encode()) for project in declared.projects}
     for job in declared.jobs:
-        digests[job.id.project].update(repr(replace(job, span=_NOWHERE)).encode())
+        found[job.id.project].update(digests.get(job.id, (job,), partial(_digest, job)))
     if OWN in parts:
         own = sorted((path, file.content) for path, file in parts[OWN].files.items())
-        digests[OWN] = sha256(repr(own).encode())
-    return {owner: digest.hexdigest()[:16] for owner, digest in digests.items()}
+        found[OWN] = sha256(repr(own).encode())
+    return {owner: digest.hexdigest()[:16] for owner, digest in found.items()}
+
+
+def _digest(job: Job) -> bytes:
+    return sha256(repr(replace(job, span=_NOWHERE)).encode()).digest()
 
 
 def _notes(

@@ -136,7 +136,9 @@ def _over(
 ) -> Iterator[Diagnostic]:
     """The first quota by name that exceeds what is available, if one does; the others are told with it."""
     members = [member for member in quota.members(resolved, department, domain) if member.quota]
-    total = 0
+    everything, total = sum(member.quota for member in members), 0
+    if everything <= available:
+        return
     before: list[tuple[str, SourceSpan]] = []
     for member in members:
         total += member.quota
@@ -145,7 +147,6 @@ def _over(
         span = declaration.document.span(path)
         if total > available:
             document = declaration.document
-            everything = sum(other.quota for other in members)
             if department is None:
                 params: dict[str, str | int] = {"sum": everything, "capacity": available, "where": where}
                 found = document.diagnostic("GPU3009", span, params)

@@ -7,8 +7,10 @@ mistake in one file is not reported again as a missing declaration in all others
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from gpuctl.compile.builder import Fragment
@@ -21,7 +23,8 @@ from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, JobV1, PolicyV1, Pro
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.ids import ProjectName
-from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceTree
+from gpuctl.model.memo import Memo
+from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree
 
 Model_co = TypeVar("Model_co", bound=Spec, covariant=True)
 
@@ -60,6 +63,20 @@ class Claim:
     broken: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FileReading:
+    """What one file says, by itself: its declarations with their kinds, and what is wrong in it.
+
+    `guessed` and `owner` are as in Declarations.
+    """
+
+    declared: tuple[tuple[str, Declaration[Any]], ...] = ()
+    claims: tuple[Claim, ...] = ()
+    guessed: frozenset[str] = frozenset()
+    owner: ProjectName | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
 @dataclass(slots=True)
 class Declarations:
     """Everything declared, in order of path and line.
@@ -77,81 +94,120 @@ class Declarations:
     owners: dict[str, ProjectName | None] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
-    def add(self, kind: str, declaration: Declaration[Any]) -> None:
-        """Put a declaration with its like."""
-        lists: dict[str, list[Any]] = {
+    def of_kinds(self) -> Mapping[str, list[Any]]:
+        """The declarations by their kinds."""
+        return {
             "Cluster": self.clusters,
             "Department": self.departments,
             "Project": self.projects,
             "Job": self.jobs,
             "Policy": self.policies,
         }
-        lists[kind].append(declaration)
 
 
-def collect(tree: SourceTree) -> Declarations:
-    """Read every file of a tree. Cost: linear in its bytes."""
+def collect(tree: SourceTree, readings: Memo[str, FileReading]) -> Declarations:
+    """Read every file of a tree that was not read before. Cost: linear in the bytes of those."""
+    readings.turn()
     out = Declarations()
+    of_kinds = out.of_kinds()
     for path in sorted(tree.files):
-        _file(path, tree, out)
+        file = tree.files[path]
+        read = readings.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir))
+        for kind, declaration in read.declared:
+            of_kinds[kind].append(declaration)
+        out.claims.extend(read.claims)
+        out.guessed |= read.guessed
+        out.diagnostics.extend(read.diagnostics)
+        out.owners[path] = read.owner
     return out
 
 
-def folder_project(tree: SourceTree, path: str) -> str | None:
+def _folder_project(cluster_dir: str, path: str) -> str | None:
     """`p` for a path below the cluster's `projects/p/`."""
-    root = "" if tree.cluster_dir in {"", "."} else f"{tree.cluster_dir}/"
+    root = "" if cluster_dir in {"", "."} else f"{cluster_dir}/"
     first, _, rest = path.removeprefix(root).partition("/")
     project, slash, _ = rest.partition("/")
     return project if path.startswith(root) and first == "projects" and slash else None
 
 
-def _file(path: str, tree: SourceTree, out: Declarations) -> None:
-    file = tree.files[path]
-    folder = folder_project(tree, path)
-    out.owners[path] = ProjectName(folder) if folder else None
+def _read(path: str, file: SourceFile, cluster_dir: str) -> FileReading:
+    folder = _folder_project(cluster_dir, path)
+    owner = ProjectName(folder) if folder else None
     if file.fault is not None:
         source = SourceText(path, "", file.revision)
         code, span = _FAULTS[file.fault], source.span(1, 1)
-        out.diagnostics.append(diagnose(source, code, span, {"limit": MAX_FILE_BYTES}))
-        out.guessed.update({folder} if folder else ())
-        return
+        told = diagnose(source, code, span, {"limit": MAX_FILE_BYTES})
+        return FileReading(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
     read = read_file(path, file.content, file.revision)
-    out.diagnostics.extend(read.diagnostics)
-    projects = {_document(document, out) for document in read.documents}
-    for fragment in read.fragments:
-        projects.add(_guess(fragment, out))
-        out.guessed.update({folder} if folder else ())
-    if folder is None and len(projects) == 1:
+    taken = [_document(document) for document in read.documents]
+    claims = tuple(one.claim for one in taken if one.claim is not None)
+    words = [_words(fragment) for fragment in read.fragments]
+    guessed = {word for _, word in chain.from_iterable(words)}
+    if folder is not None:
+        guessed.update({folder} if words else ())
+    elif len(projects := {one.project for one in taken} | {_seeming_project(found) for found in words}) == 1:
         (only,) = projects
-        out.owners[path] = ProjectName(only) if only else None
+        owner = ProjectName(only) if only else None
+    return FileReading(
+        declared=tuple((one.claim.kind, one.declaration) for one in taken if one.claim and one.declaration),
+        claims=claims,
+        guessed=frozenset(guessed),
+        owner=owner,
+        diagnostics=(
+            *read.diagnostics,
+            *chain.from_iterable(one.diagnostics for one in taken),
+            *(_strangers(claims, folder) if folder is not None else ()),
+        ),
+    )
 
 
-def _document(document: Document, out: Declarations) -> str:
-    """Take in a document; returns the project it belongs to, or "" for none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """What one document comes to. `project`: the one it belongs to, or "" for none."""
+
+    claim: Claim | None = None
+    declaration: Declaration[Any] | None = None
+    project: str = ""
+    diagnostics: Iterable[Diagnostic] = ()
+
+
+def _document(document: Document) -> _Taken:
     data = document.data
+    if data is UNREAD:
+        return _Taken()
     if not isinstance(data, dict):
-        if data is not UNREAD:
-            out.diagnostics.append(document.diagnostic("GPU2001", document.name, {"found": kind_of(data)}))
-        return ""
+        return _Taken(diagnostics=[document.diagnostic("GPU2001", document.name, {"found": kind_of(data)})])
     kind, version = data.get("kind"), data.get("apiVersion")
     if not isinstance(kind, str) or kind not in KINDS:
-        out.diagnostics.extend(_kind_diagnostics(document, kind))
-        return ""
+        return _Taken(diagnostics=list(_kind_diagnostics(document, kind)))
+    declaration = None
     if isinstance(version, str) and version != API_VERSION:
         fix = "" if "gpuctl" not in version else f"write {API_VERSION}"
-        span = document.span(("apiVersion",))
-        out.diagnostics.append(document.diagnostic("GPU2002", span, {"found": version}, fix))
-        declaration = None
+        diagnostics = [document.diagnostic("GPU2002", document.span(("apiVersion",)), {"found": version}, fix)]
     else:
         model, diagnostics = check_shape(document, KINDS[kind])
-        out.diagnostics.extend(diagnostics)
         declaration = Declaration(document, model) if model is not None and document.sound else None
     metadata = data.get("metadata")
     name, project = _text(metadata, "name"), _text(metadata, "project")
-    if declaration is not None:
-        out.add(kind, declaration)
-    out.claims.append(Claim(kind=kind, name=name, project=project, document=document, broken=declaration is None))
-    return name if kind == "Project" else project if kind == "Job" else ""
+    return _Taken(
+        claim=Claim(kind=kind, name=name, project=project, document=document, broken=declaration is None),
+        declaration=declaration,
+        project=name if kind == "Project" else project if kind == "Job" else "",
+        diagnostics=diagnostics,
+    )
+
+
+def _strangers(claims: Iterable[Claim], folder: str) -> Iterator[Diagnostic]:
+    """Projects and jobs below another project's folder."""
+    for claim in claims:
+        if claim.kind not in {"Project", "Job"}:
+            continue
+        field_name = "name" if claim.kind == "Project" else "project"
+        project = claim.name if claim.kind == "Project" else claim.project
+        if project and project != folder:
+            kind = "the Project" if claim.kind == "Project" else "a Job"
+            span = claim.document.span(("metadata", field_name))
+            yield claim.document.diagnostic("GPU3008", span, {"folder": folder, "kind": kind, "project": project})
 
 
 def _kind_diagnostics(document: Document, kind: Any) -> Iterator[Diagnostic]:
@@ -170,10 +226,14 @@ def _text(metadata: Any, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _guess(fragment: Fragment, out: Declarations) -> str:
-    """Remember what an unreadable document seems to name; returns the project it seems to belong to, or ""."""
+def _words(fragment: Fragment) -> list[tuple[str, str]]:
+    """What an unreadable document seems to name: kinds, names and projects."""
+    return _NAMED.findall(fragment.text)
+
+
+def _seeming_project(found: Iterable[tuple[str, str]]) -> str:
+    """The project that an unreadable document seems to belong to, or ""."""
     words: dict[str, str] = {}
-    for key, word in _NAMED.findall(fragment.text):
-        out.guessed.add(word)
+    for key, word in found:
         words.setdefault(key, word)
     return words.get("project" if words.get("kind") == "Job" else "name" if words.get("kind") == "Project" else "", "")

@@ -5,19 +5,23 @@ A job that could never start is a mistake here already, not after a week in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from gpuctl.compile import quota
+from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.lower import is_preemptible, project_max_duration
-from gpuctl.compile.resolve import Resolved, ResolvedJob
+from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job
 from gpuctl.compile.sharing import Backends, check_environment, pool_words, request_path
-from gpuctl.compile.spec_v1 import JobSpec, NodePool
+from gpuctl.compile.spec_v1 import JobSpec, JobV1, NodePool
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import memory, thousandths
 from gpuctl.model.declared import DeclaredNode, Grant
+from gpuctl.model.memo import Memo
 from gpuctl.model.units import WHOLE_GPU, MemBytes
 
 _MOST_TEXT_BYTES = 1 << 20
@@ -25,27 +29,60 @@ _CPU = ("spec", "resources", "cpu")
 _MEMORY = ("spec", "resources", "memory")
 
 
-def fit_jobs(resolved: Resolved) -> tuple[list[ResolvedJob], list[Diagnostic]]:
-    """Jobs with only the pools that can give them what they ask for, and what is wrong with the others.
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """A job with only the pools that can give it what it asks for, if there are any, and what is wrong with it."""
 
-    Cost: linear in the jobs; nodes are looked at once for each kind of worker.
+    job: ResolvedJob | None
+    diagnostics: Sequence[Diagnostic] = ()
+
+
+def fit_jobs(
+    declarations: Declarations, resolved: Resolved, fitted: Memo[Declaration[Any], Fitted]
+) -> tuple[list[ResolvedJob], list[Diagnostic]]:
+    """The jobs that fit, and what is wrong with the others.
+
+    Cost: linear in the jobs that were not fitted before; nodes are looked at once for each kind of worker.
     """
-    backends = Backends(resolved)
-    nodes = _Nodes(resolved, backends)
+    fitted.turn()
+    fitting = _Fitting(declarations, resolved)
     jobs: list[ResolvedJob] = []
     found: list[Diagnostic] = []
-    for job in resolved.jobs:
-        found.extend(_lesser_mistakes(resolved, job))
-        fitting, mistake = backends.serve(job)
-        if mistake is not None:
-            found.append(mistake)
-            continue
-        fitting, narrowed = nodes.of_one_kind(fitting)
-        found.extend(narrowed)
-        found.extend(_within_project(resolved, fitting, backends))
-        found.extend(nodes.mistakes(fitting))
-        jobs.append(fitting)
+    for job in declarations.jobs:
+        project = resolved.projects.get(job.model.metadata.project)
+        if project is None:  # what is told then depends on all names that there are
+            one = fitting.of(job)
+        else:
+            one = fitted.get(job, (project, resolved.cluster, resolved.domains), partial(fitting.of, job))
+        found.extend(one.diagnostics)
+        if one.job is not None:
+            jobs.append(one.job)
     return jobs, found
+
+
+class _Fitting:
+    """What jobs are held against: what is declared besides them."""
+
+    def __init__(self, declarations: Declarations, resolved: Resolved) -> None:
+        self._resolved = resolved
+        self._names = Names(declarations, resolved)
+        self._backends = Backends(resolved)
+        self._nodes = _Nodes(resolved, self._backends)
+
+    def of(self, declaration: Declaration[JobV1]) -> Fitted:
+        """One job, its references followed."""
+        job, found = resolve_job(declaration, self._names)
+        if job is None:
+            return Fitted(None, found)
+        found.extend(_lesser_mistakes(self._resolved, job))
+        job, mistake = self._backends.serve(job)
+        if mistake is not None:
+            return Fitted(None, [*found, mistake])
+        job, narrowed = self._nodes.of_one_kind(job)
+        found.extend(narrowed)
+        found.extend(_within_project(self._resolved, job, self._backends))
+        found.extend(self._nodes.mistakes(job))
+        return Fitted(job, found)
 
 
 def _too_large(document: Document, spec: JobSpec) -> Iterator[Diagnostic]:

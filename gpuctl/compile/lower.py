@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from gpuctl.compile import quota, spec_v1
 from gpuctl.compile.digest import run_digest
@@ -11,6 +12,7 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.model import declared as model
 from gpuctl.model import job as job_model
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision, RunDigest
+from gpuctl.model.memo import Memo
 from gpuctl.model.mig import profiles_of
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli
 
@@ -18,15 +20,17 @@ POOL_LABEL = "gpuctl.dev/pool"
 _NO_DIGEST = RunDigest("")
 
 
-def lower(resolved: Resolved) -> model.Declared:
+def lower(resolved: Resolved, lowered: Memo[ResolvedJob, job_model.Job]) -> model.Declared:
     """Everything declared, for a tree in which no error was found."""
+    lowered.turn()
     domains = resolved.domains
+    jobs = (lowered.get(job, (), partial(_job, job)) for job in resolved.jobs)
     return model.Declared(
         cluster=_cluster(resolved),
         domains=domains,
         departments=tuple(_department(resolved, name, domains) for name in sorted(resolved.departments)),
         projects=tuple(_project(resolved, name, domains) for name in sorted(resolved.projects)),
-        jobs=tuple(sorted((_job(job) for job in resolved.jobs), key=lambda job: job.id)),
+        jobs=tuple(sorted(jobs, key=lambda job: job.id)),
         project_revisions=_revisions(resolved),
     )
 

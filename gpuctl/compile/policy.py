@@ -6,9 +6,10 @@ No reference out of a schema is followed, so nothing is ever fetched.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from jsonschema import Draft202012Validator, ValidationError
 from referencing import Registry
@@ -18,6 +19,7 @@ from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.spec_v1 import Match, PolicyV1
 from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.model.memo import Memo
 
 _SCHEMA: Path = ("spec", "schema")
 _NOTHING: dict[str, Any] = {"not": {}}
@@ -32,8 +34,16 @@ class _Rule:
     validator: Draft202012Validator
 
 
-def check_policies(declarations: Declarations) -> Iterator[Diagnostic]:
-    """What is wrong with policies, and which declarations break them. Cost: policies times declarations they match."""
+Breaches: TypeAlias = Memo[tuple[Declaration[Any], Document], tuple[Diagnostic, ...]]
+"""How declarations break policies."""
+
+
+def check_policies(declarations: Declarations, breaches: Breaches) -> Iterator[Diagnostic]:
+    """What is wrong with policies, and which declarations break them.
+
+    Cost: policies times declarations they match, of which one or the other was not there before.
+    """
+    breaches.turn()
     for policy in declarations.policies:
         document, spec = policy.document, policy.model.spec
         if spec.cel is not None:
@@ -43,26 +53,30 @@ def check_policies(declarations: Declarations) -> Iterator[Diagnostic]:
         mistakes = list(_schema_mistakes(document, spec.schema_))
         yield from mistakes
         if not mistakes:
-            yield from _check(policy, declarations)
+            yield from _check(policy, declarations, breaches)
 
 
-def _check(policy: Declaration[PolicyV1], declarations: Declarations) -> Iterator[Diagnostic]:
+def _check(policy: Declaration[PolicyV1], declarations: Declarations, breaches: Breaches) -> Iterator[Diagnostic]:
     spec = policy.model.spec
     rules = list(_rules((), spec.schema_))
     for document in _matching(spec.match, declarations):
         try:
-            broken = [path for rule in rules for path in _broken(rule, document.data)]
+            yield from breaches.get((policy, document), (), partial(_breaches, policy, rules, document))
         except (Unresolvable, RecursionError) as error:
             problem = "it refers to itself without end"
             if isinstance(error, Unresolvable):
                 problem = f"it refers to {error.ref}, which is not in it"
             yield policy.document.diagnostic("GPU4002", policy.document.key_span(_SCHEMA), {"problem": problem})
             return
-        for path in dict.fromkeys(broken):
-            params = {"message": spec.message, "policy": policy.model.metadata.name}
-            found = document.diagnostic("GPU4001", document.key_span(path), params)
-            related = (("the policy is here", policy.document.name),)
-            yield replace(found, severity=Severity(spec.severity), related=related)
+
+
+def _breaches(policy: Declaration[PolicyV1], rules: Iterable[_Rule], document: Document) -> tuple[Diagnostic, ...]:
+    """Raises Unresolvable or RecursionError for what no document can be held against."""
+    spec, related = policy.model.spec, (("the policy is here", policy.document.name),)
+    params = {"message": spec.message, "policy": policy.model.metadata.name}
+    paths = dict.fromkeys(path for rule in rules for path in _broken(rule, document.data))
+    found = (document.diagnostic("GPU4001", document.key_span(path), params) for path in paths)
+    return tuple(replace(one, severity=Severity(spec.severity), related=related) for one in found)
 
 
 def _matching(match: Match, declarations: Declarations) -> Iterator[Document]:

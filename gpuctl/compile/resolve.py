@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
+from gpuctl.compile.declarations import Claim, Declaration, Declarations
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.shape import most_similar, nearest
 from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobV1, NodePool, ProjectV1
@@ -35,7 +35,7 @@ class ResolvedJob:
 
 @dataclass(slots=True)
 class Resolved:
-    """Declarations by name. `jobs` are those whose project and pools are known; `domains` are filled in by `quota`.
+    """Declarations by name. `jobs` are those that fit, filled in by `fit`; `domains` are filled in by `quota`.
 
     `circular`: departments belong to each other, so that quotas can't be added up.
     """
@@ -51,10 +51,9 @@ class Resolved:
 
 
 def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
-    """Follow all references. Cost: linear in the number of declarations."""
+    """Follow all references but those of jobs. Cost: linear in the number of the other declarations."""
     out = Resolved()
     out.diagnostics.extend(_duplicates(declarations))
-    out.diagnostics.extend(_strangers(declarations, tree))
     out.diagnostics.extend(_cluster_count(declarations, tree))
     if declarations.clusters:
         out.cluster = declarations.clusters[0]
@@ -63,7 +62,7 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
         out.departments.setdefault(department.model.metadata.name, department)
     for project in declarations.projects:
         out.projects.setdefault(project.model.metadata.name, project)
-    names = _Names(declarations, out)
+    names = Names(declarations, out)
     for department in declarations.departments:
         out.diagnostics.extend(names.department(department.document, department.model.spec.department))
     circles = list(_circles(out.departments))
@@ -71,8 +70,6 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     out.diagnostics.extend(circles)
     for project in declarations.projects:
         out.diagnostics.extend(_project(project, names))
-    for job in declarations.jobs:
-        _job(job, names)
     return out
 
 
@@ -88,20 +85,6 @@ def _duplicates(declarations: Declarations) -> Iterator[Diagnostic]:
             related = (("first declared here", before.document.name),)
             found = claim.document.diagnostic("GPU3003", claim.document.name, {"kind": claim.kind, "name": name})
             yield replace(found, related=related)
-
-
-def _strangers(declarations: Declarations, tree: SourceTree) -> Iterator[Diagnostic]:
-    """Projects and jobs below another project's folder."""
-    for claim in declarations.claims:
-        if claim.kind not in {"Project", "Job"}:
-            continue
-        field_name = "name" if claim.kind == "Project" else "project"
-        project = claim.name if claim.kind == "Project" else claim.project
-        folder = folder_project(tree, claim.document.source.path)
-        if folder is not None and project and project != folder:
-            kind = "the Project" if claim.kind == "Project" else "a Job"
-            span = claim.document.span(("metadata", field_name))
-            yield claim.document.diagnostic("GPU3008", span, {"folder": folder, "kind": kind, "project": project})
 
 
 def _cluster_count(declarations: Declarations, tree: SourceTree) -> Iterator[Diagnostic]:
@@ -131,12 +114,12 @@ def _circles(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[D
             yield at.diagnostic("GPU3006", at.span(("spec", "department")), {"chain": shown})
 
 
-class _Names:
+class Names:
     """Looks names up, and says what is wrong with those that lead nowhere."""
 
     def __init__(self, declarations: Declarations, out: Resolved) -> None:
         self.out = out
-        self.known = {(claim.kind, claim.name) for claim in declarations.claims}
+        self.known = {(claim.kind, claim.name) for claim in declarations.claims if claim.kind != "Job"}
         self.guessed = declarations.guessed
         self.meant: dict[tuple[str, str], str] = {}
 
@@ -176,7 +159,7 @@ class _Names:
                 yield document.diagnostic("GPU3007", span, {"pool": name}, fix)
 
 
-def _project(project: Declaration[ProjectV1], names: _Names) -> Iterator[Diagnostic]:
+def _project(project: Declaration[ProjectV1], names: Names) -> Iterator[Diagnostic]:
     document, spec, name = project.document, project.model.spec, project.model.metadata.name
     yield from names.department(document, spec.department)
     affinity = spec.node_affinity
@@ -196,25 +179,26 @@ def affinity_pools(affinity: Affinity, job_type: str) -> Sequence[str] | None:
     return affinity.interactive if job_type == "interactive" else affinity.training
 
 
-def _job(job: Declaration[JobV1], names: _Names) -> None:
+def resolve_job(job: Declaration[JobV1], names: Names) -> tuple[ResolvedJob | None, list[Diagnostic]]:
+    """The job with what it refers to, or what is wrong with its references.
+
+    Where its project is declared that depends on nothing but the project, the cluster and the job itself.
+    """
     document, spec, out = job.document, job.model.spec, names.out
     wanted = spec.node_pools
     diagnostics = list(names.project(document, job.model.metadata.project))
     if wanted is not None:
         diagnostics.extend(names.pools(document, ("spec", "nodePools"), wanted))
     project = out.projects.get(job.model.metadata.project)
-    out.diagnostics.extend(diagnostics)
     if diagnostics or project is None or out.cluster is None:
-        return
+        return None, diagnostics
     allowed = affinity_pools(project.model.spec.node_affinity, spec.type)
     for position, pool in enumerate(wanted or ()):
         if allowed is not None and pool not in allowed:
-            out.diagnostics.append(_outside(job, project, position, pool))
-            return
+            return None, [_outside(job, project, position, pool)]
     usable = wanted if wanted is not None else allowed
     pools = tuple(pool for name, pool in out.pools.items() if usable is None or name in usable)
-    if pools:
-        out.jobs.append(ResolvedJob(declaration=job, project=project, pools=pools))
+    return (ResolvedJob(declaration=job, project=project, pools=pools) if pools else None), []
 
 
 def _outside(job: Declaration[JobV1], project: Declaration[ProjectV1], position: int, pool: str) -> Diagnostic:

@@ -18,6 +18,7 @@ from gpuctl.compile.fields_v1 import (
     Duration,
     EnvName,
     Gpus,
+    HostPath,
     Image,
     Limit,
     Memory,
@@ -248,7 +249,9 @@ class SecretKey(Spec):
     """A value from a Secret of the project's namespace."""
 
     secret: Subdomain = Field(description="The Secret's name.")
-    key: str = Field(min_length=1, description="The key in it.")
+    key: Annotated[str, matching(r"[-._a-zA-Z0-9]+", "a key of a Secret")] = Field(
+        min_length=1, description="The key in it."
+    )
 
 
 EnvEntry = Annotated[Annotated[str, Tag("(plain)")] | Annotated[SecretKey, Tag("(mapping)")], Discriminator(form_of)]
@@ -282,7 +285,7 @@ class Volume(Spec):
 
     claim: Subdomain | None = Field(None, description="An existing PersistentVolumeClaim of the project's namespace.")
     new_claim: NewClaim | None = Field(None, description="A claim made for the job.")
-    host_path: AbsolutePath | None = Field(None, description="A folder of the node.")
+    host_path: HostPath | None = Field(None, description="A folder of the node, but none of its system's.")
     mount_path: AbsolutePath = Field(description="Where the container sees it.")
     read_only: bool = Field(default=False, description="Mount it read-only.")
 

@@ -23,11 +23,15 @@ class SourceFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file and the commit it comes from; `fault` says why `content` is empty, when it is for a reason."""
+    """One file and a commit in which it is so; `fault` says why `content` is empty, when it is for a reason."""
 
     content: bytes
     revision: Revision = NO_REVISION
     fault: SourceFault | None = None
+
+    def says_the_same(self, other: SourceFile) -> bool:
+        """Whether the other file has the same content, or the same fault, at whatever commit."""
+        return self is other or (self.content == other.content and self.fault is other.fault)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

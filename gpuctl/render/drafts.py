@@ -64,7 +64,10 @@ class Drafts:
 
     def job(self, owner: ProjectOwner, job: Job, decision: Decision) -> JobDraft:
         """A job's objects under one decision."""
-        return self._jobs.get(job.id, (owner, job, decision), partial(_draw, owner, job, decision))
+        # Of the project's commit nothing is written on objects of a job that has its own: see `JobOwner.annotations`.
+        revision = "" if job.span.revision else owner.revision
+        inputs = (owner.cluster, owner.project, revision, job, decision)
+        return self._jobs.get(job.id, inputs, partial(_draw, owner, job, decision))
 
 
 def _cluster_owner(cluster: Cluster) -> ClusterOwner:

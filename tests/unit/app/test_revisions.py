@@ -233,3 +233,19 @@ def test_what_is_good_in_a_commit_is_always_enforced_and_no_project_is_lost(chan
     broken = {path for path, text in newest.items() if text == "a: ["}
     wanted = {ProjectName(path.split("/")[2]) if "/projects/" in path else OWN for path in broken}
     assert set(desired.kept_back) == wanted
+
+
+def test_a_job_that_a_commit_leaves_alone_is_the_very_same_and_says_the_commit_it_was_seen_at() -> None:
+    commits = Commits()
+    first = commits.commit(BASE)
+    revisions = Revisions(commits)
+    before = revisions.compose(commits.tree(first), Records()).declared
+    second = commits.commit({**BASE, "c/projects/a/j3.yaml": job("j3", "a")})
+    after = revisions.compose(commits.tree(second), Records()).declared
+    assert before is not None
+    assert after is not None
+    assert {str(one.id): one.span.revision for one in after.jobs} == {"a/j1": first, "a/j3": second, "b/j2": first}
+    assert {id(one) for one in before.jobs} < {id(one) for one in after.jobs}
+    afresh = Revisions(commits).compose(commits.tree(second), Records()).declared
+    assert afresh is not None
+    assert afresh.project_contents == after.project_contents
