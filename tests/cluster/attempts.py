@@ -1,0 +1,158 @@
+"""What a person of team-a may write in Git to get at what is team-b's: an attempt for every field of a job.
+
+Each is the text of a file in team-a's folder. Team-b has a Secret `hub`, a claim `data`, a volume of the class
+`isle-b`, and its job `train`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+THEIRS = "gpu-isle-team-b"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """`field`: which one it uses, by its path in the form; "" for the file as a whole. `text`: the file."""
+
+    field: str
+    text: str
+
+
+def _job(name: str, spec: str = "", *, project: str = "team-a", more: str = "", meta: str = "") -> str:
+    head = f"apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {{name: {name}, project: {project}{meta}}}\n"
+    return f"{head}spec: {{image: x{spec}}}\n{more}"
+
+
+def _volume(source: str, name: str = "job") -> str:
+    return _job(name, f", volumes: [{{{source}, mountPath: /m}}]")
+
+
+def _env(entry: str, name: str = "job") -> str:
+    return _job(name, f", env: {{{entry}}}")
+
+
+REFUSED: Mapping[str, Attempt] = {
+    "a job of team-b": Attempt("metadata.project", _job("train", project="team-b")),
+    "a project spelt in capitals": Attempt("metadata.project", _job("job", project="Team-B")),
+    "a project by a path": Attempt("metadata.project", _job("job", project="team-a/../team-b")),
+    "a project by its namespace": Attempt("metadata.project", _job("job", project=THEIRS)),
+    "a project with a blank": Attempt("metadata.project", _job("job", project='"team-b "')),
+    "a project with a line break": Attempt("metadata.project", _job("job", project='"team-a\\nnamespace: team-b"')),
+    "a project in letters that look alike": Attempt("metadata.project", _job("job", project="tеam-b")),  # noqa: RUF001 - a Cyrillic one
+    "a name with a namespace": Attempt("metadata.name", _job(f"{THEIRS}/train")),
+    "a name by a path": Attempt("metadata.name", _job('"../../team-b/jobs/train"')),
+    "a namespace": Attempt("metadata", _job("job", meta=f", namespace: {THEIRS}")),
+    "labels": Attempt("metadata", _job("job", meta=", labels: {gpuctl.dev/project: team-b}")),
+    "annotations": Attempt("metadata", _job("job", meta=", annotations: {gpuctl.dev/placement: x}")),
+    "an owner": Attempt("metadata", _job("job", meta=", ownerReferences: [{kind: Namespace}]")),
+    "another kind": Attempt("kind", f"apiVersion: v1\nkind: Pod\nmetadata: {{name: x, namespace: {THEIRS}}}\n"),
+    "another version": Attempt("apiVersion", _job("job").replace("gpuctl.dev/v1", "batch/v1")),
+    "team-b's project": Attempt("kind", _job("team-b").replace("kind: Job", "kind: Project")),
+    "team-b's project in a second document": Attempt(
+        "kind", _job("job", more="---\napiVersion: gpuctl.dev/v1\nkind: Project\nmetadata: {name: team-b}\n")
+    ),
+    "another cluster": Attempt("kind", "apiVersion: gpuctl.dev/v1\nkind: Cluster\nmetadata: {name: isle}\nspec: {}\n"),
+    "a job of team-b by an anchor": Attempt(
+        "metadata.project",
+        "apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {name: &team team-b, project: *team}\nspec: {image: x}\n",
+    ),
+    "a namespace by a merge key": Attempt(
+        "metadata",
+        f"apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {{name: job, project: team-a, <<: {{namespace: {THEIRS}}}}}\n"
+        "spec: {image: x}\n",
+    ),
+    "a claim with its namespace": Attempt("spec.volumes.claim", _volume(f"claim: {THEIRS}/data")),
+    "a claim by a path": Attempt("spec.volumes.claim", _volume("claim: ../team-b/data")),
+    "a claim and where it is": Attempt("spec.volumes", _volume(f"claim: data, namespace: {THEIRS}")),
+    "a claim made of another": Attempt(
+        "spec.volumes.newClaim",
+        _volume(f"newClaim: {{size: 1Gi, dataSourceRef: {{name: data, namespace: {THEIRS}}}}}"),
+    ),
+    "a claim to a volume": Attempt("spec.volumes.newClaim", _volume("newClaim: {size: 1Gi, volumeName: isle-b}")),
+    "a class by a path": Attempt(
+        "spec.volumes.newClaim.storageClass", _volume("newClaim: {size: 1Gi, storageClass: ../isle-b}")
+    ),
+    "a Secret as a volume": Attempt("spec.volumes", _volume("secret: {secretName: hub}")),
+    "a projected token": Attempt("spec.volumes", _volume("projected: {sources: [{serviceAccountToken: {path: t}}]}")),
+    "a share": Attempt("spec.volumes", _volume("nfs: {server: files, path: /team-b}")),
+    "a driver's volume": Attempt("spec.volumes", _volume("csi: {driver: secrets-store.csi.k8s.io}")),
+    "two origins": Attempt("spec.volumes", _volume("claim: data, hostPath: /mnt")),
+    "a path within a claim": Attempt("spec.volumes", _volume("claim: data, subPath: ../team-b")),
+    "a mount out of the container": Attempt(
+        "spec.volumes.mountPath", _job("job", ", volumes: [{claim: data, mountPath: /m/../../host}]")
+    ),
+    "the root of the node": Attempt("spec.volumes.hostPath", _volume("hostPath: /")),
+    "the pods of the node": Attempt("spec.volumes.hostPath", _volume("hostPath: /var/lib/kubelet/pods")),
+    "above the pods of the node": Attempt("spec.volumes.hostPath", _volume("hostPath: //var/./")),
+    "the runtime's socket": Attempt("spec.volumes.hostPath", _volume("hostPath: /run/containerd/containerd.sock")),
+    "the logs of the node": Attempt("spec.volumes.hostPath", _volume("hostPath: /var/log/pods")),
+    "the processes of the node": Attempt("spec.volumes.hostPath", _volume("hostPath: /proc")),
+    "the kubelet's certificate": Attempt("spec.volumes.hostPath", _volume("hostPath: /etc/kubernetes")),
+    "a folder by a path": Attempt("spec.volumes.hostPath", _volume("hostPath: /mnt/../var/lib/kubelet")),
+    "a Secret with its namespace": Attempt("spec.env.secret", _env(f"T: {{secret: {THEIRS}/hub, key: token}}")),
+    "a Secret by a path": Attempt("spec.env.secret", _env("T: {secret: ../team-b/hub, key: token}")),
+    "a Secret and where it is": Attempt("spec.env", _env(f"T: {{secret: hub, key: token, namespace: {THEIRS}}}")),
+    "a key by a path": Attempt("spec.env.key", _env("T: {secret: hub, key: ../../team-b/token}")),
+    "a field of another": Attempt("spec.env", _env("T: {fieldRef: {fieldPath: metadata.namespace}}")),
+    "a name that is an expression": Attempt("spec.env", _env('"T=$(hub)": x')),
+    "all Secrets": Attempt("spec", _job("job", ", envFrom: [{secretRef: {name: hub}}]")),
+    "an account": Attempt("spec", _job("job", ", serviceAccountName: admin")),
+    "an account's token": Attempt("spec", _job("job", ", automountServiceAccountToken: true")),
+    "a pull secret": Attempt("spec", _job("job", ", imagePullSecrets: [{name: hub}]")),
+    "the node's network": Attempt("spec", _job("job", ", hostNetwork: true")),
+    "the node's processes": Attempt("spec", _job("job", ", hostPID: true")),
+    "a privileged container": Attempt("spec", _job("job", ", securityContext: {privileged: true}")),
+    "a container beside": Attempt("spec", _job("job", ", initContainers: [{name: x, image: x}]")),
+    "a pod as it is": Attempt("spec", _job("job", ", template: {spec: {nodeName: isle-1}}")),
+    "a node": Attempt("spec", _job("job", ", nodeName: isle-1")),
+    "a raw object": Attempt("spec", _job("job", f", raw: {{metadata: {{namespace: {THEIRS}}}}}")),
+    "a pool of nobody": Attempt("spec.nodePools", _job("job", ", nodePools: [../team-b]")),
+    "a host of an Ingress": Attempt(
+        "spec.expose", _job("job", ", expose: [{port: 80, via: ingress, host: team-b.example.com}]")
+    ),
+    "a path of an Ingress": Attempt(
+        "spec.expose", _job("job", ", expose: [{port: 80, via: ingress, path: /team-b/train}]")
+    ),
+    "a way of a Service": Attempt("spec.expose.via", _job("job", ", expose: [{port: 80, via: externalName}]")),
+    "an image with a blank": Attempt("spec.image", _job("job").replace("image: x", 'image: "x y"')),
+    "a folder by its parent": Attempt("spec.workingDir", _job("job", ", workingDir: /a/../../team-b")),
+}
+"""None of these is a declaration."""
+
+TAKEN: Mapping[str, Attempt] = {
+    "claim": Attempt("spec.volumes.claim", _volume("claim: data", "claim")),
+    "class": Attempt(
+        "spec.volumes.newClaim.storageClass", _volume("newClaim: {size: 1Gi, storageClass: isle-b}", "class")
+    ),
+    "folder": Attempt("spec.volumes.hostPath", _volume("hostPath: /mnt/data", "folder")),
+    "secret": Attempt("spec.env.secret", _env("T: {secret: hub, key: token}", "secret")),
+    "train": Attempt("metadata.name", _job("train", ", expose: [{port: 80, via: ingress}]")),
+    "team-b": Attempt(
+        "metadata.name", _job("team-b", ", expose: [{port: 80, via: ingress}, {port: 81, via: ingress}]")
+    ),
+    "kubernetes": Attempt("metadata.name", _job("kubernetes", ", expose: [{port: 443}]")),
+    "words": Attempt(
+        "spec.command",
+        _job("words", f", command: [cat, /proc/1/root, {THEIRS}], args: [--namespace={THEIRS}], workingDir: /team-b"),
+    ),
+    "variable": Attempt("spec.env", _env(f"POD_NAMESPACE: {THEIRS}, MASTER_ADDR: train.{THEIRS}.svc", "variable")),
+    "image": Attempt("spec.image", _job("image").replace("image: x", f"image: registry/{THEIRS}/train")),
+    "token": Attempt(
+        "spec.volumes.mountPath",
+        _job("token", ", volumes: [{newClaim: {size: 1Gi}, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]"),
+    ),
+    "gang": Attempt("metadata.name", _job("gang", ", workers: 2")),
+    "answers": Attempt("spec.type", _job("answers", ", type: inference, expose: [{port: 80}]")),
+    "pool": Attempt("spec.nodePools", _job("pool", ", nodePools: [p], largeShm: true, resources: {memory: 1Gi}")),
+}
+"""These are, by the name of the job: what they name is then team-a's own, there or not."""
+
+HARMLESS = frozenset({
+    "spec.imagePullPolicy", "spec.gpus", "spec.gpuMemory", "spec.workers", "spec.minWorkers", "spec.resources",
+    "spec.resources.cpu", "spec.resources.memory", "spec.priority", "spec.preemptible", "spec.maxDuration",
+    "spec.expose.port", "spec.largeShm", "spec.volumes.newClaim.size", "spec.volumes.readOnly", "spec.retries",
+    "spec.suspend", "spec.runIndex", "spec.args",
+})  # fmt: skip
+"""Numbers, one of a few words, yes or no; and a container's arguments, which are as its command."""
