@@ -6,9 +6,9 @@ the limit, and equal the exact rational solution to within one milli-GPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cmp_to_key
+from typing import NamedTuple
 
 from gpuctl.model.units import GpuMilli
 
@@ -32,8 +32,7 @@ class Claim:
         return demand if self.limit_milli is None else min(demand, max(0, self.limit_milli))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
+class Portion(NamedTuple):
     """An owner's part. `guarantee_milli` is its quota, scaled down only where quotas exceed what there is."""
 
     guarantee_milli: GpuMilli
@@ -43,8 +42,7 @@ class Portion:
 NOTHING = Portion(guarantee_milli=0, share_milli=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Vessel:
+class Vessel(NamedTuple):
     """One taker in a water-filling: it takes in proportion to `weight` until it holds `cap`."""
 
     owner: str
@@ -52,57 +50,60 @@ class Vessel:
     cap: int
 
 
-def _by_level(left: Vessel, right: Vessel) -> int:
-    """Order by the level at which a vessel is full, cap / weight, without dividing."""
-    difference = left.cap * right.weight - right.cap * left.weight
-    if difference:
-        return difference
-    return -1 if left.owner < right.owner else int(left.owner > right.owner)
-
-
 def water_fill(amount: int, vessels: Iterable[Vessel]) -> dict[str, int]:
     """Pour an amount over vessels by weight, none above its cap; nothing is left over while one has room.
 
     What whole units leave over goes by largest remainder, ties by owner. Weight 0 takes nothing.
-    Cost: O(n log n).
+    Cost: O(n log n), and O(n) where there is enough for all.
     """
-    filling = sorted((v for v in vessels if v.weight > 0 and v.cap > 0), key=cmp_to_key(_by_level))
-    given: dict[str, int] = {}
+    filling = [vessel for vessel in vessels if vessel[1] > 0 and vessel[2] > 0]
     rest = max(0, amount)
-    weights = sum(v.weight for v in filling)
-    full = 0
-    for vessel in filling:
-        if vessel.cap * weights > rest * vessel.weight:
+    if sum(cap for _, _, cap in filling) <= rest:
+        return {owner: cap for owner, _, cap in filling}
+    weights = sum(weight for _, weight, _ in filling)
+    # The level at which a vessel is full is cap / weight. With that many binary places no two of them look alike.
+    places = 2 * weights.bit_length()
+    by_level = sorted([((cap << places) // weight, owner, weight, cap) for owner, weight, cap in filling])
+    given: dict[str, int] = {}
+    for full, (_, owner, weight, cap) in enumerate(by_level):
+        if cap * weights > rest * weight:
+            given.update(_in_proportion(rest, weights, [entry[1:3] for entry in by_level[full:]]))
             break
-        given[vessel.owner] = vessel.cap
-        rest -= vessel.cap
-        weights -= vessel.weight
-        full += 1
-    open_vessels = filling[full:]
-    for vessel in open_vessels:
-        given[vessel.owner] = rest * vessel.weight // weights
-    left = rest - sum(given[v.owner] for v in open_vessels)
-    by_remainder = sorted(open_vessels, key=lambda v: (-(rest * v.weight % weights), v.owner))
-    for vessel in by_remainder[:left]:
-        given[vessel.owner] += 1
+        given[owner] = cap
+        rest -= cap
+        weights -= weight
     return given
 
 
-def _spare(amount: int, claims: Sequence[Claim], held: dict[str, int]) -> None:
+def _in_proportion(rest: int, weights: int, takers: list[tuple[str, int]]) -> dict[str, int]:
+    """Whole units by weight, then one unit each to the largest remainders."""
+    given = {owner: rest * weight // weights for owner, weight in takers}
+    left = rest - sum(given.values())
+    for _, owner in sorted([(-(rest * weight % weights), owner) for owner, weight in takers])[:left]:
+        given[owner] += 1
+    return given
+
+
+def _spare(amount: int, claims: Sequence[Claim], wanted: Mapping[str, int], held: dict[str, int]) -> None:
     """Pour spare GPUs into `held`, band by band from the highest, weight 0 after everybody else.
 
     A band takes all it can, remainders included, before a lower one sees any. Among weights of 0 all count alike.
     """
     rest = amount
-    bands = sorted({(claim.weight <= 0, -claim.priority) for claim in claims})
-    for unweighted, negative_priority in bands:
-        band = [c for c in claims if (c.weight <= 0, -c.priority) == (unweighted, negative_priority)]
-        poured = water_fill(
-            rest, [Vessel(c.owner, 1 if unweighted else c.weight, c.wanted_milli - held[c.owner]) for c in band]
-        )
+    bands: dict[tuple[bool, int], list[Vessel]] = {}
+    for claim in claims:
+        owner = claim.owner
+        cap = wanted[owner] - held[owner]
+        if cap > 0:
+            weight = claim.weight
+            bands.setdefault((weight <= 0, -claim.priority), []).append(Vessel(owner, max(weight, 1), cap))
+    for band in sorted(bands):
+        if rest <= 0:
+            break
+        poured = water_fill(rest, bands[band])
         for owner, milli in poured.items():
             held[owner] += milli
-            rest -= milli
+        rest -= sum(poured.values())
 
 
 def divide(capacity_milli: GpuMilli, claims: Sequence[Claim]) -> dict[str, Portion]:
@@ -111,16 +112,17 @@ def divide(capacity_milli: GpuMilli, claims: Sequence[Claim]) -> dict[str, Porti
     Cost: O(n log n) a level. Source: DESIGN of the fair share, items 1 and 2.
     """
     capacity = max(0, capacity_milli)
-    in_quota = {c.owner: min(max(0, c.quota_milli), c.wanted_milli) for c in claims}
+    wanted = {claim.owner: claim.wanted_milli for claim in claims}
+    in_quota = {c.owner: min(max(0, c.quota_milli), wanted[c.owner]) for c in claims}
     scarce = sum(in_quota.values()) > capacity
     if scarce:
         poured = water_fill(capacity, [Vessel(c.owner, c.quota_milli, in_quota[c.owner]) for c in claims])
-        in_quota = {c.owner: poured.get(c.owner, 0) for c in claims}
+        in_quota = {claim.owner: poured.get(claim.owner, 0) for claim in claims}
     held = dict(in_quota)
-    _spare(capacity - sum(held.values()), claims, held)
-    portions: dict[str, Portion] = {}
+    _spare(capacity - sum(held.values()), claims, wanted, held)
+    guarantees = in_quota if scarce else {claim.owner: max(0, claim.quota_milli) for claim in claims}
+    portions = {owner: Portion(guarantee, held[owner]) for owner, guarantee in guarantees.items()}
     for claim in claims:
-        guarantee = in_quota[claim.owner] if scarce else max(0, claim.quota_milli)
-        portions[claim.owner] = Portion(guarantee_milli=guarantee, share_milli=held[claim.owner])
-        portions.update(divide(held[claim.owner], claim.children))
+        if claim.children:
+            portions.update(divide(held[claim.owner], claim.children))
     return portions
