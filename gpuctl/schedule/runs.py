@@ -56,6 +56,11 @@ class Holder:
         """The project it belongs to, declared or not."""
         return self.run.job.project
 
+    def nodes(self) -> list[NodeName]:
+        """The nodes it is on, in order."""
+        workers = self.placement.workers
+        return [workers[0].node] if len(workers) == 1 else sorted({worker.node for worker in workers})
+
 
 @dataclass(slots=True)
 class Reading:

@@ -7,7 +7,7 @@ node; workers of a gang are seated one after another at the least cost each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import Protocol, TypeAlias
@@ -62,10 +62,17 @@ class Rule(Protocol):
 
 def tally_with(tally: Tally, holder: Holder, books: Books) -> Tally:
     """The tally with one victim more."""
+    return tally_with_all(tally, (holder,), books)
+
+
+def tally_with_all(tally: Tally, holders: Iterable[Holder], books: Books) -> Tally:
+    """The tally with some victims more."""
     after = dict(tally)
-    for owner in books.accounts.tree.chain(holder.project):
-        total, largest = after.get(owner, (0, 0))
-        after[owner] = (total + holder.total_milli, max(largest, holder.total_milli))
+    for holder in holders:
+        milli = holder.total_milli
+        for owner in books.accounts.tree.chain(holder.project):
+            total, largest = after.get(owner, (0, 0))
+            after[owner] = (total + milli, max(largest, milli))
     return after
 
 
@@ -133,12 +140,29 @@ class _NodeSearch:
 
     def run(self, tally: Tally) -> tuple[Cost, tuple[Holder, ...]] | None:
         """The cheapest set that makes room for one worker more, given the victims already tallied."""
+        if self._first_of_equals(tally):
+            return self.best
         self._greedy(tally)
         self._extend(0, (), 0, 0, tally)
         return self.best
 
     def _fits(self) -> bool:
         return self.floor.slots(self.request) >= self.wanted
+
+    def _first_of_equals(self, tally: Tally) -> bool:
+        """Where all runs are of one size, the first few in order of preference, if they fit: then nothing is cheaper."""
+        size = self.holders[0].total_milli if self.holders else 0
+        count, rest = divmod(self.floor.short_milli(self.request, self.wanted), size) if size else (0, 1)
+        if rest or not 0 < count <= len(self.holders) or any(h.total_milli != size for h in self.holders):
+            return False
+        chosen = tuple(self.holders[:count])
+        for holder in chosen:
+            self.floor.remove(holder)
+        if self._fits() and self.rule.price(tally_with_all(tally, chosen, self.books)) == 0:
+            self._consider(chosen, 0)
+        for holder in chosen:
+            self.floor.remove(holder, -1)
+        return self.best is not None
 
     def _greedy(self, tally: Tally) -> None:
         """A first set, for the search to beat: take in order until it fits, then spare whoever can be spared."""
@@ -159,10 +183,8 @@ class _NodeSearch:
                 chosen.remove(holder)
             else:
                 self.floor.remove(holder)
-        for holder in chosen if fits else ():
-            tally = tally_with(tally, holder, self.books)
-        price = self.rule.price(tally)
-        if fits and price is not None:
+        price = self.rule.price(tally_with_all(tally, chosen, self.books)) if fits else None
+        if price is not None:
             self._consider(tuple(chosen), price)
         for holder in chosen:
             self.floor.remove(holder, -1)
@@ -212,7 +234,7 @@ class _Search:
         self.exhaustive = True
         self.candidates: dict[NodeName, list[Holder]] = {}
         for holder in rule.candidates():
-            for node in sorted({worker.node for worker in holder.placement.workers}):
+            for node in holder.nodes():
                 room = books.soon.rooms.get(node)
                 if room is not None and room.pool == offer.pool.name:
                     self.candidates.setdefault(node, []).append(holder)
@@ -252,17 +274,13 @@ class _Search:
 
     def _still(self, victims: tuple[Holder, ...]) -> bool:
         """These may be taken besides those taken since they were found."""
-        tally = self.tally
-        for holder in victims:
-            tally = tally_with(tally, holder, self.books)
-        return self.rule.price(tally) is not None
+        return self.rule.price(tally_with_all(self.tally, victims, self.books)) is not None
 
     def _take(self, victims: tuple[Holder, ...]) -> int:
         """Take them; returns the seats won."""
         won = 0
-        for holder in victims:
-            self.taken[holder.run.job] = holder
-            self.tally = tally_with(self.tally, holder, self.books)
+        self.taken.update((holder.run.job, holder) for holder in victims)
+        self.tally = tally_with_all(self.tally, victims, self.books)
         for name in self._touched(victims):
             for holder in victims:
                 self.floors[name].remove(holder)
@@ -272,7 +290,7 @@ class _Search:
         return won
 
     def _touched(self, victims: tuple[Holder, ...]) -> list[NodeName]:
-        nodes = {worker.node for holder in victims for worker in holder.placement.workers}
+        nodes = {node for holder in victims for node in holder.nodes()}
         return sorted(nodes & self.floors.keys())
 
     def _recount(self, name: NodeName) -> int:
@@ -285,6 +303,8 @@ class _Search:
         kept = dict(self.taken)
         order = sorted(self.taken.values(), key=lambda h: (-h.total_milli, *self.books.preference(h)))
         for holder in order if len(kept) > 1 else ():
+            if not surplus and self._is_needed(holder):
+                continue
             touched = self._touched((holder,))
             for name in touched:
                 self.floors[name].remove(holder, -1)
@@ -297,6 +317,18 @@ class _Search:
                 self.floors[name].remove(holder)
                 self._recount(name)
         return tuple(kept.values())
+
+    def _is_needed(self, holder: Holder) -> bool:
+        """It leaves a device whole on a node where every whole one is asked for."""
+        for worker in holder.placement.workers:
+            floor = self.floors.get(worker.node)
+            if floor is not None and not floor.profiles and self.request.devices:
+                whole = sum(milli >= WHOLE_GPU for milli in floor.gpu_milli)
+                if whole == self.seats[worker.node] * self.request.devices and any(
+                    0 <= index < len(floor.gpu_milli) and floor.gpu_milli[index] >= WHOLE_GPU for index in worker.gpus
+                ):
+                    return True
+        return False
 
 
 def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
@@ -352,7 +384,7 @@ def _exact_fit(books: Books, offer: Offer, rule: Rule) -> Holder | None:
     least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)
     for holder in rule.candidates():
         if holder.total_milli == least > 0 and rule.price(tally_with({}, holder, books)) == 0:
-            for node in sorted({worker.node for worker in holder.placement.workers}):
+            for node in holder.nodes():
                 room = books.soon.rooms.get(node)
                 if room is None or room.pool != offer.pool.name:
                     continue
