@@ -6,15 +6,15 @@ import json
 import re
 from typing import Any
 
+from gpuctl.adapters.kubernetes.refusals import said
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
-from gpuctl.diag.wording import message, printable
+from gpuctl.diag.wording import message
 from gpuctl.k8s.objects import items, number, text
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
 AWAY = "GPU7001"
 UNAUTHORIZED = 401
-_LONGEST = 800
 _RIGHT = re.compile(
     r'(?:User "(?P<user>[^"]*)" )?cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
@@ -53,11 +53,10 @@ def status_of(data: bytes) -> Body:
 
 def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> WorldFault:
     """The fault that an answer other than 2xx is. `what` was asked for, in words."""
-    said = printable(text(status, "message")) or f"HTTP status {code}"
-    told = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
-    told = f"{what}: {told}"
+    short = said(code, status)
+    told = f"{what}: {short}"
     if code == UNAUTHORIZED:
-        return Unauthorized("GPU7014", said)
+        return Unauthorized("GPU7014", short)
     if code == 403:
         return _forbidden(status, told)
     if code == 404:
@@ -66,7 +65,7 @@ def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> World
         return Conflict("GPU7004", told)
     if code == 410:
         return Gone("GPU7005", told)
-    if code in _REFUSED or (code == 500 and any(sign in said for sign in _OF_THE_BODY)):
+    if code in _REFUSED or (code == 500 and any(sign in text(status, "message") for sign in _OF_THE_BODY)):
         return Invalid("GPU7006", told)
     return Passing(told, wait_ms=_wait_ms(status, retry_after), sent=code not in {429, 503})
 
