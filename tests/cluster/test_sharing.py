@@ -6,7 +6,6 @@ There is no HAMi on it: a test says what its scheduler would, and KWOK lets the 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,11 +27,6 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 RESOURCES = "/apis/resource.k8s.io/v1"
 TYPES = {"gpu.nvidia.com": "gpu", "mig.nvidia.com": "mig"}
 HALVES = "dra, driver: nvidia, mig: {3g.40gb: 1}"
-NVIDIA = pytest.mark.skipif(
-    "GPUCTL_TRY_NVIDIA" not in os.environ,
-    reason="one run in three waits in vain for a pod with a claim on an NVIDIA device; GPUCTL_TRY_NVIDIA=1 tries",
-)
-"""Seen twice on a busy machine, not yet understood: kube-scheduler, a class served twice, or gpuctl."""
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +130,6 @@ def why(town: Town, job: str) -> str:
     return decision.reason.code
 
 
-@NVIDIA
 def test_whole_gpus_and_slices_by_claims_are_those_that_were_chosen(town: Town) -> None:
     nvidia(town)
     town.sharing = HALVES
@@ -152,7 +145,6 @@ def test_whole_gpus_and_slices_by_claims_are_those_that_were_chosen(town: Town) 
     assert (why(town, "h4"), why(town, "w2")) == ("GPU5011", "GPU5011")
 
 
-@NVIDIA
 def test_a_paused_job_gets_a_claim_for_the_gpu_of_another_node(town: Town) -> None:
     nvidia(town)
     town.sharing = HALVES
@@ -169,7 +161,6 @@ def test_a_paused_job_gets_a_claim_for_the_gpu_of_another_node(town: Town) -> No
     assert (places(town, "j"), devices(town, "j")) == ([(other, (0,))], [(other, "gpu-0")])
 
 
-@NVIDIA
 def test_a_device_that_is_tainted_or_no_longer_published_gets_nothing_new(town: Town) -> None:
     nvidia(town, cut=False)
     town.sharing = "dra, driver: nvidia"
@@ -184,7 +175,6 @@ def test_a_device_that_is_tainted_or_no_longer_published_gets_nothing_new(town: 
     assert devices(town, "k") == [("n1", "gpu-0")]
 
 
-@NVIDIA
 def test_whole_gpus_by_count_are_served_by_the_driver_where_its_class_says_so(town: Town) -> None:
     nvidia(town)
     town.jobs = {"i": ", gpus: 1", "j": ", gpus: 1", "k": ", gpus: 1", "l": ", gpus: 2"}
@@ -195,7 +185,6 @@ def test_whole_gpus_by_count_are_served_by_the_driver_where_its_class_says_so(to
     assert why(town, "l") == "GPU5014"
 
 
-@NVIDIA
 def test_counts_that_the_driver_serves_with_other_devices_than_planned_move_nobody(town: Town) -> None:
     nvidia(town, cut=False)
     town.jobs = dict.fromkeys("ijkl", ", gpus: 1")
@@ -208,7 +197,6 @@ def test_counts_that_the_driver_serves_with_other_devices_than_planned_move_nobo
     assert {run.starts for run in town.state().runs} == {1}
 
 
-@NVIDIA
 def test_a_driver_that_is_not_at_work_is_told(town: Town) -> None:
     nvidia(town)
     town.sharing = "dra"
@@ -291,7 +279,6 @@ def hami_decides(town: Town, pod: Any, node: str, given: str) -> None:
     town.plane.call("POST", f"{path}/binding", body)
 
 
-@NVIDIA
 def test_kube_scheduler_gives_no_slice_twice_when_gpuctl_is_passed_by(town: Town) -> None:
     nvidia(town)
     town.sharing = HALVES

@@ -70,17 +70,22 @@ def test_an_owner_of_another_uid_is_no_owner(lab: Lab) -> None:
     lab.eventually(lambda: lab.get(names.CONFIG_MAP, "orphan") is None)
 
 
+def told(lab: Lab, job: str) -> list[str]:
+    """What events say of a Job."""
+    events = lab.cluster.list(("v1", "Event")).items
+    return [event["message"] for event in events if event["involvedObject"]["name"] == job]
+
+
 def test_a_quota_refuses_the_pod_that_is_too_much_and_lets_it_in_later(lab: Lab) -> None:
     lab.apply(hard({"requests.nvidia.com/gpu": "2"}))
+    lab.eventually(lambda: used(lab))
     lab.apply(job("first", gpus=2))
     lab.running("first")
     assert used(lab) == {"requests.nvidia.com/gpu": "2"}
     lab.apply(job("second", gpus=1))
-    lab.later(30_000)
+    lab.eventually(lambda: any("exceeded quota" in message for message in told(lab, "second")))
     assert lab.pods("second") == []
     assert not lab.status("second").get("active")
-    events = [e for e in lab.cluster.list(("v1", "Event")).items if e["involvedObject"]["name"] == "second"]
-    assert "exceeded quota" in events[0]["message"]
     lab.finish("first")
     lab.running("second")
     lab.eventually(lambda: used(lab) == {"requests.nvidia.com/gpu": "1"})
@@ -88,11 +93,10 @@ def test_a_quota_refuses_the_pod_that_is_too_much_and_lets_it_in_later(lab: Lab)
 
 def test_a_quota_of_compute_wants_to_know_what_a_pod_asks_for(lab: Lab) -> None:
     lab.apply(hard({"requests.memory": "1Ti"}))
+    lab.eventually(lambda: used(lab))
     lab.apply(job("j"))
-    lab.later(30_000)
+    lab.eventually(lambda: any("must specify" in message for message in told(lab, "j")))
     assert lab.pods("j") == []
-    events = lab.cluster.list(("v1", "Event")).items
-    assert any("must specify" in event["message"] for event in events)
 
 
 def test_a_quota_counts_objects(lab: Lab) -> None:
@@ -109,10 +113,13 @@ def test_a_quota_counts_objects(lab: Lab) -> None:
 
 def test_a_quota_counts_devices_of_claims(lab: Lab) -> None:
     lab.apply(hard({f"{DRIVER}.deviceclass.resource.k8s.io/devices": "2"}))
+    lab.eventually(lambda: used(lab))
     for name, minors in (("first", (0, 1)), ("second", (2,))):
         lab.apply(claim_template(name, minors, count=len(minors)))
         lab.apply(dra_job(name, name, nodes=("shared-1",)))
-    lab.running("first")
+        if name == "first":  # Jobs made at once would get their claims in any order
+            lab.running(name)
+    lab.eventually(lambda: lab.pods("second"))
     lab.later(30_000)
     assert [pod["status"]["phase"] for pod in lab.pods("second")] == ["Pending"]
     lab.finish("first")

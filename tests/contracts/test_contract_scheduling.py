@@ -43,9 +43,9 @@ def test_affinity_to_a_full_node_waits_there(lab: Lab) -> None:
     lab.apply(job("first", nodes=("plain-1",), gpus=8))
     lab.running("first")
     lab.apply(job("second", nodes=("plain-1",), gpus=1))
+    lab.eventually(lambda: "Insufficient nvidia.com/gpu" in lab.unschedulable("second"))
     lab.later(60_000)
     assert nodes_of(lab, "second") == {""}
-    assert "Insufficient nvidia.com/gpu" in lab.unschedulable("second")
     lab.finish("first")
     lab.running("second")
     assert nodes_of(lab, "second") == {"plain-1"}
@@ -66,8 +66,7 @@ def test_a_pod_that_ends_slowly_holds_its_place_until_it_is_gone(lab: Lab) -> No
 
 def test_what_asks_for_more_than_any_node_has_stays_pending(lab: Lab) -> None:
     lab.apply(job("huge", gpus=9))
-    lab.later(60_000)
-    assert "0/4 nodes are available" in lab.unschedulable("huge")
+    lab.eventually(lambda: "0/4 nodes are available" in lab.unschedulable("huge"))
 
 
 def test_affinity_by_label(lab: Lab) -> None:
@@ -83,8 +82,9 @@ def test_a_cordoned_node_takes_nothing_new_and_keeps_what_it_has(lab: Lab) -> No
     lab.apply(job("old", nodes=("plain-1",)))
     lab.running("old")
     edit_node(lab, "plain-1", unschedulable=True)
+    lab.later(5_000)  # a scheduler hears of nodes and of pods apart
     lab.apply(job("new", nodes=("plain-1",)))
-    lab.later(30_000)
+    lab.eventually(lambda: lab.unschedulable("new"))
     assert nodes_of(lab, "new") == {""}
     assert [pod["status"]["phase"] for pod in lab.pods("old")] == ["Running"]
     edit_node(lab, "plain-1", unschedulable=False)
@@ -93,6 +93,7 @@ def test_a_cordoned_node_takes_nothing_new_and_keeps_what_it_has(lab: Lab) -> No
 
 def test_a_taint_keeps_out_what_does_not_tolerate_it(lab: Lab) -> None:
     edit_node(lab, "plain-1", taints=[{"key": "gpuctl.dev/managed", "value": "yes", "effect": "NoSchedule"}])
+    lab.later(5_000)
     lab.apply(job("bare", nodes=("plain-1",)))
     toleration = {"key": "gpuctl.dev/managed", "operator": "Exists", "effect": "NoSchedule"}
     lab.apply(job("tolerant", nodes=("plain-1",), pod={"tolerations": [toleration]}))
@@ -113,7 +114,7 @@ def test_a_pod_has_the_priority_of_its_class_and_waits_for_the_class(lab: Lab) -
 def test_a_deployment_keeps_its_pods(lab: Lab) -> None:
     lab.apply(inference(2))
     lab.eventually(lambda: len(serving(lab)) == 2)
-    assert lab.there(names.DEPLOYMENT, "serve")["status"]["readyReplicas"] == 2
+    lab.eventually(lambda: lab.there(names.DEPLOYMENT, "serve")["status"].get("readyReplicas") == 2)
     pod = next(p for p in lab.cluster.list(names.POD).items if p["metadata"]["labels"].get("app") == "serve")
     lab.delete(names.POD, pod["metadata"]["name"])
     lab.eventually(lambda: len(serving(lab)) == 2 and lab.get(names.POD, pod["metadata"]["name"]) is None)
@@ -124,7 +125,7 @@ def test_a_deployment_scales_to_nothing(lab: Lab) -> None:
     lab.eventually(lambda: len(serving(lab)) == 2)
     lab.apply(inference(0))
     lab.eventually(lambda: not lab.cluster.list(names.POD).items)
-    assert not lab.there(names.DEPLOYMENT, "serve")["status"].get("replicas")
+    lab.eventually(lambda: not lab.there(names.DEPLOYMENT, "serve")["status"].get("replicas"))
 
 
 def test_a_deployments_new_template_replaces_its_pods(lab: Lab) -> None:

@@ -63,13 +63,19 @@ def test_replaying_the_events_on_the_list_gives_the_next_list(lab: Lab) -> None:
     lab.finish("b")
     lab.delete(names.JOB, "c")
     lab.later(30_000)
-    for event in lab.cluster.watch(names.POD, first.resource_version, 0):
-        if event.type == "DELETED":
-            del copy[event.body["metadata"]["uid"]]
-        elif event.type != "BOOKMARK":
-            copy[event.body["metadata"]["uid"]] = event.body
-    second = lab.cluster.list(names.POD)
-    assert copy == {item["metadata"]["uid"]: item for item in second.items}
+    versions = [first.resource_version]
+
+    def is_the_list() -> bool:
+        for event in lab.cluster.watch(names.POD, versions[-1], 0):
+            if event.type == "DELETED":
+                del copy[event.body["metadata"]["uid"]]
+            elif event.type == "BOOKMARK":
+                versions.append(event.body["metadata"]["resourceVersion"])
+            else:
+                copy[event.body["metadata"]["uid"]] = event.body
+        return copy == {item["metadata"]["uid"]: item for item in lab.cluster.list(names.POD).items}
+
+    lab.eventually(is_the_list)
 
 
 def test_lists_are_by_namespace_and_name(lab: Lab) -> None:
