@@ -145,9 +145,7 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
             if isinstance(d, Reclaim | Preempt)
         ],
         "moved": [
-            f"{d.job} for {d.beneficiary}"
-            for d in _decided(report, applied, jobs, Stage.PAUSE)
-            if isinstance(d, Move)
+            f"{d.job} for {d.beneficiary}" for d in _decided(report, applied, jobs, Stage.PAUSE) if isinstance(d, Move)
         ],
     }
     ended = [d for d in report.schedule.decisions if isinstance(d, Finished) and _is_news(report, d)]

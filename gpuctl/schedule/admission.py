@@ -1,20 +1,24 @@
 """Who starts, who waits, and who is paused for whom: the jobs that could start take their turns until none is left.
 
 Each turn tries, in this order: what is free, what is coming free anyway, what may be reclaimed from other projects,
-what may be preempted in its own. A job that can't start is passed over and blocks nobody.
+what may be preempted in its own, what others leave who can go on elsewhere. A job that can't start is passed over and
+blocks nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from gpuctl.model.decision import Placement, Reason, TraceStep
+from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
+from gpuctl.schedule.consolidation import Consolidation, Relocation, clear, consolidate
 from gpuctl.schedule.fairshare import Portion
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.layout import Layout
@@ -40,6 +44,15 @@ class Pause:
     beneficiary: JobId
 
 
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """One run that is moved, why, where to, and for whom."""
+
+    move: Relocation
+    reason: Reason
+    beneficiary: JobId
+
+
 @dataclass(slots=True)
 class Outcome:
     """What the turns came to. `reserved` jobs wait for their place, which is not free yet."""
@@ -48,16 +61,18 @@ class Outcome:
     reserved: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
     passed: dict[JobId, Reason] = field(default_factory=dict)
     pauses: dict[JobId, Pause] = field(default_factory=dict)
+    shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
 
 
 class Admission:
     """The turns of one cycle over its books."""
 
-    __slots__ = ("_books", "_failed", "_layout", "outcome")
+    __slots__ = ("_books", "_failed", "_layout", "_policy", "outcome")
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, policy: SchedulingPolicy) -> None:
         self._books = books
+        self._policy = policy
         self._layout = Layout(books)
         self._failed: set[object] = set()
         self.outcome = Outcome()
@@ -123,7 +138,9 @@ class Admission:
             if may_pause_all(self._books, rule, holders):
                 self._pause(waiting, seat, holders, rule)
                 return True
-        return False
+        return self._may_have_moved(waiting, seat.offer) and self._shift(
+            waiting, clear(self._books, seat, holders, waiting.job.id)
+        )
 
     # Turns
 
@@ -138,6 +155,8 @@ class Admission:
         if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
             return
         if known and not offers and any(self._exchange(waiting, offer) for offer in waiting.offers):
+            return
+        if known and any(self._bring_together(waiting, offer) for offer in offers if offer.request.gpu_milli):
             return
         barrier = None if offers else barriers[0]
         self.outcome.passed[waiting.job.id] = barrier or self._why_not(waiting, offers)
@@ -212,6 +231,21 @@ class Admission:
         self._pause(waiting, Seat(offer, placement), victims, rule)
         return True
 
+    def _bring_together(self, waiting: Waiting, offer: Offer) -> bool:
+        """Have others moved out of its way who can go on elsewhere."""
+        key = ("move", waiting.job.id.project, offer.pool.name, offer.request, self._books.version)
+        if key in self._failed or not self._may_have_moved(waiting, offer):
+            return False
+        if self._shift(waiting, consolidate(self._books, offer, waiting.job.id)):
+            return True
+        if waiting.run is not None and not waiting.run.starts:
+            self._failed.add(key)
+        return False
+
+    def _may_have_moved(self, waiting: Waiting, offer: Offer) -> bool:
+        """Its project stays within the fair share with it."""
+        return self._policy.consolidation and next(self._claims(waiting, offer), None) is not None
+
     def _place_without(self, victims: Sequence[Holder], offer: Offer) -> Placement | None:
         """Where all workers go once these have left."""
         for holder in victims:
@@ -223,14 +257,17 @@ class Admission:
 
     def _rules(self, waiting: Waiting, offer: Offer) -> Iterator[Rule]:
         """By what right the job may have others paused, the strongest first."""
+        yield from islice(self._claims(waiting, offer), 1)
         domain = self._books.capacity.domain_of[offer.pool.name]
-        milli = offer.request.total_milli
+        yield Preemption(self._books, waiting.job, domain, offer.request.total_milli)
+
+    def _claims(self, waiting: Waiting, offer: Offer) -> Iterator[Reclaim]:
+        """What its project may claim of others, the strongest first."""
+        domain = self._books.capacity.domain_of[offer.pool.name]
         for claim in Claim:
-            rule = Reclaim(self._books, waiting.job.id, domain, milli, claim)
+            rule = Reclaim(self._books, waiting.job.id, domain, offer.request.total_milli, claim)
             if rule.entitled():
                 yield rule
-                break
-        yield Preemption(self._books, waiting.job, domain, milli)
 
     # Outcomes
 
@@ -255,6 +292,23 @@ class Admission:
         self._books.occupy(waiting.job, seat)
         paused = [holder.run.job for holder in victims]
         self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
+
+    def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:
+        """Move who is to be moved, if anybody, and reserve the seat, which is free once they have left."""
+        if found is None:
+            return False
+        for move in found.moves:
+            victim, reason = move.holder.run.job, reasons.moved_for(waiting.job.id)
+            self.outcome.shifts[victim] = Shift(move, reason, waiting.job.id)
+            numbers = {"for": str(waiting.job.id), "gpus": format_gpus(move.holder.total_milli)}
+            self.outcome.trace.append(TraceStep(job=victim, rule=reason.code, numbers=numbers))
+        self._books.pause([move.holder for move in found.moves])
+        self._books.occupy(waiting.job, found.seat)
+        for move in found.moves:
+            if move.holder.job is not None:
+                self._books.occupy(move.holder.job, move.seat)
+        self._reserve(waiting, found.seat, reasons.waits_for_paused(move.holder.run.job for move in found.moves))
+        return True
 
     def _held_with(self, waiting: Waiting, offer: Offer) -> GpuMilli:
         """What its project holds once the job has what it asks for, too."""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from gpuctl.model.decision import (
     Admit,
     Decision,
     FairShare,
+    Move,
     Pending,
+    Placement,
     Preempt,
     Reclaim,
-    RunRecord,
     Schedule,
 )
 from gpuctl.model.declared import Declared, DomainName, QuotaShrink
 from gpuctl.model.ids import JobId, NodeName, ProjectName
-from gpuctl.model.state import ClusterState, named, uuids_of
+from gpuctl.model.state import ClusterState, Run, named, uuids_of
 from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import Accounts, project_owner
 from gpuctl.schedule.admission import Admission, Outcome
 from gpuctl.schedule.books import Books
@@ -28,7 +31,8 @@ from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.outlook import Outlook
-from gpuctl.schedule.runs import Holder, paused_record, read_runs, record_of
+from gpuctl.schedule.reservation import keep_moves
+from gpuctl.schedule.runs import Holder, Reading, paused_record, read_runs, record_of
 
 
 def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: Outlook | None = None) -> Schedule:
@@ -49,6 +53,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     books.enter_all(sorted(reading.holders, key=lambda h: (h.run.job, h.run.digest)))
     if declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN:
         books.spared = draining(reading.holders, tree)
+    moving = keep_moves(reading.moving, prospects, books)
 
     # 3. Who wants what, and what each may have.
     demand = Demand(declared, capacity, accounts)
@@ -61,23 +66,17 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
             accounts.portions[domain.name, owner] = portion
 
     # 4. Who starts, who is paused for whom.
-    outcome = Admission(books).run(able)
+    outcome = Admission(books, declared.cluster.scheduling).run(able)
 
     # 5. One decision a job.
     uuids = uuids_of(state.nodes)
     decisions: dict[JobId, Decision] = dict(reading.decisions)
+    decisions.update(_still_moving(reading, moving))
     for job, run, reason in unable:
         decisions[job.id] = Pending(job=job.id, reason=reason, record=record_of(run, now_ms))
     for waiting in able:
         decisions[waiting.job.id] = _decision(waiting, outcome, uuids, now_ms)
-    for victim, pause in outcome.pauses.items():
-        kind = Preempt if pause.beneficiary.project == victim.project else Reclaim
-        decisions[victim] = kind(
-            job=victim,
-            reason=pause.reason,
-            record=paused_record(pause.holder.run, now_ms, pause.beneficiary),
-            beneficiary=pause.beneficiary,
-        )
+    decisions.update(_stopped(outcome, now_ms))
     return Schedule(
         at_ms=now_ms,
         decisions=tuple(decisions[job] for job in sorted(decisions)),
@@ -85,6 +84,44 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
         trace=tuple(outcome.trace),
         queue=tuple(outcome.passed),
     )
+
+
+def _stopped(outcome: Outcome, now_ms: Instant) -> Iterator[tuple[JobId, Decision]]:
+    """Runs that make way: those that are paused, and those that are moved."""
+    for victim, pause in outcome.pauses.items():
+        kind = Preempt if pause.beneficiary.project == victim.project else Reclaim
+        record = paused_record(pause.holder.run, now_ms, pause.beneficiary)
+        yield victim, kind(job=victim, reason=pause.reason, record=record, beneficiary=pause.beneficiary)
+    for mover, shift in outcome.shifts.items():
+        yield (
+            mover,
+            Move(
+                job=mover,
+                reason=shift.reason,
+                record=paused_record(shift.move.holder.run, now_ms, shift.beneficiary),
+                beneficiary=shift.beneficiary,
+                reserved=shift.move.seat.placement,
+            ),
+        )
+
+
+def _still_moving(reading: Reading, moving: Mapping[JobId, Placement]) -> Iterator[tuple[JobId, Decision]]:
+    """Runs that stop to go on elsewhere, with the place that is kept for them, if it is."""
+    for job, _ in reading.moving:
+        decision = reading.decisions[job.id]
+        yield (
+            job.id,
+            Pending(
+                job=job.id,
+                reason=decision.reason if job.id in moving else reasons.still_stopping(),
+                record=decision.record,
+                reserved=moving.get(job.id),
+            ),
+        )
+
+
+def _was_moved(run: Run) -> bool:
+    return run.reason is not None and run.reason.code == reasons.MOVED
 
 
 def _decision(
@@ -95,7 +132,8 @@ def _decision(
     started = outcome.started.get(job)
     if started is not None:
         seat, reason = started
-        record = RunRecord(queued_at_ms=record.queued_at_ms, starts=record.starts + 1, ran_ms=record.ran_ms)
+        moved_for = record.paused_for if waiting.run and _was_moved(waiting.run) else None
+        record = replace(record, starts=record.starts + 1, paused_for=moved_for)
         return Admit(job=job, reason=reason, record=record, placement=named(seat.placement, uuids))
     reserved = outcome.reserved.get(job)
     if reserved is not None:

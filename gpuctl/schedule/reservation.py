@@ -1,14 +1,20 @@
 """Places held from cycle to cycle: who was promised a place starts there, or sooner elsewhere, or the promise lapses.
 
 A promise is the placement on a queued run. It stands while its place is free or coming free, or as long as the job may
-still have those paused who are in it; so a crash between the promise and the pauses ends in the same pauses.
+still have those paused who are in it; so a crash between the promise and the pauses ends in the same pauses. A run that
+is moved has one before it has stopped, and counts as if it were there already.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpuctl.model.decision import Placement
-from gpuctl.model.ids import NodeName
+from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.job import Job
+from gpuctl.model.state import Run
 from gpuctl.schedule.books import Books
+from gpuctl.schedule.demand import Prospects
 from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer, Seat
 from gpuctl.schedule.ledger import Ledger
@@ -19,10 +25,25 @@ from gpuctl.schedule.victims import Rule, Tally, tally_with
 
 def promised(waiting: Waiting, books: Books) -> Seat | None:
     """The place a queued run was promised, if it is one the job could have in a pool it may use."""
-    placement = waiting.run.placement if waiting.run else None
+    return _seat_of(waiting.run.placement if waiting.run else None, waiting.offers, books)
+
+
+def keep_moves(moving: Iterable[tuple[Job, Run]], prospects: Prospects, books: Books) -> dict[JobId, Placement]:
+    """Enter the places that runs go to which still stop where they were, as far as those are free."""
+    kept: dict[JobId, Placement] = {}
+    for job, run in moving:
+        offers = prospects.offers(job)
+        seat = _seat_of(run.reserved, offers, books) if isinstance(offers, tuple) else None
+        if seat is not None and is_free(books.now, seat):
+            books.occupy(job, seat)
+            kept[job.id] = seat.placement
+    return kept
+
+
+def _seat_of(placement: Placement | None, offers: Iterable[Offer], books: Books) -> Seat | None:
     if placement is None or not placement.workers:
         return None
-    for offer in waiting.offers:
+    for offer in offers:
         if _is_place(placement, offer, books):
             return Seat(offer, placement)
     return None

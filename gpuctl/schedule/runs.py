@@ -64,11 +64,15 @@ class Holder:
 
 @dataclass(slots=True)
 class Reading:
-    """All that the runs say: decisions already made, jobs that wait (with their run, if any), and who holds places."""
+    """All that the runs say: decisions already made, jobs that wait (with their run, if any), and who holds places.
+
+    `moving` are runs that stop to go on in a place that is kept for them.
+    """
 
     decisions: dict[JobId, Decision] = field(default_factory=dict)
     waiting: list[tuple[Job, Run | None]] = field(default_factory=list)
     holders: list[Holder] = field(default_factory=list)
+    moving: list[tuple[Job, Run]] = field(default_factory=list)
 
 
 def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRecord:
@@ -106,8 +110,10 @@ def read_runs(declared: Declared, state: ClusterState, capacity: Capacity, now_m
             decision = _goes_on(job, run_of_job, capacity, twice, now_ms)
         if decision is None:
             reading.waiting.append((job, run_of_job))
-        else:
-            reading.decisions[job.id] = decision
+            continue
+        reading.decisions[job.id] = decision
+        if run_of_job is not None and isinstance(decision, Pending) and decision.reason.code == reasons.MOVED:
+            reading.moving.append((job, run_of_job))
     reading.holders = [_settled(holder, reading.decisions, declared) for holder in reading.holders]
     return reading
 

@@ -1,0 +1,258 @@
+"""Bringing scattered room together: the runs to move so that a job fits, each with a place of its own elsewhere.
+
+A move costs what a run has done since it last started, times its GPUs. Of all sets of runs the cheapest is chosen:
+least GPU-time lost, then fewest runs, then who minds least. What is moved has a place that is free right now, and runs
+again as soon as it has stopped. Exact for one worker up to MAX_STEPS sets a node, if those to move find their places
+largest first; a gang's workers are seated one after another at the least cost each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeAlias
+
+from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.units import DurationMs, GpuMilli, Instant
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.fit import request_on
+from gpuctl.schedule.gang import Offer, Seat, place, place_in, seats
+from gpuctl.schedule.interactive import running_ms
+from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.victims import Floor
+
+MAX_STEPS = 2_000
+"""Sets of runs tried on one node."""
+
+Loss: TypeAlias = tuple[int, int, tuple[tuple[GpuMilli, int, DurationMs, Instant, JobId], ...]]
+"""GPU-milliseconds, runs and their preferences; smaller is better."""
+
+NOTHING: Loss = (0, 0, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A run to move, and its new place."""
+
+    holder: Holder
+    seat: Seat
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """The place that becomes free for a job, and who moves away from it."""
+
+    seat: Seat
+    moves: tuple[Relocation, ...]
+
+
+def consolidate(books: Books, offer: Offer, beneficiary: JobId) -> Consolidation | None:
+    """The cheapest moves that make room for an offer, which must not fit now; None when none do.
+
+    Cost: O(pausable runs of the domain), and the sets tried on the nodes that may be cheapest.
+    """
+    if not _enough_is_free(books, offer):
+        return None
+    return _Search(books, offer, beneficiary).run()
+
+
+def clear(books: Books, seat: Seat, holders: Sequence[Holder], beneficiary: JobId) -> Consolidation | None:
+    """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
+    if not all(_is_movable(books, holder, beneficiary) for holder in holders):
+        return None
+    moves = _moves_beside(books, seat, holders)
+    return None if moves is None else Consolidation(seat, moves)
+
+
+def loss_of(books: Books, holders: Iterable[Holder]) -> Loss:
+    """What moving runs costs."""
+    chosen = tuple(holders)
+    lost = sum(holder.total_milli * running_ms(holder.run, books.now_ms) for holder in chosen)
+    return lost, len(chosen), tuple(sorted(map(books.preference, chosen)))
+
+
+def _enough_is_free(books: Books, offer: Offer) -> bool:
+    """What is free in the domain, and coming free in the pool, would be enough if it were in one place."""
+    domain = books.capacity.domain_of[offer.pool.name]
+    pools = [pool for pool, its_domain in books.capacity.domain_of.items() if its_domain == domain]
+    free = sum(books.now.free_milli(pool, profile) for pool in pools for profile in {"", offer.request.profile})
+    kind = offer.pool.name, offer.request.profile
+    return free + books.soon.free_milli(*kind) - books.now.free_milli(*kind) >= offer.request.total_milli
+
+
+def _is_movable(books: Books, holder: Holder, beneficiary: JobId) -> bool:
+    """It may be paused, it is whole where it is, and it was not moved for the same job before."""
+    job = holder.job
+    return (
+        job is not None
+        and holder.domain is not None
+        and holder in books.pausable(holder.domain).get(holder.project, ())
+        and _is_willing(holder, beneficiary)
+    )
+
+
+def _is_willing(holder: Holder, beneficiary: JobId) -> bool:
+    job = holder.job
+    return job is not None and len(holder.placement.workers) == job.workers and holder.run.paused_for != beneficiary
+
+
+def _offers_of(books: Books, holder: Holder) -> Iterator[Offer]:
+    """Pools of its domain where it may run for no more GPUs than it has now, in its order."""
+    for name in holder.job.pools if holder.job else ():
+        pool = books.capacity.pools.get(name)
+        if pool is None or books.capacity.domain_of.get(name) != holder.domain or holder.job is None:
+            continue
+        request = request_on(holder.job, pool)
+        if request is not None and request.total_milli <= holder.total_milli:
+            yield Offer(pool, request)
+
+
+def _moves_beside(books: Books, seat: Seat, holders: Iterable[Holder]) -> tuple[Relocation, ...] | None:
+    """A place that is free now for each, largest first, beside what the seat takes; None when one has none."""
+
+    def size(holder: Holder) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
+        charge = holder.charge
+        return -charge.gpu_milli, -holder.total_milli, -charge.cpu_milli, -charge.mem_bytes, holder.run.job
+
+    charge = seat.offer.request.charge
+    books.now.take(seat.placement, charge)
+    moves: list[Relocation] = []
+    for holder in sorted(holders, key=size):
+        found = place(books.now, _offers_of(books, holder))
+        if found is None:
+            break
+        books.now.take(found.placement, found.offer.request.charge)
+        moves.append(Relocation(holder, found))
+    else:
+        holders = ()
+    for move in moves:
+        books.now.give_back(move.seat.placement, move.seat.offer.request.charge)
+    books.now.give_back(seat.placement, charge)
+    return None if holders else tuple(moves)
+
+
+class _Search:
+    """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
+
+    __slots__ = ("beneficiary", "books", "floors", "movable", "offer", "seats", "taken")
+
+    def __init__(self, books: Books, offer: Offer, beneficiary: JobId) -> None:
+        self.books = books
+        self.offer = offer
+        self.beneficiary = beneficiary
+        self.movable: dict[NodeName, list[Holder]] = {}
+        domain = books.capacity.domain_of[offer.pool.name]
+        for holders in books.pausable(domain).values():
+            for holder in holders:
+                for node in {worker.node for worker in holder.placement.workers}:
+                    room = books.soon.rooms.get(node)
+                    if room is not None and room.pool == offer.pool.name and _is_willing(holder, beneficiary):
+                        self.movable.setdefault(node, []).append(holder)
+        self.floors = {name: Floor(books.soon.rooms[name]) for name in self.movable}
+        self.seats = seats(books.soon, offer) if self.movable else {}
+        self.taken: dict[JobId, Holder] = {}
+
+    def run(self) -> Consolidation | None:
+        """Seat one worker after another; the last set must leave everybody a place."""
+        while sum(self.seats.values()) < self.offer.request.workers:
+            found = self._next_worker()
+            if found is None:
+                return None
+            self._take(found)
+        return self._told(())
+
+    def _next_worker(self) -> tuple[Holder, ...] | None:
+        """The cheapest set that seats one worker more; for the last one, of those that leave all a place."""
+        least = sorted((self._at_least(name), name) for name in self.movable)
+        is_last = sum(self.seats.values()) + 1 >= self.offer.request.workers
+        best: tuple[Loss, tuple[Holder, ...]] | None = None
+        for lost, name in least:
+            if best is not None and lost > best[0][0]:
+                break
+            search = _NodeSearch(self, name, is_last=is_last, best=best)
+            best = search.run()
+        return None if best is None else best[1]
+
+    def _left(self, name: NodeName) -> list[Holder]:
+        return [holder for holder in self.movable[name] if holder.run.job not in self.taken]
+
+    def _at_least(self, name: NodeName) -> int:
+        """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least."""
+        short = self.floors[name].short_milli(self.offer.request, self.seats.get(name, 0) + 1)
+        lost = 0
+        for running, milli in sorted((running_ms(h.run, self.books.now_ms), h.total_milli) for h in self._left(name)):
+            part = min(short, milli)
+            lost += part * running
+            short -= part
+        return lost
+
+    def _take(self, chosen: Iterable[Holder]) -> None:
+        for holder in chosen:
+            self.taken[holder.run.job] = holder
+            for name in {worker.node for worker in holder.placement.workers} & self.floors.keys():
+                self.floors[name].remove(holder)
+                self.seats[name] = self.floors[name].slots(self.offer.request)
+
+    def _told(self, more: tuple[Holder, ...]) -> Consolidation | None:
+        """All moves of those taken and some more, if each has a place."""
+        chosen = (*self.taken.values(), *more)
+        soon = self.books.soon
+        for holder in chosen:
+            soon.give_back(holder.placement, holder.charge)
+        placement = place_in(soon, self.offer)
+        for holder in chosen:
+            soon.take(holder.placement, holder.charge)
+        if placement is None:
+            return None
+        seat = Seat(self.offer, placement)
+        moves = _moves_beside(self.books, seat, chosen)
+        return None if moves is None else Consolidation(seat, moves)
+
+    def leaves_all_a_place(self, chosen: tuple[Holder, ...]) -> bool:
+        """Whether these may be moved together with those taken before."""
+        return self._told(chosen) is not None
+
+
+class _NodeSearch:
+    """Depth-first over the runs of one node, cut where it can't beat the best set found."""
+
+    __slots__ = ("_is_last", "_search", "_steps", "best", "floor", "holders", "rest_milli", "wanted")
+
+    def __init__(
+        self, search: _Search, name: NodeName, *, is_last: bool, best: tuple[Loss, tuple[Holder, ...]] | None
+    ) -> None:
+        self._search = search
+        self._is_last = is_last
+        self._steps = 0
+        self.best = best
+        self.floor = search.floors[name]
+        self.wanted = self.floor.slots(search.offer.request) + 1
+        left = [holder for holder in search.movable[name] if holder.run.job not in search.taken]
+        self.holders = sorted(left, key=lambda holder: loss_of(search.books, (holder,)))
+        self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
+
+    def run(self) -> tuple[Loss, tuple[Holder, ...]] | None:
+        """The best of this node's sets and the one given."""
+        self._extend(0, (), NOTHING)
+        return self.best
+
+    def _extend(self, start: int, chosen: tuple[Holder, ...], loss: Loss) -> None:
+        self._steps += 1
+        request = self._search.offer.request
+        if self.floor.slots(request) >= self.wanted:
+            if chosen and (not self._is_last or self._search.leaves_all_a_place(chosen)):
+                self.best = loss, chosen
+            return
+        short = self.floor.short_milli(request, self.wanted)
+        for position in range(start, len(self.holders)):
+            if self.rest_milli[position] < short or self._steps > MAX_STEPS:
+                return
+            holder = self.holders[position]
+            more = (*chosen, holder)
+            after = loss_of(self._search.books, more)
+            if self.best is not None and after >= self.best[0]:
+                continue
+            self.floor.remove(holder)
+            self._extend(position + 1, more, after)
+            self.floor.remove(holder, -1)
