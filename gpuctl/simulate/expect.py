@@ -31,6 +31,7 @@ JOB_FACTS: dict[str, Callable[[JobRow], Any]] = {
     "starts": lambda row: row.starts,
     "node": lambda row: ",".join(sorted({w.node for w in row.placement.workers})) if row.placement else None,
     "placement": lambda row: placement_form(row.placement),
+    "workers": lambda row: len(row.placement.workers) if row.placement else 0,
     "reason": lambda row: row.reason,
     "pausedFor": lambda row: str(row.paused_for) if row.paused_for else None,
 }

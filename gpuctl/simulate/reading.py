@@ -104,7 +104,8 @@ def _happening(event: EventV1, document: Document, path: Path) -> Happening:
     if event.finish is not None:
         return Finish(job=event.finish.job, exit_code=event.finish.exit_code)
     if event.node is not None:
-        return SetNode(node=NodeName(event.node.name), ready=event.node.ready)
+        change = event.node
+        return SetNode(node=NodeName(change.name), ready=change.ready, cordoned=change.cordoned)
     if event.idle is not None:
         return SetIdle(job=event.idle.job, since_ms=event.idle.since)
     raise AssertionError("the form allows exactly one of these")

@@ -94,10 +94,11 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetNode:
-    """A node is lost, or comes back."""
+    """A node is lost, or takes no new pods, or is as it should be again."""
 
     node: NodeName
     ready: bool
+    cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,4 +40,32 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="A scenario that counts on it would show something else than it says.",
         fix="leave it out",
     ),
+    CodeEntry(
+        code="GPU3910",
+        title="a line of a trace that can't be used",
+        message="this line can't be used: {problem}",
+        why="A replay leaves out no job: its figures would be of another load than the trace's.",
+        fix="correct the line, or take it out",
+    ),
+    CodeEntry(
+        code="GPU3911",
+        title="columns of a trace are missing",
+        message="the first line names no column {columns}",
+        why="A trace is read by the names of its columns; this file may be of another format.",
+        fix="give the file's own format with --format",
+    ),
+    CodeEntry(
+        code="GPU3912",
+        title="no history to take quotas from",
+        message="the trace holds nothing before the first job that is replayed",
+        why="Quotas by history are each project's part of what was done before.",
+        fix="begin later with --from, or give --quotas equal or a file",
+    ),
+    CodeEntry(
+        code="GPU3913",
+        title="nothing to replay",
+        message="no job of the trace lies in that span of time",
+        why="--from and --until leave nothing of it.",
+        fix="widen the span",
+    ),
 )

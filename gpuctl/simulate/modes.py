@@ -1,0 +1,219 @@
+"""Ways to schedule a replay: the engine, and simple ones to compare it with.
+
+The simple ones never pause anybody. They place jobs as the engine does, and pass over a job that has no place; `floor`
+knows no places at all, only how many GPUs there are: no policy without pauses can place better.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from gpuctl.model.decision import Admit, Keep, Pending, Placement, Preempt, Reclaim
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.schedule import schedule
+from gpuctl.schedule.capacity import survey
+from gpuctl.schedule.fit import Request, request_on
+from gpuctl.schedule.gang import Offer, place_in
+from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.outlook import Outlook
+from gpuctl.simulate.replay import Mode, Verdict
+from gpuctl.simulate.workload import Workload
+
+NOWHERE = Placement(workers=())
+
+
+class ModeName(StrEnum):
+    """FAIR is the engine. FIFO: first come, first served, whosever it is. STATIC: the same within each project's quota,
+    nothing is lent. DRF: who holds the least is next, without quotas. FLOOR: who holds the least of its quota is next,
+    by count alone.
+    """
+
+    FAIR = "fair"
+    FIFO = "fifo"
+    STATIC = "static"
+    DRF = "drf"
+    FLOOR = "floor"
+
+
+def mode_of(name: ModeName, workload: Workload) -> Mode:
+    """The mode of a name over a workload."""
+    match name:
+        case ModeName.FAIR:
+            return Engine(workload)
+        case ModeName.FIFO:
+            return Simple(workload, _fifo)
+        case ModeName.STATIC:
+            return Simple(workload, _static)
+        case ModeName.DRF:
+            return Simple(workload, _drf)
+        case ModeName.FLOOR:
+            return Simple(workload, _weighted, count_only=True)
+
+
+class Engine:
+    """`schedule`, over declarations and runs that change by what happens: nothing else is told to it."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._declared = workload.declared
+        self._state = ClusterState(nodes=workload.nodes)
+        self._outlook = Outlook()
+        self._ids: list[JobId] = []
+        self._jobs: list[Job] = []
+        self._runs: list[Run] = []
+        self._promised: set[JobId] = set()
+        self._declared_anew = True
+
+    def put(self, job: Job, run: Run) -> None:
+        """The job's run is like this now."""
+        index = bisect_left(self._ids, job.id)
+        if index < len(self._ids) and self._ids[index] == job.id:
+            self._runs[index] = run
+        else:
+            self._ids.insert(index, job.id)
+            self._jobs.insert(index, job)
+            self._runs.insert(index, run)
+            self._declared_anew = True
+
+    def drop(self, job: JobId) -> None:
+        """The job has ended, and is declared no more."""
+        index = bisect_left(self._ids, job)
+        del self._ids[index], self._jobs[index], self._runs[index]
+        self._promised.discard(job)
+        self._declared_anew = True
+
+    def decide(self, now_ms: Instant) -> Verdict:
+        """One cycle."""
+        if self._declared_anew:
+            self._declared = replace(self._declared, jobs=tuple(self._jobs))
+            self._declared_anew = False
+        state = replace(self._state, runs=tuple(self._runs))
+        starts, pauses, promises = [], [], []
+        for decision in schedule(self._declared, state, now_ms, self._outlook).decisions:
+            match decision:
+                case Keep():
+                    pass
+                case Pending(job=job, reserved=reserved):
+                    if reserved is not None or job in self._promised:
+                        promises.append((job, reserved))
+                case Admit(job=job, placement=placement):
+                    starts.append((job, placement))
+                case Reclaim(job=job, beneficiary=beneficiary) | Preempt(job=job, beneficiary=beneficiary):
+                    pauses.append((job, beneficiary))
+                case _:
+                    raise AssertionError(f"no such thing happens in a replay: {decision}")
+        self._promised = {job for job, reserved in promises if reserved is not None}
+        return Verdict(starts=starts, pauses=pauses, promises=promises)
+
+    def look_again_ms(self, run: Run) -> Instant | None:
+        """Patience runs out, or a run may be paused from then on."""
+        policy = self._declared.cluster.scheduling
+        if run.phase is RunPhase.QUEUED:
+            return run.queued_at_ms + policy.starvation_guard_ms
+        if run.phase is RunPhase.RUNNING and run.started_at_ms is not None and policy.min_runtime_ms:
+            return run.started_at_ms + policy.min_runtime_ms
+        return None
+
+
+Level: TypeAlias = Callable[[GpuMilli, GpuMilli, GpuMilli], int | None]
+"""How far a project is, by what it holds, would hold with the job, and its quota: the lowest is next. None: it may not.
+"""
+
+_PARTS = 1_000_000
+
+
+def _fifo(_held: GpuMilli, _after: GpuMilli, _quota: GpuMilli) -> int | None:
+    return 0
+
+
+def _static(_held: GpuMilli, after: GpuMilli, quota: GpuMilli) -> int | None:
+    return 0 if after <= quota else None
+
+
+def _drf(held: GpuMilli, _after: GpuMilli, _quota: GpuMilli) -> int | None:
+    return held
+
+
+def _weighted(held: GpuMilli, _after: GpuMilli, quota: GpuMilli) -> int | None:
+    return held * _PARTS // max(1, quota)
+
+
+class Simple:
+    """First come, first served among the projects that are at the lowest level; jobs alike wait in one line."""
+
+    def __init__(self, workload: Workload, level: Level, *, count_only: bool = False) -> None:
+        capacity = survey(workload.declared, workload.nodes)
+        self._pool = workload.declared.cluster.pools[0]
+        self._ledger = None if count_only else Ledger.of(capacity)
+        self._free_milli = workload.capacity_milli
+        self._level = level
+        self._quotas = workload.quotas
+        self._held = dict.fromkeys(self._quotas, 0)
+        self._lines: dict[tuple[ProjectName, Request], OrderedDict[JobId, Run]] = {}
+        self._placed: dict[JobId, tuple[Request, Placement]] = {}
+
+    def put(self, job: Job, run: Run) -> None:
+        """The job's run is like this now."""
+        request = request_on(job, self._pool)
+        if run.phase is RunPhase.QUEUED and request is not None:
+            self._lines.setdefault((job.id.project, request), OrderedDict())[job.id] = run
+
+    def drop(self, job: JobId) -> None:
+        """The job has ended."""
+        request, placement = self._placed.pop(job)
+        self._hold(job.project, request, placement, -1)
+
+    def look_again_ms(self, run: Run) -> Instant | None:  # noqa: ARG002 - the mode's shape
+        """Only what happens counts."""
+        return None
+
+    def decide(self, now_ms: Instant) -> Verdict:  # noqa: ARG002 - the mode's shape
+        """Start whoever is next and has a place, until nobody has."""
+        starts: list[tuple[JobId, Placement]] = []
+        refused: set[Request] = set()
+        while (following := self._following(refused)) is not None:
+            project, request = following
+            placement = self._place(request)
+            if placement is None:
+                refused.add(request)
+                continue
+            job, _ = self._lines[following].popitem(last=False)
+            self._placed[job] = request, placement
+            self._hold(project, request, placement, 1)
+            starts.append((job, placement))
+        return Verdict(starts=starts)
+
+    def _following(self, refused: set[Request]) -> tuple[ProjectName, Request] | None:
+        """The line whose first job is next."""
+        best: tuple[int, Instant, JobId] | None = None
+        chosen = None
+        for key, line in self._lines.items():
+            project, request = key
+            if not line or request in refused:
+                continue
+            held = self._held[project]
+            level = self._level(held, held + request.total_milli, self._quotas[project])
+            job, run = next(iter(line.items()))
+            if level is not None and (best is None or (level, run.queued_at_ms, job) < best):
+                best, chosen = (level, run.queued_at_ms, job), key
+        return chosen
+
+    def _place(self, request: Request) -> Placement | None:
+        if self._ledger is None:
+            return NOWHERE if request.total_milli <= self._free_milli else None
+        return place_in(self._ledger, Offer(self._pool, request))
+
+    def _hold(self, project: ProjectName, request: Request, placement: Placement, sign: int) -> None:
+        self._held[project] += sign * request.total_milli
+        self._free_milli -= sign * request.total_milli
+        if self._ledger is not None and sign > 0:
+            self._ledger.take(placement, request.charge)
+        elif self._ledger is not None:
+            self._ledger.give_back(placement, request.charge)

@@ -1,0 +1,94 @@
+"""Traces: what was once asked of a real cluster, as values, and the tables they come in.
+
+A trace says when each job came, how long it ran and how many GPUs it held. It says nothing of where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuctl.diag.codes import CODES
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
+
+MOST_TOLD = 20
+"""Lines of one file that are told to be wrong; the first are enough to see what is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceJob:
+    """One job. `gpu_milli` of all its workers together: a fraction of one device, or whole devices."""
+
+    project: ProjectName
+    submitted_ms: Instant
+    duration_ms: DurationMs
+    gpu_milli: GpuMilli
+    cpu_milli: CpuMilli = 0
+    mem_bytes: MemBytes = 0
+
+    @property
+    def work_ms(self) -> int:
+        """Milli-GPU times milliseconds."""
+        return self.gpu_milli * self.duration_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """All jobs in the order in which they came. `history` is each project's work before the first of them."""
+
+    name: str
+    jobs: tuple[TraceJob, ...]
+    history: Mapping[ProjectName, int] = field(default_factory=dict)
+
+    def between(self, from_ms: Instant | None, until_ms: Instant | None) -> Trace:
+        """The jobs that came in a span of time. What came before it becomes history."""
+        history = dict(self.history)
+        inside = []
+        for job in self.jobs:
+            if from_ms is not None and job.submitted_ms < from_ms:
+                history[job.project] = history.get(job.project, 0) + job.work_ms
+            elif until_ms is None or job.submitted_ms < until_ms:
+                inside.append(job)
+        return Trace(name=self.name, jobs=tuple(inside), history=history)
+
+
+class Table:
+    """A file of comma-separated columns with a header; what is wrong in it is gathered with its place."""
+
+    def __init__(self, path: str, content: bytes, columns: Sequence[str]) -> None:
+        self.path = path
+        self.lines = content.decode("utf-8", "replace").splitlines()
+        self.mistakes: list[Diagnostic] = []
+        header = self.lines[0].split(",") if self.lines else []
+        missing = [column for column in columns if column not in header]
+        self.positions = [] if missing else [header.index(column) for column in columns]
+        if missing:
+            self.mistakes.append(self.mistake("GPU3911", 1, columns=", ".join(missing)))
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The wanted columns of each line that has them, with the line's number; empty lines are passed over."""
+        for number, line in enumerate(self.lines[1:], start=2) if self.positions else ():
+            cells = line.split(",")
+            if len(cells) > max(self.positions):
+                yield number, [cells[position] for position in self.positions]
+            elif line.strip():
+                self.wrong(number, "too few columns")
+
+    def wrong(self, number: int, problem: str) -> None:
+        """A line can't be used."""
+        if len(self.mistakes) < MOST_TOLD:
+            self.mistakes.append(self.mistake("GPU3910", number, problem=problem))
+
+    def mistake(self, code: str, number: int, **params: str) -> Diagnostic:
+        """A diagnostic of a line."""
+        text = self.lines[number - 1] if number <= len(self.lines) else ""
+        span = SourceSpan(file=self.path, line=number, column=1, end_column=len(text) + 1)
+        return Diagnostic(code=code, message=message(code, params), span=span, help=CODES[code].fix, source_line=text)
+
+
+ReadTrace = Callable[[str, bytes], "tuple[Trace | None, tuple[Diagnostic, ...]]"]
+"""Reads a trace file of one format; None when something is wrong with it."""

@@ -1,0 +1,75 @@
+"""Microsoft's Philly cluster, 2017: jobs of its virtual clusters, in the table that the authors of Pollux made of it.
+
+Columns: timestamp, duration (seconds), num_gpus, gpu_time, cluster. Times have no zone and are read as UTC.
+Source: msr-fiddle/philly-traces, CC-BY-4.0; petuum/adaptdl, simulator/traces/philly.csv.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.units import WHOLE_GPU, Instant
+from gpuctl.simulate.trace import Table, Trace, TraceJob
+
+COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
+MOST_GPUS = 100_000
+MOST_SECONDS = 10**9
+"""A line that says more is wrong."""
+
+HISTORY_UNTIL_MS: Instant = 1_507_507_200_000
+"""2017-10-09 00:00:00."""
+
+HISTORY_GPU_HOURS = {
+    "0e4a51": 18064, "103959": 7276, "11cb48": 1380, "23dbec": 157, "2869ce": 24379, "6214e9": 28268,
+    "6c71a0": 21899, "7f04ca": 88422, "b436b2": 72052, "e13805": 2213, "ed69ec": 2156, "ee9e8c": 43360,
+}  # fmt: skip
+"""What each virtual cluster used in the five weeks from 2017-09-04 on: 17,314 jobs of the same table."""
+
+
+def read_philly(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnostic, ...]]:
+    """The jobs of a table, by time. A table that begins with HISTORY_UNTIL_MS or later has the history above."""
+    table = Table(path, content, COLUMNS)
+    jobs: list[TraceJob] = []
+    for number, (timestamp, duration, gpus, cluster) in table.rows():
+        job = _job(timestamp, duration, gpus, cluster)
+        if isinstance(job, str):
+            table.wrong(number, job)
+        else:
+            jobs.append(job)
+    if not jobs and not table.mistakes:
+        table.wrong(1, "no line follows")
+    if table.mistakes:
+        return None, tuple(table.mistakes)
+    jobs.sort(key=lambda job: job.submitted_ms)
+    known = jobs[0].submitted_ms >= HISTORY_UNTIL_MS
+    history = {ProjectName(vc): hours * WHOLE_GPU * 3_600_000 for vc, hours in HISTORY_GPU_HOURS.items() if known}
+    return Trace(name="philly", jobs=tuple(jobs), history=history), ()
+
+
+def _job(timestamp: str, duration: str, gpus: str, cluster: str) -> TraceJob | str:
+    """The job of a line, or what is wrong with it."""
+    try:
+        submitted = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return f"{timestamp!r} is no time"
+    try:
+        seconds = Decimal(duration)
+        duration_ms = int(seconds * 1000) if 0 < seconds < MOST_SECONDS else 0
+    except InvalidOperation:
+        duration_ms = 0
+    if not duration_ms:
+        return f"{duration!r} is no duration in seconds"
+    if not gpus.isdecimal() or not 0 < int(gpus) <= MOST_GPUS:
+        return f"{gpus!r} is no number of GPUs"
+    if not cluster:
+        return "no cluster"
+    submitted_ms = int(submitted.replace(tzinfo=UTC).timestamp()) * 1000
+    return TraceJob(
+        project=ProjectName(cluster),
+        submitted_ms=submitted_ms,
+        duration_ms=duration_ms,
+        gpu_milli=WHOLE_GPU * int(gpus),
+    )
