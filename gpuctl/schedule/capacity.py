@@ -7,12 +7,13 @@ a node of no pool offers nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.state import Node
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
+from gpuctl.schedule.habits import Habits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +39,16 @@ class NodeSpace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """All nodes by name, the pools by name, each pool's usable nodes in name order, and each pool's domain."""
+    """All nodes by name, the pools by name, each pool's usable nodes in name order, and each pool's domain.
+
+    `habits`: what is usually asked of each packed pool, once that is known.
+    """
 
     nodes: Mapping[NodeName, NodeSpace]
     pools: Mapping[PoolName, NodePool]
     usable: Mapping[PoolName, tuple[NodeSpace, ...]]
     domain_of: Mapping[PoolName, DomainName]
+    habits: Mapping[PoolName, Habits] = field(default_factory=dict)
 
     def usable_milli(self, domain: DomainName) -> GpuMilli:
         """GPUs of a domain that new work may use."""

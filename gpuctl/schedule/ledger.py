@@ -10,12 +10,17 @@ among the whole ones; those of each profile have an index of their own.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.effort import Effort
+from gpuctl.schedule.fragmentation import Free
+from gpuctl.schedule.habits import Habits
+from gpuctl.schedule.ranking import Grade, Ranking
 from gpuctl.schedule.refusals import Refusals
 
 
@@ -37,7 +42,7 @@ class Charge:
 class Room:
     """What is free on one node; changed only by its ledger."""
 
-    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name", "pool", "profiles", "whole")
+    __slots__ = ("_free", "cpu_milli", "gpu_milli", "mem_bytes", "name", "pool", "profiles", "version", "whole")
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a node has
         self,
@@ -55,10 +60,28 @@ class Room:
         self.mem_bytes = mem_bytes
         self.profiles = profiles
         self.whole = len(self.whole_devices())
+        self.version = 0
+        self._free: tuple[int, Free] = (-1, ())
 
     def copy(self) -> Room:
         """A room of its own with the same contents."""
-        return Room(self.name, self.pool, list(self.gpu_milli), self.cpu_milli, self.mem_bytes, self.profiles)
+        other = Room(self.name, self.pool, list(self.gpu_milli), self.cpu_milli, self.mem_bytes, self.profiles)
+        other.version, other._free = self.version, self._free
+        return other
+
+    @property
+    def free(self) -> Free:
+        """What is free on each device that is not cut, least first."""
+        version, free = self._free
+        if version != self.version:
+            whole = (
+                self.gpu_milli
+                if not self.profiles
+                else (milli for milli, profile in zip(self.gpu_milli, self.profiles, strict=True) if not profile)
+            )
+            free = tuple(sorted(max(0, milli) for milli in whole))
+            self._free = self.version, free
+        return free
 
     def profile_of(self, index: int) -> str:
         """What a device is cut into; "" for one that is not."""
@@ -73,11 +96,22 @@ class Room:
 class Ledger:
     """Free room by node, indexed a pool. Cost: O(devices + log nodes) to take or give back a worker."""
 
-    __slots__ = ("_by_whole", "_partial", "_partial_milli", "_refusals", "_whole", "effort", "rooms")
+    __slots__ = (
+        "_by_whole", "_partial", "_partial_milli", "_rankings", "_refusals", "_touched", "_whole", "effort", "habits",
+        "rooms",
+    )  # fmt: skip
 
-    def __init__(self, rooms: dict[NodeName, Room], effort: Effort | None = None) -> None:
+    def __init__(
+        self,
+        rooms: dict[NodeName, Room],
+        effort: Effort | None = None,
+        habits: Mapping[PoolName, Habits] = MappingProxyType({}),
+    ) -> None:
         self.rooms = rooms
         self.effort = effort or Effort()
+        self.habits = habits
+        self._rankings: dict[object, Ranking[Room]] = {}
+        self._touched: list[NodeName] = []
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
         self._partial: dict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]] = {}
         self._whole: dict[PoolName, int] = {}
@@ -110,11 +144,14 @@ class Ledger:
             for pool, nodes in capacity.usable.items()
             for node in nodes
         }
-        return Ledger(rooms, effort)
+        return Ledger(rooms, effort, capacity.habits)
 
     def copy(self) -> Ledger:
         """A ledger of its own with the same contents. Cost: O(devices)."""
-        return Ledger({name: room.copy() for name, room in self.rooms.items()}, self.effort)
+        other = Ledger({name: room.copy() for name, room in self.rooms.items()}, self.effort, self.habits)
+        other._rankings = {key: ranking.copy() for key, ranking in self._rankings.items()}
+        other._touched = list(self._touched)
+        return other
 
     def take(self, placement: Placement, charge: Charge) -> None:
         """Occupy a placement. Nodes and devices this ledger does not have are passed over."""
@@ -137,6 +174,13 @@ class Ledger:
         """
         return self._partial.get((pool, profile), [])
 
+    def best(self, key: object, grade: Callable[[Room], Grade | None]) -> tuple[Grade, NodeName] | None:
+        """The best node by a grade, and the grade; `key` is equal for equal grades. Cost: the nodes touched since."""
+        ranking = self._rankings.get(key)
+        if ranking is None:
+            ranking = self._rankings[key] = Ranking(grade)
+        return ranking.best(self.rooms, self._touched)
+
     def refusals(self, pool: PoolName, profile: str = "") -> Refusals:
         """What was found to have no place in a pool since something was last given back."""
         found = self._refusals.get((pool, profile))
@@ -158,6 +202,8 @@ class Ledger:
             room = self.rooms.get(worker.node)
             if room is None:
                 continue
+            room.version += 1
+            self._touched.append(room.name)
             room.cpu_milli += sign * charge.cpu_milli
             room.mem_bytes += sign * charge.mem_bytes
             milli = sign * charge.on_device(worker)

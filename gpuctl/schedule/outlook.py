@@ -5,15 +5,20 @@ Nothing of it decides anything; thrown away, it is worked out anew.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from operator import is_
 from typing import TypeAlias
 
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import PoolName
 from gpuctl.model.state import Node
 from gpuctl.schedule.accounts import Tree
 from gpuctl.schedule.capacity import Capacity, survey
 from gpuctl.schedule.demand import Prospects
 from gpuctl.schedule.effort import Effort
+from gpuctl.schedule.habits import Habits
+from gpuctl.schedule.learning import learn
 
 View: TypeAlias = tuple[Capacity, Tree, Prospects]
 
@@ -24,12 +29,13 @@ class Outlook:
     `effort` is what the last cycle took.
     """
 
-    __slots__ = ("_declared", "_nodes", "_view", "effort")
+    __slots__ = ("_declared", "_habits", "_nodes", "_view", "effort")
 
     def __init__(self) -> None:
         self._declared: tuple[object, ...] = ()
         self._nodes: tuple[Node, ...] = ()
         self._view: View | None = None
+        self._habits: tuple[tuple[object, object], Mapping[PoolName, Habits]] | None = None
         self.effort = Effort()
 
     def over(self, declared: Declared, nodes: tuple[Node, ...]) -> View:
@@ -39,5 +45,12 @@ class Outlook:
             return self._view
         capacity, tree = survey(declared, nodes), Tree(declared)
         self._declared, self._nodes = same, nodes
-        self._view = capacity, tree, Prospects(capacity, tree)
+        self._view = replace(capacity, habits=self._learned(declared)), tree, Prospects(capacity, tree)
         return self._view
+
+    def _learned(self, declared: Declared) -> Mapping[PoolName, Habits]:
+        """What is usually asked of each pool; nodes have no part in it."""
+        of = declared.cluster.pools, declared.jobs
+        if self._habits is None or not all(map(is_, of, self._habits[0])):
+            self._habits = of, learn(*of)
+        return self._habits[1]

@@ -1,0 +1,123 @@
+"""How much of a node's free GPUs the usual requests could not use, and how much of it a placement makes or mends.
+
+The measure of FGD (Weng et al., ATC 2023): a node's fragmentation is, for each request of a mix and weighted by how
+often it is asked for, the free GPUs it could not use: all of them if it does not fit the node or asks for none, else
+those on devices with too little left. A placement's score is what it saves, squeezed to 0..99: 50 where it changes
+nothing. It knows amounts; no nodes, no pools.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli
+
+Want: TypeAlias = tuple[GpuMilli, CpuMilli]
+"""What one worker asks for: GPUs, a fraction of one or whole ones, and CPU."""
+
+Mix: TypeAlias = tuple[tuple[Want, int], ...]
+"""Requests and how often each is asked for."""
+
+Free: TypeAlias = tuple[GpuMilli, ...]
+"""What is free on each device of a node, least first."""
+
+USUAL_PERCENT = 95
+"""The rarest requests are left out of a mix: FGD's own choice."""
+
+MICRO = 1_000_000
+
+SCORES = (
+    -4595120, -3891820, -3476099, -3178054, -2944439, -2751535, -2586689, -2442347, -2313635, -2197225, -2090741,
+    -1992430, -1900959, -1815290, -1734601, -1658228, -1585627, -1516347, -1450010, -1386294, -1324925, -1265666,
+    -1208311, -1152680, -1098612, -1045969, -994623, -944462, -895384, -847298, -800119, -753772, -708185, -663294,
+    -619039, -575364, -532217, -489548, -447312, -405465, -363965, -322773, -281851, -241162, -200671, -160343,
+    -120144, -80043, -40005, 0, 40005, 80043, 120144, 160343, 200671, 241162, 281851, 322773, 363965, 405465, 447312,
+    489548, 532217, 575364, 619039, 663294, 708185, 753772, 800119, 847298, 895384, 944462, 994623, 1045969, 1098612,
+    1152680, 1208311, 1265666, 1324925, 1386294, 1450010, 1516347, 1585627, 1658228, 1734601, 1815290, 1900959,
+    1992430, 2090741, 2197225, 2313635, 2442347, 2586689, 2751535, 2944439, 3178054, 3476099, 3891820, 4595120,
+)  # fmt: skip
+"""The millionths of a GPU that must be saved for a score of 1, 2 ... 99: ln(k / (100 - k)), so that the score is FGD's
+`int(100 * sigmoid(saved GPUs))` without a float."""
+
+
+def usual(mix: Mix) -> Mix:
+    """The most frequent requests of a mix that together make up USUAL_PERCENT of it."""
+    total = sum(count for _, count in mix)
+    kept: list[tuple[Want, int]] = []
+    seen = 0
+    for want, count in sorted(mix, key=lambda entry: (-entry[1], entry[0])):
+        if 100 * seen >= USUAL_PERCENT * total:
+            break
+        kept.append((want, count))
+        seen += count
+    return tuple(kept)
+
+
+class Fragmentation:
+    """The measure for one mix. What was computed for a state of a node is known for all nodes in it."""
+
+    __slots__ = ("_cpu_steps", "_lost", "_tables", "_wants", "_weight")
+
+    def __init__(self, mix: Mix) -> None:
+        self._wants = usual(mix)
+        self._weight = sum(count for _, count in self._wants)
+        self._cpu_steps = sorted({cpu for (_, cpu), _ in self._wants})
+        self._tables: dict[int, _Table] = {}
+        self._lost: dict[tuple[Free, int], int] = {}
+
+    def cpu_step(self, cpu_milli: CpuMilli) -> int:
+        """How many of the mix's different CPU requests fit: all of free CPU that matters here."""
+        return bisect_right(self._cpu_steps, cpu_milli)
+
+    def score(self, before: Free, cpu_before: int, after: Free, cpu_after: int) -> int:
+        """0 to 99 for a node that goes from one state to the other, its CPU in steps: the more, the better."""
+        if not self._weight:
+            return bisect_right(SCORES, 0)
+        saved = self.lost(before, cpu_before) - self.lost(after, cpu_after)
+        return bisect_right(SCORES, saved * (MICRO // WHOLE_GPU) // self._weight)
+
+    def lost(self, free: Free, cpu_step: int) -> int:
+        """Free milli-GPU that the mix could not use, summed over its requests. Cost: O(fractions x devices), once."""
+        found = self._lost.get((free, cpu_step))
+        if found is None:
+            table = self._tables.get(cpu_step)
+            if table is None:
+                table = self._tables[cpu_step] = _Table(self._wants, set(self._cpu_steps[:cpu_step]))
+            found = self._lost[free, cpu_step] = table.lost(free)
+        return found
+
+
+class _Table:
+    """The mix as a node with so much CPU sees it."""
+
+    __slots__ = ("fractions", "useless", "whole")
+
+    def __init__(self, wants: Iterable[tuple[Want, int]], cpu_that_fits: set[CpuMilli]) -> None:
+        fractions: dict[GpuMilli, int] = {}
+        whole: dict[int, int] = {}
+        self.useless = 0
+        for (gpu, cpu), count in wants:
+            if not gpu or cpu not in cpu_that_fits:
+                self.useless += count
+            elif gpu < WHOLE_GPU:
+                fractions[gpu] = fractions.get(gpu, 0) + count
+            else:
+                devices = gpu // WHOLE_GPU
+                whole[devices] = whole.get(devices, 0) + count
+        self.fractions = sorted(fractions.items())
+        self.whole = sorted(whole.items())
+
+    def lost(self, free: Free) -> int:
+        """See `Fragmentation.lost`."""
+        total = sum(free)
+        lost = self.useless * total
+        largest = free[-1] if free else 0
+        for size, count in self.fractions:
+            lost += count * (total if largest < size else sum(free[: bisect_left(free, size)]))
+        devices = len(free) - bisect_left(free, WHOLE_GPU)
+        partly = sum(free[: len(free) - devices])
+        for wanted, count in self.whole:
+            lost += count * (total if devices < wanted else partly)
+        return lost

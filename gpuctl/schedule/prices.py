@@ -1,0 +1,105 @@
+"""What the rest of a shared device is worth: how much of a new one it saves to those who usually ask for a part.
+
+The cutting-stock problem over one-GPU bins: as few devices as possible for all fractions of a mix. Its dual gives each
+fraction a price, and the rest of a device is worth the most that fits into it: 500 milli may be worth half a device
+where halves are asked for, a third where nothing between 330 and 500 is. A fraction put where the worth drops least
+costs the fewest devices in the end. Gilmore and Gomory's column generation, exact in integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from math import gcd
+
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+
+MAX_SIZES = 24
+"""Different fractions that are priced; the most frequent ones."""
+
+MAX_PATTERNS = 200
+"""Ways to fill a device that are looked at. openb's fractions need 38; with fewer the prices are only less exact."""
+
+
+def worth_of_rest(counts: Mapping[GpuMilli, int]) -> tuple[int, ...]:
+    """What 0 to 1000 free milli of a device are worth, for a mix of fractions with how often each is asked for.
+
+    In a unit of its own: only differences and ratios within one table mean anything. () for a mix without fractions.
+    Cost: O(patterns x (sizes^2 + sizes x 1000 / the sizes' common divisor)); 25 ms for openb.
+    """
+    frequent = sorted(counts, key=lambda size: (-counts[size], size))
+    sizes = sorted(size for size in frequent[:MAX_SIZES] if 0 < size < WHOLE_GPU and counts[size] > 0)
+    if not sizes:
+        return ()
+    step = reduce(gcd, sizes)
+    worth = _worth([size // step for size in sizes], [counts[size] for size in sizes], WHOLE_GPU // step)
+    return tuple(worth[free // step] for free in range(WHOLE_GPU + 1))
+
+
+def _worth(sizes: Sequence[int], counts: Sequence[int], room: int) -> list[int]:
+    """The revised simplex method; rows are `[basis inverse | devices]` times the basis' determinant `unit`.
+
+    The first basis fills each device with one size only. Division by the old determinant is exact (Edmonds).
+    """
+    unit = 1
+    for size in sizes:
+        unit *= room // size
+    rows = [[0] * len(sizes) + [unit // (room // size) * count] for size, count in zip(sizes, counts, strict=True)]
+    for index, size in enumerate(sizes):
+        rows[index][index] = unit // (room // size)
+    worth, last = _fill(sizes, _prices(rows), room)
+    for _ in range(MAX_PATTERNS):
+        if worth[room] <= unit:
+            break
+        pattern = _pattern(sizes, last, room)
+        gains = [sum(map(int.__mul__, row, pattern)) for row in rows]
+        leaving = _first_to_leave(rows, gains)
+        pivot, pivot_row = gains[leaving], rows[leaving]
+        for index, (row, gain) in enumerate(zip(rows, gains, strict=True)):
+            if index != leaving:
+                rows[index] = [(old * pivot - gain * of) // unit for old, of in zip(row, pivot_row, strict=True)]
+        unit = pivot
+        worth, last = _fill(sizes, _prices(rows), room)
+    return worth
+
+
+def _prices(rows: Sequence[Sequence[int]]) -> list[int]:
+    """What each size is worth by the basis, in its unit."""
+    return [sum(column) for column in zip(*rows, strict=True)][:-1]
+
+
+def _fill(sizes: Sequence[int], prices: Sequence[int], room: int) -> tuple[list[int], list[int]]:
+    """The most worth that fits into 0 to `room`, and the last size taken for it, -1 where a unit is left empty."""
+    worth, last = [0] * (room + 1), [-1] * (room + 1)
+    for free in range(1, room + 1):
+        best, chosen = worth[free - 1], -1
+        for index, size in enumerate(sizes):
+            if size > free:
+                break
+            if worth[free - size] + prices[index] > best:
+                best, chosen = worth[free - size] + prices[index], index
+        worth[free], last[free] = best, chosen
+    return worth, last
+
+
+def _pattern(sizes: Sequence[int], last: Sequence[int], room: int) -> list[int]:
+    """How often each size is in the best filling."""
+    pattern = [0] * len(sizes)
+    free = room
+    while free > 0:
+        chosen = last[free]
+        if chosen < 0:
+            free -= 1
+        else:
+            pattern[chosen] += 1
+            free -= sizes[chosen]
+    return pattern
+
+
+def _first_to_leave(rows: Sequence[Sequence[int]], gains: Sequence[int]) -> int:
+    """The row whose devices are used up first by the new pattern; the lowest of equals."""
+    leaving = -1
+    for index, gain in enumerate(gains):
+        if gain > 0 and (leaving < 0 or rows[index][-1] * gains[leaving] < rows[leaving][-1] * gain):
+            leaving = index
+    return leaving

@@ -1,0 +1,64 @@
+"""The nodes for one kind of request, best first, kept so while some of them change.
+
+A heap in which entries of nodes that have changed since are passed over. Cost: O(log nodes) a node touched since it was
+last asked, whatever the number of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from gpuctl.model.ids import NodeName
+
+Grade: TypeAlias = tuple[int, ...]
+"""How good a node is for a request: the least is the best."""
+
+
+class Ranked(Protocol):
+    """What is ranked; its version is another after each change."""
+
+    name: NodeName
+    version: int
+
+
+R = TypeVar("R", bound=Ranked)
+
+
+class Ranking(Generic[R]):
+    """Nodes by `grade`, which is None for one that does not hold the request; ties by name."""
+
+    __slots__ = ("_grade", "_heap", "_seen")
+
+    def __init__(self, grade: Callable[[R], Grade | None]) -> None:
+        self._grade = grade
+        self._heap: list[tuple[Grade, NodeName, int]] = []
+        self._seen: int | None = None
+
+    def best(self, rooms: Mapping[NodeName, R], touched: Sequence[NodeName]) -> tuple[Grade, NodeName] | None:
+        """The best of the rooms. `touched`: the names of all that have changed, in order; it only ever grows."""
+        if self._seen is None:
+            self._heap = [entry for room in rooms.values() for entry in self._entries(room)]
+            heapify(self._heap)
+        else:
+            for name in dict.fromkeys(touched[self._seen :]):
+                for entry in self._entries(rooms[name]):
+                    heappush(self._heap, entry)
+        self._seen = len(touched)
+        while self._heap:
+            grade, name, version = self._heap[0]
+            if rooms[name].version == version:
+                return grade, name
+            heappop(self._heap)
+        return None
+
+    def copy(self) -> Ranking[R]:
+        """A ranking of its own, for rooms that are copies."""
+        other = Ranking(self._grade)
+        other._heap, other._seen = list(self._heap), self._seen
+        return other
+
+    def _entries(self, room: R) -> list[tuple[Grade, NodeName, int]]:
+        grade = self._grade(room)
+        return [] if grade is None else [(grade, room.name, room.version)]
