@@ -21,7 +21,6 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe import observe
 from gpuctl.plan import make_plan, mass_stop, set_aside
 from gpuctl.render import render
 from gpuctl.schedule import schedule
@@ -84,14 +83,14 @@ def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = froz
     site.mirror.refresh()
     now_ms = site.clock.now_ms()
     recall = site.recall
-    state = observe(site.mirror.objects(), declared.cluster.name, recall.sights)
+    state = recall.look(site.mirror.objects(), declared.cluster.name)
     rejected = still_refused(site.rejected, declared, state, now_ms)
     stops = mass_stop(declared, state, confirmations)
     barred = dict.fromkeys(stops.jobs, "GPU5071") | {found.run[0]: "GPU5070" for found in rejected.values()}
     declared = replace(declared, held=set_aside(declared, state), barred=barred)
     decided = schedule(declared, state, now_ms, recall.outlook)
     manifests = render(declared, decided, recall.drafts)
-    plan = make_plan(declared, decided, manifests, state, confirmations, checks=recall.checks)
+    plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, checks=recall.checks)
     return CycleReport(
         at_ms=now_ms,
         declared=declared,

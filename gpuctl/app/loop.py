@@ -45,7 +45,7 @@ from gpuctl.diag.wording import message
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe import Records, observe, read_ledgers
+from gpuctl.observe import Records, read_ledgers
 
 FIRST_RETRY_MS: DurationMs = 1_000
 LAST_RETRY_MS: DurationMs = 300_000
@@ -195,7 +195,7 @@ class Reconciler:
         declared = self._desired.declared
         if not changes or self._mirror.altered or declared is None or self._before is None:
             return changes > 0
-        seen = observe(self._mirror.objects(), declared.cluster.name, self._site.recall.sights)
+        seen = self._site.recall.look(self._mirror.objects(), declared.cluster.name)
         return differs(self._before.state, seen)
 
     def _look(self) -> list[Entry]:

@@ -28,6 +28,7 @@ class Mirror:
         self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in kinds}
         self._versions: dict[Kind, str] = {}
         self._altered = False
+        self._copy: RawObjects | None = None
 
     @property
     def altered(self) -> bool:
@@ -49,8 +50,11 @@ class Mirror:
         return sum(self._refresh_kind(kind) for kind in self._objects)
 
     def objects(self) -> RawObjects:
-        """The copy as it is now; later refreshes do not change what this returned."""
-        return RawObjects(objects={ref: body for of_kind in self._objects.values() for ref, body in of_kind.items()})
+        """The copy as it is now, the same value until something changes; what was returned never does."""
+        if self._copy is None:
+            bodies = {ref: body for of_kind in self._objects.values() for ref, body in of_kind.items()}
+            self._copy = RawObjects(objects=bodies)
+        return self._copy
 
     def apply(self, body: Body) -> Body:
         """As the port's: and what was stored is in the copy."""
@@ -65,6 +69,7 @@ class Mirror:
             self._take(ref, ending)
         else:
             self._of_kind(ref).pop(ref, None)
+            self._copy = None
         return ending
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
@@ -81,6 +86,7 @@ class Mirror:
         if ref in objects and _age(objects[ref]) >= _age(body):
             return False
         objects[ref] = body
+        self._copy = None
         return True
 
     def _refresh_kind(self, kind: Kind) -> int:
@@ -113,6 +119,7 @@ class Mirror:
         if ref not in objects or _age(objects[ref]) > _age(body):
             return False
         del objects[ref]
+        self._copy = None
         return True
 
     def _relist(self, kind: Kind) -> int:
@@ -128,6 +135,7 @@ class Mirror:
         changes = sum(old.get(ref) != body for ref, body in fresh.items()) + len(old.keys() - fresh.keys())
         self._altered = self._altered or changes > 0
         self._objects[kind] = fresh
+        self._copy = None
         self._versions[kind] = listed.resource_version
         return changes
 

@@ -26,7 +26,7 @@ from gpuctl.plan.admission import is_stopped
 from gpuctl.plan.checks import Checks
 from gpuctl.plan.departures import departures
 from gpuctl.plan.diff import Difference, differences, drift
-from gpuctl.plan.guard import CONFIRM_TRAILER, damaged_projects, foreign_namespaces, mass_stop, review, set_aside
+from gpuctl.plan.guard import CONFIRM_TRAILER, Stops, damaged_projects, foreign_namespaces, mass_stop, review, set_aside
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger, shards_by_project
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
@@ -54,11 +54,13 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     state: ClusterState,
     confirmations: frozenset[str],
     *,
+    stops: Stops | None = None,
     checks: Checks | None = None,
 ) -> Plan:
     """Everything there is to write now. Cost: linear in manifests, inventories and live objects.
 
-    `checks` are those of the plan before, where there was one: they save work and change no result.
+    `stops` is what `mass_stop` says, where it was asked already. `checks` are those of the plan before, where there was
+    one: they save work and change no result.
     """
     checks = checks or Checks()
     checks.turn()
@@ -72,7 +74,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     staying = manifests.retained.union(item.ref for item in manifests.items)
 
     changes: list[Change] = []
-    stops = mass_stop(declared, state, confirmations)
+    stops = stops or mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
     recorded: set[RunKey] = set()
     shards = shards_by_project(state)
@@ -90,12 +92,13 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
+    spaces = {ref: live for ref, live in state.live.items() if is_namespace(ref)}
     writer = Writer(
         state=state,
         seen=frozenset(key for ledger in ledgers.values() for key in (*ledger.seen, *ledger.finished)),
         recorded=frozenset(recorded),
         phases={(run.job, run.digest): run.phase for run in state.runs},
-        ending=frozenset(ref.name for ref, live in state.live.items() if is_namespace(ref) and is_deleting(live)),
+        ending=frozenset(ref.name for ref, live in spaces.items() if is_deleting(live)),
         remade=anew,
         checks=checks,
     )
@@ -105,5 +108,5 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(item.ref not in touched for item in wanted),
-        notices=sorted_diagnostics(departures(declared, state)),
+        notices=sorted_diagnostics(departures(declared, state, spaces)),
     )

@@ -14,15 +14,17 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import labels_of, text
 from gpuctl.model.declared import Declared, NodePool
-from gpuctl.model.ids import NodeName
-from gpuctl.model.state import ClusterState, Node
-from gpuctl.plan.prune import is_namespace
+from gpuctl.model.ids import NodeName, ObjectRef
+from gpuctl.model.state import Body, ClusterState, Node
 
 _SHOWN_NODES = 5
 
 
-def departures(declared: Declared, state: ClusterState) -> Iterator[Diagnostic]:
-    """Each kind of difference once a pool, with its nodes. Cost: linear in nodes times pools, and in namespaces."""
+def departures(declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body]) -> Iterator[Diagnostic]:
+    """Each kind of difference once a pool, with its nodes. `spaces`: the live namespaces.
+
+    Cost: linear in nodes times pools, and in namespaces.
+    """
     members: dict[str, list[Node]] = defaultdict(list)
     twice: dict[tuple[str, str], list[Node]] = defaultdict(list)
     pools = declared.cluster.pools
@@ -37,7 +39,7 @@ def departures(declared: Declared, state: ClusterState) -> Iterator[Diagnostic]:
         yield from _of_pool(pool, members[pool.name], live)
         for other in pools:
             yield from _told("GPU7055", pool, (node.name for node in twice[pool.name, other.name]), other=other.name)
-    yield from _shared_prefix(declared, state)
+    yield from _shared_prefix(declared, spaces)
 
 
 def _selects(pool: NodePool, node: Node) -> bool:
@@ -79,12 +81,12 @@ def _notice(code: str, pool: NodePool, params: Mapping[str, str | int]) -> Diagn
     return Diagnostic(code=code, message=message(code, params), span=pool.span, severity=Severity.WARNING)
 
 
-def _shared_prefix(declared: Declared, state: ClusterState) -> Iterator[Diagnostic]:
+def _shared_prefix(declared: Declared, spaces: Mapping[ObjectRef, Body]) -> Iterator[Diagnostic]:
     """Other clusters whose namespaces begin as this one's do: a project of either name would find its own taken."""
     prefix = declared.cluster.namespace_prefix
     others: dict[str, list[str]] = defaultdict(list)
-    for ref, body in state.live.items():
-        labels = labels_of(body) if is_namespace(ref) else {}
+    for ref, body in spaces.items():
+        labels = labels_of(body)
         other, project = text(labels, names.CLUSTER_LABEL), text(labels, names.PROJECT_LABEL)
         if other and project and other != declared.cluster.name and ref.name == f"{prefix}{project}":
             others[other].append(ref.name)

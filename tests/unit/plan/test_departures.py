@@ -15,7 +15,9 @@ DECLARED = example()
 
 def codes(declared: Declared) -> list[tuple[str, str]]:
     bench = Workbench(DECLARED)
-    return [(found.code, found.message) for found in departures(declared, bench.state())]
+    state = bench.state()
+    spaces = {ref: live for ref, live in state.live.items() if ref.kind == "Namespace"}
+    return [(found.code, found.message) for found in departures(declared, state, spaces)]
 
 
 def with_pool(**labels: str) -> Declared:
