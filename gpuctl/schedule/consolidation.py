@@ -2,7 +2,7 @@
 
 A move costs what a run has done since it last started, times its GPUs. Of all sets of runs the cheapest is chosen:
 least GPU-time lost, then fewest runs, then who minds least. What is moved has a place that is free right now, and runs
-again as soon as it has stopped. Exact for one worker up to MAX_STEPS sets a node, if those to move find their places
+again as soon as it has stopped. Exact for one worker up to MAX_STEPS sets, if those to move find their places
 largest first; a gang's workers are seated one after another at the least cost each.
 """
 
@@ -22,8 +22,8 @@ from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.runs import Holder
 from gpuctl.schedule.victims import Floor
 
-MAX_STEPS = 2_000
-"""Sets of runs tried on one node."""
+MAX_STEPS = 500
+"""Sets of runs tried for one job in all: the bound on what it can cost."""
 
 Loss: TypeAlias = tuple[int, int, tuple[tuple[GpuMilli, int, DurationMs, Instant, JobId], ...]]
 """GPU-milliseconds, runs and their preferences; smaller is better."""
@@ -135,12 +135,13 @@ def _moves_beside(books: Books, seat: Seat, holders: Iterable[Holder]) -> tuple[
 class _Search:
     """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
 
-    __slots__ = ("beneficiary", "books", "floors", "movable", "offer", "seats", "taken")
+    __slots__ = ("beneficiary", "books", "floors", "movable", "offer", "seats", "steps", "taken")
 
     def __init__(self, books: Books, offer: Offer, beneficiary: JobId) -> None:
         self.books = books
         self.offer = offer
         self.beneficiary = beneficiary
+        self.steps = 0
         self.movable: dict[NodeName, list[Holder]] = {}
         domain = books.capacity.domain_of[offer.pool.name]
         for holders in books.pausable(domain).values():
@@ -217,14 +218,13 @@ class _Search:
 class _NodeSearch:
     """Depth-first over the runs of one node, cut where it can't beat the best set found."""
 
-    __slots__ = ("_is_last", "_search", "_steps", "best", "floor", "holders", "rest_milli", "wanted")
+    __slots__ = ("_is_last", "_search", "best", "floor", "holders", "rest_milli", "wanted")
 
     def __init__(
         self, search: _Search, name: NodeName, *, is_last: bool, best: tuple[Loss, tuple[Holder, ...]] | None
     ) -> None:
         self._search = search
         self._is_last = is_last
-        self._steps = 0
         self.best = best
         self.floor = search.floors[name]
         self.wanted = self.floor.slots(search.offer.request) + 1
@@ -238,7 +238,7 @@ class _NodeSearch:
         return self.best
 
     def _extend(self, start: int, chosen: tuple[Holder, ...], loss: Loss) -> None:
-        self._steps += 1
+        self._search.steps += 1
         request = self._search.offer.request
         if self.floor.slots(request) >= self.wanted:
             if chosen and (not self._is_last or self._search.leaves_all_a_place(chosen)):
@@ -246,7 +246,7 @@ class _NodeSearch:
             return
         short = self.floor.short_milli(request, self.wanted)
         for position in range(start, len(self.holders)):
-            if self.rest_milli[position] < short or self._steps > MAX_STEPS:
+            if self.rest_milli[position] < short or self._search.steps > MAX_STEPS:
                 return
             holder = self.holders[position]
             more = (*chosen, holder)
