@@ -229,6 +229,10 @@ class World(Progress, Protocol):
         """Lose a node, or bring it back."""
         ...
 
+    def cordon(self, node: NodeName, *, cordoned: bool) -> None:
+        """Let a node take no new pods, or take them again."""
+        ...
+
     def set_idle(self, job: JobId, since_ms: Instant | None) -> None:
         """Report the job's GPUs as unused since then; None: in use."""
         ...

@@ -148,8 +148,9 @@ class _Simulation:
             case Finish(job=job, exit_code=exit_code):
                 self._check_running(job, event.at_ms)
                 self.world.finish(job, exit_code)
-            case SetNode(node=node, ready=ready):
+            case SetNode(node=node, ready=ready, cordoned=cordoned):
                 self.world.set_node_ready(node, ready=ready)
+                self.world.cordon(node, cordoned=cordoned)
             case SetIdle(job=job, since_ms=since_ms):
                 self.world.set_idle(job, None if since_ms is None else EPOCH_MS + since_ms)
 
@@ -194,8 +195,8 @@ def happening_text(what: Happening) -> str:
             return "delete " + ", ".join(str(job) for job in jobs)
         case Finish(job=job, exit_code=exit_code):
             return f"{job} ends with exit code {exit_code}"
-        case SetNode(node=node, ready=ready):
-            return f"node {node} {'is ready' if ready else 'is lost'}"
+        case SetNode(node=node, ready=ready, cordoned=cordoned):
+            return f"node {node} is {'cordoned' if ready and cordoned else 'ready' if ready else 'lost'}"
         case SetIdle(job=job, since_ms=since_ms):
             return f"{job} {'works again' if since_ms is None else 'idles'}"
 

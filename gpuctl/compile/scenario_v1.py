@@ -115,10 +115,11 @@ class FinishV1(Spec):
 
 
 class NodeChange(Spec):
-    """A node that is lost or comes back."""
+    """A node that is lost or comes back, is cordoned or opened again."""
 
     name: Subdomain = Field(description="The node's name.")
-    ready: bool = Field(description="False: it is lost.")
+    ready: bool = Field(default=True, description="False: it is lost.")
+    cordoned: bool = Field(default=False, description="True: it takes no new pods.")
 
 
 class IdleV1(Spec):
@@ -135,7 +136,7 @@ class EventV1(Spec):
     apply: list[RawDocument] | None = Field(None, min_length=1, description="Declarations added, or replaced by name.")
     delete: list[JobIdText] | None = Field(None, min_length=1, description="Jobs removed, as project/name.")
     finish: FinishV1 | None = Field(None, description="A job's processes end.")
-    node: NodeChange | None = Field(None, description="A node is lost or comes back.")
+    node: NodeChange | None = Field(None, description="A node is lost, cordoned, or as it should be again.")
     idle: IdleV1 | None = Field(None, description="A job's GPUs stop working, or work again.")
 
     @model_validator(mode="after")

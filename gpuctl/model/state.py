@@ -101,6 +101,8 @@ class Run:
     that start, `starts` how often it was let go. `reason` is the one last written on it, `paused_for` the job it was
     last paused for. `idle_since_ms`: its GPUs have done nothing since then. `reserved`, while STOPPING, is the place
     its object says: where a run goes that is moved, not where it is.
+
+    `unbound`, while STARTING, are nodes of places that none of its pods is bound to yet. `unstarted`: none ever was.
     """
 
     job: JobId
@@ -118,6 +120,8 @@ class Run:
     reason: Reason | None = None
     paused_for: JobId | None = None
     idle_since_ms: Instant | None = None
+    unbound: tuple[NodeName, ...] = ()
+    unstarted: bool = False
     reserved: Placement | None = None
 
 

@@ -54,12 +54,13 @@ class Requests:
 class Pod:
     """One pod. `run` None: not gpuctl's. `placement` is that of its whole run, as it was started.
 
-    `node` is where it is bound, or will be: its devices are given before it is, and both are watched apart.
+    `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
     """
 
     ref: ObjectRef
     run: RunKey | None
     node: NodeName | None
+    bound: bool
     live: bool
     running: bool
     succeeded: bool
@@ -76,12 +77,14 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
     """A pod's facts; `run` is whose it is, `devices` are those of its claims."""
     phase = text(body, "status", "phase")
     notes = annotations_of(body)
-    node = text(body, "spec", "nodeName") or next((device.node for device in devices), "")
+    bound = text(body, "spec", "nodeName")
+    node = bound or next((device.node for device in devices), "")
     index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL) or "0"
     return Pod(
         ref=ref,
         run=run,
         node=NodeName(node) if node else None,
+        bound=bool(bound),
         live=phase not in _TERMINAL,
         running=phase == "Running" and not is_deleting(body),
         succeeded=phase == "Succeeded",

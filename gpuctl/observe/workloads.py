@@ -6,7 +6,7 @@ devices come from the pod's claims where there are any, else from the placement 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -136,6 +136,8 @@ def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool)
         reason=decode_reason(notes.get(names.REASON_ANNOTATION)),
         paused_for=record.paused_for,
         idle_since_ms=_idle_since(pods) if idle is None else idle,
+        unbound=_unbound(annotated, pods) if phase is RunPhase.STARTING else (),
+        unstarted=phase is RunPhase.STARTING and not any(pod.bound for pod in pods),
         reserved=annotated if phase is RunPhase.STOPPING else None,
     )
 
@@ -176,6 +178,13 @@ def _idle_since(pods: Iterable[Pod]) -> Instant | None:
     since = [pod.idle_since_ms for pod in pods if pod.live]
     known = [at_ms for at_ms in since if at_ms is not None]
     return max(known) if known and len(known) == len(since) else None
+
+
+def _unbound(planned: Placement | None, pods: Iterable[Pod]) -> tuple[NodeName, ...]:
+    """Nodes at which places are still without a pod; a worker that succeeded has had its own."""
+    nodes = [worker.node for worker in planned.workers] if planned else []
+    bound = [pod.node for pod in pods if pod.bound and pod.node and (pod.live or pod.succeeded)]
+    return tuple((Counter(nodes) - Counter(bound)).elements()) if len(bound) < len(nodes) else ()
 
 
 def _unseen(workload: _Workload, pods: Sequence[Pod]) -> Placement | None:

@@ -176,6 +176,11 @@ def node_lost(node: NodeName) -> Reason:
     return _reason("GPU5034", node=node)
 
 
+def node_closed(node: NodeName) -> Reason:
+    """Its node takes no new pods, and one of its own is not there yet."""
+    return _reason("GPU5036", node=node)
+
+
 def given_twice(node: NodeName) -> Reason:
     """Its device holds more than one device's worth."""
     return _reason("GPU5035", node=node)

@@ -92,6 +92,14 @@ def record_of(run: Run | None, now_ms: Instant) -> RunRecord:
     )  # fmt: skip
 
 
+def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
+    """What is remembered of a run that can't be where it is; one that was nowhere yet waits as if never let go."""
+    if not run.unstarted:
+        return paused_record(run, now_ms, None)
+    starts = max(0, run.starts - 1)
+    return RunRecord(queued_at_ms=run.queued_at_ms, starts=starts, ran_ms=run.ran_ms, paused_for=run.paused_for)
+
+
 def read_runs(declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant) -> Reading:
     """Read every run and every declared job once. Cost: O(runs + jobs)."""
     reading = Reading()
@@ -201,8 +209,13 @@ def _goes_on(
     for worker in placement.workers:
         space = capacity.nodes.get(worker.node)
         if space is None or not space.ready:
-            record = paused_record(run, now_ms, None)
+            record = _withdrawn_record(run, now_ms)
             return Displace(job=job.id, reason=reasons.node_lost(worker.node), record=record)
+    for name in run.unbound:
+        space = capacity.nodes.get(name)
+        if space is None or not space.usable:
+            record = _withdrawn_record(run, now_ms)
+            return Displace(job=job.id, reason=reasons.node_closed(name), record=record)
     node = twice.get((run.job, run.digest))
     if node is not None:
         return Displace(job=job.id, reason=reasons.given_twice(node), record=paused_record(run, now_ms, None))

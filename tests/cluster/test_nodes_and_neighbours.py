@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -68,6 +70,41 @@ def test_a_cordoned_node_keeps_what_runs_and_gets_nothing_new(town: Town) -> Non
     change_node(town, first, {"spec": {"unschedulable": None}})
     town.jobs["j"] += ", suspend: true"
     town.comes_to(j="Queued", k="Running", l="Running")
+
+
+CORDONED = {"spec": {"unschedulable": True}}
+LOST = {"metadata": {"annotations": {"test/not-ready": "yes"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "change"),
+    [(", gpus: 1", CORDONED), (", gpus: 1", LOST), (", gpus: 1, type: inference", CORDONED)],
+    ids=["cordoned", "lost", "a service"],
+)
+def test_what_was_let_go_to_a_node_that_closes_before_its_pod_is_there_starts_elsewhere(
+    town: Town, spec: str, change: object
+) -> None:
+    """The scheduler stands still meanwhile; else it might have bound the pod in time."""
+    scheduler = town.plane.pid("kube-scheduler")
+    os.kill(scheduler, signal.SIGSTOP)
+    try:
+        town.jobs["j"] = spec
+        town.until(lambda: town.live("Pod", "j"))
+        first, queued_at_ms = planned(town)
+        change_node(town, first, change)
+        town.until(lambda: town.phases() == {"j": "Starting"} and planned(town) == (other(first), queued_at_ms))
+    finally:
+        os.kill(scheduler, signal.SIGCONT)
+    town.comes_to(j="Running")
+    assert where(town, "j") == other(first)
+    assert [run.starts for run in town.state().runs] == [1]
+
+
+def planned(town: Town) -> tuple[str, int]:
+    """On which node the one run is to be, and since when it waits or waited."""
+    (run,) = town.state().runs
+    assert run.placement is not None
+    return str(run.placement.workers[0].node).rpartition("-")[2], run.queued_at_ms
 
 
 def test_a_node_that_nobody_declared_is_used_and_told(town: Town) -> None:

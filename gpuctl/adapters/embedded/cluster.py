@@ -22,7 +22,7 @@ from gpuctl.adapters.embedded.faults import not_found
 from gpuctl.adapters.embedded.jobs import Jobs
 from gpuctl.adapters.embedded.kubelets import RUN_FOR, Kubelets
 from gpuctl.adapters.embedded.nodebook import NodeBook
-from gpuctl.adapters.embedded.nodes import Evictions, provide, set_ready
+from gpuctl.adapters.embedded.nodes import Evictions, provide, set_cordoned, set_ready
 from gpuctl.adapters.embedded.quotas import Quotas
 from gpuctl.adapters.embedded.scheduler import Scheduler
 from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
@@ -166,6 +166,11 @@ class EmbeddedCluster:
         """Lose a node, or bring it back. NotFound for a node that is not there."""
         with self._turn():
             set_ready(self._api, node, ready=ready)
+
+    def cordon(self, node: NodeName, *, cordoned: bool) -> None:
+        """Let a node take no new pods, or take them again. NotFound for a node that is not there."""
+        with self._turn():
+            set_cordoned(self._api, node, cordoned=cordoned)
 
     def set_idle(self, job: JobId, since_ms: Instant | None) -> None:
         """Write on the job's pods since when their GPUs are unused; None takes it off."""

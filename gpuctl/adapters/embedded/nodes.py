@@ -70,6 +70,11 @@ def set_ready(api: Api, node: NodeName, *, ready: bool) -> None:
     api.replace(put(body, ("spec", "taints"), taints))
 
 
+def set_cordoned(api: Api, node: NodeName, *, cordoned: bool) -> None:
+    """The node takes no new pods, or takes them again. NotFound for a node that is not there."""
+    api.replace(put(api.find(Key(*names.NODE, "", node)), ("spec", "unschedulable"), cordoned))
+
+
 class Evictions:
     """The controller that takes pods off nodes that stay lost, after the time their tolerations give."""
 

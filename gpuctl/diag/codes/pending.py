@@ -174,6 +174,13 @@ PAUSED = (
         why="Pods were placed by hand, or the node lost devices while they ran.",
         fix="It starts elsewhere as soon as there is room.",
     ),
+    CodeEntry(
+        code="GPU5036",
+        title="its node takes no new pods",
+        message="paused because node {node} takes no new pods, and not all of its own were there yet",
+        why="The node was cordoned or tainted before the pod was bound there, or while one was to be made again.",
+        fix="It starts elsewhere as soon as there is room; uncordon the node when it may be used again.",
+    ),
 )
 
 STOPPED = (

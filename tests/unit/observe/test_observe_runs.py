@@ -72,6 +72,29 @@ def test_phase(phase: RunPhase, bodies: list[Body]) -> None:
     assert only_run(*bodies).phase is phase
 
 
+TWO = {names.PLACEMENT_ANNOTATION: '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-2","gpus":[0]}]'}
+
+
+@pytest.mark.parametrize(
+    ("unbound", "unstarted", "bodies"),
+    [
+        (["dgx1-1"], True, [job()]),
+        (["dgx1-1"], True, [job(), pod(on=None, phase="Pending")]),
+        (["dgx1-1"], True, [deployment(1), pod(on=None, phase="Pending")]),
+        ([], False, [job(), pod(phase="Pending")]),
+        ([], False, [job(), pod()]),
+        (["dgx1-1"], False, [job(), pod("a", phase="Failed"), pod("b", on=None, phase="Pending")]),
+        (["dgx1-1", "dgx1-2"], True, [job(parallelism=2, annotations=TWO)]),
+        (["dgx1-2"], False, [job(parallelism=2, annotations=TWO), pod()]),
+        (["dgx1-2"], False, [job(parallelism=2, annotations=TWO), pod(phase="Succeeded")]),
+        ([], False, [job(suspend=True)]),
+    ],
+)
+def test_places_of_a_starting_run_that_no_pod_is_bound_to(unbound: list[str], bodies: Any, *, unstarted: bool) -> None:
+    run = only_run(*bodies)
+    assert (list(run.unbound), run.unstarted) == (unbound, unstarted)
+
+
 def test_a_runs_facts_are_read_from_its_object() -> None:
     notes = {
         names.RAN_ANNOTATION: "5000",
