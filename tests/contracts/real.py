@@ -118,6 +118,8 @@ class RealLab(Lab):
         self.cluster: Any = Renamed(self._real, self._suffix)
         self.namespace = "gpu-team-a"
         self.apply(body(names.NAMESPACE, self.namespace, namespace=None))
+        # A controller gives each new namespace this one; a test that watches is to see nothing but its own.
+        self.eventually(lambda: self.get(names.CONFIG_MAP, "kube-root-ca.crt"))
 
     def close(self) -> None:
         """Leave the nodes empty and as they were; the namespaces go in their own time."""
