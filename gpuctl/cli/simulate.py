@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import click
 
 from gpuctl.app.narrative import moment, news
+from gpuctl.cli.amounts import DurationType
+from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import counted, print_json
 from gpuctl.cli.storyboard import LINE_WIDTH, Storyboard
-from gpuctl.cli.terminal import paint
+from gpuctl.cli.terminal import paint, painted
 from gpuctl.diag.wording import duration
 from gpuctl.simulate.report import SimulationReport, document
 
 TEXT_WIDTH = 32
+CHART_WIDTH = 80
 
 
 @command(
@@ -25,20 +29,60 @@ TEXT_WIDTH = 32
     examples=(
         "gpuctl simulate tests/scenarios/tr4858/whole-story.yaml",
         "gpuctl simulate tests/scenarios/*/*.yaml -o json",
+        "gpuctl simulate --trace philly.csv --format philly --nodes 80x8 --mode fair --mode fifo --until 2d",
     ),
 )
-@click.argument(
-    "scenarios", metavar="SCENARIO...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False)
+@click.argument("scenarios", metavar="[SCENARIO...]", nargs=-1, type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "chart", "svg"]), default="table", show_default=True
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def simulate(scenarios: tuple[str, ...], output: str) -> None:
-    """Run scenario files in virtual time.
+@click.option("--trace", type=click.Path(exists=True, dir_okay=False), help="Replay this trace; no scenario then.")
+@click.option("--format", "format_", type=click.Choice(["philly", "openb"]), default="philly", show_default=True)
+@click.option("--nodes", default="64x8", show_default=True, help="Nodes by GPUs of each, for the trace.")
+@click.option(
+    "--quotas",
+    default="from-history",
+    show_default=True,
+    metavar="from-history|equal|FILE",
+    help="From what was used before the first job; or all alike; or a table with the columns project and quota.",
+)
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    type=click.Choice(["fair", "fifo", "static", "drf", "floor"]),
+    default=("fair",),
+    show_default=True,
+    help="How the trace is scheduled; several are shown side by side.",
+)
+@click.option("--from", "begin", metavar="TIME", help="Leave out jobs before: a date, or a duration after the first.")
+@click.option("--until", "end", metavar="TIME", help="Leave out jobs from then on.")
+@click.option("--stop", type=DurationType(), default="30s", show_default=True, help="What a paused job needs to leave.")
+@click.option(
+    "--checkpoint",
+    type=DurationType(),
+    default="0s",
+    show_default=True,
+    help="A paused job goes on from its last checkpoint, one every so often; 0s: it loses nothing.",
+)
+@click.option("--min-runtime", type=DurationType(), default="0s", show_default=True, help="The policy of that name.")
+def simulate(scenarios: tuple[str, ...], output: str, trace: str | None, **options: Any) -> None:
+    """Run scenario files, or a trace, in virtual time.
 
-    They go through the ordinary compiler and reconciler, against the embedded cluster. With -o json the report of one
-    file is one document, those of several are a list.
+    Scenarios go through the ordinary compiler and reconciler, against the embedded cluster. With -o json the report of
+    one file is one document, those of several are a list. A trace goes through the engine alone, or through simpler
+    modes to compare it with. Charts show GPUs by project over time.
 
     Exit code: 0 all as expected, 1 an expectation failed or a file is wrong, 2 wrong use or internal error.
     """
+    if (trace is None) is not bool(scenarios):
+        raise click.UsageError("give scenario files, or --trace FILE")
+    if trace is not None:
+        from gpuctl.cli.simulate_trace import replay  # noqa: PLC0415 - only now
+
+        collect_seldom()
+        replay(trace, output, options)
+        return
     reports, all_right = [], True
     for path in scenarios:
         report = _simulated(path)
@@ -48,6 +92,8 @@ def simulate(scenarios: tuple[str, ...], output: str) -> None:
         reports.append(report)
         if output == "table":
             _print(report)
+        elif output in {"chart", "svg"}:
+            _draw(report, output)
     if output == "json":
         documents = [document(report) for report in reports]
         print_json(documents[0] if len(scenarios) == 1 and documents else documents)
@@ -67,6 +113,22 @@ def _simulated(path: str) -> SimulationReport | None:
     simulated = simulate_file(path, content, wiring.scenario_reader(file), wiring.sandbox)
     tell(simulated.diagnostics)
     return simulated.report
+
+
+def _draw(report: SimulationReport, output: str) -> None:
+    """GPUs by project over time."""
+    from gpuctl.simulate.series import series_of  # noqa: PLC0415 - only now
+    from gpuctl.views.chart import svg_chart, text_chart  # noqa: PLC0415
+
+    drawn = series_of(report, CHART_WIDTH)
+    steps = max((len(means) for means in drawn.held_milli.values()), default=0)
+    ends = duration(drawn.from_ms), duration(drawn.from_ms + steps * drawn.step_ms)
+    if output == "svg":
+        click.echo(svg_chart(drawn.held_milli, drawn.capacity_milli, *ends), nl=False)
+        return
+    click.echo(paint(report.name, "strong"))
+    for line in text_chart(drawn.held_milli, drawn.capacity_milli, *ends):
+        click.echo(painted(line).rstrip())
 
 
 def _print(report: SimulationReport) -> None:

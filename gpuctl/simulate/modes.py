@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from gpuctl.model.decision import Admit, Keep, Pending, Placement, Preempt, Reclaim
+from gpuctl.model.decision import Admit, Keep, Move, Pending, Placement, Preempt, Reclaim
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
@@ -95,7 +95,9 @@ class Engine:
             self._declared = replace(self._declared, jobs=tuple(self._jobs))
             self._declared_anew = False
         state = replace(self._state, runs=tuple(self._runs))
-        starts, pauses, promises = [], [], []
+        starts: list[tuple[JobId, Placement]] = []
+        pauses: list[tuple[JobId, JobId, Placement | None]] = []
+        promises: list[tuple[JobId, Placement | None]] = []
         for decision in schedule(self._declared, state, now_ms, self._outlook).decisions:
             match decision:
                 case Keep():
@@ -106,7 +108,9 @@ class Engine:
                 case Admit(job=job, placement=placement):
                     starts.append((job, placement))
                 case Reclaim(job=job, beneficiary=beneficiary) | Preempt(job=job, beneficiary=beneficiary):
-                    pauses.append((job, beneficiary))
+                    pauses.append((job, beneficiary, None))
+                case Move(job=job, beneficiary=beneficiary, reserved=reserved):
+                    pauses.append((job, beneficiary, reserved))
                 case _:
                     raise AssertionError(f"no such thing happens in a replay: {decision}")
         self._promised = {job for job, reserved in promises if reserved is not None}

@@ -45,10 +45,12 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a mode decides at one instant: who starts where, who is paused for whom, who has a place promised."""
+    """What a mode decides at one instant: who starts where, who has a place promised, and who is paused for whom; with
+    a place when it is only moved there.
+    """
 
     starts: Sequence[tuple[JobId, Placement]] = ()
-    pauses: Sequence[tuple[JobId, JobId | None]] = ()
+    pauses: Sequence[tuple[JobId, JobId, Placement | None]] = ()
     promises: Sequence[tuple[JobId, Placement | None]] = ()
 
 
@@ -202,19 +204,19 @@ class Replay:
 
     def _leave(self, ticket: Ticket) -> None:
         """A paused job's place is free."""
-        self._put(ticket, replace(ticket.run, phase=RunPhase.QUEUED, placement=None, started_at_ms=None))
+        run = ticket.run
+        self._put(
+            ticket, replace(run, phase=RunPhase.QUEUED, placement=run.reserved, reserved=None, started_at_ms=None)
+        )
 
     def _carry_out(self, verdict: Verdict, now_ms: Instant) -> bool:
         """Returns whether anybody was paused."""
         for job, placement in verdict.starts:
             self._start(self._tickets[job], placement, now_ms)
-        for job, beneficiary in verdict.pauses:
-            self._pause(self._tickets[job], beneficiary, now_ms)
+        for job, beneficiary, reserved in verdict.pauses:
+            self._pause(self._tickets[job], beneficiary, reserved, now_ms)
         for job, promise in verdict.promises:
-            ticket = self._tickets[job]
-            if ticket.run.phase is RunPhase.QUEUED and ticket.run.placement != promise:
-                ticket.run = replace(ticket.run, placement=promise)
-                self._mode.put(ticket.job, ticket.run)
+            self._promise(self._tickets[job], promise)
         return bool(verdict.pauses)
 
     def _start(self, ticket: Ticket, placement: Placement, now_ms: Instant) -> None:
@@ -226,7 +228,17 @@ class Replay:
         self._put(ticket, run)
         self._note(Move(at_ms=now_ms, what="start", job=run.job, placement=placement))
 
-    def _pause(self, ticket: Ticket, beneficiary: JobId | None, now_ms: Instant) -> None:
+    def _promise(self, ticket: Ticket, promise: Placement | None) -> None:
+        """A place kept for it stands on its run: where it goes, not where it still is."""
+        run = ticket.run
+        if run.phase is RunPhase.QUEUED and run.placement != promise:
+            ticket.run = replace(run, placement=promise)
+        elif run.phase is RunPhase.STOPPING and run.reserved != promise:
+            ticket.run = replace(run, reserved=promise)
+        if ticket.run is not run:
+            self._mode.put(ticket.job, ticket.run)
+
+    def _pause(self, ticket: Ticket, beneficiary: JobId, reserved: Placement | None, now_ms: Instant) -> None:
         run = ticket.run
         ran_ms = now_ms - (now_ms if run.started_at_ms is None else run.started_at_ms)
         lost_ms = self._pace.lost_ms(ran_ms)
@@ -237,8 +249,8 @@ class Replay:
         self._meter.wait(run.job, ticket.total_milli, again=True)
         ran = run.ran_ms + ran_ms
         ticket.run = replace(
-            run, phase=RunPhase.STOPPING, queued_at_ms=now_ms, ran_ms=ran, paused_for=beneficiary
-        )  # fmt: skip
+            run, phase=RunPhase.STOPPING, queued_at_ms=now_ms, ran_ms=ran, paused_for=beneficiary, reserved=reserved
+        )
         self._note(Move(at_ms=now_ms, what="pause", job=run.job, paused_for=beneficiary))
         if self._pace.stop_ms:
             self._put(ticket, ticket.run)

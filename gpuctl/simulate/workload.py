@@ -32,7 +32,7 @@ _LABELS = {"gpuctl.dev/pool": "pool"}
 _CONTAINER = Container(image="trace")
 _DIGEST = RunDigest("00000000")
 _SPAN = SourceSpan(file="trace")
-NODE_CPU_MILLI: CpuMilli = 96_000
+NODE_CPU_MILLI: CpuMilli = 128_000
 NODE_MEM_BYTES: MemBytes = 1 << 40
 _LAYOUT = re.compile(r"(?P<nodes>[1-9][0-9]{0,4})x(?P<gpus>[1-9][0-9]?)")
 

@@ -1,0 +1,156 @@
+"""`gpuctl simulate --trace`: a trace in virtual time, in one mode of scheduling or in several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.declarations import tell
+from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.output import print_json
+from gpuctl.cli.terminal import painted
+from gpuctl.diag.wording import duration
+from gpuctl.model.units import Instant, format_gpus
+from gpuctl.views.chart import svg_chart, text_chart
+
+if TYPE_CHECKING:
+    from gpuctl.app.replay import Bound, File
+    from gpuctl.simulate.replay_report import Figures, ReplayReport
+    from gpuctl.simulate.workload import Layout
+
+FILES = frozenset({"from-history", "equal"})
+"""What --quotas may say instead of a file."""
+
+
+def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
+    """Replay a trace and print what came of it. `options` are those of the command, by name."""
+    from gpuctl.app.replay import Order, replay_trace  # noqa: PLC0415 - only now
+    from gpuctl.model.declared import SchedulingPolicy  # noqa: PLC0415
+    from gpuctl.simulate.modes import ModeName  # noqa: PLC0415
+    from gpuctl.simulate.replay import Pace  # noqa: PLC0415
+
+    quotas = options["quotas"]
+    checkpoint = options["checkpoint"]
+    replayed = replay_trace(
+        Order(
+            trace=_file(trace),
+            format=options["format_"],
+            layout=_layout(options["nodes"]),
+            quotas=quotas if quotas in FILES else _file(quotas),
+            modes=[ModeName(mode) for mode in dict.fromkeys(options["modes"])],
+            begin=_bound(options["begin"], "--from"),
+            end=_bound(options["end"], "--until"),
+            pace=Pace(stop_ms=options["stop"], checkpoint_ms=checkpoint),
+            policy=SchedulingPolicy(min_runtime_ms=options["min_runtime"]),
+        )
+    )
+    tell(replayed.diagnostics)
+    if replayed.report is None:
+        raise click.exceptions.Exit(EXIT_FAILED)
+    show(replayed.report, output)
+
+
+def show(report: ReplayReport, output: str) -> None:
+    """Print a report as a table, JSON or charts."""
+    from gpuctl.simulate.replay_report import document  # noqa: PLC0415 - only now
+
+    match output:
+        case "json":
+            print_json(document(report))
+        case "svg":
+            for figures in report.modes:
+                click.echo(_svg(figures), nl=False)
+        case "chart":
+            for figures in report.modes:
+                click.echo(figures.mode.value)
+                _chart(figures)
+        case _:
+            _table(report)
+
+
+def _chart(figures: Figures) -> None:
+    for line in text_chart(figures.series.held_milli, figures.series.capacity_milli, *_ends(figures)):
+        click.echo(painted(line).rstrip())
+
+
+def _svg(figures: Figures) -> str:
+    return svg_chart(figures.series.held_milli, figures.series.capacity_milli, *_ends(figures))
+
+
+def _ends(figures: Figures) -> tuple[str, str]:
+    series = figures.series
+    steps = max((len(means) for means in series.held_milli.values()), default=0)
+    return _day(series.from_ms), _day(series.from_ms + steps * series.step_ms)
+
+
+def _day(at_ms: Instant) -> str:
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M}"
+
+
+def _table(report: ReplayReport) -> None:
+    from gpuctl.views.replay import ModeRow, mode_table  # noqa: PLC0415 - only now
+
+    gpus, hours = format_gpus(report.capacity_milli), report.work // 1000 // 3_600_000
+    click.echo(
+        f"{report.name}: {report.jobs} jobs of {hours} GPU-hours on {report.layout} = {gpus} GPUs,"
+        f" {_day(report.window[0])} to {_day(report.window[1])};"
+        f" a paused job leaves in {duration(report.pace.stop_ms)}"
+    )
+    rows = [
+        ModeRow(
+            mode=figures.mode.value,
+            mean_wait_ms=figures.mean_wait_ms,
+            p95_wait_ms=figures.p95_wait_ms,
+            of_floor_milli=report.wait_ratio_milli(figures),
+            unfair_ppm=figures.unfair_ppm,
+            below_quota_ppm=figures.below_quota_ppm,
+            violations=figures.violations,
+            longest_ms=figures.longest_ms,
+            pauses=figures.pauses,
+            displaced_ppm=figures.displaced_ppm,
+            used_ppm=figures.used_ppm,
+            unfinished=figures.unfinished,
+        )
+        for figures in report.modes
+    ]
+    click.echo(mode_table(rows), nl=False)
+
+
+def _file(path: str) -> File:
+    from gpuctl.app.replay import File  # noqa: PLC0415 - only now
+
+    try:
+        return File(path=path, content=Path(path).read_bytes())
+    except OSError as error:
+        raise Failure("GPU3904", f"{path} can't be read: {error.strerror}") from error
+
+
+def _layout(text: str) -> Layout:
+    from gpuctl.simulate.workload import Layout  # noqa: PLC0415 - only now
+
+    layout = Layout.parse(text)
+    if layout is None:
+        raise click.BadParameter(f"{text!r} is no layout; write nodes x GPUs: 64x8", param_hint="--nodes")
+    return layout
+
+
+def _bound(text: str | None, option: str) -> Bound | None:
+    """A date or time, in UTC, or a duration after the first job."""
+    from gpuctl.app.replay import Bound  # noqa: PLC0415 - only now
+    from gpuctl.compile.amounts import duration as read_duration  # noqa: PLC0415
+
+    if text is None:
+        return None
+    try:
+        return Bound(ms=1000 * int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()), after_first=False)
+    except ValueError:
+        pass
+    try:
+        return Bound(ms=read_duration(text), after_first=True)
+    except ValueError:
+        wanted = "write 2017-10-16, 2017-10-16T12:00:00 (UTC), or 7d after the first job"
+        raise click.BadParameter(f"{text!r} is no time; {wanted}", param_hint=option) from None

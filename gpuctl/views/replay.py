@@ -1,0 +1,53 @@
+"""Figures of a replay side by side: a row a mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuctl.model.units import DurationMs
+from gpuctl.views.tables import age, table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeRow:
+    """One mode's figures; `*_ppm` of all work or of all GPU time. `of_floor_milli`: its mean wait by the floor's."""
+
+    mode: str
+    mean_wait_ms: DurationMs
+    p95_wait_ms: DurationMs
+    of_floor_milli: int | None
+    unfair_ppm: int
+    below_quota_ppm: int
+    violations: int
+    longest_ms: DurationMs
+    pauses: int
+    displaced_ppm: int
+    used_ppm: int
+    unfinished: int
+
+
+HEADER = (
+    "MODE", "MEAN WAIT", "P95", "OF FLOOR", "UNFAIR", "BELOW QUOTA", "VIOLATIONS", "LONGEST", "PAUSES", "DISPLACED",
+    "USED", "NEVER RAN",
+)  # fmt: skip
+
+
+def mode_table(rows: Sequence[ModeRow]) -> str:
+    """All modes."""
+    return table(HEADER, [_cells(row) for row in rows])
+
+
+def _cells(row: ModeRow) -> tuple[str, ...]:
+    ratio = "-" if row.of_floor_milli is None else f"{row.of_floor_milli // 1000}.{row.of_floor_milli % 1000 // 10:02d}"
+    return (
+        row.mode, age(row.mean_wait_ms), age(row.p95_wait_ms), ratio, percent(row.unfair_ppm),
+        percent(row.below_quota_ppm), str(row.violations), age(row.longest_ms), str(row.pauses),
+        percent(row.displaced_ppm), percent(row.used_ppm), str(row.unfinished),
+    )  # fmt: skip
+
+
+def percent(ppm: int) -> str:
+    """12345 -> 1.23%."""
+    hundredths = (ppm + 50) // 100
+    return f"{hundredths // 100}.{hundredths % 100:02d}%"

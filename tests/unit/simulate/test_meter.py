@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.simulate.meter import Meter, fluid_shares
+
+A, B = ProjectName("a"), ProjectName("b")
+FIRST, SECOND, THIRD, OTHER = JobId(A, "1"), JobId(A, "2"), JobId(A, "3"), JobId(B, "1")
+
+
+def _meter(until_ms: int = 1000, reclaim_ms: int = 30) -> Meter:
+    """Eight GPUs, four guaranteed to each of two projects."""
+    return Meter({A: 4000, B: 4000}, 8000, (0, until_ms), reclaim_ms)
+
+
+def test_what_lasts_no_time_counts_for_nothing() -> None:
+    meter = _meter()
+    meter.advance(100)
+    meter.wait(FIRST, 8000)
+    meter.start(FIRST, 8000)
+    short = meter.close()
+    assert meter.used == 900 * 8000
+    assert short[A].unfair == short[A].below_quota == short[A].violations == 0
+
+
+def test_unfair_is_what_is_missing_of_the_fluid_share() -> None:
+    meter = _meter()
+    meter.wait(OTHER, 8000)
+    meter.start(OTHER, 8000)
+    meter.advance(100)
+    meter.wait(FIRST, 6000)
+    meter.advance(300)
+    meter.wait(OTHER, 8000, again=True)
+    meter.start(FIRST, 6000)
+    meter.advance(350)
+    short = meter.close()
+    assert short[A].unfair == 200 * 4000
+    assert short[A].below_quota == 200 * 4000
+    assert short[B].unfair == 700 * 4000
+    assert meter.used == 300 * 8000 + 700 * 6000
+
+
+def test_a_job_that_is_larger_than_what_is_left_of_the_quota_is_no_violation() -> None:
+    meter = _meter()
+    meter.wait(OTHER, 5000)
+    meter.start(OTHER, 5000)
+    meter.wait(FIRST, 3000)
+    meter.start(FIRST, 3000)
+    meter.wait(SECOND, 2000)
+    short = meter.close()
+    assert short[A].below_quota == 1000 * 1000
+    assert (short[A].violations, short[A].violation_ms, short[A].longest_ms) == (0, 0, 0)
+
+
+def test_a_violation_is_what_a_job_within_quota_waits_beyond_a_reclaim() -> None:
+    meter = _meter()
+    meter.wait(OTHER, 8000)
+    meter.start(OTHER, 8000)
+    meter.advance(100)
+    meter.wait(FIRST, 1000)
+    meter.advance(200)
+    meter.wait(SECOND, 1000)
+    meter.advance(210)
+    meter.start(FIRST, 1000)
+    meter.advance(230)
+    meter.start(SECOND, 1000)
+    short = meter.close()
+    assert (short[A].violations, short[A].violation_ms, short[A].longest_ms) == (1, 80, 110)
+
+
+def test_nothing_counts_beyond_the_window() -> None:
+    meter = _meter(until_ms=150)
+    meter.wait(OTHER, 8000)
+    meter.start(OTHER, 8000)
+    meter.advance(100)
+    meter.wait(FIRST, 1000)
+    meter.advance(5000)
+    meter.start(FIRST, 1000)
+    meter.advance(6000)
+    short = meter.close()
+    assert short[A].unfair == 50 * 1000
+    assert (short[A].violations, short[A].longest_ms) == (1, 50)
+    assert meter.used == 150 * 8000
+
+
+def test_more_of_what_is_not_served_anyway_changes_no_share() -> None:
+    quotas, capacity = {A: 4000, B: 2000}, 8000
+    meter = Meter(quotas, capacity, (0, 1000), 0)
+    meter.wait(OTHER, 8000)
+    meter.start(OTHER, 8000)
+    for index in range(9):
+        meter.wait(JobId(A, str(index)), 1000)
+        meter.advance(100 * index + 1)
+    expected = 0
+    for index, (begin, end) in enumerate(zip([0, *range(1, 802, 100)], [*range(1, 802, 100), 1000], strict=True)):
+        share = fluid_shares(capacity, quotas, {A: 1000 * min(9, index + 1), B: 8000})[A]
+        expected += share * (end - begin)
+    assert meter.close()[A].unfair == expected
+
+
+def test_shares_are_demand_where_there_is_enough() -> None:
+    assert fluid_shares(8000, {A: 1000, B: 0}, {A: 3000, B: 5000}) == {A: 3000, B: 5000}
+    assert fluid_shares(8000, {A: 1000, B: 0}, {A: 8000, B: 5000}) == {A: 8000, B: 0}

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from gpuctl.model.ids import ProjectName
+from gpuctl.simulate.trace import MOST_TOLD
+from gpuctl.simulate.trace_philly import HISTORY_UNTIL_MS, read_philly
+
+HEADER = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+EIGHT = "2017-10-09 08:00:00,60.0,8,480.0,b436b2\n"
+ONE = "2017-10-09 07:01:55,66.5,1,66.5,11cb48\n"
+
+
+def test_jobs_come_in_order_of_time() -> None:
+    trace, told = read_philly("t.csv", (HEADER + EIGHT + ONE).encode())
+    assert told == ()
+    assert trace is not None
+    first, second = trace.jobs
+    assert first.submitted_ms == HISTORY_UNTIL_MS + (7 * 3600 + 115) * 1000
+    assert (first.project, first.duration_ms, first.gpu_milli) == ("11cb48", 66_500, 1000)
+    assert (second.project, second.duration_ms, second.gpu_milli) == ("b436b2", 60_000, 8000)
+    assert first.work_ms == 66_500_000
+
+
+def test_what_came_before_a_span_is_history() -> None:
+    whole, _ = read_philly("t.csv", (HEADER + EIGHT + ONE + ONE.replace("09 07", "10 07")).encode())
+    assert whole is not None
+    late = whole.between(HISTORY_UNTIL_MS + 86_400_000, None)
+    assert [job.project for job in late.jobs] == ["11cb48"]
+    gained = {project: late.history[project] - whole.history[project] for project in ("11cb48", "b436b2")}
+    assert gained == {"11cb48": 66_500_000, "b436b2": 480_000_000}
+
+
+def test_a_table_that_begins_earlier_has_no_history_but_its_own() -> None:
+    trace, _ = read_philly("t.csv", (HEADER + ONE.replace("2017-10", "2017-09")).encode())
+    assert trace is not None
+    assert trace.history == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("yesterday,66.0,1,66.0,11cb48", "'yesterday' is no time"),
+        ("2017-10-09 07:01:55,soon,1,66.0,11cb48", "'soon' is no duration in seconds"),
+        ("2017-10-09 07:01:55,0,1,66.0,11cb48", "'0' is no duration in seconds"),
+        ("2017-10-09 07:01:55,NaN,1,66.0,11cb48", "'NaN' is no duration in seconds"),
+        ("2017-10-09 07:01:55,1e999999,1,66.0,11cb48", "'1e999999' is no duration in seconds"),
+        ("2017-10-09 07:01:55,66.0,0,66.0,11cb48", "'0' is no number of GPUs"),
+        ("2017-10-09 07:01:55,66.0,1.5,66.0,11cb48", "'1.5' is no number of GPUs"),
+        ("2017-10-09 07:01:55,66.0,1,66.0,", "no cluster"),
+        ("2017-10-09 07:01:55,66.0", "too few columns"),
+    ],
+)
+def test_a_wrong_line_is_told_with_its_place(line: str, problem: str) -> None:
+    trace, told = read_philly("t.csv", (HEADER + ONE + line + "\n").encode())
+    assert trace is None
+    assert [(d.code, d.span.line, d.message) for d in told] == [("GPU3910", 3, f"this line can't be used: {problem}")]
+
+
+def test_missing_columns_are_told_once() -> None:
+    _, told = read_philly("t.csv", b"timestamp,gpus\n1,2\n")
+    assert [(d.code, d.message) for d in told] == [
+        ("GPU3911", "the first line names no column duration, num_gpus, cluster")
+    ]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", HEADER.encode()])
+def test_a_file_without_jobs_is_told(content: bytes) -> None:
+    trace, told = read_philly("t.csv", content)
+    assert trace is None
+    assert told
+
+
+def test_a_file_of_wrong_lines_is_not_told_line_by_line() -> None:
+    _, told = read_philly("t.csv", (HEADER + "x,1,1,1,vc\n" * 1000).encode())
+    assert len(told) == MOST_TOLD
+
+
+def test_projects_are_names_of_clusters() -> None:
+    trace, _ = read_philly("t.csv", (HEADER + ONE).encode())
+    assert trace is not None
+    assert trace.history[ProjectName("7f04ca")] == 88_422 * 1000 * 3_600_000
