@@ -10,7 +10,7 @@ from gpuctl.diag.wording import all_of, reason_text
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import uid
 from gpuctl.model.change import Change, OutcomeStatus
-from gpuctl.model.decision import Admit, Decision, Displace, Move, Preempt, Reclaim, Suspended, TimeOut
+from gpuctl.model.decision import Admit, Decision, Displace, Move, Preempt, Reclaim, Resize, Suspended, TimeOut
 from gpuctl.model.ids import ObjectRef
 from gpuctl.plan import Stage
 
@@ -60,6 +60,8 @@ def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
     if change.stage == Stage.ADMIT and isinstance(decision, Admit):
         nodes = sorted({worker.node for worker in decision.placement.workers})
         return "Admitted", f"on {all_of(nodes)}: {why}"
+    if change.stage in (Stage.PAUSE, Stage.ADMIT) and isinstance(decision, Resize):
+        return "Resized", f"to {len(decision.placement.workers)} workers: {why}"
     if change.stage == Stage.PAUSE and type(decision) in _PAUSES:
         return _PAUSES[type(decision)], why
     return None

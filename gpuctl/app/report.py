@@ -19,7 +19,7 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.change import Action, Change, OutcomeStatus
-from gpuctl.model.decision import Admit, Decision, Finished, JobState, Move, Preempt, Reclaim
+from gpuctl.model.decision import Admit, Decision, Finished, JobState, Move, Preempt, Reclaim, Resize
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
@@ -148,6 +148,12 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
             f"{d.job} for {d.beneficiary}" for d in _decided(report, applied, jobs, Stage.PAUSE) if isinstance(d, Move)
         ],
     }
+    told["resized"] = [
+        f"{d.job} to {len(d.placement.workers)} workers" + (f" for {d.beneficiary}" if d.beneficiary else "")
+        for stage in (Stage.PAUSE, Stage.ADMIT)
+        for d in _decided(report, applied, jobs, stage)
+        if isinstance(d, Resize)
+    ]
     ended = [d for d in report.schedule.decisions if isinstance(d, Finished) and _is_news(report, d)]
     told["ended"] = [f"{d.job} {d.state}" for d in ended if d.state is not JobState.DELETED]
     facts |= {key: words for key, words in told.items() if words}

@@ -166,6 +166,7 @@ class JobWanted(Spec):
     node: str | None = Field(None, description="Its node; for a gang its nodes, sorted, with commas.")
     placement: list[WorkerPlace] | None = Field(None, description="Where each worker is, in order.")
     reason: str | None = Field(None, description="The code of its reason: GPU5010.")
+    workers: int | None = Field(None, ge=0, description="With how many workers it runs; 0 while it does not.")
     paused_for: JobKey | None = Field(None, description="The job it was last paused for.")
 
 

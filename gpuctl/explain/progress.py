@@ -14,6 +14,7 @@ from gpuctl.model.decision import (
     Placement,
     Preempt,
     Reclaim,
+    Resize,
     Schedule,
     Suspended,
     TimeOut,
@@ -61,6 +62,8 @@ def _after(job: Job, run: Run | None, decision: Decision, at_ms: Instant) -> Run
             return _waiting(waiting, waiting.ran_ms, waiting.queued_at_ms, decision.reserved)
         case Reclaim() | Preempt() | Displace() | Suspended() if run is not None and run.phase in ACTIVE:
             return _waiting(run, decision.record.ran_ms, at_ms, None)
+        case Resize() if run is not None:
+            return replace(run, placement=decision.placement)
         case TimeOut() if run is not None:
             return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
         case _:

@@ -114,6 +114,17 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """It goes on with another number of workers. `beneficiary`: for whom it gives some up; None when it grows."""
+
+    job: JobId
+    reason: Reason
+    record: RunRecord
+    placement: Placement
+    beneficiary: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
     """It waits. `reserved` is the place kept for it: while the jobs paused for it leave, while it moves there itself,
     or, when it has waited long, as the place empties."""
@@ -152,7 +163,9 @@ class Finished:
     state: JobState
 
 
-Decision: TypeAlias = Admit | Keep | Reclaim | Preempt | Displace | Move | Pending | Suspended | TimeOut | Finished
+Decision: TypeAlias = (
+    Admit | Keep | Reclaim | Preempt | Displace | Move | Resize | Pending | Suspended | TimeOut | Finished
+)
 
 
 class JobState(StrEnum):

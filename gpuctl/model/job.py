@@ -132,6 +132,11 @@ class Job:
         return -(-self.gpu_mem_bytes * WHOLE_GPU // device_mem_bytes)
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether it may run with fewer workers than it asks for."""
+        return self.min_workers < self.workers
+
+    @property
     def total_gpu_milli(self) -> GpuMilli:
         """GPUs of all workers together."""
         return self.gpu_milli * self.workers

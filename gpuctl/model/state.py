@@ -103,6 +103,9 @@ class Run:
     its object says: where a run goes that is moved, not where it is.
 
     `unbound`, while STARTING, are nodes of places that none of its pods is bound to yet. `unstarted`: none ever was.
+
+    `leaving` are workers it has given up whose pods are there still. `made_with` is the placement its pods are made
+    with as long as it runs: they can be nowhere else.
     """
 
     job: JobId
@@ -123,6 +126,8 @@ class Run:
     unbound: tuple[NodeName, ...] = ()
     unstarted: bool = False
     reserved: Placement | None = None
+    leaving: Placement | None = None
+    made_with: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,12 @@ class _Workload:
         return number(self.body, "spec", "parallelism" if self.is_job else "replicas", default=1)
 
     @property
+    def least(self) -> int:
+        """With how many of its workers it is at work."""
+        least = annotations_of(self.body).get(names.MIN_WORKERS_ANNOTATION)
+        return int(least) if isinstance(least, str) and least.isdecimal() else self.workers
+
+    @property
     def suspended(self) -> bool:
         return flag(self.body, "spec", "suspend") if self.is_job else self.workers == 0
 
@@ -108,7 +114,9 @@ def _phase(workload: _Workload, pods: Sequence[Pod]) -> RunPhase:
         stopped = not live and not instant(workload.body, "status", "startTime")
         return RunPhase.QUEUED if stopped else RunPhase.STOPPING
     at_work = sum(pod.running or (pod.succeeded and workload.is_job) for pod in pods)
-    return RunPhase.RUNNING if at_work >= workload.workers else RunPhase.STARTING
+    # An elastic run that grows is at work meanwhile; but as long as a pod has no node, it may still go to any.
+    placed = sum(pod.node is not None for pod in pods) >= workload.workers
+    return RunPhase.RUNNING if at_work >= (workload.least if placed else workload.workers) else RunPhase.STARTING
 
 
 def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool) -> Run:
@@ -118,13 +126,14 @@ def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool)
     record = decode_record(notes, created)
     annotated = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
     charge = decode_charge(notes.get(names.CHARGE_ANNOTATION)) or _charge_of(pods)
+    crew = _crew(workload, phase, annotated, pods)
     idle = decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION))
     started = None if workload.suspended else instant(body, "status", "startTime") or _first_start(pods)
     return Run(
         job=key[0],
         digest=key[1],
         phase=phase,
-        placement=_placement(phase, annotated, pods, unseen=_unseen(workload, pods)),
+        placement=_placement(phase, annotated, crew.staying, unseen=_unseen(workload, pods), by_index=crew.by_index),
         gpu_milli=charge.gpu_milli,
         cpu_milli=charge.cpu_milli,
         mem_bytes=charge.mem_bytes,
@@ -139,6 +148,8 @@ def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool)
         unbound=_unbound(annotated, pods) if phase is RunPhase.STARTING else (),
         unstarted=phase is RunPhase.STARTING and not any(pod.bound for pod in pods),
         reserved=annotated if phase is RunPhase.STOPPING else None,
+        leaving=crew.leaving,
+        made_with=crew.made_with,
     )
 
 
@@ -180,6 +191,40 @@ def _idle_since(pods: Iterable[Pod]) -> Instant | None:
     return max(known) if known and len(known) == len(since) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Crew:
+    """A run's pods: those it keeps, and of an elastic one the places of those it has given up."""
+
+    staying: Sequence[Pod]
+    leaving: Placement | None = None
+    made_with: Placement | None = None
+    by_index: bool = False
+
+
+def _crew(workload: _Workload, phase: RunPhase, annotated: Placement | None, pods: Sequence[Pod]) -> _Crew:
+    """Who stays of an elastic run is told by its placement: its Job drops the highest indexes first."""
+    elastic = names.MIN_WORKERS_ANNOTATION in annotations_of(workload.body)
+    if not elastic or phase not in (RunPhase.STARTING, RunPhase.RUNNING):
+        return _Crew(staying=pods)
+    made_with = _made_with(workload)
+    if annotated is None or not workload.is_job:
+        return _Crew(staying=pods, made_with=made_with)
+    staying = [pod for pod in pods if pod.index < len(annotated.workers)]
+    going = [pod for pod in pods if pod.index >= len(annotated.workers) and pod.live and pod.node is not None]
+    rest = list(made_with.workers) if made_with else []
+    for worker in annotated.workers:
+        if worker in rest:
+            rest.remove(worker)
+    left = Placement(workers=_meet(tuple(rest), sorted(going, key=lambda pod: (pod.index, pod.ref)), keep_open=False))
+    return _Crew(staying=staying, leaving=left if left.workers else None, made_with=made_with, by_index=True)
+
+
+def _made_with(workload: _Workload) -> Placement | None:
+    """The placement that the run's pods are made with."""
+    template = mapping(workload.body, "spec", "template")
+    return decode_placement(annotations_of(template).get(names.PLACEMENT_ANNOTATION))
+
+
 def _unbound(planned: Placement | None, pods: Iterable[Pod]) -> tuple[NodeName, ...]:
     """Nodes at which places are still without a pod; a worker that succeeded has had its own."""
     nodes = [worker.node for worker in planned.workers] if planned else []
@@ -191,16 +236,20 @@ def _unseen(workload: _Workload, pods: Sequence[Pod]) -> Placement | None:
     """Where pods are that are left by its status but not among those seen: the places its pods were made with."""
     if workload.pods_left <= sum(pod.live for pod in pods):
         return None
-    template = mapping(workload.body, "spec", "template")
-    return decode_placement(annotations_of(template).get(names.PLACEMENT_ANNOTATION))
+    return _made_with(workload)
 
 
 def _placement(
-    phase: RunPhase, annotated: Placement | None, pods: Sequence[Pod], unseen: Placement | None = None
+    phase: RunPhase,
+    annotated: Placement | None,
+    pods: Sequence[Pod],
+    unseen: Placement | None = None,
+    *,
+    by_index: bool = False,
 ) -> Placement | None:
     """What the run holds: nothing once final, its pods' places while it stops, else also those still to be taken.
 
-    `unseen`: the places of its pods, of which not all are seen yet.
+    `unseen`: the places of its pods, of which not all are seen yet. `by_index`: in the order of the workers' indexes.
     """
     if phase.final:
         return None
@@ -210,16 +259,17 @@ def _placement(
     stopping = phase is RunPhase.STOPPING
     started_with = next((pod.placement for pod in bound if pod.placement is not None), None)
     planned = (unseen or started_with or annotated) if stopping else (annotated or started_with)
-    places = _meet(planned.workers if planned else (), bound, keep_open=not stopping or unseen is not None)
+    keep_open = not stopping or unseen is not None
+    places = _meet(planned.workers if planned else (), bound, keep_open=keep_open, by_index=by_index)
     return Placement(workers=places) if places else None
 
 
 def _meet(
-    planned: tuple[WorkerPlacement, ...], bound: Sequence[Pod], *, keep_open: bool
+    planned: tuple[WorkerPlacement, ...], bound: Sequence[Pod], *, keep_open: bool, by_index: bool = False
 ) -> tuple[WorkerPlacement, ...]:
     """Pods and planned places matched: first by node, so that workers dealt out in another order change nothing.
 
-    `keep_open`: planned places no pod has taken yet are held too.
+    `keep_open`: planned places no pod has taken yet are held too. `by_index`: a place stands where its pod's index is.
     """
     open_places = list(range(len(planned)))
     taken: dict[int, Pod] = {}
@@ -238,12 +288,22 @@ def _meet(
             taken[open_places.pop(0)] = pod
         else:
             extra.append(_place_of(pod, WorkerPlacement(node=NodeName(""))))
-    met = [
-        _place_of(taken[place], worker) if place in taken else worker
+    met = {
+        place: _place_of(taken[place], worker) if place in taken else worker
         for place, worker in enumerate(planned)
         if place in taken or keep_open
-    ]
-    return (*met, *extra)
+    }
+    order = _by_index(met, taken) if by_index else met
+    return (*(met[place] for place in order), *extra)
+
+
+def _by_index(met: Mapping[int, WorkerPlacement], taken: Mapping[int, Pod]) -> list[int]:
+    """The places in the order of the indexes of the pods in them; places without a pod fill what is left."""
+    at = {pod.index: place for place, pod in taken.items()}
+    waiting = iter([place for place in met if place not in taken])
+    last = max([len(met) - 1, *at])
+    found = (at[index] if index in at else next(waiting, None) for index in range(last + 1))
+    return [place for place in found if place is not None]
 
 
 def _place_of(pod: Pod, planned: WorkerPlacement) -> WorkerPlacement:

@@ -35,6 +35,12 @@ def runs(body: Body) -> bool:
     return not flag(body, "spec", "suspend")
 
 
+def workers_of(body: Body) -> int:
+    """How many pods a workload that is let go is to have."""
+    field = "replicas" if body.get("kind") == names.DEPLOYMENT[1] else "parallelism"
+    return number(body, "spec", field, default=1)
+
+
 def is_stopped(body: Body) -> bool:
     """Whether a workload is suspended and its pods are gone as far as its own object says."""
     return not runs(body) and not text(body, "status", "startTime") and not number(body, "status", "replicas")

@@ -18,7 +18,7 @@ from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
-from gpuctl.plan.admission import runs
+from gpuctl.plan.admission import runs, workers_of
 
 
 class Stage(IntEnum):
@@ -58,8 +58,16 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
     if live is not None and not (runs(live) or runs(body) or _reserves(live) or _reserves(body)):
         return Stage.QUEUE
     if live is None or runs(live) == runs(body):
-        return Stage.UPDATE
+        return _resized(body, live)
     return Stage.ADMIT if runs(body) else Stage.PAUSE
+
+
+def _resized(body: Body, live: Body | None) -> Stage:
+    """An elastic run gives up workers when others are paused, and grows when others start."""
+    if live is None or not runs(live) or names.MIN_WORKERS_ANNOTATION not in annotations_of(body):
+        return Stage.UPDATE
+    before, after = workers_of(live), workers_of(body)
+    return Stage.UPDATE if before == after else Stage.PAUSE if after < before else Stage.ADMIT
 
 
 def _reserves(body: Body) -> bool:

@@ -1,7 +1,9 @@
 """What makes a job of several workers a gang: an Indexed Job, a headless Service, and where its workers meet.
 
-Worker 0 is the meeting point. `WORLD_SIZE` is read from a label of the pod: an elastic gang may be let go with fewer
-workers, and a template's labels may change while it waits, its environment never.
+Worker 0 is the meeting point, and the last to be given up. `WORLD_SIZE` is read from a label of the pod: an elastic
+gang may be let go with fewer workers, and a template's labels may change while it waits, its environment never. It is
+the number at the start. Who joins or leaves later is to the others a peer found or lost, as torchrun takes it, between
+`MIN_WORKERS` and `MAX_WORKERS` of them.
 """
 
 from __future__ import annotations
@@ -33,11 +35,14 @@ def gang_env(owner: JobOwner) -> tuple[Spec, ...]:
     if not owner.is_gang:
         return ()
     master = f"{owner.run}-0.{names.service_name(owner.run)}.{owner.namespace}.svc"
+    bounds = (("MIN_WORKERS", owner.job.min_workers), ("MAX_WORKERS", owner.job.workers))
+    elastic = ({"name": name, "value": str(workers)} for name, workers in bounds) if owner.job.is_elastic else ()
     return (
         {"name": "MASTER_ADDR", "value": master},
         {"name": "MASTER_PORT", "value": str(MASTER_PORT)},
         {"name": "NODE_RANK", "valueFrom": _own(f"metadata.labels['{names.WORKER_INDEX_LABEL}']")},
         {"name": "WORLD_SIZE", "valueFrom": _own(f"metadata.labels['{names.WORKERS_LABEL}']")},
+        *elastic,
     )
 
 

@@ -105,10 +105,11 @@ class JobOwner:
 
     @property
     def departures(self) -> Mapping[str, str]:
-        """What people can't tell from the job's type: that it may be stopped for others, or may not."""
-        if self.job.preemptible is (self.job.type is JobType.TRAINING):
-            return {}
-        return {names.PREEMPTIBLE_ANNOTATION: "true" if self.job.preemptible else "false"}
+        """What people can't tell from the job's type: that it may be stopped for others, or may not; or may shrink."""
+        facts = {names.MIN_WORKERS_ANNOTATION: str(self.job.min_workers)} if self.job.is_elastic else {}
+        if self.job.preemptible is not (self.job.type is JobType.TRAINING):
+            facts[names.PREEMPTIBLE_ANNOTATION] = "true" if self.job.preemptible else "false"
+        return facts
 
     @cached_property
     def selector(self) -> Mapping[str, str]:

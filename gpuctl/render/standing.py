@@ -20,6 +20,7 @@ from gpuctl.model.decision import (
     Preempt,
     Reason,
     Reclaim,
+    Resize,
     RunRecord,
     Suspended,
     TimeOut,
@@ -62,7 +63,7 @@ class Standing:
 def standing_of(decision: Decision, job: Job) -> Standing | None:
     """None for a finished run: nothing is wanted of its object any more."""
     match decision:
-        case Admit() | Keep():
+        case Admit() | Keep() | Resize():
             place = _within(job.workers, decision.placement)
             return _standing(decision, placement=place, running=True, deadline_s=_left_s(decision, job))
         case Pending() | Move():
@@ -97,7 +98,7 @@ def _within(workers: int, placement: Placement | None) -> Placement | None:
     return Placement(workers=placement.workers[:workers])
 
 
-def _left_s(decision: Admit | Keep, job: Job) -> int | None:
+def _left_s(decision: Admit | Keep | Resize, job: Job) -> int | None:
     """What is left of maxDuration when this start began, in whole seconds rounded up, at least one.
 
     The clock of activeDeadlineSeconds starts anew with each resume, so what ran before must be taken off.

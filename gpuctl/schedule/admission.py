@@ -19,6 +19,7 @@ from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.consolidation import Consolidation, Relocation, clear, consolidate
+from gpuctl.schedule.elastic import exchange_for, smaller_offers, victims_for
 from gpuctl.schedule.fairshare import Portion
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.layout import Layout
@@ -29,7 +30,7 @@ from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.runs import Holder
 from gpuctl.schedule.turns import take_turns
-from gpuctl.schedule.victims import Rule, find_exchange, find_victims
+from gpuctl.schedule.victims import Rule
 
 MAX_ROUNDS = 2
 """Passes over those that wait: a second one when a tighter layout has opened new room."""
@@ -55,12 +56,13 @@ class Shift:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the turns came to. `reserved` jobs wait for their place, which is not free yet."""
+    """What the turns came to. `reserved` jobs wait for their place, which is not free yet; `given_up` are workers."""
 
     started: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
     reserved: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
     passed: dict[JobId, Reason] = field(default_factory=dict)
     pauses: dict[JobId, Pause] = field(default_factory=dict)
+    given_up: dict[JobId, list[Pause]] = field(default_factory=dict)
     shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
 
@@ -154,6 +156,8 @@ class Admission:
         known = waiting.run is not None
         if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
             return
+        if waiting.job.is_elastic and any(self._start_smaller(waiting, offer) for offer in waiting.offers):
+            return
         if known and not offers and any(self._exchange(waiting, offer) for offer in waiting.offers):
             return
         if known and any(self._bring_together(waiting, offer) for offer in offers if offer.request.gpu_milli):
@@ -202,12 +206,23 @@ class Admission:
                     return True
                 continue
             key = (rule.key, offer.pool.name, offer.request, self._books.version)
-            victims = None if key in self._failed else find_victims(self._books, offer, rule)
+            victims = None if key in self._failed else victims_for(self._books, offer, rule)
             placement = self._place_without(victims, offer) if victims else None
             if victims and placement is not None:
                 self._pause(waiting, Seat(offer, placement), victims, rule)
                 return True
             self._failed.add(key)
+        return False
+
+    def _start_smaller(self, waiting: Waiting, offer: Offer) -> bool:
+        """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
+        fewer = [found for size in offer.sizes[1:] if (found := offer.sized(size)) is not None]
+        legal = [found for found in fewer if self._forbidden(waiting, found) is None]
+        known = waiting.run is not None and offer.request.gpu_milli > 0
+        claimed = [found for found in legal if known and (found is legal[-1] or self._is_entitled(waiting, found))]
+        for smaller in smaller_offers(self._books, legal, claimed):
+            if self._start_on_idle(waiting, [smaller]) or (known and self._make_room(waiting, smaller)):
+                return True
         return False
 
     def _exchange(self, waiting: Waiting, offer: Offer) -> bool:
@@ -221,7 +236,7 @@ class Admission:
             return False
         self._failed.add(key)
         owner, limit = hit
-        victims = find_exchange(self._books, offer, rule, accounts.held(domain, owner) + milli - limit)
+        victims = exchange_for(self._books, offer, rule, accounts.held(domain, owner) + milli - limit)
         if victims is None:
             return False
         lost = sum(holder.total_milli for holder in victims)
@@ -245,6 +260,10 @@ class Admission:
     def _may_have_moved(self, waiting: Waiting, offer: Offer) -> bool:
         """Its project stays within the fair share with it."""
         return self._policy.consolidation and next(self._claims(waiting, offer), None) is not None
+
+    def _is_entitled(self, waiting: Waiting, offer: Offer) -> bool:
+        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
+        return any(Reclaim(self._books, waiting.job.id, domain, milli, claim).entitled() for claim in Claim)
 
     def _place_without(self, victims: Sequence[Holder], offer: Offer) -> Placement | None:
         """Where all workers go once these have left."""
@@ -285,12 +304,15 @@ class Admission:
         """Pause the victims and reserve the seat, which is free once they have left."""
         for holder in victims:
             pause = Pause(holder, rule.paused(holder), waiting.job.id)
-            self.outcome.pauses[holder.run.job] = pause
+            if holder.surplus:
+                self.outcome.given_up.setdefault(holder.run.job, []).append(pause)
+            else:
+                self.outcome.pauses[holder.run.job] = pause
             numbers = {"for": str(waiting.job.id), "gpus": format_gpus(holder.total_milli)}
             self.outcome.trace.append(TraceStep(job=holder.run.job, rule=pause.reason.code, numbers=numbers))
         self._books.pause(victims)
         self._books.occupy(waiting.job, seat)
-        paused = [holder.run.job for holder in victims]
+        paused = dict.fromkeys(holder.run.job for holder in victims)
         self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
 
     def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:

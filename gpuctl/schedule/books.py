@@ -6,7 +6,8 @@ are taken in both. The two differ exactly by what is leaving.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -101,6 +102,29 @@ class Books:
                 self._pausable[holder.domain][holder.project].remove(holder)
             self.version += 1
 
+    @contextmanager
+    def without(self, holders: Collection[Holder]) -> Iterator[None]:
+        """As it would be once these had left, for a trial."""
+        self._depart(holders, 1)
+        try:
+            yield
+        finally:
+            self._depart(holders, -1)
+
+    def _depart(self, holders: Collection[Holder], sign: int) -> None:
+        if not holders:
+            return
+        self._change()
+        move = self.soon.give_back if sign > 0 else self.soon.take
+        for holder in holders:
+            move(holder.placement, holder.charge)
+            self._account(holder, -sign)
+
+    def stays(self, holder: Holder) -> bool:
+        """Whether the run is in place and is not paused so far."""
+        nodes = [worker.node for worker in holder.placement.workers[:1]]
+        return any(other is holder for node in nodes for other in self.on_node(node))
+
     def occupy(self, job: Job, seat: Seat) -> None:
         """Take a place for a job, to start in now or reserved until what is there has left."""
         self._change()
@@ -130,7 +154,8 @@ class Books:
         return self._pausable.get(domain, {})
 
     def _old_enough(self, holder: Holder) -> bool:
-        return running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
+        """What gives up a surplus worker is not stopped, and minRuntime is about being stopped."""
+        return holder.surplus or running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
 
     def preference(self, holder: Holder) -> tuple[GpuMilli, int, DurationMs, Instant, JobId]:
         """Who is paused first among equals: most over its share, lowest priority, least progress, newest, name."""

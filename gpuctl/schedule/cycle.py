@@ -28,7 +28,9 @@ from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, claims, queue
 from gpuctl.schedule.drain import draining
 from gpuctl.schedule.effort import Effort
+from gpuctl.schedule.elastic import parted
 from gpuctl.schedule.fairshare import divide
+from gpuctl.schedule.growth import count_growth, growing, resizes
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.outlook import Outlook
 from gpuctl.schedule.reservation import keep_moves
@@ -50,7 +52,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     # 2. Who holds what.
     accounts = Accounts(tree)
     books = Books(capacity, accounts, now_ms, declared.cluster.scheduling.min_runtime_ms, outlook.effort)
-    books.enter_all(sorted(reading.holders, key=lambda h: (h.run.job, h.run.digest)))
+    holders = parted(reading.holders) if outlook.elastic else reading.holders
+    books.enter_all(sorted(holders, key=lambda h: (h.run.job, h.run.digest)))
     if declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN:
         books.spared = draining(reading.holders, tree)
     moving = keep_moves(reading.moving, prospects, books)
@@ -58,6 +61,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     # 3. Who wants what, and what each may have.
     demand = Demand(declared, capacity, accounts)
     able, unable = queue(reading.waiting, prospects, demand, now_ms)
+    smaller = tuple(growing(reading.holders, prospects)) if outlook.elastic else ()
+    count_growth(smaller, capacity, demand)
     for domain in declared.domains:
         for owner, portion in divide(
             _capacity_of(domain.name, capacity, reading.holders, accounts),
@@ -77,6 +82,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     for waiting in able:
         decisions[waiting.job.id] = _decision(waiting, outcome, uuids, now_ms)
     decisions.update(_stopped(outcome, now_ms))
+    for resize in resizes(outcome, smaller, books, reading.holders):
+        decisions[resize.job] = replace(resize, placement=named(resize.placement, uuids))
     return Schedule(
         at_ms=now_ms,
         decisions=tuple(decisions[job] for job in sorted(decisions)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from gpuctl.model.decision import Reason
+from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, PoolName, ProjectName
 from gpuctl.model.job import Job
@@ -19,7 +19,7 @@ from gpuctl.schedule.accounts import Accounts, Tree, project_owner
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.fairshare import Claim
 from gpuctl.schedule.fit import Request, request_on
-from gpuctl.schedule.gang import Offer, place_in
+from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.ordering import Waiting, job_rank
 
@@ -49,11 +49,23 @@ class Prospects:
     def _offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         if not self._tree.chain(job.id.project):
             return reasons.unknown_project(job.id.project)
-        fitting = tuple(offer for offer in self._asked(job) if self._fits(offer))
+        fitting = tuple(found for offer in self._asked(job) if (found := self._as_fits(offer)) is not None)
         if not fitting:
             return self._why_none(job)
-        legal = tuple(offer for offer in fitting if self.barrier(job, offer) is None)
+        legal = tuple(found for offer in fitting if (found := self._as_allowed(job, offer)) is not None)
         return legal or self.barrier(job, fitting[0]) or reasons.no_large_node(job)
+
+    def _as_fits(self, offer: Offer) -> Offer | None:
+        """The offer with as many workers as fit empty nodes."""
+        if self._fits(offer) or not offer.least:
+            return offer if self._fits(offer) else None
+        fewer = offer.sized(min(offer.request.workers, sum(seats(self._empty, offer).values())))
+        return fewer if fewer is not None and self._fits(fewer) else None
+
+    def _as_allowed(self, job: Job, offer: Offer) -> Offer | None:
+        """The offer with as many workers as break no ceiling by themselves."""
+        sized = (offer.sized(workers) for workers in offer.sizes)
+        return next((o for o in sized if o is not None and self.barrier(job, o) is None), None)
 
     def _why_none(self, job: Job) -> Reason:
         """Nodes that hand out GPUs in another way than is declared, or are cut in another way; else they are small."""
@@ -65,6 +77,11 @@ class Prospects:
         if spaces and "" not in profiles and not any(profiles.intersection(space.profiles) for space in spaces):
             return reasons.no_slices(job, ", ".join(sorted(profiles)))
         return reasons.no_large_node(job)
+
+    def pool_of(self, placement: Placement) -> PoolName | None:
+        """The pool that the first of some workers is in."""
+        spaces = (self._capacity.nodes.get(worker.node) for worker in placement.workers[:1])
+        return next((space.pool for space in spaces if space is not None), None)
 
     def barrier(self, job: Job, offer: Offer) -> Reason | None:
         """The ceiling that the job alone would break in an offer's domain."""
@@ -83,7 +100,7 @@ class Prospects:
             pool = self._capacity.pools.get(name)
             request = request_on(job, pool) if pool and name in self._capacity.domain_of else None
             if pool and request:
-                yield Offer(pool, request)
+                yield Offer(pool, request, job.min_workers if job.is_elastic else 0)
 
     def _fits(self, offer: Offer) -> bool:
         key = (offer.pool.name, offer.request)
@@ -133,6 +150,10 @@ class Demand:
         if not job.preemptible:
             self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli[domain]
         return domain
+
+    def more(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        """Count what a run that goes on could use besides."""
+        self._wanted[domain, project] = self.wanted(domain, project) + milli
 
     def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
         return self._accounts.fixed(domain, project) + self._fixed.get((domain, project), 0) + milli

@@ -1,7 +1,7 @@
 """A place for all workers of a job or for none, in the first pool of its preference order that has one.
 
 All workers of a job are in one pool, on as few nodes as possible, and prefer the same device indexes on each node,
-because one claim template serves them all. An elastic job is placed with all its workers as well.
+because one claim template serves them all. With how many workers an elastic job is placed is `elastic`'s.
 """
 
 from __future__ import annotations
@@ -20,10 +20,24 @@ from gpuctl.schedule.placement import place_worker
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A pool a job may use, and what it asks of it there."""
+    """A pool a job may use, and what it asks of it there. `least`: with how few workers it may start; 0: all."""
 
     pool: NodePool
     request: Request
+    least: int = 0
+
+    def sized(self, workers: int) -> Offer | None:
+        """The same with so many workers; None where it may not have so many, or so few."""
+        if workers == self.request.workers:
+            return self
+        if not 0 < self.least <= workers < self.request.workers:
+            return None
+        return Offer(self.pool, self.request._replace(workers=workers), self.least)
+
+    @property
+    def sizes(self) -> range:
+        """How many workers it may have, the most first."""
+        return range(self.request.workers, (self.least or self.request.workers) - 1, -1)
 
 
 @dataclass(frozen=True, slots=True)

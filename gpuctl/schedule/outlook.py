@@ -26,10 +26,10 @@ View: TypeAlias = tuple[Capacity, Tree, Prospects]
 class Outlook:
     """The nodes in their pools, the tree of owners, and what each job could have on empty nodes.
 
-    `effort` is what the last cycle took.
+    `effort` is what the last cycle took, `elastic` whether any job may run with fewer workers.
     """
 
-    __slots__ = ("_declared", "_habits", "_nodes", "_view", "effort")
+    __slots__ = ("_declared", "_habits", "_nodes", "_view", "effort", "elastic")
 
     def __init__(self) -> None:
         self._declared: tuple[object, ...] = ()
@@ -37,6 +37,7 @@ class Outlook:
         self._view: View | None = None
         self._habits: tuple[tuple[object, object], Mapping[PoolName, Habits]] | None = None
         self.effort = Effort()
+        self.elastic = False
 
     def over(self, declared: Declared, nodes: tuple[Node, ...]) -> View:
         """The view of these; the one before, if they are the same objects and equal nodes. Cost: O(nodes) then."""
@@ -45,6 +46,7 @@ class Outlook:
             return self._view
         capacity, tree = survey(declared, nodes), Tree(declared)
         self._declared, self._nodes = same, nodes
+        self.elastic = any(job.is_elastic for job in declared.jobs)
         self._view = replace(capacity, habits=self._learned(declared)), tree, Prospects(capacity, tree)
         return self._view
 

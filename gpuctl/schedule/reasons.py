@@ -171,6 +171,11 @@ def moved_for(beneficiary: JobId) -> Reason:
     return _reason(MOVED, beneficiary=str(beneficiary))
 
 
+def gave_up_workers(beneficiary: JobId, workers: int, declared: int) -> Reason:
+    """An elastic job goes on with fewer workers."""
+    return _reason("GPU5090", beneficiary=str(beneficiary), workers=workers, declared=declared)
+
+
 def node_lost(node: NodeName) -> Reason:
     """Its node is gone or not ready."""
     return _reason("GPU5034", node=node)

@@ -15,6 +15,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.demand import Prospects
+from gpuctl.schedule.elastic import with_bound
 from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer, Seat
 from gpuctl.schedule.ledger import Ledger
@@ -44,8 +45,9 @@ def _seat_of(placement: Placement | None, offers: Iterable[Offer], books: Books)
     if placement is None or not placement.workers:
         return None
     for offer in offers:
-        if _is_place(placement, offer, books):
-            return Seat(offer, placement)
+        sized = offer.sized(len(placement.workers))
+        if sized is not None and _is_place(placement, sized, books):
+            return Seat(sized, placement)
     return None
 
 
@@ -77,7 +79,7 @@ def in_the_way(books: Books, seat: Seat) -> tuple[Holder, ...] | None:
         for holder in books.on_node(node):
             if _touches(holder, seat, node):
                 holders[id(holder)] = holder
-    chosen = tuple(holders.values())
+    chosen = with_bound(books, holders.values())
     for holder in chosen:
         books.soon.give_back(holder.placement, holder.charge)
     free = is_free(books.soon, seat)

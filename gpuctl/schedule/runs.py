@@ -7,7 +7,7 @@ It decides about one run at a time; only devices given out twice are looked at t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuctl.model.decision import (
     Decision,
@@ -39,7 +39,10 @@ _ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 class Holder:
     """A run that occupies a place. `job` is its declaration when it may be paused for others, else None.
 
-    `counts`: it is part of what its project holds; a run that is stopping is not, its place is coming free.
+    `leaving`: it is stopping, so it is no part of what its project holds; its place is coming free.
+
+    An elastic run is several holders: one of the workers it can't do without, and one of each `surplus` worker.
+    `bound` are those of the same run that go when this one goes.
     """
 
     run: Run
@@ -50,6 +53,8 @@ class Holder:
     charge: Charge
     leaving: bool
     preemptible: bool
+    surplus: bool = False
+    bound: tuple[Holder, ...] = ()
 
     @property
     def project(self) -> ProjectName:
@@ -110,6 +115,8 @@ def read_runs(declared: Declared, state: ClusterState, capacity: Capacity, now_m
     for key, run in runs.items():
         if not run.phase.final and run.phase is not RunPhase.QUEUED:
             reading.holders.append(_holder(run, jobs.get(key), capacity))
+            if run.leaving is not None:
+                reading.holders.append(_left_behind(reading.holders[-1], run.leaving))
     twice = _given_twice(reading.holders, declared.held)
     for job in sorted(declared.jobs, key=lambda j: j.id):
         run_of_job = runs.get((job.id, job.digest))
@@ -143,6 +150,12 @@ def _holder(run: Run, job: Job | None, capacity: Capacity) -> Holder:
         leaving=run.phase is RunPhase.STOPPING,
         preemptible=job.preemptible if job else True,
     )
+
+
+def _left_behind(holder: Holder, placement: Placement) -> Holder:
+    """The place of workers that the run has given up, until they are gone."""
+    total_milli = holder.charge.gpu_milli * len(placement.workers)
+    return replace(holder, job=None, total_milli=total_milli, placement=placement, leaving=True)
 
 
 def _settled(holder: Holder, decisions: Mapping[JobId, Decision], declared: Declared) -> Holder:

@@ -66,19 +66,27 @@ class Jobs:
     # counting
 
     def _count(self, job: Body, pods: Sequence[Body]) -> Body:
-        """Add the pods that ended and are not counted yet to succeeded, failed and the completed indexes."""
+        """Add the pods that ended and are not counted yet to succeeded, failed and the completed indexes.
+
+        Indexes beyond the completions, which may have become fewer, count no more.
+        """
         ended = [pod for pod in pods if terminal(pod) and TRACKING in at(pod, "metadata", "finalizers", default=())]
         done = completed_indexes(job)
         for pod in ended:
             index = worker_index(pod)
+            if index is not None and index >= number(job, "spec", "completions"):
+                release(self._desk, pod)
+                continue
             if text(pod, "status", "phase") == "Failed":
                 job = self._count_failure(job, pod)
             elif index is None or index not in done:
                 job = put(job, ("status", "succeeded"), number(job, "status", "succeeded") + 1)
                 done |= set() if index is None else {index}
             release(self._desk, pod)
-        if ended and _indexed(job):
-            job = put(job, ("status", "completedIndexes"), ranges(done))
+        if _indexed(job) and (ended or done):
+            within = {index for index in done if index < number(job, "spec", "completions")}
+            job = put(job, ("status", "completedIndexes"), ranges(within))
+            job = put(job, ("status", "succeeded"), len(within)) if within != done else job
         return job
 
     def _count_failure(self, job: Body, pod: Body) -> Body:
@@ -173,12 +181,15 @@ class Jobs:
         return self._condition(put(job, ("status",), status), "Suspended", "JobSuspended", "Job suspended")
 
     def _run(self, job: Body, pods: Sequence[Body]) -> Body:
-        """Started, with as many pods as its completions still need."""
+        """Started, with as many pods as its completions still need. Those of indexes that are no more wanted go."""
         if "startTime" not in mapping(job, "status"):
             job = put(job, ("status", "startTime"), self._desk.api.now)
             job = self._ending(job)
         if holds(job, "Suspended"):
             job = self._condition(job, "Suspended", "JobResumed", "Job resumed", status="False")
+        for pod in pods if _indexed(job) else ():
+            if active(pod) and (worker_index(pod) or 0) >= number(job, "spec", "completions"):
+                dismiss(self._desk, pod)
         wait_until = self._backoff_until(job)
         if wait_until > self._desk.instant:
             self._desk.again(self.name, key_of(job), wait_until)

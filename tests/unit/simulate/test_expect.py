@@ -61,6 +61,7 @@ def test_facts_of_jobs() -> None:
         "starts": 2,
         "node": "n1",
         "placement": [{"node": "n1", "gpus": [3]}],
+        "workers": 1,
         "reason": "GPU5001",
         "pausedFor": None,
     }

@@ -1,0 +1,188 @@
+"""Jobs that may run with fewer workers: how many they start with, who gives up workers for whom, and who grows again.
+
+In the books an elastic run is a holder of the workers it can't do without and one of each surplus worker. Workers leave
+in the order in which their Job drops them, the highest index first, and whoever takes the others takes all. Surplus
+workers go before any run is paused: first as many as may be are thought away, then runs are looked for besides them,
+and what was not needed after all is spared. How they grow again is `growth`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.job import JobType
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.gang import Offer, place_in, seats
+from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.victims import Rule, Tally, find_exchange, find_victims, tally_with
+
+MAX_SIZES = 8
+"""Numbers of workers for which room is made by pausing others, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wholes:
+    """A rule without the surplus workers it lets be taken."""
+
+    rule: Rule
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The rule's own, apart."""
+        return "wholes", *self.rule.key
+
+    @property
+    def may_wait(self) -> bool:
+        """As the rule."""
+        return self.rule.may_wait
+
+    def candidates(self) -> Sequence[Holder]:
+        """Those that are stopped when they are taken."""
+        return [holder for holder in self.rule.candidates() if not holder.surplus]
+
+    def price(self, tally: Tally) -> int | None:
+        """As the rule."""
+        return self.rule.price(tally)
+
+    def paused(self, victim: Holder) -> Reason:
+        """As the rule."""
+        return self.rule.paused(victim)
+
+
+def parted(holders: Iterable[Holder]) -> Iterator[Holder]:
+    """The holders, with each run that could give up workers in parts. A service is not: nobody knows which would go."""
+    for holder in holders:
+        job, workers = holder.job, holder.placement.workers
+        divisible = job is not None and job.is_elastic and job.type is not JobType.INFERENCE and holder.preemptible
+        if job is None or not divisible or holder.leaving or len(workers) <= job.min_workers:
+            yield holder
+            continue
+        parts: tuple[Holder, ...] = ()
+        each = holder.charge.gpu_milli
+        for worker in reversed(workers[job.min_workers :]):
+            place = Placement(workers=(worker,))
+            part = replace(holder, placement=place, total_milli=each, surplus=True, bound=parts)
+            parts = (*parts, part)
+            yield part
+        base = Placement(workers=workers[: job.min_workers])
+        yield replace(holder, placement=base, total_milli=each * job.min_workers, bound=parts)
+
+
+def with_bound(books: Books, holders: Iterable[Holder]) -> tuple[Holder, ...]:
+    """The holders, and those in place of the same runs that go when they go."""
+    found = dict.fromkeys(holders)
+    for holder in tuple(found):
+        found.update(dict.fromkeys(other for other in holder.bound if books.stays(other)))
+    return tuple(found)
+
+
+def victims_for(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
+    """As `find_victims`, surplus workers before all."""
+    surplus = [holder for holder in rule.candidates() if holder.surplus and _is_in(books, holder, offer)]
+    if not surplus:
+        found = find_victims(books, offer, Wholes(rule) if _has_surplus(rule) else rule)
+        return None if found is None else with_bound(books, found)
+    tried: list[list[Holder]] = []
+    for most in (0, 1):
+        given = _given(books, rule, surplus, most)
+        if given not in tried:
+            tried.append(given)
+    for given in (*tried, []):
+        found = _besides(books, offer, rule, given)
+        if found is not None:
+            return found
+    return None
+
+
+def exchange_for(books: Books, offer: Offer, rule: Rule, lost_milli: int) -> tuple[Holder, ...] | None:
+    """As `find_exchange`, with surplus workers alone where they are enough."""
+    chosen: list[Holder] = []
+    missing = lost_milli
+    for part in (holder for holder in rule.candidates() if holder.surplus):
+        chosen.append(part)
+        missing -= part.total_milli
+        if missing <= 0:
+            with books.without(chosen):
+                if place_in(books.soon, offer) is not None:
+                    return tuple(chosen)
+    found = find_exchange(books, offer, Wholes(rule) if chosen else rule, lost_milli)
+    return None if found is None else with_bound(books, found)
+
+
+def smaller_offers(books: Books, legal: Sequence[Offer], claimed: Sequence[Offer]) -> Iterator[Offer]:
+    """Of the sizes a job may have, most first: those `claimed` that need room to be made, then the most that are idle.
+
+    Cost: O(nodes).
+    """
+    idle = sum(seats(books.now, legal[0]).values()) if legal else 0
+    yield from [offer for offer in claimed if offer.request.workers > idle][:MAX_SIZES]
+    yield from [offer for offer in legal if offer.request.workers <= idle][:1]
+
+
+def _has_surplus(rule: Rule) -> bool:
+    return any(holder.surplus for holder in rule.candidates())
+
+
+def _is_in(books: Books, holder: Holder, offer: Offer) -> bool:
+    room = books.soon.rooms.get(holder.placement.workers[0].node)
+    return room is not None and room.pool == offer.pool.name
+
+
+def _given(books: Books, rule: Rule, surplus: Sequence[Holder], most: int) -> list[Holder]:
+    """As many surplus workers as may be taken together at that price; none without those bound to it."""
+    tally: Tally = {}
+    given: dict[Holder, None] = {}
+    for part in surplus:
+        if not all(other in given for other in part.bound):
+            continue
+        after = tally_with(tally, part, books)
+        price = rule.price(after)
+        if price is not None and price <= most:
+            tally = after
+            given[part] = None
+    return list(given)
+
+
+def _besides(books: Books, offer: Offer, rule: Rule, given: Sequence[Holder]) -> tuple[Holder, ...] | None:
+    """Surplus workers of those given and, where they are not enough, the cheapest runs besides."""
+    with books.without(given):
+        enough = bool(given) and place_in(books.soon, offer) is not None
+        found: tuple[Holder, ...] | None = () if enough else find_victims(books, offer, Wholes(rule))
+    if found is None:
+        return None
+    chosen = with_bound(books, found)
+    with books.without(chosen):
+        chosen += _needed(books, offer, [part for part in given if part not in chosen])
+    tally: Tally = {}
+    for holder in chosen:
+        tally = tally_with(tally, holder, books)
+    return chosen if rule.price(tally) is not None else None
+
+
+def _needed(books: Books, offer: Offer, given: Sequence[Holder]) -> tuple[Holder, ...]:
+    """The fewest of the surplus workers given without which the offer has no place, those that mind least."""
+    low, high = 0, len(given)
+    while low < high:
+        middle = (low + high) // 2
+        if _fits_without(books, offer, given[:middle]):
+            high = middle
+        else:
+            low = middle + 1
+    needed = list(given[:high])
+    fixed: set[Holder] = set()
+    for part in reversed(given[:high]):
+        if part in fixed:
+            continue
+        rest = [other for other in needed if other is not part]
+        if _fits_without(books, offer, rest):
+            needed = rest
+        else:
+            fixed.update(part.bound)
+    return tuple(needed)
+
+
+def _fits_without(books: Books, offer: Offer, gone: Collection[Holder]) -> bool:
+    with books.without(gone):
+        return place_in(books.soon, offer) is not None
