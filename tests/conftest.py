@@ -42,6 +42,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 
 
 @pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder with the published traces, which are no part of the project; without it its tests skip."""
+    folder = Path(os.environ.get("GPUCTL_TRACES") or Path(__file__).resolve().parents[2] / "shared" / "traces")
+    if not folder.is_dir():
+        pytest.skip(f"no traces in {folder}: set GPUCTL_TRACES to the folder that holds openb/ and philly/")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def new_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], ControlPlane]]:
     """Starts real control planes, which last for the test run. Not built: its tests skip, in CI they fail."""
     started: list[ControlPlane] = []

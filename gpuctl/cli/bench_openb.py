@@ -1,0 +1,105 @@
+"""`gpuctl bench openb`: where GPUs are given away best, on Alibaba's traces, beside the published policies."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+from pathlib import Path
+
+import click
+
+from gpuctl.app.bench_openb import FIRST_SEED, OpenbCase, OpenbFigure, bench_openb
+from gpuctl.app.bench_openb_policies import ENGINE, POLICIES
+from gpuctl.cli.command import command
+from gpuctl.cli.declarations import tell
+from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.output import print_json
+from gpuctl.simulate.trace_openb import read_nodes, read_pods
+from gpuctl.views.tables import table
+
+NODE_LIST = "openb_node_list_gpu_node.csv"
+_POD_LIST = "openb_pod_list_"
+_HEADER = ("LIST", "POLICY", "AT 100 %", "PUBLISHED", "AT 130 %", "LEAST", "MOST", "CPU MS A RUN")
+
+
+@command(
+    "openb",
+    examples=(
+        "gpuctl bench openb --traces traces/openb",
+        "gpuctl bench openb --traces traces/openb --list default --policy gpuctl --seeds 1 -o json",
+    ),
+)
+@click.option(
+    "--traces",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=f"The folder with {NODE_LIST} and the pod lists.",
+)
+@click.option("--list", "lists", metavar="NAME", multiple=True, help="A pod list: default, cpu250 ... Default: all.")
+@click.option("--policy", "policies", type=click.Choice([*POLICIES]), multiple=True, help="Default: all of them.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 100), default=10, show_default=True, help=f"Runs, from {FIRST_SEED} on."
+)
+@click.option("--blind", is_flag=True, help="Policies learn from what has come so far, not from the whole list.")
+@click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at a time.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def openb(  # noqa: PLR0913, PLR0917 - one argument an option
+    traces: Path,
+    lists: tuple[str, ...],
+    policies: tuple[str, ...],
+    seeds: int,
+    blind: bool,  # noqa: FBT001
+    processes: int,
+    output: str,
+) -> None:
+    """Fill a cluster until nothing fits: how much of its GPUs is given away, by policy.
+
+    The experiment of FGD (ATC 2023) on Alibaba's openb traces. Pods come and never leave; what does not fit is lost.
+    Told is what part of the GPUs is given away when 100 % of them were asked for, the mean of all runs, beside what the
+    paper's authors published: for gpuctl's own policy beside their FGD.
+    """
+    nodes, mistakes = read_nodes(*_file(traces / NODE_LIST))
+    names = lists or tuple(sorted(path.stem.removeprefix(_POD_LIST) for path in traces.glob(f"{_POD_LIST}*.csv")))
+    cases = []
+    for name in names:
+        pods, wrong = read_pods(*_file(traces / f"{_POD_LIST}{name}.csv"))
+        mistakes += wrong
+        cases += [
+            OpenbCase(pod_list=name, nodes=nodes, pods=pods, policy=policy, seeds=seeds, blind=blind)
+            for policy in policies or tuple(POLICIES)
+        ]
+    tell(mistakes)
+    if mistakes:
+        raise click.exceptions.Exit(EXIT_FAILED)
+    figures = list(bench_openb(cases, processes))
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    if output == "json":
+        print_json({"machine": machine, "blind": blind, "figures": [dataclasses.asdict(each) for each in figures]})
+        return
+    click.echo(f"{machine}; {seeds} runs each")
+    click.echo(table(_HEADER, [_row(figure) for figure in figures]), nl=False)
+
+
+def _file(path: Path) -> tuple[str, bytes]:
+    try:
+        return str(path), path.read_bytes()
+    except OSError as error:
+        raise Failure("GPU3904", f"{path} can't be read: {error.strerror}") from error
+
+
+def _row(figure: OpenbFigure) -> tuple[str, ...]:
+    runs = [run.allocated_at_100 for run in figure.runs]
+    cpu = sorted(run.cpu_ms for run in figure.runs)[len(figure.runs) // 2]
+    published = "" if figure.published is None else _percent(figure.published)
+    beside = f"{published} (FGD)" if figure.policy == ENGINE and published else published
+    return (
+        figure.pod_list, figure.policy, _percent(figure.mean_at_100), beside, _percent(figure.mean_at_130),
+        _percent(min(runs)), _percent(max(runs)), str(cpu),
+    )  # fmt: skip
+
+
+def _percent(millionths: int) -> str:
+    """In percent, rounded to hundredths."""
+    hundredths = (millionths + 50) // 100
+    return f"{hundredths // 100}.{hundredths % 100:02d}"

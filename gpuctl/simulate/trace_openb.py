@@ -1,0 +1,129 @@
+"""Alibaba's openb traces, 2023: nodes with GPUs, and lists of pods that ask for parts of a GPU, whole ones, or none.
+
+Columns of a list: name, cpu_milli, memory_mib, num_gpu, gpu_milli (of each GPU), and in most gpu_spec (models, "A|B"),
+qos, creation_time and deletion_time (seconds from the trace's begin). Source: data/csv of
+hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0; Weng et al., "Beware of Fragmentation", ATC 2023.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
+from gpuctl.simulate.trace import Table, Trace, TraceJob
+
+NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+TIME_COLUMNS = ("qos", "creation_time", "deletion_time")
+T = TypeVar("T")
+_MIB = 1 << 20
+_MOST_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenbNode:
+    """A node and its free CPU, memory and GPUs."""
+
+    name: str
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
+    gpus: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenbPod:
+    """A pod and what it asks for: `gpu_milli` of all its GPUs, a part of one or whole ones, or 0."""
+
+    name: str
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
+    gpu_milli: GpuMilli
+
+
+def read_nodes(path: str, content: bytes) -> tuple[tuple[OpenbNode, ...], tuple[Diagnostic, ...]]:
+    """The nodes of a list, as they stand in it; none when something is wrong with it."""
+    table = Table(path, content, NODE_COLUMNS)
+    nodes: list[OpenbNode] = []
+    for number, (name, cpu, mib, gpus, model) in table.rows():
+        amounts = _numbers(cpu, mib, gpus)
+        if amounts is None:
+            table.wrong(number, "cpu_milli, memory_mib and gpu are whole numbers")
+            continue
+        nodes.append(
+            OpenbNode(name=name, cpu_milli=amounts[0], mem_bytes=amounts[1] * _MIB, gpus=amounts[2], model=model)
+        )
+    return _checked(table, tuple(nodes))
+
+
+def read_pods(path: str, content: bytes) -> tuple[tuple[OpenbPod, ...], tuple[Diagnostic, ...]]:
+    """The pods of a list, as they stand in it; none when something is wrong with it."""
+    table = Table(path, content, POD_COLUMNS)
+    pods: list[OpenbPod] = []
+    for number, cells in table.rows():
+        pod = _pod(cells)
+        if isinstance(pod, str):
+            table.wrong(number, pod)
+        else:
+            pods.append(pod)
+    return _checked(table, tuple(pods))
+
+
+def read_openb(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnostic, ...]]:
+    """The pods with GPUs as jobs, by time: each ran until it was deleted. A project for each class of service.
+
+    openb tells of no teams. A pod that was deleted when it came held nothing and is left out.
+    """
+    table = Table(path, content, (*POD_COLUMNS, *TIME_COLUMNS))
+    jobs: list[TraceJob] = []
+    for number, cells in table.rows():
+        pod, times = _pod(cells[: len(POD_COLUMNS)]), _numbers(*cells[-2:])
+        if isinstance(pod, str) or times is None:
+            table.wrong(number, pod if isinstance(pod, str) else "creation_time and deletion_time are whole numbers")
+        elif pod.gpu_milli and times[0] < times[1]:
+            jobs.append(_job(pod, cells[len(POD_COLUMNS)], times[0], times[1]))
+    if not jobs and not table.mistakes:
+        table.wrong(1, "no line follows")
+    if table.mistakes:
+        return None, tuple(table.mistakes)
+    return Trace(name="openb", jobs=tuple(sorted(jobs, key=lambda job: job.submitted_ms))), ()
+
+
+def _job(pod: OpenbPod, service: str, created_s: int, deleted_s: int) -> TraceJob:
+    return TraceJob(
+        project=ProjectName(service.lower() or "none"),
+        submitted_ms=1000 * created_s,
+        duration_ms=1000 * (deleted_s - created_s),
+        gpu_milli=pod.gpu_milli,
+        cpu_milli=pod.cpu_milli,
+        mem_bytes=pod.mem_bytes,
+    )
+
+
+def _pod(cells: list[str]) -> OpenbPod | str:
+    """The pod of a line, or what is wrong with it."""
+    amounts = _numbers(*cells[1:])
+    if amounts is None:
+        return "cpu_milli, memory_mib, num_gpu and gpu_milli are whole numbers"
+    cpu, mib, gpus, gpu_milli = amounts
+    if gpus and not 0 < gpu_milli <= WHOLE_GPU:
+        return f"{gpu_milli} milli are no part of a GPU"
+    if gpus > 1 and gpu_milli != WHOLE_GPU:
+        return "parts of several GPUs"
+    return OpenbPod(name=cells[0], cpu_milli=cpu, mem_bytes=mib * _MIB, gpu_milli=gpus * gpu_milli)
+
+
+def _numbers(*cells: str) -> list[int] | None:
+    """Whole numbers that are no larger than anything there could be."""
+    if all(cell.isdecimal() and len(cell) <= _MOST_DIGITS for cell in cells):
+        return [int(cell) for cell in cells]
+    return None
+
+
+def _checked(table: Table, found: tuple[T, ...]) -> tuple[tuple[T, ...], tuple[Diagnostic, ...]]:
+    if not found and not table.mistakes:
+        table.wrong(1, "no line follows")
+    return (() if table.mistakes else found), tuple(table.mistakes)

@@ -1,0 +1,66 @@
+"""The openb experiment: the same figures on every machine, and those that were published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuctl.app.bench_openb import PUBLISHED, OpenbCase, bench_openb, run_once
+from gpuctl.app.bench_openb_policies import POLICIES
+from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod, read_nodes, read_pods
+
+GIB = 1 << 30
+NODES = tuple(OpenbNode(name=f"n{i}", cpu_milli=32_000, mem_bytes=64 * GIB, gpus=4, model="T4") for i in range(75))
+PODS = tuple(
+    OpenbPod(name=f"p{i:03}", cpu_milli=1000, mem_bytes=GIB, gpu_milli=milli)
+    for i, milli in enumerate([500, 500, 300, 700, 1000, 1000, 2000, 0, 250] * 40)
+)
+
+
+def _case(traces: Path, pod_list: str, policy: str, seeds: int = 1) -> OpenbCase:
+    folder = traces / "openb"
+    nodes, _ = read_nodes("nodes", (folder / "openb_node_list_gpu_node.csv").read_bytes())
+    pods, _ = read_pods("pods", (folder / f"openb_pod_list_{pod_list}.csv").read_bytes())
+    return OpenbCase(pod_list=pod_list, nodes=nodes, pods=pods, policy=policy, seeds=seeds)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("blind", [False, True])
+def test_every_policy_fills_what_it_can(policy: str, blind: bool) -> None:  # noqa: FBT001
+    case = OpenbCase(pod_list="made-up", nodes=NODES, pods=PODS, policy=policy, seeds=2, blind=blind)
+    figure = next(iter(bench_openb([case])))
+    assert figure.published is None
+    assert [run.seed for run in figure.runs] == [42, 43]
+    for run in figure.runs:
+        assert 600_000 < run.allocated_at_100 <= run.allocated_at_130 <= 1_000_000
+        assert 0 < run.lost < run.pods
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    case = OpenbCase(pod_list="made-up", nodes=NODES, pods=PODS, policy="gpuctl", seeds=1)
+    first, second = run_once(case, 7), run_once(case, 7)
+    assert (first.lost, first.allocated_at_100) == (second.lost, second.allocated_at_100)
+    shuffled = OpenbCase(pod_list="made-up", nodes=NODES, pods=PODS[::-1], policy="gpuctl", seeds=1)
+    assert run_once(shuffled, 7).allocated_at_100 == first.allocated_at_100
+
+
+@pytest.mark.parametrize(
+    ("pod_list", "policy", "allocated", "lost"),
+    [
+        ("default", "random", 861_267, 2681),
+        ("default", "bestfit", 926_954, 2681),
+        ("default", "fgd", 950_481, 2517),
+        ("default", "gpuctl", 956_546, 2470),
+        ("gpushare100", "fgd", 866_005, 4748),
+        ("gpushare100", "gpuctl", 879_299, 4605),
+    ],
+)
+def test_a_run_on_the_published_lists(traces: Path, pod_list: str, policy: str, allocated: int, lost: int) -> None:
+    run = run_once(_case(traces, pod_list, policy), 42)
+    assert (run.allocated_at_100, run.lost) == (allocated, lost)
+    published = PUBLISHED[pod_list]
+    if policy == "gpuctl":
+        assert run.allocated_at_100 > 100 * published["fgd"]
+    else:
+        assert abs(run.allocated_at_100 - 100 * published[policy]) < 3_000, "within 0.3 points of the paper"

@@ -1,0 +1,71 @@
+"""openb's tables: what is read from them, and what is told of a wrong line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuctl.simulate.trace import MOST_TOLD, Trace
+from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod, read_nodes, read_openb, read_pods
+
+NODES = b"sn,cpu_milli,memory_mib,gpu,model\nn-0,64000,262144,2,P100\n"
+PODS = b"name,cpu_milli,memory_mib,num_gpu,gpu_milli\np-0,12000,16384,1,460\np-1,1000,1,8,1000\np-2,500,1,0,0\n"
+TIMED = (
+    b"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+    b"p-0,12000,16384,1,1000,,LS,Running,60,100,61\n"
+    b"p-1,6000,12288,1,460,T4|P100,BE,Running,10,20,\n"
+    b"p-2,6000,12288,0,0,,BE,Running,10,20,11\n"
+    b"p-3,6000,12288,1,460,,BE,Failed,15,15,\n"
+)
+
+
+def test_nodes_and_pods_are_read_in_integers() -> None:
+    nodes, no_mistakes = read_nodes("nodes.csv", NODES)
+    pods, none_either = read_pods("pods.csv", PODS)
+    assert (no_mistakes, none_either) == ((), ())
+    assert nodes == (OpenbNode(name="n-0", cpu_milli=64_000, mem_bytes=262_144 << 20, gpus=2, model="P100"),)
+    assert pods == (
+        OpenbPod(name="p-0", cpu_milli=12_000, mem_bytes=16_384 << 20, gpu_milli=460),
+        OpenbPod(name="p-1", cpu_milli=1_000, mem_bytes=1 << 20, gpu_milli=8_000),
+        OpenbPod(name="p-2", cpu_milli=500, mem_bytes=1 << 20, gpu_milli=0),
+    )
+
+
+def test_pods_with_gpus_are_jobs_by_time() -> None:
+    trace, mistakes = read_openb("pods.csv", TIMED)
+    assert mistakes == ()
+    assert isinstance(trace, Trace)
+    told = [(job.project, job.submitted_ms, job.duration_ms, job.gpu_milli) for job in trace.jobs]
+    assert told == [("be", 10_000, 10_000, 460), ("ls", 60_000, 40_000, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"p-0,1,1,1,1001", "1001 milli are no part of a GPU"),
+        (b"p-0,1,1,2,500", "parts of several GPUs"),
+        (b"p-0,1,1,1,-5", "whole numbers"),
+        (b"p-0,1,1,1,9999999999999", "whole numbers"),
+        (b"p-0,1,1", "too few columns"),
+    ],
+)
+def test_a_wrong_line_is_told_with_its_place(line: bytes, problem: str) -> None:
+    pods, mistakes = read_pods("pods.csv", PODS + line + b"\n")
+    assert pods == ()
+    assert [(m.code, m.span.line) for m in mistakes] == [("GPU3910", 5)]
+    assert problem in mistakes[0].message
+
+
+def test_a_table_of_another_kind_is_refused() -> None:
+    assert [m.code for m in read_pods("pods.csv", NODES)[1]] == ["GPU3911"]
+    assert [m.code for m in read_nodes("nodes.csv", b"")[1]] == ["GPU3911"]
+    assert [m.code for m in read_pods("pods.csv", PODS.splitlines()[0])[1]] == ["GPU3910"]
+    assert len(read_pods("pods.csv", PODS + b"x,y,z,0,0\n" * 50)[1]) == MOST_TOLD
+
+
+def test_the_published_lists_are_read(traces: Path) -> None:
+    nodes, mistakes = read_nodes("nodes", (traces / "openb" / "openb_node_list_gpu_node.csv").read_bytes())
+    assert (len(nodes), sum(node.gpus for node in nodes), mistakes) == (1213, 6212, ())
+    pods, mistakes = read_pods("pods", (traces / "openb" / "openb_pod_list_default.csv").read_bytes())
+    assert (len(pods), sum(0 < pod.gpu_milli < 1000 for pod in pods), mistakes) == (8152, 3078, ())
