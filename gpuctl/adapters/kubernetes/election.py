@@ -8,8 +8,12 @@ show does not matter, nor what stands in the Lease as times:
 
 So between the last moment of one and the first of the next lies `duration - deadline`, which is what a request may
 still need that was sent in the last moment. Writes name the resource version they stand on, so of two that try at once
-one fails. A Lease that isn't there may have been deleted under its holder, so it is waited for like another's; `gpuctl
-install` makes an empty one, which is taken at once.
+one fails.
+
+A Lease that isn't there, or that isn't the one seen before, may have been deleted under its holder, who does not know
+yet, and more than once since anybody looked. So whoever finds none makes one in its own name at once, which the others
+see and none of them can make again; but it holds only after the whole duration, in which nobody may have deleted it.
+`gpuctl install` makes an empty one, which is taken at once by whom it is the first to be seen.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.k8s.names import LEASE
-from gpuctl.k8s.objects import mapping, number, resource_version, text
+from gpuctl.k8s.objects import mapping, number, resource_version, text, uid
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
@@ -39,7 +43,8 @@ class Timing:
 class Candidacy:
     """What one process knows. `lease` is the version last seen (None: there was none), `seen_ms` when it was first.
 
-    `held_until_ms` is when its own term ends by itself; None while it has none. Instants are of its monotonic clock;
+    `held_until_ms` is when its own term ends by itself; None while it has none. `others_until_ms`: until then a Lease
+    that was deleted may still be held. `last_term` is the highest ever seen. Instants are of its monotonic clock;
     `seen_ms` None: nothing was read yet.
     """
 
@@ -47,9 +52,13 @@ class Candidacy:
     lease: Body | None = None
     seen_ms: Instant | None = None
     held_until_ms: Instant | None = None
+    others_until_ms: Instant | None = None
+    last_term: int = 0
 
     def holds(self, now_ms: Instant) -> bool:
         """Whether it may write now."""
+        if self.others_until_ms is not None and now_ms < self.others_until_ms:
+            return False
         return self.held_until_ms is not None and now_ms < self.held_until_ms
 
     @property
@@ -68,17 +77,26 @@ class Candidacy:
         return self.holder == self.identity
 
 
-def observed(candidacy: Candidacy, lease: Body | None, now_ms: Instant) -> Candidacy:
+def observed(candidacy: Candidacy, lease: Body | None, now_ms: Instant, timing: Timing) -> Candidacy:
     """After a read whose answer came at `now_ms`. Seen in another's hands, the own term is over at once."""
     if candidacy.seen_ms is not None and _version(lease) == _version(candidacy.lease):
         return candidacy
-    seen = replace(candidacy, lease=lease, seen_ms=now_ms)
+    seen = _replaced(candidacy, now_ms, timing) if _is_other(candidacy, lease) else candidacy
+    seen = replace(seen, lease=lease, seen_ms=now_ms)
+    seen = replace(seen, last_term=max(seen.term, seen.last_term))
     return seen if seen.is_own else dropped(seen)
 
 
+def made(candidacy: Candidacy, lease: Body, now_ms: Instant, timing: Timing) -> Candidacy:
+    """After it made the Lease, of which it heard at `now_ms`."""
+    seen = _replaced(candidacy, now_ms, timing)
+    return replace(seen, lease=lease, seen_ms=now_ms, last_term=candidacy.last_term + 1)
+
+
 def renewed(candidacy: Candidacy, lease: Body, sent_ms: Instant, timing: Timing) -> Candidacy:
-    """After a write that was sent at `sent_ms` and took effect."""
-    return replace(candidacy, lease=lease, seen_ms=sent_ms, held_until_ms=sent_ms + timing.deadline_ms)
+    """After a write to the Lease that it knew, which was sent at `sent_ms` and took effect."""
+    held = replace(candidacy, lease=lease, seen_ms=sent_ms, held_until_ms=sent_ms + timing.deadline_ms)
+    return replace(held, last_term=max(held.term, held.last_term))
 
 
 def claim(candidacy: Candidacy, timing: Timing, now_ms: Instant, wall_ms: Instant) -> Body | None:
@@ -95,7 +113,7 @@ def claim(candidacy: Candidacy, timing: Timing, now_ms: Instant, wall_ms: Instan
         "leaseDurationSeconds": timing.duration_ms // 1000,
         "acquireTime": text(candidacy.lease or {}, "spec", "acquireTime") if own else at,
         "renewTime": at,
-        "leaseTransitions": candidacy.term if own else candidacy.term + 1,
+        "leaseTransitions": candidacy.term if own else max(candidacy.term, candidacy.last_term) + 1,
     })  # fmt: skip
 
 
@@ -104,9 +122,12 @@ def dropped(candidacy: Candidacy) -> Candidacy:
     return replace(candidacy, held_until_ms=None)
 
 
-def release(candidacy: Candidacy, wall_ms: Instant) -> Body | None:
-    """The Lease to write when going, so that the next need not wait; None where it is not ours to release."""
-    if candidacy.lease is None or not candidacy.is_own:
+def release(candidacy: Candidacy, now_ms: Instant, wall_ms: Instant) -> Body | None:
+    """The Lease to write when going, so that the next need not wait; None where it is not ours to release.
+
+    Nor is one that it made but never held: the next has to wait for the same others.
+    """
+    if candidacy.lease is None or not candidacy.is_own or now_ms < (candidacy.others_until_ms or now_ms):
         return None
     spec = mapping(candidacy.lease, "spec")
     return _with_spec(candidacy.lease, {**spec, "holderIdentity": "", "renewTime": _micro_time(wall_ms)})
@@ -114,10 +135,25 @@ def release(candidacy: Candidacy, wall_ms: Instant) -> Body | None:
 
 def _free_ms(candidacy: Candidacy, timing: Timing) -> Instant:
     """From when on it may be taken, as far as is known."""
-    lease, seen_ms = candidacy.lease, candidacy.seen_ms or 0
-    if candidacy.is_own or (lease is not None and not candidacy.holder):
+    seen_ms = candidacy.seen_ms or 0
+    if candidacy.is_own or not candidacy.holder:
         return seen_ms
-    return seen_ms + max(timing.duration_ms, 1000 * number(lease or {}, "spec", "leaseDurationSeconds"))
+    return seen_ms + _longest_ms(candidacy, timing)
+
+
+def _is_other(candidacy: Candidacy, lease: Body | None) -> bool:
+    """Whether this is not the Lease that was there when it was last looked for."""
+    return candidacy.seen_ms is not None and uid(lease or {}) != uid(candidacy.lease or {})
+
+
+def _replaced(candidacy: Candidacy, now_ms: Instant, timing: Timing) -> Candidacy:
+    """What held a Lease that was deleted by now has until then."""
+    return replace(dropped(candidacy), others_until_ms=now_ms + _longest_ms(candidacy, timing))
+
+
+def _longest_ms(candidacy: Candidacy, timing: Timing) -> DurationMs:
+    """As long as a term lasts, by our own measure and that of who holds it."""
+    return max(timing.duration_ms, 1000 * number(candidacy.lease or {}, "spec", "leaseDurationSeconds"))
 
 
 def _version(lease: Body | None) -> str:

@@ -15,7 +15,7 @@ from threading import Event, Thread
 from uuid import uuid4
 
 from gpuctl.adapters.kubernetes.connection import Connection
-from gpuctl.adapters.kubernetes.election import Candidacy, Timing, claim, dropped, observed, release, renewed
+from gpuctl.adapters.kubernetes.election import Candidacy, Timing, claim, dropped, made, observed, release, renewed
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.adapters.kubernetes.requests import OnRequest, Request, Requests, encoded, ignored
 from gpuctl.adapters.kubernetes.timings import Timings
@@ -71,12 +71,13 @@ class LeaseLeadership:
         return self._candidacy.holds(_now_ms())
 
     def holder(self) -> str:
-        """Who held it when it was last seen; "" when nobody did."""
-        return self._candidacy.holder
+        """Who held it when it was last seen; "" when nobody did, nor we ourselves yet."""
+        candidacy = self._candidacy
+        return "" if candidacy.is_own and not candidacy.holds(_now_ms()) else candidacy.holder
 
     def term(self) -> int:
-        """How often the Lease had changed hands when it was last seen."""
-        return self._candidacy.term
+        """How often the Lease had changed hands when it was last seen; more each time, as far as this process knows."""
+        return self._candidacy.last_term
 
     def fault(self) -> WorldFault | None:
         """Why the last round could not read or write the Lease; None when it could.
@@ -89,7 +90,7 @@ class LeaseLeadership:
         """Stop, and let the next one have it at once. Takes as long as two requests at most."""
         self._closing.set()
         self._thread.join()
-        body = release(self._candidacy, _wall_ms())
+        body = release(self._candidacy, _now_ms(), _wall_ms())
         self._candidacy = dropped(self._candidacy)
         if body is not None:
             with suppress(WorldFault):  # then the next one waits until it has run out
@@ -123,17 +124,18 @@ class LeaseLeadership:
         lease: Body | None = None
         with suppress(NotFound):
             lease = self._requests.send(request)
-        self._candidacy = observed(self._candidacy, lease, _now_ms())
+        self._candidacy = observed(self._candidacy, lease, _now_ms(), self._timing)
 
     def _write(self, body: Body) -> None:
         """It counts from before it is sent. When somebody was faster, see who: the next round goes on from there."""
         sent_ms = _now_ms()
         try:
-            stored = self._post(body) if self._candidacy.lease is None else self._put(body)
+            if self._candidacy.lease is None:
+                self._candidacy = made(self._candidacy, self._post(body), _now_ms(), self._timing)
+            else:
+                self._candidacy = renewed(self._candidacy, self._put(body), sent_ms, self._timing)
         except (Conflict, NotFound):
             self._look()
-        else:
-            self._candidacy = renewed(self._candidacy, stored, sent_ms, self._timing)
 
     def _put(self, body: Body) -> Body:
         return self._send("update", "PUT", item(_REF), body)
