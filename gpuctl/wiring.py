@@ -163,11 +163,16 @@ class Follow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The cluster that is made like the declarations: an embedded one (a file, or IN_MEMORY), else a kubeconfig's."""
+    """The cluster that is made like the declarations: an embedded one (a file, or IN_MEMORY), else a kubeconfig's.
+
+    `write_qps` and `write_burst` bound the controller's writes to an API server; None: as WriteLimits has it.
+    """
 
     embedded: str | None = None
     kubeconfig: str | None = None
     context: str | None = None
+    write_qps: int | None = None
+    write_burst: int | None = None
 
 
 def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
@@ -220,6 +225,7 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     from gpuctl.adapters.kubernetes.lease import LeaseLeadership, new_identity  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.recorder import EventRecorder  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.timings import limited  # noqa: PLC0415
 
     connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
 
@@ -230,7 +236,10 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     me = new_identity()
     leadership = LeaseLeadership(connection, identity=me, on_change=wake, on_request=meters.request)
     held.enter_context(closing(leadership))
-    cluster = KubernetesCluster(connection, permit=leadership.held, on_news=wake, on_request=meters.request)
+    writes = limited(target.write_qps, target.write_burst)
+    cluster = KubernetesCluster(
+        connection, permit=leadership.held, on_news=wake, on_request=meters.request, writes=writes
+    )
     held.enter_context(closing(cluster))
     recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)
     held.enter_context(closing(recorder))

@@ -18,7 +18,11 @@ from gpuctl.model.ids import ProjectName
 @namespace_option
 @cluster_options
 def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool) -> None:
-    """List jobs, the newest start first."""
+    """List jobs, the newest start first.
+
+    The columns are Run:ai's. USER is always "-": jobs are declared in Git, which knows who wrote a file
+    (git log FILE); gpuctl writes no person's name onto objects.
+    """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.listing import heading, job_form, job_table, name_lines  # noqa: PLC0415
 

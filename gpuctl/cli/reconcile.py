@@ -37,6 +37,18 @@ LEAST_INTERVAL_MS = 1000
     flag_value=":memory:",
     help="Reconcile the embedded cluster instead, kept in FILE; in memory without FILE.",
 )
+@click.option(
+    "--write-qps",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    help="Writes a second to the API server at most. Default: 400.",
+)
+@click.option(
+    "--write-burst",
+    metavar="N",
+    type=click.IntRange(1, 100_000),
+    help="As many writes may go out at once first. Default: twice --write-qps.",
+)
 @click.option("--workdir", metavar="DIR", type=click.Path(file_okay=False), help="Keeps the clone. Default: the cache.")
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -56,6 +68,8 @@ def reconcile(interval: int, **options: Any) -> None:
     named = [f"--{name}" for name in ("embedded", "kubeconfig", "context") if options[name] is not None]
     if "--embedded" in named and len(named) > 1:
         raise Failure("GPU9002", f"{all_of(named)} name different clusters", hint="name one")
+    if "--embedded" in named and (options["write_qps"] or options["write_burst"]):
+        raise Failure("GPU9002", "the embedded cluster has no API server to spare", hint="leave out --write-*")
     follow = wiring.Follow(
         url=options["repo"],
         path=options["path"],
@@ -64,7 +78,13 @@ def reconcile(interval: int, **options: Any) -> None:
         once=options["once"],
         interval_ms=interval,
     )
-    target = wiring.Target(embedded=options["embedded"], kubeconfig=options["kubeconfig"], context=options["context"])
+    target = wiring.Target(
+        embedded=options["embedded"],
+        kubeconfig=options["kubeconfig"],
+        context=options["context"],
+        write_qps=options["write_qps"],
+        write_burst=options["write_burst"],
+    )
     journal = Journal(_write, LogForm(options["log_format"]))
     raise click.exceptions.Exit(wiring.reconcile(follow, target, options["metrics_address"], journal))
 

@@ -78,6 +78,8 @@ def test_an_unknown_option_is_one_line_with_a_code(run: Run, path: Path_) -> Non
         "simulate no-such-file.yaml",
         "reconcile --repo . --path x --embedded --interval soon",
         "reconcile --repo . --path x --embedded --interval 1ms",
+        "reconcile --repo . --path x --embedded --write-qps 5",
+        "reconcile --repo . --path x --write-burst 0",
         "list -p a -A --embedded README.md",
         "list --context prod --embedded README.md",
         "logs a-1-g --embedded README.md --worker -1",

@@ -124,9 +124,10 @@ class Site:
         author = ("-c", "user.name=x", "-c", "user.email=x")
         subprocess.run(["git", "-C", str(folder), *author, *args], check=True, capture_output=True)
 
-    def start(self, *, url: str = "", repo: str = "", interval: str = "1s") -> Process:
-        """A process; `url`: its way to the server."""
-        process = Process(self, self.folder / f"process-{len(self._processes)}", url, repo, interval)
+    def start(self, *more: str, url: str = "", repo: str = "", interval: str = "1s") -> Process:
+        """A process, with more options; `url`: its way to the server."""
+        folder = self.folder / f"process-{len(self._processes)}"
+        process = Process(self, folder, url, repo, ["--interval", interval, *more])
         self._processes.append(process)
         return process
 
@@ -186,7 +187,7 @@ class Site:
 class Process:
     """One `gpuctl reconcile`, as a replica in a cluster runs, with its journal and its measurements."""
 
-    def __init__(self, site: Site, folder: Path, url: str, repo: str, interval: str) -> None:
+    def __init__(self, site: Site, folder: Path, url: str, repo: str, options: Sequence[str]) -> None:
         folder.mkdir()
         plane = site.plane
         self.token = account_token(plane)
@@ -198,7 +199,7 @@ class Process:
         self.log = folder / "journal"
         command = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", repo or str(site.copy.folder), "--path", "c"]
         command += ["--branch", "main", "--kubeconfig", str(kubeconfig), "--workdir", str(folder / "work")]
-        command += ["--interval", interval, "--metrics-address", self._metrics, "--log-format", "json"]
+        command += ["--metrics-address", self._metrics, "--log-format", "json", *options]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self.pid = self._process.pid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuctl.model.units import DurationMs
 
@@ -44,3 +44,10 @@ class WriteLimits:
     per_second: int = 400
     burst: int = 800
     at_once: int = 8
+
+
+def limited(per_second: int | None, burst: int | None) -> WriteLimits:
+    """The limits with these instead of the usual; without a burst, it is twice what goes in a second."""
+    usual = WriteLimits()
+    rate = per_second or usual.per_second
+    return replace(usual, per_second=rate, burst=burst or 2 * rate)

@@ -1,4 +1,4 @@
-"""What is left of a refusal's words. Those of a server of today are asked of one in tests/cluster/test_server_refusals.py."""
+"""What is left of a refusal's words; tests/cluster/test_server_refusals.py asks a server of today for its own."""
 
 from __future__ import annotations
 
