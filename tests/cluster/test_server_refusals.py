@@ -69,7 +69,7 @@ CASES: Mapping[str, tuple[tuple[str, str], tuple[Spec, ...], str]] = {
         f'spec.template.spec.containers[0].env[0].valueFrom.secretKeyRef.name: "H": {SUBDOMAIN}',
     ),
     "a text for a yes or no": (
-        ("batch/v1", "Job"), (job() | {"suspend": "yes"},), ".spec.suspend: expected boolean, got yes",
+        ("batch/v1", "Job"), ({**job(), "suspend": "yes"},), ".spec.suspend: expected boolean, got yes",
     ),
     "a field that is none": (("batch/v1", "Job"), (job(nope=1),), ".spec.nope: field not declared in schema"),
     "another selector": (
