@@ -22,6 +22,11 @@ def project_owner(name: str) -> str:
     return f"project {name}"
 
 
+def is_project(owner: str) -> bool:
+    """Whether an owner is a project."""
+    return owner.startswith("project ")
+
+
 def department_owner(name: str) -> str:
     """A department as an owner."""
     return f"department {name}"
@@ -99,6 +104,12 @@ class Accounts:
     def portion(self, domain: DomainName, owner: str) -> Portion:
         """An owner's guarantee and share."""
         return self.portions.get((domain, owner), NOTHING)
+
+    def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """What a project could have while every other one has what it is guaranteed and wants. Cost: O(owners)."""
+        own = project_owner(project)
+        others = (p for (d, owner), p in self.portions.items() if d == domain and owner != own and is_project(owner))
+        return self.portion(domain, own).share_milli + sum(max(0, p.share_milli - p.guarantee_milli) for p in others)
 
     def over_share(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """By how much a project is above its share; negative below it."""

@@ -2,33 +2,35 @@
 
 Each turn tries, in this order: what is free, what is coming free anyway, what may be reclaimed from other projects,
 what may be preempted in its own, what others leave who can go on elsewhere. A job that can't start is passed over and
-blocks nobody.
+blocks nobody; but for who has waited longest a place is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import JobId, PoolName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.consolidation import Consolidation, Relocation, clear, consolidate
+from gpuctl.schedule.consolidation import Consolidation, clear, consolidate
 from gpuctl.schedule.elastic import exchange_for, smaller_offers, victims_for
 from gpuctl.schedule.fairshare import Portion
+from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.outcome import Outcome, Pause, Shift
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.starvation import Guard, Guards, is_guarded
 from gpuctl.schedule.turns import take_turns
 from gpuctl.schedule.victims import Rule
 
@@ -36,47 +38,19 @@ MAX_ROUNDS = 2
 """Passes over those that wait: a second one when a tighter layout has opened new room."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """One victim, why, and for whom."""
-
-    holder: Holder
-    reason: Reason
-    beneficiary: JobId
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """One run that is moved, why, where to, and for whom."""
-
-    move: Relocation
-    reason: Reason
-    beneficiary: JobId
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What the turns came to. `reserved` jobs wait for their place, which is not free yet; `given_up` are workers."""
-
-    started: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
-    reserved: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
-    passed: dict[JobId, Reason] = field(default_factory=dict)
-    pauses: dict[JobId, Pause] = field(default_factory=dict)
-    given_up: dict[JobId, list[Pause]] = field(default_factory=dict)
-    shifts: dict[JobId, Shift] = field(default_factory=dict)
-    trace: list[TraceStep] = field(default_factory=list)
-
-
 class Admission:
     """The turns of one cycle over its books."""
 
-    __slots__ = ("_books", "_failed", "_layout", "_policy", "outcome")
+    __slots__ = ("_books", "_failed", "_fits_past", "_guards", "_layout", "_lifted", "_policy", "outcome")
 
     def __init__(self, books: Books, policy: SchedulingPolicy) -> None:
         self._books = books
         self._policy = policy
         self._layout = Layout(books)
         self._failed: set[object] = set()
+        self._guards = Guards(books)
+        self._lifted: PoolName | None = None
+        self._fits_past: dict[tuple[PoolName, Request], bool] = {}
         self.outcome = Outcome()
 
     def run(self, queue: Sequence[Waiting]) -> Outcome:
@@ -92,7 +66,21 @@ class Admission:
         for waiting, seat in self._layout.seats.items():
             _, reason = self.outcome.started[waiting.job.id]
             self.outcome.started[waiting.job.id] = (seat, reason)
+        self._guard([w for w in open_queue if w.job.id in self.outcome.passed], queue)
         return self.outcome
+
+    def _guard(self, passed: Iterable[Waiting], queue: Iterable[Waiting]) -> None:
+        """Keep a place for who has waited longest."""
+        taken = {
+            job: seat for seats in (self.outcome.started, self.outcome.reserved) for job, (seat, _) in seats.items()
+        }
+        starts = ((w, taken[w.job.id]) for w in queue if w.job.id in taken)
+        self._guards.choose(passed, self._policy.starvation_guard_ms, starts)
+        for guard in self._guards:
+            job = guard.waiting.job.id
+            self.outcome.passed[job] = reasons.kept_for_oldest(guard.pool)
+            self.outcome.kept[job] = guard.seat
+            self._note(guard.waiting, "keep", guard.seat.offer)
 
     # Promises
 
@@ -102,7 +90,7 @@ class Admission:
         occupied: list[tuple[Waiting, Seat]] = []
         kept: set[JobId] = set()
         for waiting in queue:
-            seat = promised(waiting, self._books)
+            seat = None if is_guarded(waiting) else promised(waiting, self._books)
             if seat is None or self._forbidden(waiting, seat.offer):
                 continue
             if is_free(self._books.now, seat):
@@ -113,6 +101,7 @@ class Admission:
                 coming.append((waiting, seat))
             else:
                 occupied.append((waiting, seat))
+        self._guards.keep(queue)
         for waiting, seat in coming:
             self._books.vacate(waiting.job, seat)
             if not self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
@@ -147,10 +136,25 @@ class Admission:
     # Turns
 
     def _turn(self, waiting: Waiting) -> None:
+        """Its turn; a place that is kept for it is free for it meanwhile, and is not kept any longer if it has one."""
+        guard = self._guards.of(waiting)
+        if guard is None:
+            self._ask(waiting)
+            return
+        self._guards.lift(guard)
+        self._lifted = guard.pool
+        self._ask(waiting)
+        self._lifted = None
+        if waiting.job.id in self.outcome.passed:
+            self._guards.hold(guard)
+        else:
+            self._guards.drop(guard)
+
+    def _ask(self, waiting: Waiting) -> None:
         self.outcome.passed.pop(waiting.job.id, None)
         barriers = [self._forbidden(waiting, offer) for offer in waiting.offers]
         offers = [offer for offer, barrier in zip(waiting.offers, barriers, strict=True) if barrier is None]
-        if self._start_on_idle(waiting, offers):
+        if self._start_on_idle(waiting, offers) or self._start_past_guards(waiting, offers):
             return
         # Nobody is paused for a run that may never come to be: its object could be refused.
         known = waiting.run is not None
@@ -183,7 +187,7 @@ class Admission:
 
     def _start_on_idle(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
         """Start it on what is free. A request that found nothing once in a cycle is not tried again."""
-        key = tuple((offer.pool.name, offer.request) for offer in offers)
+        key = (self._lifted, *((offer.pool.name, offer.request) for offer in offers))
         if not offers or key in self._failed:
             return False
         held = {offer.pool.name: self._held_with(waiting, offer) for offer in offers}
@@ -196,6 +200,21 @@ class Admission:
         self.outcome.started[waiting.job.id] = (seat, reason)
         return True
 
+    def _start_past_guards(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
+        """Start it in a place that is kept for another, if it may."""
+        for guard, offer in self._guards.in_the_way(waiting):
+            tried = (guard.pool, (offer.pool.name, offer.request)) in self._failed
+            if tried or offer not in offers or not self._guards.yields(guard, waiting, offer):
+                continue
+            self._guards.lift(guard)
+            self._lifted = guard.pool
+            started = self._start_on_idle(waiting, [offer])
+            self._lifted = None
+            self._guards.hold(guard)
+            if started:
+                return True
+        return False
+
     def _make_room(self, waiting: Waiting, offer: Offer) -> bool:
         """Reserve what is coming free anyway, or pause runs and reserve their place, by the first rule that can."""
         coming = place_in(self._books.soon, offer)
@@ -205,7 +224,7 @@ class Admission:
                     self._pause(waiting, Seat(offer, coming), (), rule)
                     return True
                 continue
-            key = (rule.key, offer.pool.name, offer.request, self._books.version)
+            key = (self._lifted, rule.key, offer.pool.name, offer.request, self._books.version)
             victims = None if key in self._failed else victims_for(self._books, offer, rule)
             placement = self._place_without(victims, offer) if victims else None
             if victims and placement is not None:
@@ -231,7 +250,7 @@ class Admission:
         accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
         hit = accounts.ceiling_hit(domain, project, milli)
         rule = Preemption(self._books, waiting.job, domain, milli)
-        key = ("exchange", rule.key, offer.pool.name, offer.request, self._books.version)
+        key = ("exchange", self._lifted, rule.key, offer.pool.name, offer.request, self._books.version)
         if hit is None or key in self._failed or self._beyond_quota(waiting, offer) is not None:
             return False
         self._failed.add(key)
@@ -248,7 +267,7 @@ class Admission:
 
     def _bring_together(self, waiting: Waiting, offer: Offer) -> bool:
         """Have others moved out of its way who can go on elsewhere."""
-        key = ("move", waiting.job.id.project, offer.pool.name, offer.request, self._books.version)
+        key = ("move", self._lifted, waiting.job.id.project, offer.pool.name, offer.request, self._books.version)
         if key in self._failed or not self._may_have_moved(waiting, offer):
             return False
         if self._shift(waiting, consolidate(self._books, offer, waiting.job.id)):
@@ -357,6 +376,9 @@ class Admission:
     def _why_not(self, waiting: Waiting, offers: Sequence[Offer]) -> Reason:
         """What binds a job that has no place."""
         job, now = waiting.job, self._books.now
+        for guard, offer in self._guards.in_the_way(waiting):
+            if offer in offers and self._fits_without(guard, offer):
+                return reasons.held_back(guard.waiting.job.id)
         if not waiting.gpu_milli:
             return reasons.cpu_short(job)
         enough = [o for o in offers if _free_for(now, o) >= o.request.total_milli]
@@ -367,6 +389,15 @@ class Admission:
             return reasons.gang_short(job) if job.workers > 1 else reasons.scattered(job)
         beyond = bool(offers) and self._is_beyond_share(waiting, offers[0])
         return reasons.over_share(job) if beyond else reasons.no_free_gpus(job)
+
+    def _fits_without(self, guard: Guard, offer: Offer) -> bool:
+        """Whether there would be room if a place were not kept for another; looked for once for a request."""
+        key = offer.pool.name, offer.request
+        if key not in self._fits_past:
+            self._guards.lift(guard)
+            self._fits_past[key] = place_in(self._books.now, offer) is not None
+            self._guards.hold(guard)
+        return self._fits_past[key]
 
     def _note(self, waiting: Waiting, rule: str, offer: Offer) -> None:
         owner = project_owner(waiting.job.id.project)

@@ -145,6 +145,18 @@ class Books:
         total = seat.offer.request.total_milli
         self.accounts.add(job.id.project, domain, -total, preemptible=job.preemptible)
 
+    def set_aside(self, seat: Seat) -> None:
+        """Keep a place free of everybody, who is in it now excepted. It counts as nobody's."""
+        self._change()
+        self.now.take(seat.placement, seat.offer.request.charge)
+        self.soon.take(seat.placement, seat.offer.request.charge)
+
+    def put_back(self, seat: Seat) -> None:
+        """The exact opposite of `set_aside`."""
+        self._change()
+        self.now.give_back(seat.placement, seat.offer.request.charge)
+        self.soon.give_back(seat.placement, seat.offer.request.charge)
+
     def on_node(self, node: NodeName) -> list[Holder]:
         """Runs in place on a node that stay so far. Not to be changed."""
         return self._on_node.get(node, [])

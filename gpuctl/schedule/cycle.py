@@ -22,7 +22,7 @@ from gpuctl.model.state import ClusterState, Run, named, uuids_of
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import Accounts, project_owner
-from gpuctl.schedule.admission import Admission, Outcome
+from gpuctl.schedule.admission import Admission
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, claims, queue
@@ -32,6 +32,7 @@ from gpuctl.schedule.elastic import parted
 from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.growth import count_growth, growing, resizes
 from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.outcome import Outcome
 from gpuctl.schedule.outlook import Outlook
 from gpuctl.schedule.reservation import keep_moves
 from gpuctl.schedule.runs import Holder, Reading, paused_record, read_runs, record_of
@@ -146,7 +147,8 @@ def _decision(
     if reserved is not None:
         seat, reason = reserved
         return Pending(job=job, reason=reason, record=record, reserved=seat.placement)
-    return Pending(job=job, reason=outcome.passed[job], record=record)
+    kept = outcome.kept.get(job)
+    return Pending(job=job, reason=outcome.passed[job], record=record, reserved=kept.placement if kept else None)
 
 
 def _capacity_of(domain: DomainName, capacity: Capacity, holders: Iterable[Holder], accounts: Accounts) -> GpuMilli:

@@ -16,13 +16,13 @@ from gpuctl.model.state import RunPhase
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
-from gpuctl.schedule.admission import Outcome
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, Prospects
 from gpuctl.schedule.fit import Request, holds, of_its_kind, slots_in
 from gpuctl.schedule.gang import Offer, Seat
 from gpuctl.schedule.ordering import job_rank
+from gpuctl.schedule.outcome import Outcome
 from gpuctl.schedule.runs import Holder, record_of
 
 

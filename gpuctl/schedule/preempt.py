@@ -43,7 +43,7 @@ class Preemption:
 
     def _candidates(self) -> Iterator[Holder]:
         for holder in self.books.pausable(self.domain).get(self.job.id.project, ()):
-            if holder.job is not None and self._ranks_below(holder.job):
+            if holder.job is not None and self.ranks_below(holder.job):
                 yield holder
 
     def price(self, tally: Tally) -> int | None:  # noqa: ARG002 - the rule's shape: what a project loses to itself is free
@@ -56,7 +56,8 @@ class Preemption:
             return reasons.paused_by_priority(self.job.id)
         return reasons.paused_by_interactive(self.job.id)
 
-    def _ranks_below(self, theirs: Job) -> bool:
+    def ranks_below(self, theirs: Job) -> bool:
+        """Whether a job of the same project makes way for the beneficiary."""
         ours_is_training = self.job.type is JobType.TRAINING
         theirs_is_training = theirs.type is JobType.TRAINING
         if ours_is_training and not theirs_is_training:

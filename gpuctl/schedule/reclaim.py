@@ -56,6 +56,10 @@ class Reclaim:
         """Pausable work of other projects, whose owners can lose it, as far as ours may gain from them."""
         return self.books.candidates((self.key, *map(self._stays_within, self.chain)), self._candidates)
 
+    def may_take(self, holder: Holder) -> bool:
+        """Whether it could be paused for the beneficiary, were it the only one."""
+        return any(True for _ in self._of(holder.project, [holder]))
+
     def _candidates(self) -> Iterator[Holder]:
         losers = [self._of(project, holders) for project, holders in self.books.pausable(self.domain).items()]
         return merge(*losers, key=self.books.preference)

@@ -12,13 +12,13 @@ from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import Protocol, TypeAlias
 
-from gpuctl.model.decision import Reason
+from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import Request, of_its_kind, slots_in
 from gpuctl.schedule.gang import Offer, place_in, seats
-from gpuctl.schedule.ledger import Room
+from gpuctl.schedule.ledger import Charge, Room
 from gpuctl.schedule.runs import Holder
 
 MAX_STEPS = 2_000
@@ -90,14 +90,18 @@ class Floor:
 
     def remove(self, holder: Holder, sign: int = 1) -> None:
         """Take a run off this node; with -1, put it back."""
-        for worker in holder.placement.workers:
+        self.vacate(holder.placement, holder.charge, sign)
+
+    def vacate(self, placement: Placement, charge: Charge, sign: int = 1) -> None:
+        """What is taken by a placement on this node is free again; with -1, it is taken again."""
+        for worker in placement.workers:
             if worker.node != self.name:
                 continue
-            self.cpu_milli += sign * holder.charge.cpu_milli
-            self.mem_bytes += sign * holder.charge.mem_bytes
+            self.cpu_milli += sign * charge.cpu_milli
+            self.mem_bytes += sign * charge.mem_bytes
             for index in worker.gpus:
                 if 0 <= index < len(self.gpu_milli):
-                    self.gpu_milli[index] += sign * holder.charge.on_device(worker)
+                    self.gpu_milli[index] += sign * charge.on_device(worker)
 
     def slots(self, request: Request) -> int:
         """Workers that fit."""

@@ -1,0 +1,179 @@
+"""The starvation guard: a large job gets its place however many small ones come, and idle GPUs are lent meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from worlds import World, declared, job, live_nodes, pool, project
+
+from gpuctl.model.decision import Decision, Pending
+from gpuctl.model.declared import Declared, PlacementStrategy, SchedulingPolicy
+from gpuctl.model.ids import JobId
+from gpuctl.model.job import Job, JobType
+
+MINUTE = 60_000
+PATIENCE = 10 * MINUTE
+POLICY = SchedulingPolicy(starvation_guard_ms=PATIENCE, consolidation=False)
+
+
+def told(world: World, tree: Declared) -> dict[str, Decision]:
+    """One cycle's decisions by name."""
+    return {str(decision.job): decision for decision in world.cycle(tree).decisions}
+
+
+def waited(smalls: dict[str, int | None], large: Job, *, nodes: tuple[int, ...] = (4,)) -> tuple[World, Declared]:
+    """Small jobs that run, by how long they may take still, and a large one that has waited for half an hour."""
+    pools = [pool(nodes=nodes, placement=PlacementStrategy.SPREAD)]
+    world = World(nodes=live_nodes(pools))
+    running = [job(name, max_duration_ms=minutes and minutes * MINUTE) for name, minutes in smalls.items()]
+    projects = [project("a", 0, weight=1), project("b", 1000 * sum(nodes))]
+    for count in range(1, len(running) + 1):
+        world.settle(declared(projects, running[:count], pools, policy=POLICY))
+    tree = declared(projects, [*running, large], pools, policy=POLICY)
+    world.settle(tree)
+    assert str(large.id) not in world.running()
+    key = large.id, large.digest
+    world.runs[key] = replace(world.runs[key], queued_at_ms=world.now_ms - 3 * PATIENCE)
+    return world, tree
+
+
+def with_jobs(tree: Declared, *more: Job) -> Declared:
+    """The same with more jobs."""
+    return replace(tree, jobs=tuple(sorted((*tree.jobs, *more), key=lambda each: each.id)))
+
+
+def without(tree: Declared, *names: str) -> Declared:
+    """The same without some jobs."""
+    gone = {JobId.parse(name) for name in names}
+    return replace(tree, jobs=tuple(each for each in tree.jobs if each.id not in gone))
+
+
+def test_who_waited_longest_has_a_place_kept() -> None:
+    world, tree = waited({"b/1": None, "b/2": None}, job("b/large", 4000))
+    decision = told(world, tree)["b/large"]
+    assert isinstance(decision, Pending)
+    assert decision.reserved is not None
+    assert decision.reason.code == "GPU5080"
+    assert dict(decision.reason.params) == {"pool": "dgx1"}
+
+
+def test_nothing_is_kept_before_the_guard_is_due() -> None:
+    world, tree = waited({"b/1": None}, job("b/large", 4000))
+    key = JobId.parse("b/large"), tree.jobs[-1].digest
+    world.runs[key] = replace(world.runs[key], queued_at_ms=world.now_ms - PATIENCE + MINUTE)
+    decision = told(world, tree)["b/large"]
+    assert isinstance(decision, Pending)
+    assert decision.reserved is None
+    assert decision.reason.code != "GPU5080"
+
+
+def test_small_jobs_do_not_start_in_a_place_that_is_kept() -> None:
+    world, tree = waited({"b/1": None, "b/2": None}, job("b/large", 4000))
+    world.settle(tree)
+    crowd = with_jobs(tree, job("a/small"), job("b/small"))
+    world.settle(crowd)
+    assert world.running() == {"b/1", "b/2"}
+    decisions = told(world, crowd)
+    assert {decisions[name].reason.code for name in ("a/small", "b/small")} == {"GPU5081"}
+    world.end("b/1")
+    world.end("b/2")
+    world.settle(crowd)
+    assert "b/large" in world.running()
+
+
+def test_a_short_job_starts_in_it_if_it_ends_in_time() -> None:
+    world, tree = waited({"b/1": 60}, job("b/large", 4000))
+    world.settle(tree)
+    crowd = with_jobs(tree, job("a/long", max_duration_ms=90 * MINUTE), job("a/short", max_duration_ms=20 * MINUTE))
+    world.settle(crowd)
+    assert world.running() == {"b/1", "a/short"}
+
+
+def test_the_place_that_is_free_soonest_is_kept() -> None:
+    smalls = {"b/1": 600, "b/2": 60}
+    world, tree = waited(smalls, job("b/large", 2000), nodes=(2, 2))
+    decision = told(world, tree)["b/large"]
+    assert isinstance(decision, Pending)
+    assert decision.reserved is not None
+    assert {worker.node for worker in decision.reserved.workers} == {"dgx1-2"}
+
+
+def test_it_stays_from_cycle_to_cycle_and_goes_with_the_job() -> None:
+    world, tree = waited({"b/1": None}, job("b/large", 4000))
+    first = told(world, tree)["b/large"]
+    assert [told(world, tree)["b/large"] for _ in range(3)] == [first] * 3
+    later = with_jobs(without(tree, "b/large"), job("a/small", 3000))
+    world.settle(later)
+    assert world.running() == {"b/1", "a/small"}
+
+
+def test_the_guarded_job_starts_elsewhere_if_that_is_free_sooner() -> None:
+    world, tree = waited({"b/1": None, "b/2": None}, job("b/large", 2000), nodes=(2,))
+    world.settle(tree)
+    pools = [pool(nodes=[2, 2])]
+    world.nodes = live_nodes(pools)
+    world.settle(replace(tree, cluster=replace(tree.cluster, pools=tuple(pools))))
+    assert "b/large" in world.running()
+
+
+def test_one_job_is_guarded_in_each_pool() -> None:
+    pools = [pool("dgx1", nodes=[2]), pool("v100", nodes=[2])]
+    world = World(nodes=live_nodes(pools))
+    small = [job(f"b/{each.name}", pools=(each.name,)) for each in pools]
+    large = [job(f"b/{each.name}-{i}", 2000, pools=(each.name,)) for each in pools for i in range(2)]
+    projects = [project("a", 4000), project("b", 4000)]
+    world.settle(declared(projects, small, pools, policy=POLICY))
+    tree = declared(projects, [*small, *large], pools, policy=POLICY)
+    world.settle(tree)
+    world.now_ms += 2 * PATIENCE
+    decisions = told(world, tree)
+    assert {name for name, d in decisions.items() if d.reason.code == "GPU5080"} == {"b/dgx1-0", "b/v100-0"}
+
+
+def test_a_claim_that_would_take_it_back_is_not_held_up() -> None:
+    pools = [pool(nodes=[4])]
+    world = World(nodes=live_nodes(pools))
+    fixed = job("c/fixed", kind=JobType.INTERACTIVE)
+    projects = [project("a", 3000), project("b", 0, weight=1), project("c", 1000)]
+    world.settle(declared(projects, [fixed], pools, policy=POLICY))
+    tree = declared(projects, [fixed, job("b/large", 4000)], pools, policy=POLICY)
+    world.settle(tree)
+    world.now_ms += 2 * PATIENCE
+    world.settle(tree)
+    crowd = with_jobs(tree, job("a/owed", 2000))
+    world.settle(crowd)
+    assert world.running() == {"c/fixed", "a/owed"}
+
+
+def test_other_nodes_stay_open() -> None:
+    world, tree = waited({"b/1": None, "b/2": None}, job("b/large", 2000), nodes=(2, 2, 1))
+    world.settle(tree)
+    crowd = with_jobs(tree, *(job(f"a/new-{i}") for i in range(4)))
+    world.settle(crowd)
+    assert len(world.running()) == 4
+
+
+def test_no_gpu_idles_beneath_work_that_may_never_end() -> None:
+    for endless in (job("b/1", kind=JobType.INTERACTIVE), job("b/1", kind=JobType.INFERENCE, preemptible=True)):
+        pools = [pool(nodes=[4])]
+        world = World(nodes=live_nodes(pools))
+        projects = [project("a", 0, weight=1), project("b", 4000)]
+        world.settle(declared(projects, [endless], pools, policy=POLICY))
+        tree = declared(projects, [endless, job("b/large", 4000)], pools, policy=POLICY)
+        world.settle(tree)
+        world.now_ms += 2 * PATIENCE
+        world.settle(with_jobs(tree, job("a/small", 3000)))
+        assert world.running() == {"b/1", "a/small"}
+
+
+def test_a_job_that_can_never_have_its_gpus_while_others_use_theirs_idles_none() -> None:
+    pools = [pool(nodes=[4])]
+    world = World(nodes=live_nodes(pools))
+    projects = [project("a", 2000), project("b", 2000)]
+    owed = [job("a/1", max_duration_ms=60 * MINUTE), job("a/2", max_duration_ms=60 * MINUTE)]
+    world.settle(declared(projects, owed, pools, policy=POLICY))
+    tree = declared(projects, [*owed, job("b/large", 4000)], pools, policy=POLICY)
+    world.settle(tree)
+    world.now_ms += 2 * PATIENCE
+    world.settle(with_jobs(tree, job("b/small", 2000)))
+    assert "b/small" in world.running()
