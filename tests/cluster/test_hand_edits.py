@@ -140,6 +140,10 @@ EDITS = {
         theirs={"spec": {"hard": {"count/secrets": "50"}}},
     ),
     "a namespace": Edit(NAMESPACE, ours={"metadata": {"labels": {names.MANAGED_LABEL: None}}}),
+    "how replicas are replaced": Edit(DEPLOYMENTS, "web", {"spec": {"strategy": {"type": "RollingUpdate"}}}),
+    "how replicas are replaced, in parts": Edit(
+        DEPLOYMENTS, "web", {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2}}}}
+    ),
     "a Deployment": Edit(
         DEPLOYMENTS,
         "web",
@@ -217,6 +221,17 @@ def test_an_inference_job_scaled_by_hand_has_its_replicas_again(replicas: int, s
     assert {**now, "web": []} == {**pods, "web": []}
     assert scene.look(path)["spec"]["template"] == template
     figure(f"scaled by hand to {replicas}: scaled back after {took_s:.2f} s")
+
+
+def test_replicas_are_back_though_the_strategy_was_changed_as_well(scene: Scene) -> None:
+    """The server refuses the one for the other's sake."""
+    path, pods = scene.path(DEPLOYMENTS, "web"), scene.site.pods()
+    scene.change(path, {"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}}})
+    scene.back_in(lambda: scene.look(path)["spec"]["replicas"] == 2)
+    assert scene.look(path)["spec"]["strategy"] == {"type": "Recreate"}
+    within(PATIENCE_S, lambda: len(scene.site.pods().get("web", [])) == 2, scene.site.logs)
+    now = scene.site.pods()
+    assert {**now, "web": []} == {**pods, "web": []}
 
 
 def test_a_job_deleted_with_its_namespace_is_told_and_runs_only_when_it_is_asked_for(

@@ -6,6 +6,7 @@ from typing import Any
 
 from labs import Lab, body, job, lab
 
+from gpuctl.app.ports import Conflict
 from gpuctl.k8s import names
 from gpuctl.k8s.names import Kind
 
@@ -133,6 +134,32 @@ def test_a_deployments_new_template_replaces_its_pods(lab: Lab) -> None:
     lab.eventually(lambda: len(serving(lab)) == 2)
     lab.apply(inference(2, image="i:2"))
     lab.eventually(lambda: serving(lab) == ["i:2", "i:2"])
+
+
+def test_a_deployments_strategy_that_somebody_changed_is_put_back_and_its_pods_stay(lab: Lab) -> None:
+    wanted = inference(1)
+    wanted["spec"]["strategy"] = {"type": "Recreate"}
+    lab.apply(wanted)
+    lab.eventually(lambda: serving(lab) == ["i:1"])
+    before = uids(lab)
+
+    def changed() -> bool:
+        live = lab.there(names.DEPLOYMENT, "serve")
+        try:
+            lab.edit({**live, "spec": {**live["spec"], "strategy": {"type": "RollingUpdate"}}}, "somebody")
+        except Conflict:  # its controllers wrote it in between
+            return False
+        return True
+
+    lab.eventually(changed)
+    assert "rollingUpdate" in lab.there(names.DEPLOYMENT, "serve")["spec"]["strategy"]
+    assert lab.apply(wanted)["spec"]["strategy"] == {"type": "Recreate"}
+    assert lab.apply(wanted)["spec"]["strategy"] == {"type": "Recreate"}
+    assert uids(lab) == before
+
+
+def uids(lab: Lab) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in lab.cluster.list(names.POD).items}
 
 
 def test_all_that_gpuctl_reads_can_be_listed(lab: Lab) -> None:

@@ -137,11 +137,20 @@ def _deployment(body: Body) -> dict[str, Any]:
             "replicas": 1,
             "revisionHistoryLimit": 10,
             "progressDeadlineSeconds": 600,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+            "strategy": {},
         },
         _template(body)["spec"],
     )
+    spec["strategy"] = _strategy(spec["strategy"])
     return _over({"status": {}}, put(body, ("spec",), spec))
+
+
+def _strategy(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What belongs to a way of rolling out only. A real server leaves the rest to be taken off by whoever applies."""
+    if given.get("type") == "Recreate":
+        return {"type": "Recreate"}
+    rolling = _over({"maxSurge": "25%", "maxUnavailable": "25%"}, given.get("rollingUpdate"))
+    return {"type": "RollingUpdate", "rollingUpdate": rolling}
 
 
 def _service(body: Body) -> dict[str, Any]:

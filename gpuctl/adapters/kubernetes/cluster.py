@@ -15,6 +15,7 @@ from gpuctl.adapters.kubernetes.faults import unsupported
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import (
     APPLY,
+    MERGE,
     OnRequest,
     Request,
     Requests,
@@ -23,9 +24,10 @@ from gpuctl.adapters.kubernetes.requests import (
     encoded,
     ignored,
 )
+from gpuctl.adapters.kubernetes.rivals import without_rivals
 from gpuctl.adapters.kubernetes.stream import Stream
 from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
-from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, ObjectList, WatchEvent, WorldFault
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, Invalid, NotFound, ObjectList, WatchEvent, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import FIELD_MANAGER, PLURALS, SCOPES, Kind, Scope
 from gpuctl.k8s.objects import is_deleting, mapping, ref_of, text
@@ -117,17 +119,19 @@ class KubernetesCluster:
             raise
 
     def apply(self, body: Body) -> Body:
-        """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says."""
+        """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says.
+
+        What somebody else's field makes invalid is applied again after that field was taken off.
+        """
         ref = ref_of(body)
-        path = with_query(_item(ref), {"fieldManager": FIELD_MANAGER, "force": "true"})
-        what = f"apply {ref}"
-        stored: Body = self._write(
-            Request(
-                verb="patch", kind=(ref.api_version, ref.kind), method="PATCH", path=path, what=what,
-                body=encoded(body), content_type=APPLY,
-            )
-        )  # fmt: skip
-        return stored
+        try:
+            return self._patch(ref, body, APPLY, {"fieldManager": FIELD_MANAGER, "force": "true"})
+        except Invalid as refusal:
+            patch = without_rivals(body, refusal)
+            if patch is None:
+                raise
+        self._patch(ref, patch, MERGE, {"fieldManager": FIELD_MANAGER})
+        return self._patch(ref, body, APPLY, {"fieldManager": FIELD_MANAGER, "force": "true"})
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.
@@ -169,6 +173,15 @@ class KubernetesCluster:
         for stream in streams:
             stream.join(max(0, until_ns - time.monotonic_ns()) // _MS_NS)
         self._hands.shutdown()
+
+    def _patch(self, ref: ObjectRef, patch: Body, content_type: str, query: Mapping[str, str]) -> Body:
+        stored: Body = self._write(
+            Request(
+                verb="patch", kind=(ref.api_version, ref.kind), method="PATCH", path=with_query(_item(ref), query),
+                what=f"apply {ref}", body=encoded(patch), content_type=content_type,
+            )
+        )  # fmt: skip
+        return stored
 
     def _write(self, request: Request) -> Any:
         wait_ns = self._budget.take()

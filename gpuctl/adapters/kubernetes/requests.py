@@ -30,6 +30,7 @@ from gpuctl.model.units import DurationMs
 JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
 """The media type of server-side apply; JSON is YAML."""
+MERGE = "application/merge-patch+json"
 NO_ANSWER = 0
 
 OnRequest = Callable[[str, str, int, DurationMs], None]
