@@ -40,8 +40,8 @@ class Books:
         self.capacity = capacity
         self.accounts = accounts
         self.effort = effort
-        self.now = Ledger.of(capacity, effort)
-        self.soon = Ledger.of(capacity, effort)
+        self.now = Ledger({}, effort)
+        self.soon = Ledger({}, effort)
         self.now_ms = now_ms
         self.min_runtime_ms = min_runtime_ms
         self.version = 0
@@ -53,18 +53,21 @@ class Books:
         self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
 
     def enter_all(self, holders: Iterable[Holder]) -> None:
-        """Enter the runs that occupy their places now."""
-        for holder in holders:
+        """Enter the runs that occupy their places now, all of them at once, into empty books."""
+        entered = tuple(holders)
+        places = [(holder.placement, holder.charge) for holder in entered]
+        staying = [(holder.placement, holder.charge) for holder in entered if not holder.leaving]
+        self.now = Ledger.of(self.capacity, self.effort, places)
+        self.soon = Ledger.of(self.capacity, self.effort, staying)
+        for holder in entered:
             self._enter(holder)
         for by_project in self._pausable.values():
             for pausable in by_project.values():
                 pausable.sort(key=self.preference)
 
     def _enter(self, holder: Holder) -> None:
-        self.now.take(holder.placement, holder.charge)
         if holder.leaving:
             return
-        self.soon.take(holder.placement, holder.charge)
         self._account(holder, 1)
         for node in {worker.node for worker in holder.placement.workers}:
             self._on_node.setdefault(node, []).append(holder)

@@ -23,6 +23,9 @@ from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.ordering import Waiting, job_rank
 
+MOST_TOLD = 1_000
+"""Jobs that are gone are forgotten when there are so many, and more than those that are there."""
+
 
 class Prospects:
     """Which pools could ever serve a job, asked of empty nodes; nothing that changes while jobs start and end.
@@ -38,6 +41,11 @@ class Prospects:
         self._empty = Ledger.of(capacity)
         self._fitting: set[tuple[PoolName, Request]] = set()
         self._told: dict[JobId, tuple[Job, tuple[Offer, ...] | Reason]] = {}
+
+    def forget_but(self, jobs: int) -> None:
+        """Forget what was told of each job, once that is of many more than there are."""
+        if len(self._told) > 2 * jobs + MOST_TOLD:
+            self._told.clear()
 
     def offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         """The pools that could serve the job, in its order, or why none can."""

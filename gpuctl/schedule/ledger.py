@@ -10,7 +10,7 @@ among the whole ones; those of each profile have an index of their own.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from gpuctl.model.decision import Placement, WorkerPlacement
@@ -137,13 +137,31 @@ class Ledger:
             self._partial_milli[kind] = sum(free for free, _, _ in partial)
 
     @staticmethod
-    def of(capacity: Capacity, effort: Effort | None = None) -> Ledger:
-        """The usable nodes with nothing on them."""
+    def of(capacity: Capacity, effort: Effort | None = None, taken: Iterable[tuple[Placement, Charge]] = ()) -> Ledger:
+        """The usable nodes with nothing on them but what is taken: the same as taking it, at a fraction of the cost."""
+        devices = {node.name: list(node.gpu_milli) for nodes in capacity.usable.values() for node in nodes}
+        cpu = dict.fromkeys(devices, 0)
+        mem = dict.fromkeys(devices, 0)
+        for placement, charge in taken:
+            for worker in placement.workers:
+                node = worker.node
+                free = devices.get(node)
+                if free is None:
+                    continue
+                cpu[node] += charge.cpu_milli
+                mem[node] += charge.mem_bytes
+                milli = charge.on_device(worker)
+                for index in worker.gpus:
+                    if 0 <= index < len(free):
+                        free[index] -= milli
         rooms = {
-            node.name: Room(node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles)
+            node.name: Room(
+                node.name, pool, devices[node.name], node.cpu_milli - cpu[node.name],
+                node.mem_bytes - mem[node.name], node.profiles,
+            )
             for pool, nodes in capacity.usable.items()
             for node in nodes
-        }
+        }  # fmt: skip
         return Ledger(rooms, effort, capacity.habits)
 
     def copy(self) -> Ledger:

@@ -40,14 +40,23 @@ class Outlook:
         self.elastic = False
 
     def over(self, declared: Declared, nodes: tuple[Node, ...]) -> View:
-        """The view of these; the one before, if they are the same objects and equal nodes. Cost: O(nodes) then."""
+        """The view of these; the one before, if they are the same objects and equal nodes. Cost: O(nodes) then.
+
+        When only jobs have changed, what does not depend on them stays.
+        """
         same = (declared.cluster, declared.domains, declared.departments, declared.projects, declared.jobs)
-        if self._view is not None and all(map(is_, same, self._declared)) and self._nodes == nodes:
+        stays = [*map(is_, same, self._declared)] if self._nodes == nodes else []
+        if self._view is not None and stays and all(stays):
             return self._view
-        capacity, tree = survey(declared, nodes), Tree(declared)
+        if self._view is not None and stays and all(stays[:-1]):
+            capacity, tree, prospects = self._view
+            prospects.forget_but(len(declared.jobs))
+        else:
+            capacity, tree = survey(declared, nodes), Tree(declared)
+            prospects = Prospects(capacity, tree)
         self._declared, self._nodes = same, nodes
         self.elastic = any(job.is_elastic for job in declared.jobs)
-        self._view = replace(capacity, habits=self._learned(declared)), tree, Prospects(capacity, tree)
+        self._view = replace(capacity, habits=self._learned(declared)), tree, prospects
         return self._view
 
     def _learned(self, declared: Declared) -> Mapping[PoolName, Habits]:

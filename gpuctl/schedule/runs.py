@@ -165,6 +165,8 @@ def _settled(holder: Holder, decisions: Mapping[JobId, Decision], declared: Decl
     decision = decisions.get(holder.job.id)
     stopped = isinstance(decision, Displace | TimeOut | Suspended | Finished)
     pausable = isinstance(decision, Keep) and _held(holder.job, declared) is None
+    if pausable and not stopped:
+        return holder
     return Holder(
         run=holder.run, job=holder.job if pausable else None, domain=holder.domain, total_milli=holder.total_milli,
         placement=holder.placement, charge=holder.charge, leaving=holder.leaving or stopped,

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from gpuctl.model.decision import Admit, Keep, Move, Pending, Placement, Preempt, Reclaim
+from gpuctl.model.decision import Admit, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
-from gpuctl.schedule import schedule
+from gpuctl.schedule import reasons, schedule
 from gpuctl.schedule.capacity import survey
 from gpuctl.schedule.fit import Request, request_on
 from gpuctl.schedule.gang import Offer, place_in
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.outlook import Outlook
-from gpuctl.simulate.replay import Mode, Verdict
+from gpuctl.simulate.replay import Deed, Mode
 from gpuctl.simulate.workload import Workload
 
 NOWHERE = Placement(workers=())
@@ -89,32 +89,26 @@ class Engine:
         self._promised.discard(job)
         self._declared_anew = True
 
-    def decide(self, now_ms: Instant) -> Verdict:
+    def decide(self, now_ms: Instant) -> Sequence[Deed]:
         """One cycle."""
         if self._declared_anew:
             self._declared = replace(self._declared, jobs=tuple(self._jobs))
             self._declared_anew = False
         state = replace(self._state, runs=tuple(self._runs))
-        starts: list[tuple[JobId, Placement]] = []
-        pauses: list[tuple[JobId, JobId, Placement | None]] = []
-        promises: list[tuple[JobId, Placement | None]] = []
+        deeds: list[Deed] = []
         for decision in schedule(self._declared, state, now_ms, self._outlook).decisions:
             match decision:
                 case Keep():
                     pass
                 case Pending(job=job, reserved=reserved):
                     if reserved is not None or job in self._promised:
-                        promises.append((job, reserved))
-                case Admit(job=job, placement=placement):
-                    starts.append((job, placement))
-                case Reclaim(job=job, beneficiary=beneficiary) | Preempt(job=job, beneficiary=beneficiary):
-                    pauses.append((job, beneficiary, None))
-                case Move(job=job, beneficiary=beneficiary, reserved=reserved):
-                    pauses.append((job, beneficiary, reserved))
+                        deeds.append(decision)
+                case Admit() | Reclaim() | Preempt() | Move():
+                    deeds.append(decision)
                 case _:
                     raise AssertionError(f"no such thing happens in a replay: {decision}")
-        self._promised = {job for job, reserved in promises if reserved is not None}
-        return Verdict(starts=starts, pauses=pauses, promises=promises)
+        self._promised = {deed.job for deed in deeds if isinstance(deed, Pending | Move) and deed.reserved is not None}
+        return deeds
 
     def look_again_ms(self, run: Run) -> Instant | None:
         """Patience runs out, or a run may be paused from then on."""
@@ -178,9 +172,9 @@ class Simple:
         """Only what happens counts."""
         return None
 
-    def decide(self, now_ms: Instant) -> Verdict:  # noqa: ARG002 - the mode's shape
+    def decide(self, now_ms: Instant) -> Sequence[Deed]:  # noqa: ARG002 - the mode's shape
         """Start whoever is next and has a place, until nobody has."""
-        starts: list[tuple[JobId, Placement]] = []
+        starts: list[Deed] = []
         refused: set[Request] = set()
         while (following := self._following(refused)) is not None:
             project, request = following
@@ -188,11 +182,12 @@ class Simple:
             if placement is None:
                 refused.add(request)
                 continue
-            job, _ = self._lines[following].popitem(last=False)
+            job, run = self._lines[following].popitem(last=False)
             self._placed[job] = request, placement
             self._hold(project, request, placement, 1)
-            starts.append((job, placement))
-        return Verdict(starts=starts)
+            record = RunRecord(queued_at_ms=run.queued_at_ms, starts=run.starts + 1, ran_ms=run.ran_ms)
+            starts.append(Admit(job=job, reason=reasons.runs_on_idle(project), record=record, placement=placement))
+        return starts
 
     def _following(self, refused: set[Request]) -> tuple[ProjectName, Request] | None:
         """The line whose first job is next."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Protocol, TypeAlias
 
-from gpuctl.model.decision import Placement
+from gpuctl.model.decision import Admit, Move, Pending, Preempt, Reclaim
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run, RunPhase
@@ -43,15 +43,8 @@ class Pace:
         return ran_ms % self.checkpoint_ms if self.checkpoint_ms else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What a mode decides at one instant: who starts where, who has a place promised, and who is paused for whom; with
-    a place when it is only moved there.
-    """
-
-    starts: Sequence[tuple[JobId, Placement]] = ()
-    pauses: Sequence[tuple[JobId, JobId, Placement | None]] = ()
-    promises: Sequence[tuple[JobId, Placement | None]] = ()
+Deed: TypeAlias = Admit | Reclaim | Preempt | Move | Pending
+"""A decision that changes something: Pending is one when a place is promised or no longer promised by it."""
 
 
 class Mode(Protocol):
@@ -65,8 +58,8 @@ class Mode(Protocol):
         """The job has ended."""
         ...
 
-    def decide(self, now_ms: Instant) -> Verdict:
-        """What is to be done."""
+    def decide(self, now_ms: Instant) -> Sequence[Deed]:
+        """What is to be done, one decision a job."""
         ...
 
     def look_again_ms(self, run: Run) -> Instant | None:
@@ -87,14 +80,11 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """Something that became of a job: `start`, `pause` or `end`."""
+class Turn:
+    """A job was started or paused."""
 
     at_ms: Instant
-    what: str
-    job: JobId
-    placement: Placement | None = None
-    paused_for: JobId | None = None
+    deed: Deed
 
 
 @dataclass(slots=True)
@@ -104,7 +94,7 @@ class Course:
     """
 
     waits_ms: list[DurationMs]
-    moves: list[Move]
+    turns: list[Turn]
     pauses: int = 0
     displaced: int = 0
     lost: int = 0
@@ -113,19 +103,19 @@ class Course:
 
 
 class Replay:
-    """One trace, one mode. `moves` are written down only when asked for."""
+    """One trace, one mode. `turns` are written down only when asked for."""
 
-    def __init__(self, workload: Workload, mode: Mode, pace: Pace, meter: Meter, *, keep_moves: bool = False) -> None:
+    def __init__(self, workload: Workload, mode: Mode, pace: Pace, meter: Meter, *, keep_turns: bool = False) -> None:
         self._arrivals = workload.jobs
         self._next = 0
         self._mode = mode
         self._pace = pace
         self._meter = meter
-        self._keep_moves = keep_moves
+        self._keep_turns = keep_turns
         self._due: list[Due] = []
         self._looks: list[Due] = []
         self._tickets: dict[JobId, Ticket] = {}
-        self.course = Course(waits_ms=[], moves=[])
+        self.course = Course(waits_ms=[], turns=[])
 
     @property
     def unfinished(self) -> int:
@@ -200,7 +190,6 @@ class Replay:
         self._mode.drop(job)
         self._meter.end(job, ticket.total_milli)
         self.course.waits_ms.append(now_ms - ticket.submitted_ms - ticket.duration_ms)
-        self._note(Move(at_ms=now_ms, what="end", job=job))
 
     def _leave(self, ticket: Ticket) -> None:
         """A paused job's place is free."""
@@ -209,36 +198,39 @@ class Replay:
             ticket, replace(run, phase=RunPhase.QUEUED, placement=run.reserved, reserved=None, started_at_ms=None)
         )
 
-    def _carry_out(self, verdict: Verdict, now_ms: Instant) -> bool:
+    def _carry_out(self, deeds: Sequence[Deed], now_ms: Instant) -> bool:
         """Returns whether anybody was paused."""
-        for job, placement in verdict.starts:
-            self._start(self._tickets[job], placement, now_ms)
-        for job, beneficiary, reserved in verdict.pauses:
-            self._pause(self._tickets[job], beneficiary, reserved, now_ms)
-        for job, promise in verdict.promises:
-            self._promise(self._tickets[job], promise)
-        return bool(verdict.pauses)
+        paused = False
+        for deed in deeds:
+            ticket = self._tickets[deed.job]
+            match deed:
+                case Admit():
+                    self._start(ticket, deed, now_ms)
+                case Pending():
+                    self._promise(ticket, deed)
+                case _:
+                    self._pause(ticket, deed, now_ms)
+                    paused = True
+        return paused
 
-    def _start(self, ticket: Ticket, placement: Placement, now_ms: Instant) -> None:
-        run = replace(
-            ticket.run, phase=RunPhase.RUNNING, placement=placement, started_at_ms=now_ms, starts=ticket.run.starts + 1
-        )
+    def _start(self, ticket: Ticket, admit: Admit, now_ms: Instant) -> None:
+        run = replace(_with(ticket.run, admit), phase=RunPhase.RUNNING, placement=admit.placement, started_at_ms=now_ms)
         self._meter.start(run.job, ticket.total_milli)
         heappush(self._due, (now_ms + ticket.left_ms, run.job, run.starts, run.phase))
         self._put(ticket, run)
-        self._note(Move(at_ms=now_ms, what="start", job=run.job, placement=placement))
+        self._note(Turn(at_ms=now_ms, deed=admit))
 
-    def _promise(self, ticket: Ticket, promise: Placement | None) -> None:
+    def _promise(self, ticket: Ticket, pending: Pending) -> None:
         """A place kept for it stands on its run: where it goes, not where it still is."""
-        run = ticket.run
-        if run.phase is RunPhase.QUEUED and run.placement != promise:
-            ticket.run = replace(run, placement=promise)
-        elif run.phase is RunPhase.STOPPING and run.reserved != promise:
-            ticket.run = replace(run, reserved=promise)
-        if ticket.run is not run:
-            self._mode.put(ticket.job, ticket.run)
+        run = replace(ticket.run, reason=pending.reason)
+        if run.phase is RunPhase.QUEUED:
+            run = replace(run, placement=pending.reserved)
+        elif run.phase is RunPhase.STOPPING:
+            run = replace(run, reserved=pending.reserved)
+        ticket.run = run
+        self._mode.put(ticket.job, run)
 
-    def _pause(self, ticket: Ticket, beneficiary: JobId, reserved: Placement | None, now_ms: Instant) -> None:
+    def _pause(self, ticket: Ticket, pause: Reclaim | Preempt | Move, now_ms: Instant) -> None:
         run = ticket.run
         ran_ms = now_ms - (now_ms if run.started_at_ms is None else run.started_at_ms)
         lost_ms = self._pace.lost_ms(ran_ms)
@@ -247,17 +239,24 @@ class Replay:
         self.course.displaced += ticket.total_milli * ran_ms
         self.course.lost += ticket.total_milli * lost_ms
         self._meter.wait(run.job, ticket.total_milli, again=True)
-        ran = run.ran_ms + ran_ms
-        ticket.run = replace(
-            run, phase=RunPhase.STOPPING, queued_at_ms=now_ms, ran_ms=ran, paused_for=beneficiary, reserved=reserved
-        )
-        self._note(Move(at_ms=now_ms, what="pause", job=run.job, paused_for=beneficiary))
+        reserved = pause.reserved if isinstance(pause, Move) else None
+        ticket.run = replace(_with(run, pause), phase=RunPhase.STOPPING, reserved=reserved)
+        self._note(Turn(at_ms=now_ms, deed=pause))
         if self._pace.stop_ms:
             self._put(ticket, ticket.run)
-            heappush(self._due, (now_ms + self._pace.stop_ms, run.job, run.starts, RunPhase.STOPPING))
+            heappush(self._due, (now_ms + self._pace.stop_ms, run.job, ticket.run.starts, RunPhase.STOPPING))
         else:
             self._leave(ticket)
 
-    def _note(self, move: Move) -> None:
-        if self._keep_moves:
-            self.course.moves.append(move)
+    def _note(self, turn: Turn) -> None:
+        if self._keep_turns:
+            self.course.turns.append(turn)
+
+
+def _with(run: Run, deed: Deed) -> Run:
+    """The run with what a decision has it remember."""
+    record = deed.record
+    return replace(
+        run, queued_at_ms=record.queued_at_ms, starts=record.starts, ran_ms=record.ran_ms,
+        paused_for=record.paused_for, reason=deed.reason,
+    )  # fmt: skip

@@ -27,7 +27,10 @@ def test_what_came_before_a_span_is_history() -> None:
     assert whole is not None
     late = whole.between(HISTORY_UNTIL_MS + 86_400_000, None)
     assert [job.project for job in late.jobs] == ["11cb48"]
-    gained = {project: late.history[project] - whole.history[project] for project in ("11cb48", "b436b2")}
+    gained = {
+        project: late.history[project] - whole.history[project]
+        for project in (ProjectName("11cb48"), ProjectName("b436b2"))
+    }
     assert gained == {"11cb48": 66_500_000, "b436b2": 480_000_000}
 
 
