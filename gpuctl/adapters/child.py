@@ -52,7 +52,8 @@ class ReconcileProcess:
     def usage(self) -> Usage:
         """What its /metrics say."""
         writes: Counter[str] = Counter()
-        cpu_ms = mib = write_ms = 0
+        write_ms: Counter[str] = Counter()
+        cpu_ms = mib = 0
         for name, labelled, value in _SAMPLE.findall(self._get("/metrics")):
             labels = dict(_LABEL.findall(labelled))
             if name == "process_cpu_seconds_total":
@@ -61,8 +62,8 @@ class ReconcileProcess:
                 mib = int(float(value)) // _MIB
             elif name == "gpuctl_api_requests_total" and labels["verb"] in _WRITES and labels["kind"] != "Lease":
                 writes[labels["kind"]] += int(float(value))
-            elif name == "gpuctl_api_request_seconds_sum" and labels["verb"] == "patch":
-                write_ms += int(float(value) * 1000)
+            elif name == "gpuctl_api_request_seconds_sum" and labels["verb"] in _WRITES and labels["kind"] != "Lease":
+                write_ms[labels["kind"]] += int(float(value) * 1000)
         events = writes.pop("Event", 0)
         return Usage(cpu_ms=cpu_ms, memory_mib=mib, writes=writes, events=events, write_ms=write_ms)
 

@@ -49,7 +49,7 @@ class PrometheusMeters:
         self._writes = self._counter("gpuctl_writes", "Changes asked of the API server", "action", "code")
         self._requests = self._counter("gpuctl_api_requests", "Requests to the API server", "verb", "kind", "code")
         self._latency = Summary(
-            "gpuctl_api_request_seconds", "Time to the API server's answer", ["verb"], registry=self.registry
+            "gpuctl_api_request_seconds", "Time to the API server's answer", ["verb", "kind"], registry=self.registry
         )
         self._starts = self._counter("gpuctl_starts", "Runs that were let go")
         self._pauses = self._counter("gpuctl_pauses", "Runs that were paused")
@@ -97,7 +97,7 @@ class PrometheusMeters:
     def request(self, verb: str, kind: str, code: int, duration_ms: DurationMs) -> None:
         """A request to the API server was answered; code 0: it was not. From any thread."""
         self._requests.labels(verb, kind, str(code)).inc()
-        self._latency.labels(verb).observe(duration_ms / 1000)
+        self._latency.labels(verb, kind).observe(duration_ms / 1000)
 
     def alive(self) -> bool:
         """Whether the loop came round lately."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
-from gpuctl.app.bench_cluster_figures import ClusterBench, Costs, Crowd, Flow, Reclaimed, Refills, fullness
+from gpuctl.app.bench_cluster_bare import Bare, compiled
+from gpuctl.app.bench_cluster_figures import ClusterBench, Costs, Crowd, Flow, Reclaimed, Refills, Written, fullness
 from gpuctl.app.bench_cluster_log import JobLog
 from gpuctl.app.bench_cluster_ports import Controller, Usage, Yard
 from gpuctl.app.bench_cluster_tree import (
-    FOLDER,
     GPUS_PER_NODE,
     HOLDER,
     PREFIX,
@@ -35,13 +36,8 @@ from gpuctl.app.bench_cluster_tree import (
     too_large,
     turning,
 )
-from gpuctl.app.planning import waiting_manifests
 from gpuctl.app.ports import Workshop
-from gpuctl.compile import compile_tree
 from gpuctl.k8s import names
-from gpuctl.model.declared import Declared
-from gpuctl.model.source import SourceFile, SourceTree
-from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 from gpuctl.simulate.scenario import EPOCH_MS
 
@@ -56,21 +52,14 @@ def bench_cluster(
 ) -> ClusterBench:
     """Measure the workloads one after another on a cluster that has nothing else. Raises WorldFault."""
     bench = _Bench(yard, scale, say)
-    measured = ClusterBench(scale=scale)
+    measured: dict[str, Any] = {}
     bench.prepare()
-    if "flow" in workloads:
-        before = bench.bare()
-        flow = bench.flow()
-        measured = replace(measured, flow=flow, bare=(before, bench.bare()))
-    if "turnover" in workloads:
-        measured = replace(measured, turnover=bench.turnover())
-    if "reclaim" in workloads:
-        measured = replace(measured, reclaim=bench.reclaim())
-    if "crowd" in workloads:
-        measured = replace(measured, crowd=bench.crowd())
-    if "refills" in workloads:
-        measured = replace(measured, refills=bench.refills())
-    return measured
+    bare: dict[str, tuple[Costs, ...]] = {}
+    for name in workloads:
+        before = (bench.bare(name),) if name == "flow" else ()
+        measured[name] = getattr(bench, name)()
+        bare[name] = (*before, bench.bare(name))
+    return ClusterBench(scale=scale, bare=bare, **measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +88,25 @@ class _Bench:
     def prepare(self) -> None:
         """Nodes, and nothing else."""
         self._say(f"{self._scale.nodes} nodes of {GPUS_PER_NODE} GPUs")
-        declared = _compiled(dict(ground_files(self._scale, teams(self._scale, 0))))
+        declared = compiled(dict(ground_files(self._scale, teams(self._scale, 0))))
         self._yard.machines.provide(declared.cluster.pools)
         self._yard.ground.clear()
 
-    def bare(self) -> Flow:
-        """The same Jobs as `flow` has, made at once and not suspended: as fast as the control plane can."""
-        self._say(f"{self._scale.jobs} Jobs without gpuctl")
-        ground, cluster = self._yard.ground, self._yard.ground.cluster
-        spaces, jobs = _bare_bodies(self._scale)
-        log = JobLog(cluster)
-        try:
-            cluster.each(ground.create, spaces)
-            began_ns, cpu_ms = time.monotonic_ns(), ground.server_cpu_ms()
-            cluster.each(ground.create, jobs)
-            log.until("bare Jobs end", lambda: log.count(lambda life: life.ended_ns) == len(jobs))
-            wall_ms = _ms(time.monotonic_ns() - began_ns)
-            costs = Costs(wall_ms=wall_ms, server_cpu_ms=ground.server_cpu_ms() - cpu_ms)
-            return fullness(log.lives.values(), self._scale.gpus, began_ns, costs)
-        finally:
-            ground.clear()
+    def bare(self, workload: str) -> Costs:
+        """What stands for a workload without gpuctl."""
+        self._say(f"{workload} without gpuctl")
+        scale, bare = self._scale, Bare(self._yard.ground, self._scale)
+        match workload:
+            case "flow":
+                return bare.queue(flowing(scale))
+            case "turnover":
+                return bare.queue(turning(scale), held_nodes(scale.nodes - scale.turned_nodes))
+            case "refills":
+                return bare.queue(_turns(scale), held(scale, REFILLED_GPUS))
+            case "reclaim":
+                return bare.reclaim()
+            case _:
+                return bare.crowd()
 
     def flow(self) -> Flow:
         """Brief jobs, twice as many as GPUs."""
@@ -195,9 +183,8 @@ class _Bench:
         """Five GPUs are left; brief jobs take turns on them."""
         scale = self._scale
         self._say(f"{scale.refills} jobs that take turns on {REFILLED_GPUS} GPUs")
-        turns = [Wish(project="team-0", name=f"turn-{number}") for number in range(scale.refills)]
         quotas = {HOLDER: scale.gpus - REFILLED_GPUS, "team-0": REFILLED_GPUS}
-        wishes = [*held(scale, REFILLED_GPUS), *turns]
+        wishes = [*held(scale, REFILLED_GPUS), *_turns(scale)]
         with self._run(quotas, wishes, interval="1h") as run:
             stretch, log, own = self._begin(run), run.log, f"{PREFIX}team-0"
             log.until("jobs take turns", lambda: sum(bool(life.ended_ns) for life in log.of(own)) == scale.refills)
@@ -266,7 +253,7 @@ class _Bench:
                 writes=sum(now.writes.values()) - sum(used.writes.values()),
                 ledger_writes=_ledgers(now) - _ledgers(used),
                 events=now.events - used.events,
-                write_ms=now.write_ms - used.write_ms,
+                by_kind=_by_kind(used, now),
             )
 
         return end
@@ -274,6 +261,19 @@ class _Bench:
 
 def _ledgers(usage: Usage) -> int:
     return usage.writes.get(names.CONFIG_MAP[1], 0)
+
+
+def _by_kind(used: Usage, now: Usage) -> dict[str, Written]:
+    """What was written since, Events too."""
+    counts = {**now.writes, names.EVENT[1]: now.events}
+    before = {**used.writes, names.EVENT[1]: used.events}
+    return {
+        kind: Written(
+            count=count - before.get(kind, 0), taken_ms=now.write_ms.get(kind, 0) - used.write_ms.get(kind, 0)
+        )
+        for kind, count in sorted(counts.items())
+        if count > before.get(kind, 0)
+    }
 
 
 def _ms(duration_ns: int) -> DurationMs:
@@ -285,19 +285,5 @@ def _write(workshop: Workshop, files: Iterator[tuple[str, bytes]]) -> None:
         workshop.write(path, content)
 
 
-def _compiled(files: Mapping[str, bytes]) -> Declared:
-    tree = {path: SourceFile(content=content) for path, content in files.items()}
-    compiled = compile_tree(SourceTree(cluster_dir=FOLDER, files=tree))
-    if compiled.declared is None:
-        raise RuntimeError(f"the generated tree does not compile: {compiled.diagnostics[0].message}")
-    return compiled.declared
-
-
-def _bare_bodies(scale: Scale) -> tuple[Sequence[Body], Sequence[Body]]:
-    """What gpuctl would make for `flow`: namespaces and the priority class, and Jobs, these not suspended."""
-    files = {**dict(ground_files(scale, teams(scale, 0))), **dict(job_files(flowing(scale)))}
-    bodies = [item.body for item in waiting_manifests(_compiled(files)).items]
-    ground = {names.NAMESPACE[1], names.PRIORITY_CLASS_KIND[1]}
-    spaces = [body for body in bodies if body["kind"] in ground]
-    jobs = [{**body, "spec": {**body["spec"], "suspend": False}} for body in bodies if body["kind"] == names.JOB[1]]
-    return spaces, jobs
+def _turns(scale: Scale) -> Sequence[Wish]:
+    return [Wish(project="team-0", name=f"turn-{number}") for number in range(scale.refills)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import chain
+from statistics import median_low
+from typing import Any, TypeVar
 
 from gpuctl.app.bench_cluster_log import Life
 from gpuctl.app.bench_cluster_tree import Scale
@@ -11,9 +14,17 @@ from gpuctl.model.units import DurationMs, Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Writes of one kind: how many, and their time from request to answer, added up."""
+
+    count: int
+    taken_ms: DurationMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """What a stretch of work took: `server_cpu_ms` of the API server; `own_cpu_ms`, `memory_mib` and writes of the
-    controller, none without one; its Events are counted apart. `write_ms` is the time of all of them, added up.
+    controller, none without one; its Events are counted apart. `by_kind`: all of them again, Events too.
     """
 
     wall_ms: DurationMs
@@ -23,7 +34,7 @@ class Costs:
     writes: int = 0
     ledger_writes: int = 0
     events: int = 0
-    write_ms: DurationMs = 0
+    by_kind: Mapping[str, Written] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +88,40 @@ class Refills:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterBench:
-    """All that was measured; None for what was not asked for."""
+    """All that was measured; None for what was not asked for.
+
+    `bare`: each workload without gpuctl, as often as tried.
+    """
 
     scale: Scale
-    bare: tuple[Flow, ...] = ()
+    bare: Mapping[str, tuple[Costs, ...]] = field(default_factory=dict)
     flow: Flow | None = None
     turnover: Flow | None = None
     reclaim: Reclaimed | None = None
     crowd: Crowd | None = None
     refills: Refills | None = None
+
+
+T = TypeVar("T")
+
+
+def medians(rounds: Sequence[T]) -> T:
+    """Several measurements as one: each number the median of its likes, single waits and bare runs all together."""
+    found: Any = _median(rounds)
+    return found  # type: ignore[no-any-return]
+
+
+def _median(values: Sequence[Any]) -> Any:
+    first = values[0]
+    if is_dataclass(first) and not isinstance(first, type):
+        return type(first)(**{one.name: _median([getattr(v, one.name) for v in values]) for one in fields(first)})
+    if isinstance(first, Mapping):
+        keys = sorted({key for value in values for key in value})
+        return {key: _median([value[key] for value in values if key in value]) for key in keys}
+    if isinstance(first, tuple):
+        pooled = tuple(chain.from_iterable(values))
+        return tuple(sorted(pooled)) if all(isinstance(one, int) for one in pooled) else pooled
+    return first if first is None else median_low(values)
 
 
 def fullness(lives: Collection[Life], gpus: int, began_ns: Instant, costs: Costs) -> Flow:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpuctl.app.ports import Cluster, Gone, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import condition, flag, ref_of, resource_version
+from gpuctl.k8s.objects import condition, flag, mapping, ref_of, resource_version
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
@@ -23,12 +23,17 @@ _ENDS = ("SuccessCriteriaMet", "Complete", "Failed")
 
 @dataclass(slots=True)
 class Life:
-    """A Job's instants on the monotonic clock, in nanoseconds; 0 for what has not been seen."""
+    """A Job's instants on the monotonic clock, in nanoseconds; 0 for what has not been seen.
+
+    Its `pods` now, and how many are `ready`.
+    """
 
     made_ns: int = 0
     let_go_ns: int = 0
     paused_ns: int = 0
     ended_ns: int = 0
+    pods: int = 0
+    ready: int = 0
 
     @property
     def holds(self) -> bool:
@@ -60,6 +65,10 @@ class JobLog:
         """The Jobs of one namespace."""
         return (life for ref, life in self.lives.items() if ref.namespace == namespace)
 
+    def of_job(self, ref: ObjectRef) -> Life:
+        """What became of that Job; nothing, when none such was seen."""
+        return self.lives.get(ref, Life())
+
     def count(self, holds: Callable[[Life], object]) -> int:
         """How many Jobs that is so of."""
         return sum(bool(holds(life)) for life in self.lives.values())
@@ -82,6 +91,9 @@ class JobLog:
 
     def _note(self, body: Body, now_ns: int) -> None:
         life = self.lives.setdefault(ref_of(body), Life(made_ns=now_ns))
+        status = mapping(body, "status")
+        life.pods = status.get("active", 0) + status.get("terminating", 0)
+        life.ready = status.get("ready", 0)
         if flag(body, "spec", "suspend"):
             if life.let_go_ns > life.paused_ns:
                 life.paused_ns = now_ns

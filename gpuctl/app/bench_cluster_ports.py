@@ -15,14 +15,14 @@ from gpuctl.model.units import DurationMs
 class Usage:
     """What a controller has used since it was started. `writes` by kind, without those of its Lease and its `events`.
 
-    `write_ms` is the time of all writes together, from request to answer: what of it is the API server's own.
+    `write_ms`: by kind, their time added up, from request to answer: what of all is the API server's own.
     """
 
     cpu_ms: DurationMs = 0
     memory_mib: int = 0
     writes: Mapping[str, int] = field(default_factory=dict)
     events: int = 0
-    write_ms: DurationMs = 0
+    write_ms: Mapping[str, DurationMs] = field(default_factory=dict)
 
 
 class Controller(Protocol):

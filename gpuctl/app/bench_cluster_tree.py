@@ -15,7 +15,7 @@ GPUS_PER_NODE = 8
 HOLDER = "holder"
 """The project of the jobs that hold GPUs for as long as it takes."""
 LASTING = "24h"
-BRIEF = "1s"
+BRIEF, BRIEF_MS = "1s", 1000
 TURN = "10s"
 """Of the jobs that keep a part of the GPUs full: long enough that a small control plane can start them all in time."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from statistics import median_low
 
 import click
 
@@ -34,76 +35,92 @@ Row = tuple[str, str, str, str]
     help="full: 125 nodes of 8 GPUs, 2,000 jobs; small: 4 nodes, 40 jobs.",
 )
 @click.option("--only", type=click.Choice(WORKLOADS), multiple=True, help="One workload, or several. Default: all.")
+@click.option(
+    "--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Rounds of all; the medians are shown."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def cluster(kubeconfig: str | None, context: str | None, scale: str, only: tuple[str, ...], output: str) -> None:
+def cluster(  # noqa: PLR0913, PLR0917 - one for each option
+    kubeconfig: str | None, context: str | None, scale: str, only: tuple[str, ...], repeat: int, output: str
+) -> None:
     """Measure a controller under load on a real API server.
 
     The cluster needs KWOK, with a stage that ends a pod after the time that its variable RUN_FOR says, and must have no
-    nodes: the benchmark makes its own, and removes all it makes besides. The controller is a process of its own.
+    nodes: the benchmark makes its own, and removes all it makes besides. The controller is a process of its own. Each
+    workload is run without it too: the same Jobs, that wait for kube-scheduler or are stopped by hand.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.bench_cluster import bench_cluster  # noqa: PLC0415
+    from gpuctl.app.bench_cluster_figures import medians  # noqa: PLC0415
     from gpuctl.app.bench_cluster_tree import FULL, SMALL  # noqa: PLC0415
 
     size = FULL if scale == "full" else SMALL
     with wiring.cluster_bench(wiring.Target(kubeconfig=kubeconfig, context=context)) as yard:
-        measured = bench_cluster(yard, size, only or WORKLOADS, partial(click.echo, err=True))
+        say = partial(click.echo, err=True)
+        machine = _machine()
+        rounds = [bench_cluster(yard, size, only or WORKLOADS, say) for _ in range(repeat)]
     if output == "json":
-        print_json({"machine": _machine(), **dataclasses.asdict(measured)})
+        print_json({"machine": machine, "rounds": [dataclasses.asdict(one) for one in rounds]})
         return
-    click.echo(_machine())
-    click.echo(table(_HEADER, [*_rows(measured)]), nl=False)
+    click.echo(f"{machine}; {'one round' if repeat == 1 else f'medians of {repeat} rounds'}")
+    click.echo(table(_HEADER, [*_rows(medians(rounds))]), nl=False)
 
 
 def _machine() -> str:
     """What it was measured on."""
     gib = -(-os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _GIB)
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    return f"{os.cpu_count()} cores, {gib} GiB, {system}"
+    return f"{os.cpu_count()} cores, {gib} GiB, {system}, load {os.getloadavg()[0]:.1f} before"
 
 
 def _rows(measured: ClusterBench) -> Iterator[Row]:
+    bare = {name: _median_ms(costs) for name, costs in measured.bare.items()}
     if measured.flow is not None:
-        yield from _of_flow(measured.flow, measured.bare)
+        yield from _of_flow(measured.flow, measured.bare["flow"])
     if measured.turnover is not None:
         turn = measured.turnover
         full = f"full after {_seconds(turn.filled_ms)}; {turn.busy_all_milli // 10} % with the time until then"
-        beside = f"{turn.jobs} jobs of 10 s, three for each GPU; {full}; {_own(turn.costs)}"
+        beside = f"{turn.jobs} jobs of 10 s, three for each GPU, in {_seconds(turn.costs.wall_ms)}; {full}"
+        beside += f"; bare Jobs in {_seconds(bare['turnover'])}; {_own(turn.costs)}"
         yield "GPUs given away while work waits", f"{turn.busy_milli // 10} %", "85 %", beside
     if measured.reclaim is not None:
         found = measured.reclaim
         told = f"{found.paused} of {found.wanted} paused, in {_cycles(found.pausing_cycles)}"
-        yield (
-            f"{found.wanted} jobs reclaim lent GPUs",
-            _seconds(found.costs.wall_ms),
-            "10 s",
-            f"{told}; {_own(found.costs)}",
-        )
+        beside = f"{told}; the writes alone, by hand, {_seconds(bare['reclaim'])}; {_own(found.costs)}"
+        yield f"{found.wanted} jobs reclaim lent GPUs", _seconds(found.costs.wall_ms), "10 s", beside
     if measured.crowd is not None:
         crowd = measured.crowd
         last, median = crowd.from_commit_ms[-1], crowd.from_commit_ms[len(crowd.from_commit_ms) // 2]
         seen = crowd.from_object_ms[len(crowd.from_object_ms) // 2]
-        beside = f"at most {_seconds(last)} from the commit, {_seconds(seen)} from its object; {_own(crowd.costs)}"
+        beside = f"at most {_seconds(last)} from the commit, {_seconds(seen)} from its object"
+        beside += f"; a bare Job among as many pods that wait, {_seconds(bare['crowd'])}; {_own(crowd.costs)}"
         yield f"one that can start among {crowd.pending} that can't", _seconds(median), "1 s", beside
     if measured.refills is not None:
         refills = measured.refills
-        write_ms = refills.costs.write_ms // max(1, refills.costs.writes + refills.costs.events)
-        beside = f"median {refills.percentile(50)} ms, a write takes {write_ms} ms; {_own(refills.costs)}"
+        beside = f"median {refills.percentile(50)} ms; {_writes(refills.costs)}; all {len(refills.waits_ms)} in "
+        beside += f"{_seconds(refills.costs.wall_ms)}, bare Jobs in {_seconds(bare['refills'])}; {_own(refills.costs)}"
         yield "a job ends, the next starts, p99", f"{refills.percentile(99)} ms", "100 ms + API", beside
 
 
-def _of_flow(flow: Flow, bare: tuple[Flow, ...]) -> Iterator[Row]:
-    """The rate and the server's work are those of the bare Jobs before and after, on the average."""
+def _median_ms(costs: Sequence[Costs]) -> int:
+    return median_low(one.wall_ms for one in costs)
+
+
+def _writes(costs: Costs) -> str:
+    """How long writes took, by kind."""
+    return ", ".join(f"{kind} {one.taken_ms // one.count} ms" for kind, one in costs.by_kind.items())
+
+
+def _of_flow(flow: Flow, bare: Sequence[Costs]) -> Iterator[Row]:
+    """Against the bare Jobs before and after."""
     what, costs = f"{flow.jobs} jobs of 1 s", flow.costs
-    bare_ms = sum(one.costs.wall_ms for one in bare) // len(bare)
-    bare_cpu = sum(one.costs.server_cpu_ms for one in bare) // len(bare)
+    bare_ms, bare_cpu = _median_ms(bare), median_low(one.server_cpu_ms for one in bare)
     rate, bare_rate = (1_000_000 * flow.jobs // wall_ms for wall_ms in (costs.wall_ms, bare_ms))
     ratio = 1000 * bare_ms // costs.wall_ms
     rates = f"{_tenths(rate)} jobs/s, bare Jobs {_tenths(bare_rate)}"
     yield what, f"{_tenths(ratio, 2)} of bare Jobs", "0.7", f"{rates}; {_own(costs)}"
     server = f"{_each(costs.server_cpu_ms, flow)} ms a job, bare Jobs {_each(bare_cpu, flow)} ms"
     yield "API server's CPU", f"{_tenths(1000 * costs.server_cpu_ms // max(1, bare_cpu), 2)} times bare", "2", server
-    ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers; {costs.events} Events besides"
+    ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers; {costs.events} Events besides; {_writes(costs)}"
     yield "writes a job", thousandths(1000 * costs.writes // flow.jobs), "4", ledger
 
 

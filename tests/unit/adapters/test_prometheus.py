@@ -126,7 +126,7 @@ def test_git_the_api_server_and_what_stands_wrong(scene: Scene) -> None:
         'gpuctl_git_fetches_total{result="failed"}': 1,
         'gpuctl_api_requests_total{code="200",kind="Job",verb="patch"}': 1,
         'gpuctl_api_requests_total{code="0",kind="Job",verb="patch"}': 1,
-        'gpuctl_api_request_seconds_count{verb="patch"}': 2,
+        'gpuctl_api_request_seconds_count{kind="Job",verb="patch"}': 2,
         'gpuctl_problems{code="GPU8001"}': 2,
         f'gpuctl_revision_info{{revision="{"5eed" * 10}"}}': 1,
         "gpuctl_revision_timestamp_seconds": 1_596_000_000.5,

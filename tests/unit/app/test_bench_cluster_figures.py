@@ -1,0 +1,28 @@
+"""Several rounds of a benchmark as one: medians of numbers, all single waits together."""
+
+from __future__ import annotations
+
+from gpuctl.app.bench_cluster_figures import ClusterBench, Costs, Refills, Written, medians
+from gpuctl.app.bench_cluster_tree import SMALL
+
+
+def a_round(wall_ms: int, waits_ms: tuple[int, ...], **writes: Written) -> ClusterBench:
+    costs = Costs(wall_ms=wall_ms, server_cpu_ms=10 * wall_ms, by_kind=writes)
+    return ClusterBench(scale=SMALL, bare={"refills": (costs,)}, refills=Refills(waits_ms=waits_ms, costs=costs))
+
+
+def test_rounds_are_told_as_their_medians() -> None:
+    rounds = [
+        a_round(30, (5, 9), Job=Written(count=4, taken_ms=40)),
+        a_round(10, (1, 7), Job=Written(count=2, taken_ms=60), Event=Written(count=1, taken_ms=3)),
+        a_round(20, (2, 3), Job=Written(count=6, taken_ms=50)),
+    ]
+    told = medians(rounds)
+    assert told.scale == SMALL
+    assert told.flow is None
+    assert told.refills is not None
+    assert told.refills.waits_ms == (1, 2, 3, 5, 7, 9)
+    assert (told.refills.costs.wall_ms, told.refills.costs.server_cpu_ms) == (20, 200)
+    job, event = Written(count=4, taken_ms=50), Written(count=1, taken_ms=3)
+    assert told.refills.costs.by_kind == {"Job": job, "Event": event}
+    assert [costs.wall_ms for costs in told.bare["refills"]] == [30, 10, 20]
