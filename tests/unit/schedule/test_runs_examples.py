@@ -93,9 +93,9 @@ def test_what_ran_on_a_lost_node_starts_elsewhere_and_a_cordoned_one_keeps_its_w
     assert dict(made.reason.params) == {"node": lost}
 
 
-@pytest.mark.parametrize("change", [{"usable": False}, {"usable": False, "ready": False}])
+@pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("had_a_node", [False, True])
-def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(change: dict[str, bool], *, had_a_node: bool) -> None:
+def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool, had_a_node: bool) -> None:
     """What never was anywhere waits as before, as if it had not been let go."""
     world, tree = at_rest(job("a/1", 2000))
     ((key, run),) = world.runs.items()
@@ -105,11 +105,11 @@ def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(change: dict[s
     world.runs[key] = starting
     assert isinstance(decision(world, tree, "a/1"), Keep)
     world.now_ms += 5000
-    world.nodes = tuple(replace(each, **change) if each.name == node else each for each in world.nodes)
+    world.nodes = tuple(replace(each, usable=False, ready=ready) if each.name == node else each for each in world.nodes)
     stopped_ms = world.now_ms
     made = decision(world, tree, "a/1")
     assert isinstance(made, Displace)
-    assert (made.reason.code, made.reason.params) == ("GPU5034" if "ready" in change else "GPU5036", (("node", node),))
+    assert (made.reason.code, made.reason.params) == ("GPU5036" if ready else "GPU5034", (("node", node),))
     assert (made.record.starts, made.record.queued_at_ms) == (
         (run.starts, stopped_ms) if had_a_node else (run.starts - 1, run.queued_at_ms)
     )
