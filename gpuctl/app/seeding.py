@@ -14,10 +14,11 @@ from gpuctl.app.cycle import CYCLES_TO_A_FIXED_POINT, Site
 from gpuctl.app.play import Sandbox
 from gpuctl.model.decision import Admit, Decision, Keep, Pending, Placement, RunRecord, Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase, named, uuids_of
 from gpuctl.model.units import Instant
+from gpuctl.model.usage import Usage
 from gpuctl.observe import observe
 from gpuctl.plan import make_plan
 from gpuctl.render import render
@@ -29,10 +30,11 @@ def seed(declared: Declared, given: Given, site: Site, sandbox: Sandbox, zero_ms
     """Play the past up to `zero_ms`. The clock stands at or before the earliest instant that is given."""
     since = given.since_ms
     places = {run.job: run.placement for run in given.running}
-    for at_ms in sorted(set(since.values())):
+    usage = {name: Usage(at_ms=zero_ms, milli_hours=milli) for name, milli in given.usage_milli_hours.items()}
+    for at_ms in sorted({*since.values(), *([0] if usage else [])}):
         _pass_until(zero_ms + at_ms, sandbox)
         known = tuple(job for job in declared.jobs if since.get(job.id, 1) <= at_ms)
-        _settle_as_given(replace(declared, jobs=known), places, site)
+        _settle_as_given(replace(declared, jobs=known), places, usage, site)
     _pass_until(zero_ms, sandbox)
 
 
@@ -41,12 +43,14 @@ def _pass_until(at_ms: Instant, sandbox: Sandbox) -> None:
     sandbox.world.settle()
 
 
-def _settle_as_given(declared: Declared, places: Mapping[JobId, Placement], site: Site) -> None:
+def _settle_as_given(
+    declared: Declared, places: Mapping[JobId, Placement], usage: Mapping[ProjectName, Usage], site: Site
+) -> None:
     for _ in range(CYCLES_TO_A_FIXED_POINT):
         site.mirror.refresh()
         now_ms = site.clock.now_ms()
         state = observe(site.mirror.objects(), declared.cluster.name)
-        schedule = _as_given(declared, places, state, now_ms)
+        schedule = replace(_as_given(declared, places, state, now_ms), usage=usage)
         plan = make_plan(declared, schedule, render(declared, schedule), state, frozenset())
         if not apply_plan(plan, site.mirror).writes:
             return

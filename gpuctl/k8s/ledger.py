@@ -21,6 +21,7 @@ from gpuctl.k8s.objects import mapping, text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import NO_REVISION, JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
 from gpuctl.model.state import Body, FinishedRun, Ledger
+from gpuctl.model.usage import Usage
 
 SHARD_BYTES = 768 * 1024
 """The most that one object of a ledger holds."""
@@ -80,6 +81,8 @@ def encode_ledger(cluster: str, ledger: Ledger, shards: int = 1) -> LedgerObject
             break
         parts = fewer
     facts = {"revision": ledger.revision, **({"content": ledger.content} if ledger.content else {})}
+    if ledger.usage is not None:
+        facts["usage"] = _usage_text(ledger.usage)
     ref = ledger_ref(cluster, ledger.project)
     if len(parts) == 1:
         return LedgerObjects(head=_config_map(cluster, ledger, ref, {**facts, **parts[0]}))
@@ -88,6 +91,22 @@ def encode_ledger(cluster: str, ledger: Ledger, shards: int = 1) -> LedgerObject
         head=_config_map(cluster, ledger, ref, {**facts, "shards": str(len(parts))}),
         shards={shard: _config_map(cluster, ledger, shard, part) for shard, part in zip(refs, parts, strict=True)},
     )
+
+
+def _usage_text(usage: Usage) -> str:
+    at = format_timestamp(usage.at_ms)
+    return compact_json({"at": at, "milliHours": usage.milli_hours, "rateMilli": usage.rate_milli})
+
+
+def _usage(data: Mapping[str, Any]) -> Usage | None:
+    """What was used; nothing where that can't be read: it begins anew then."""
+    try:
+        section = _section(data, "usage")
+        at_ms, milli_hours, rate_milli = decode_instant(section["at"]), section["milliHours"], section["rateMilli"]
+        amounts = [type(amount) is int and amount >= 0 for amount in (milli_hours, rate_milli)]
+    except _DAMAGE:
+        return None
+    return Usage(at_ms=at_ms, milli_hours=milli_hours, rate_milli=rate_milli) if at_ms and all(amounts) else None
 
 
 def _config_map(cluster: str, ledger: Ledger, ref: ObjectRef, data: Mapping[str, str]) -> Body:
@@ -182,6 +201,7 @@ def decode_ledger(head: Body, config_maps: Mapping[ObjectRef, Body] | None = Non
         inventory=frozenset(ref for part in parts for ref in part.ledger.inventory),
         seen=frozenset(key for part in parts for key in part.ledger.seen),
         finished={key: run for part in parts for key, run in part.ledger.finished.items()},
+        usage=_usage(data),
     )
     return LedgerReading(ledger=ledger, damaged=tuple(damaged))
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +209,8 @@ class TraceStep:
 class Schedule:
     """Exactly one decision a declared job, sorted by job; never over capacity; gangs all or none.
 
-    `queue`: jobs that could run and had no place, in the order in which they were asked last.
+    `queue`: jobs that could run and had no place, in the order in which they were asked last. `usage`: what is to be
+    remembered of projects' use of spare GPUs.
     """
 
     at_ms: Instant
@@ -216,3 +218,4 @@ class Schedule:
     shares: tuple[FairShare, ...] = ()
     trace: tuple[TraceStep, ...] = ()
     queue: tuple[JobId, ...] = ()
+    usage: Mapping[ProjectName, Usage] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from gpuctl.model.decision import Placement, Reason, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
+from gpuctl.model.usage import Usage
 
 Body: TypeAlias = Mapping[str, Any]
 """A Kubernetes object as decoded JSON; read-only by convention."""
@@ -148,7 +149,7 @@ class Ledger:
     `inventory` is every object gpuctl may have applied for the project and may therefore prune. `seen` are the runs
     whose object was observed to exist (`<job>-<digest>` -> job): one of them that is gone is not started again.
     `revision` is the last good commit applied for the project, `content` a digest of what it declares there: another
-    commit that declares the same is not recorded.
+    commit that declares the same is not recorded. `usage` is kept where fairness has a half-life.
     """
 
     project: ProjectName
@@ -156,12 +157,13 @@ class Ledger:
     content: str = ""
     inventory: frozenset[ObjectRef] = frozenset()
     seen: frozenset[tuple[JobId, RunDigest]] = frozenset()
+    usage: Usage | None = None
     finished: Mapping[tuple[JobId, RunDigest], FinishedRun] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """What is observed now. Sorted: nodes by name, runs by job and digest. `usage_milli_hours`: decayed GPU use.
+    """What is observed now. Sorted: nodes by name, runs by job and digest.
 
     `cluster` is whose runs and ledgers these are; what another cluster on the same API server has is foreign. "": all.
     `damaged` are gpuctl's own records that can't be read whole, with the parts that can't: those read as empty.
@@ -173,7 +175,6 @@ class ClusterState:
     runs: tuple[Run, ...] = ()
     ledgers: Mapping[ProjectName, Ledger] = field(default_factory=dict)
     live: Mapping[ObjectRef, Body] = field(default_factory=dict)
-    usage_milli_hours: Mapping[ProjectName, int] = field(default_factory=dict)
     damaged: tuple[tuple[ObjectRef, str], ...] = ()
     cluster: str = ""
     shards: tuple[ObjectRef, ...] = ()

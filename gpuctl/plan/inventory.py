@@ -18,6 +18,7 @@ from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import JobType
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run
+from gpuctl.model.usage import Usage
 from gpuctl.plan.checks import Checks
 
 OWN = ProjectName(names.CLUSTER_LEDGER)
@@ -34,6 +35,7 @@ class Books:
     standing: Mapping[ProjectName, frozenset[RunKey]]
     remade: frozenset[RunKey] = frozenset()
     ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
+    usage: Mapping[ProjectName, Usage] = field(default_factory=dict)
 
 
 def known_ledgers(declared: Declared, state: ClusterState) -> dict[ProjectName, Ledger]:
@@ -64,6 +66,7 @@ def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: 
         declared=frozenset((job.id, job.digest) for job in declared.jobs),
         standing=_standing(declared, state, checks),
         ended=_ended(declared, schedule, observed),
+        usage=schedule.usage,
     )
 
 
@@ -88,6 +91,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
         inventory=wanted | frozenset(ref for ref in old.inventory if ref in state.live),
         seen=frozenset(seen),
         finished=finished,
+        usage=books.usage.get(project),
     )
 
 

@@ -20,6 +20,7 @@ from gpuctl.model.declared import Declared, DomainName, QuotaShrink
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.state import ClusterState, Run, named, uuids_of
 from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.model.usage import full_use
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import Accounts, project_owner
 from gpuctl.schedule.admission import Admission
@@ -36,6 +37,7 @@ from gpuctl.schedule.outcome import Outcome
 from gpuctl.schedule.outlook import Outlook
 from gpuctl.schedule.reservation import keep_moves
 from gpuctl.schedule.runs import Holder, Reading, paused_record, read_runs, record_of
+from gpuctl.schedule.usage import next_usage, used_by
 
 
 def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: Outlook | None = None) -> Schedule:
@@ -64,11 +66,13 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     able, unable = queue(reading.waiting, prospects, demand, now_ms)
     smaller = tuple(growing(reading.holders, prospects)) if outlook.elastic else ()
     count_growth(smaller, capacity, demand)
+    half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
+    used = used_by(state.ledgers, half_life_ms, now_ms)
+    there = {domain.name: _capacity_of(domain.name, capacity, reading.holders, accounts) for domain in declared.domains}
+    full = full_use(sum(there.values()), half_life_ms or 0)
     for domain in declared.domains:
-        for owner, portion in divide(
-            _capacity_of(domain.name, capacity, reading.holders, accounts),
-            claims(declared, domain.name, demand, accounts),
-        ).items():
+        claimed = claims(declared, domain.name, demand, accounts, used)
+        for owner, portion in divide(there[domain.name], claimed, full).items():
             accounts.portions[domain.name, owner] = portion
 
     # 4. Who starts, who is paused for whom.
@@ -85,12 +89,14 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     decisions.update(_stopped(outcome, now_ms))
     for resize in resizes(outcome, smaller, books, reading.holders):
         decisions[resize.job] = replace(resize, placement=named(resize.placement, uuids))
+    shares = _shares(declared, demand, books, outcome)
     return Schedule(
         at_ms=now_ms,
         decisions=tuple(decisions[job] for job in sorted(decisions)),
-        shares=_shares(declared, demand, books, outcome),
+        shares=shares,
         trace=tuple(outcome.trace),
         queue=tuple(outcome.passed),
+        usage=next_usage(state.ledgers, shares, half_life_ms, now_ms),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared, DomainName
@@ -184,10 +185,16 @@ def queue(
     return able, unable
 
 
-def claims(declared: Declared, domain: DomainName, demand: Demand, accounts: Accounts) -> list[Claim]:
+def claims(
+    declared: Declared,
+    domain: DomainName,
+    demand: Demand,
+    accounts: Accounts,
+    used: Mapping[ProjectName, int] = MappingProxyType({}),
+) -> list[Claim]:
     """The tree of claims on a domain: projects below their departments, demand summed bottom-up within limits.
 
-    A department without a claim of its own stands for the sum of what is below it.
+    A department without a claim of its own stands for the sum of what is below it. `used`: milli-GPU-hours.
     """
     below: dict[str, list[Claim]] = {}
     for project in declared.projects:
@@ -200,6 +207,7 @@ def claims(declared: Declared, domain: DomainName, demand: Demand, accounts: Acc
             limit_milli=allowance.limit_milli,
             weight=allowance.weight,
             priority=project.priority,
+            used_milli_hours=used.get(project.name, 0),
         )
         chain = accounts.tree.chain(project.name)
         below.setdefault(chain[1] if len(chain) > 1 else "", []).append(claim)
@@ -228,6 +236,7 @@ def _branch(
                 demand_milli=sum(c.wanted_milli for c in children),
                 limit_milli=allowance.limit_milli if allowance else None,
                 weight=allowance.weight if allowance else sum(c.weight for c in children),
+                used_milli_hours=sum(c.used_milli_hours for c in children),
                 children=tuple(children),
             )
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuctl.model.units import GpuMilli
+from gpuctl.schedule.usage import tempered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Claim:
     limit_milli: GpuMilli | None = None
     weight: int = 0
     priority: int = 0
+    used_milli_hours: int = 0
     children: tuple[Claim, ...] = ()
 
     @property
@@ -84,13 +86,14 @@ def _in_proportion(rest: int, weights: int, takers: list[tuple[str, int]]) -> di
     return given
 
 
-def _spare(amount: int, claims: Sequence[Claim], wanted: Mapping[str, int], held: dict[str, int]) -> None:
+def _spare(amount: int, claims: Sequence[Claim], wanted: Mapping[str, int], held: dict[str, int], full: int) -> None:
     """Pour spare GPUs into `held`, band by band from the highest, weight 0 after everybody else.
 
     A band takes all it can, remainders included, before a lower one sees any. Among weights of 0 all count alike.
     """
     rest = amount
     bands: dict[tuple[bool, int], list[Vessel]] = {}
+    used = {claim.owner: claim.used_milli_hours for claim in claims} if full else {}
     for claim in claims:
         owner = claim.owner
         cap = wanted[owner] - held[owner]
@@ -100,15 +103,22 @@ def _spare(amount: int, claims: Sequence[Claim], wanted: Mapping[str, int], held
     for band in sorted(bands):
         if rest <= 0:
             break
-        poured = water_fill(rest, bands[band])
+        poured = water_fill(rest, _by_use(bands[band], used, full) if full else bands[band])
         for owner, milli in poured.items():
             held[owner] += milli
         rest -= sum(poured.values())
 
 
-def divide(capacity_milli: GpuMilli, claims: Sequence[Claim]) -> dict[str, Portion]:
+def _by_use(band: list[Vessel], used: Mapping[str, int], full: int) -> list[Vessel]:
+    """The takers with weights that past use has tempered."""
+    weights = tempered([vessel.weight for vessel in band], [used[vessel.owner] for vessel in band], full)
+    return [Vessel(vessel.owner, weight, vessel.cap) for vessel, weight in zip(band, weights, strict=True)]
+
+
+def divide(capacity_milli: GpuMilli, claims: Sequence[Claim], full: int = 0) -> dict[str, Portion]:
     """Divide a capacity among siblings and, top-down, each one's share among its children.
 
+    `full`: the use that past use is measured by, all that there could have been of it; 0: past use does not count.
     Cost: O(n log n) a level. Source: DESIGN of the fair share, items 1 and 2.
     """
     capacity = max(0, capacity_milli)
@@ -119,10 +129,11 @@ def divide(capacity_milli: GpuMilli, claims: Sequence[Claim]) -> dict[str, Porti
         poured = water_fill(capacity, [Vessel(c.owner, c.quota_milli, in_quota[c.owner]) for c in claims])
         in_quota = {claim.owner: poured.get(claim.owner, 0) for claim in claims}
     held = dict(in_quota)
-    _spare(capacity - sum(held.values()), claims, wanted, held)
+    _spare(capacity - sum(held.values()), claims, wanted, held, full)
     guarantees = in_quota if scarce else {claim.owner: max(0, claim.quota_milli) for claim in claims}
     portions = {owner: Portion(guarantee, held[owner]) for owner, guarantee in guarantees.items()}
     for claim in claims:
         if claim.children:
-            portions.update(divide(held[claim.owner], claim.children))
+            below = full * held[claim.owner] // capacity if capacity else 0
+            portions.update(divide(held[claim.owner], claim.children, below))
     return portions

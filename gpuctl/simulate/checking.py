@@ -35,7 +35,7 @@ def _given(scenario: Scenario, declared: Declared) -> Iterator[Diagnostic]:
         problem = _problem(run, jobs[run.job], declared) if run.job in jobs else ""
         if problem:
             yield _diagnostic("GPU3902", run.span, job=str(run.job), problem=problem)
-    if scenario.given.usage_milli_hours:
+    if scenario.given.usage_milli_hours and declared.cluster.scheduling.fairness_half_life_ms is None:
         yield replace(_diagnostic("GPU3905", scenario.span), severity=Severity.WARNING)
     for node in scenario.given.nodes_ready.keys() - _devices(declared).keys():
         yield _unknown("node", node, scenario.span)

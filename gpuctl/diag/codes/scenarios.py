@@ -36,9 +36,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU3905",
         title="usage that has no effect",
-        message="given.usage has no effect: this version does not weigh past usage",
-        why="A scenario that counts on it would show something else than it says.",
-        fix="leave it out",
+        message="given.usage has no effect: the cluster has no scheduling.fairness.halfLife",
+        why="Past usage is weighed only where it is said how fast it is forgotten.",
+        fix="give the cluster a half-life, or leave the usage out",
     ),
     CodeEntry(
         code="GPU3910",

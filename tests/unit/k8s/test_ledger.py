@@ -9,6 +9,7 @@ from gpuctl.k8s.ledger import SHARD_BYTES, LedgerObjects, decode_ledger, encode_
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest
 from gpuctl.model.state import Body, FinishedRun, Ledger
+from gpuctl.model.usage import Usage
 
 TEAM = ProjectName("team-a")
 JOB = JobId(TEAM, "a-1-g")
@@ -34,6 +35,18 @@ def test_a_ledger_survives_writing_and_is_byte_stable() -> None:
     assert reading.damaged == ()
     assert json.dumps(encode_ledger("tr4858", reading.ledger).head) == json.dumps(body)
     assert ref_of(body) == ledger_ref("tr4858", TEAM)
+
+
+def test_use_is_kept_and_what_can_not_be_read_of_it_begins_anew() -> None:
+    ledger = replace(LEDGER, usage=Usage(at_ms=1_596_000_000_000, milli_hours=12_500, rate_milli=4000))
+    body = encode_ledger("tr4858", ledger).head
+    reading = decode_ledger(body)
+    assert reading is not None
+    assert reading.ledger == ledger
+    for text in ("", "[]", '{"at":"2020-07-29T05:20:00.000Z","milliHours":-1,"rateMilli":0}'):
+        spoilt = decode_ledger({**body, "data": {**body["data"], "usage": text}})
+        assert spoilt is not None
+        assert (spoilt.ledger, spoilt.damaged) == (LEDGER, ())
 
 
 def test_an_empty_ledger_survives_writing() -> None:
