@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import account_kubeconfig
+from unattended import account_kubeconfig, provide
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.adapters.kubernetes.machines import StandingMachines, played
+from gpuctl.adapters.kubernetes.machines import StandingMachines
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.app.loop import Outside, Reconciler
 from gpuctl.app.play import MOVING
@@ -202,8 +202,7 @@ class Theatre:
     def play(self, *, doomed: bool) -> None:
         kubeconfig = account_kubeconfig(self.plane)
         for body in blueprint(self._pools()):
-            if body["kind"] != "DeviceClass":
-                self.plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), played(body))
+            provide(self.plane, body)
         for number, (step, _) in enumerate(STORY):
             if step.startswith("finish"):
                 self._finish("k1")
@@ -263,17 +262,8 @@ class Theatre:
         return told
 
 
-def with_device_class(plane: ControlPlane, pools: Sequence[NodePool]) -> None:
-    for body in blueprint(pools):
-        if body["kind"] == "DeviceClass":
-            meta = {"name": body["metadata"]["name"]}
-            path = f"{item(ref_of(body))}?fieldManager=test&force=true"
-            plane.call("PATCH", path, {**{k: body[k] for k in ("apiVersion", "kind", "spec")}, "metadata": meta})
-
-
 @pytest.fixture(scope="module")
 def undisturbed(plane_with_gpuctl: ControlPlane) -> Theatre:
-    with_device_class(plane_with_gpuctl, Theatre(plane_with_gpuctl, "calm")._pools())
     told = Theatre(plane_with_gpuctl, "calm")
     told.play(doomed=False)
     return told

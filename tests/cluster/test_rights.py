@@ -10,10 +10,8 @@ from urllib.error import HTTPError
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import LEASE, Site, within
+from unattended import LEASE, Site, provide, within
 
-from gpuctl.adapters.kubernetes.machines import played
-from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.compile import compile_tree
 from gpuctl.install.rights import verbs
 from gpuctl.k8s import names
@@ -69,7 +67,7 @@ def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
     assert compiled.declared is not None, compiled.diagnostics
     for body in blueprint(compiled.declared.cluster.pools):
         if body["metadata"]["name"] != "rights-1":
-            made.plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), played(body))
+            provide(made.plane, body)
     yield made
     made.leave()
     made.plane.call("DELETE", "/api/v1/nodes/rights-d-1")

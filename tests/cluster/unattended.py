@@ -24,9 +24,11 @@ from urllib.error import HTTPError
 from controlplane.server import ControlPlane, node
 
 from gpuctl.adapters.git import WorkingCopy
-from gpuctl.adapters.kubernetes.paths import item
+from gpuctl.adapters.kubernetes.machines import played
+from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.install import Installation, all_objects
 from gpuctl.k8s.objects import ref_of
+from gpuctl.model.state import Body
 
 T = TypeVar("T")
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -65,6 +67,16 @@ def account_token(plane: ControlPlane) -> str:
 def account_kubeconfig(plane: ControlPlane) -> str:
     """The path of a kubeconfig with which a process is the installed ServiceAccount."""
     return str(plane.write_kubeconfig(plane.folder / "gpuctl.kubeconfig", account_token(plane)))
+
+
+def provide(plane: ControlPlane, body: Body) -> None:
+    """Make a node or a slice for KWOK, or a device class, which other tests may have made: they are everybody's."""
+    try:
+        plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), played(body))
+    except HTTPError as error:
+        error.close()
+        if body["kind"] != "DeviceClass":
+            raise
 
 
 def job(name: str, gpus: int = 1, project: str = "a", more: str = "") -> dict[str, str]:
