@@ -1,5 +1,7 @@
 """The starvation guard: for who has waited longest a place is kept as it empties, so that small jobs can't starve it.
 
+It is for who is overtaken: a job that waits with all that came after it starts in its turn without it.
+
 One job a pool: pools are filled apart, and a job that waits for one should not keep another empty. The place is chosen
 once, is written on the job's object like any promise, and stays until the job starts, or another can be free sooner.
 It is the one that can be free soonest by what is left of maxDuration to the runs there; where that is not known, the
@@ -39,6 +41,9 @@ Emptying: TypeAlias = tuple[GpuMilli, Instant]
 sooner."""
 
 FREE: Emptying = (0, 0)
+
+STARTING_MS = 60_000
+"""What a start may take: who is to end in time must have that much to spare, or one after another could be late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class Guards:
     def yields(self, guard: Guard, waiting: Waiting, offer: Offer) -> bool:
         """Whether a job may start in a place that is kept for another: it can't delay it, or would have it anyway."""
         end_ms = end_of(waiting.job, waiting.run, self._books.now_ms)
-        if end_ms is not None and guard.until_ms is not None and end_ms <= guard.until_ms:
+        if end_ms is not None and guard.until_ms is not None and end_ms + STARTING_MS <= guard.until_ms:
             return True
         return guard.waiting.job.preemptible and self._would_lose(guard, waiting.job, offer)
 
@@ -181,10 +186,12 @@ class Guards:
             better = _better(books, guard.seat, occupants)
             self.drop(guard)
             self._add(guard.waiting, better or guard.seat)
+        newest = _newest(books)
         for waiting in sorted(due, key=_age):
             if len(self._by_pool) == len(books.capacity.domain_of):
                 break
-            open_offers = [o for o in waiting.offers if o.pool.name not in self._by_pool and self._is_due(waiting, o)]
+            late = [o for o in waiting.offers if newest.get(o.pool.name, 0) > waiting.queued_at_ms]
+            open_offers = [o for o in late if o.pool.name not in self._by_pool and self._is_due(waiting, o)]
             if self.of(waiting) is not None or not open_offers:
                 continue
             occupants = occupants or occupants_by_node(books, starts)
@@ -211,6 +218,15 @@ class Guards:
 
 def _age(waiting: Waiting) -> tuple[Instant, JobId]:
     return waiting.queued_at_ms, waiting.job.id
+
+
+def _newest(books: Books) -> dict[PoolName, Instant]:
+    """When the last of those that run in each pool began to wait."""
+    newest: dict[PoolName, Instant] = {}
+    for node, room in books.soon.rooms.items():
+        for holder in books.on_node(node):
+            newest[room.pool] = max(newest.get(room.pool, 0), holder.run.queued_at_ms)
+    return newest
 
 
 def in_place(books: Books, seat: Seat) -> list[Holder]:

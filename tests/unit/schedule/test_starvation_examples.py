@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from worlds import World, declared, job, live_nodes, pool, project
@@ -21,7 +22,7 @@ def told(world: World, tree: Declared) -> dict[str, Decision]:
     return {str(decision.job): decision for decision in world.cycle(tree).decisions}
 
 
-def waited(smalls: dict[str, int | None], large: Job, *, nodes: tuple[int, ...] = (4,)) -> tuple[World, Declared]:
+def waited(smalls: Mapping[str, int | None], large: Job, *, nodes: tuple[int, ...] = (4,)) -> tuple[World, Declared]:
     """Small jobs that run, by how long they may take still, and a large one that has waited for half an hour."""
     pools = [pool(nodes=nodes, placement=PlacementStrategy.SPREAD)]
     world = World(nodes=live_nodes(pools))
@@ -32,9 +33,15 @@ def waited(smalls: dict[str, int | None], large: Job, *, nodes: tuple[int, ...] 
     tree = declared(projects, [*running, large], pools, policy=POLICY)
     world.settle(tree)
     assert str(large.id) not in world.running()
-    key = large.id, large.digest
-    world.runs[key] = replace(world.runs[key], queued_at_ms=world.now_ms - 3 * PATIENCE)
+    overtaken(world, large)
     return world, tree
+
+
+def overtaken(world: World, *jobs: Job) -> None:
+    """As if these had waited since before all others came."""
+    for each in jobs:
+        key = each.id, each.digest
+        world.runs[key] = replace(world.runs[key], queued_at_ms=world.now_ms - 3 * PATIENCE)
 
 
 def with_jobs(tree: Declared, *more: Job) -> Declared:
@@ -125,7 +132,7 @@ def test_one_job_is_guarded_in_each_pool() -> None:
     world.settle(declared(projects, small, pools, policy=POLICY))
     tree = declared(projects, [*small, *large], pools, policy=POLICY)
     world.settle(tree)
-    world.now_ms += 2 * PATIENCE
+    overtaken(world, *large)
     decisions = told(world, tree)
     assert {name for name, d in decisions.items() if d.reason.code == "GPU5080"} == {"b/dgx1-0", "b/v100-0"}
 
@@ -133,16 +140,15 @@ def test_one_job_is_guarded_in_each_pool() -> None:
 def test_a_claim_that_would_take_it_back_is_not_held_up() -> None:
     pools = [pool(nodes=[4])]
     world = World(nodes=live_nodes(pools))
-    fixed = job("c/fixed", kind=JobType.INTERACTIVE)
-    projects = [project("a", 3000), project("b", 0, weight=1), project("c", 1000)]
-    world.settle(declared(projects, [fixed], pools, policy=POLICY))
-    tree = declared(projects, [fixed, job("b/large", 4000)], pools, policy=POLICY)
+    projects = [project("a", 3000), project("b", 0, weight=1)]
+    small, large = job("b/1"), job("b/large", 4000)
+    world.settle(declared(projects, [small], pools, policy=POLICY))
+    tree = declared(projects, [small, large], pools, policy=POLICY)
     world.settle(tree)
-    world.now_ms += 2 * PATIENCE
-    world.settle(tree)
-    crowd = with_jobs(tree, job("a/owed", 2000))
-    world.settle(crowd)
-    assert world.running() == {"c/fixed", "a/owed"}
+    overtaken(world, large)
+    assert told(world, tree)["b/large"].reason.code == "GPU5080"
+    world.settle(with_jobs(tree, job("b/other"), job("a/owed", 2000)))
+    assert world.running() == {"b/1", "b/other", "a/owed"}, "nor is anybody else, as long as it can't start anyway"
 
 
 def test_other_nodes_stay_open() -> None:
@@ -161,7 +167,7 @@ def test_no_gpu_idles_beneath_work_that_may_never_end() -> None:
         world.settle(declared(projects, [endless], pools, policy=POLICY))
         tree = declared(projects, [endless, job("b/large", 4000)], pools, policy=POLICY)
         world.settle(tree)
-        world.now_ms += 2 * PATIENCE
+        overtaken(world, tree.jobs[-1])
         world.settle(with_jobs(tree, job("a/small", 3000)))
         assert world.running() == {"b/1", "a/small"}
 
@@ -174,6 +180,15 @@ def test_a_job_that_can_never_have_its_gpus_while_others_use_theirs_idles_none()
     world.settle(declared(projects, owed, pools, policy=POLICY))
     tree = declared(projects, [*owed, job("b/large", 4000)], pools, policy=POLICY)
     world.settle(tree)
-    world.now_ms += 2 * PATIENCE
+    overtaken(world, tree.jobs[-1])
     world.settle(with_jobs(tree, job("b/small", 2000)))
     assert "b/small" in world.running()
+
+
+def test_who_is_not_overtaken_waits_in_its_turn() -> None:
+    world, tree = waited({"b/1": None}, job("b/large", 4000))
+    key = JobId.parse("b/large"), tree.jobs[-1].digest
+    world.runs[key] = replace(world.runs[key], queued_at_ms=world.now_ms - PATIENCE)
+    first = next(key for key in world.runs if str(key[0]) == "b/1")
+    world.runs[first] = replace(world.runs[first], queued_at_ms=world.now_ms - 2 * PATIENCE)
+    assert told(world, tree)["b/large"].reason.code != "GPU5080"
