@@ -59,8 +59,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
 ) -> Plan:
     """Everything there is to write now. Cost: linear in manifests, inventories and live objects.
 
-    `stops` is what `mass_stop` says, where it was asked already. `checks` are those of the plan before, where there was
-    one: they save work and change no result.
+    `stops`, what `mass_stop` said already, and `checks`, those of the plan before, save work and change no result.
     """
     checks = checks or Checks()
     checks.turn()
@@ -72,7 +71,6 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     names_of_declared = {project.name for project in declared.projects}
     cluster = declared.cluster.name
     staying = manifests.retained.union(item.ref for item in manifests.items)
-
     changes: list[Change] = []
     stops = stops or mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
@@ -103,10 +101,9 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         checks=checks,
     )
     written = [change for item in wanted for change in writer.writes(item)]
-    touched = {change.ref for change in written}
     return Plan(
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
-        unchanged=sum(item.ref not in touched for item in wanted),
+        unchanged=len({item.ref for item in wanted} - {change.ref for change in written}),
         notices=sorted_diagnostics(departures(declared, state, spaces)),
     )
