@@ -104,6 +104,10 @@ EnvName = Annotated[str, matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an e
 Owner = Annotated[
     str, matching(r"@[\w.-]+(/[\w.-]+)?|[^@\s]+@[^@\s]+", "an owner: @user, @organisation/team or an e-mail address")
 ]
+_LABEL_PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_PREFIX = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?"
+LabelKey = Annotated[str, matching(_LABEL_PREFIX + _LABEL_PART, "the key of a label: topology.kubernetes.io/rack")]
+LabelValue = Annotated[str, matching(f"({_LABEL_PART})?", "the value of a label: at most 63 letters, digits, - _ .")]
 SomePools = Annotated[list[Name], Field(min_length=1), unique()]
 Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
 

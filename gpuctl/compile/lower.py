@@ -89,6 +89,7 @@ def node_pool(spec: spec_v1.NodePool, span: SourceSpan) -> model.NodePool:
         driver=model.Driver(spec.driver or model.Driver.HAMI),
         profiles=tuple(profile for profile in profiles_of(spec.gpu_memory or 0) if profile.name in cut),
         gpu_slots=spec.gpu_slots or model.DEFAULT_GPU_SLOTS,
+        topology=tuple(spec.topology),
     )
 
 
@@ -106,6 +107,7 @@ def declared_nodes(pool: spec_v1.NodePool) -> list[model.DeclaredNode]:
                 cpu_milli=usual.cpu if cpu is None else cpu,
                 mem_bytes=usual.memory if memory is None else memory,
                 mig=pool.mig if node.mig is None else node.mig,
+                labels=node.labels,
             )
         )
     return nodes

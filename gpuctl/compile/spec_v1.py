@@ -20,6 +20,8 @@ from gpuctl.compile.fields_v1 import (
     Gpus,
     HostPath,
     Image,
+    LabelKey,
+    LabelValue,
     Limit,
     Memory,
     Name,
@@ -81,6 +83,9 @@ class DeclaredNode(Spec):
     gpus: int | None = Field(None, ge=0, le=1024, description="GPUs of this node. Default: the pool's gpusPerNode.")
     mig: Cut | None = Field(None, description="How this node's GPUs are cut. Default: as the pool says.")
     resources: NodeResources = Field({}, validate_default=True, description="CPU and memory of this node.")
+    labels: dict[LabelKey, LabelValue] = Field(
+        {}, description="Labels of this node besides its pool's: the rack it stands in, for plan and simulate."
+    )
 
 
 NodeEntry = Annotated[
@@ -106,6 +111,16 @@ class NodePool(Spec):
     resources_per_node: PoolResources = Field({}, validate_default=True, description="CPU and memory of each node.")
     placement: Literal["binpack", "spread"] = Field(
         "binpack", description="The fullest node that fits first, or the emptiest."
+    )
+    topology: Annotated[list[LabelKey], unique()] = Field(
+        [
+            "topology.kubernetes.io/zone",
+            "cloud.provider.com/topology-block",
+            "cloud.provider.com/topology-rack",
+        ],
+        max_length=8,
+        description="Node labels that say where a node stands, from the widest to the narrowest: all workers of a gang "
+        "go to nodes with the same rack where there are such, else the same block, else the same zone.",
     )
     sharing: Literal["device-plugin", "mig", "hami", "dra"] = Field(
         "device-plugin", description="How a fraction of a GPU becomes real; device-plugin has whole GPUs only."

@@ -64,13 +64,17 @@ class QuotaShrink(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredNode:
-    """A node of a pool's declared inventory. `mig`: how many of its GPUs are cut into slices of each profile."""
+    """A node of a pool's declared inventory. `mig`: how many of its GPUs are cut into slices of each profile.
+
+    `labels`: those it has besides its pool's.
+    """
 
     name: NodeName
     gpus: int
     cpu_milli: CpuMilli
     mem_bytes: MemBytes
     mig: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def whole_gpus(self) -> int:
@@ -90,6 +94,7 @@ class Grant:
 class NodePool:
     """A group of like nodes. `match_labels` selects its live nodes; `nodes` is what is declared to be there.
 
+    `topology`: the labels that say where a node stands, from the widest to the narrowest.
     `profiles`: what some of its GPUs are cut into, smallest first. `gpu_slots`: how many workers HAMi lets share one.
     """
 
@@ -104,6 +109,7 @@ class NodePool:
     driver: Driver = Driver.HAMI
     profiles: tuple[MigProfile, ...] = ()
     gpu_slots: int = DEFAULT_GPU_SLOTS
+    topology: tuple[str, ...] = ()
 
     @property
     def gpu_milli(self) -> GpuMilli:

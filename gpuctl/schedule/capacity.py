@@ -22,7 +22,8 @@ class NodeSpace:
 
     `profiles`, on a node with cut devices, says of each what it is cut into, "" for a whole one: only slices can be had
     of one, only whole devices of the other. `ready`: what runs here can stay. `usable`: new work may come. `served`:
-    its devices can be had in the pool's way.
+    its devices can be had in the pool's way. `topology`: its zone, block, rack: as many as its pool has levels, "" for
+    one it is in none of; () where it is in none at all.
     """
 
     name: NodeName
@@ -35,6 +36,7 @@ class NodeSpace:
     usable: bool
     profiles: tuple[str, ...] = ()
     served: bool = True
+    topology: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,11 @@ def _left_of(node: Node, pool: NodePool | None, index: int) -> GpuMilli:
     return max(0, WHOLE_GPU - (foreign[index] if index < len(foreign) else 0))
 
 
+def _topology(node: Node, pool: NodePool | None) -> tuple[str, ...]:
+    path = tuple(node.labels.get(label, "") for label in pool.topology) if pool is not None else ()
+    return path if any(path) else ()
+
+
 def _profiles(node: Node) -> tuple[str, ...]:
     if not node.cut:
         return ()
@@ -110,6 +117,7 @@ def survey(declared: Declared, nodes: Iterable[Node]) -> Capacity:
             usable=node.ready and node.usable and pool is not None,
             profiles=_profiles(node),
             served=pool is None or is_served(node, pool),
+            topology=_topology(node, pool),
         )
         spaces[node.name] = space
         if space.usable and space.pool is not None:

@@ -1,7 +1,7 @@
 """A place for all workers of a job or for none, in the first pool of its preference order that has one.
 
-All workers of a job are in one pool, on as few nodes as possible, and prefer the same device indexes on each node,
-because one claim template serves them all. With how many workers an elastic job is placed is `elastic`'s.
+All workers of a job are in one pool, close together on as few nodes as possible, and prefer the same device indexes on
+each node, because one claim template serves them all. With how many workers an elastic job is placed is `elastic`'s.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.fit import Request, slots
 from gpuctl.schedule.ledger import Ledger, Room
 from gpuctl.schedule.placement import place_worker
+from gpuctl.schedule.topology import Site, closest
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def _place_anew(ledger: Ledger, offer: Offer) -> Placement | None:
     if request.workers == 1:
         worker = place_worker(ledger, offer.pool, request)
         return None if worker is None else Placement(workers=(worker,))
-    nodes = _fewest_nodes(ledger, offer)
+    nodes = _nodes_for_all(ledger, offer)
     return None if nodes is None else _deal(ledger, request, nodes)
 
 
@@ -88,26 +89,15 @@ def seats(ledger: Ledger, offer: Offer) -> dict[NodeName, int]:
     return {name: count for name, count in counts if count}
 
 
-def _fewest_nodes(ledger: Ledger, offer: Offer) -> list[tuple[NodeName, int]] | None:
-    """As few nodes as hold all workers: the roomiest first, and in a packed pool the tightest that does as the last."""
+def _nodes_for_all(ledger: Ledger, offer: Offer) -> list[tuple[NodeName, int]] | None:
+    """As few nodes as hold all workers, close to one another; of equals in a packed pool those with the fewest free."""
     request, pool = offer.request, offer.pool
     if ledger.free_milli(pool.name, request.profile) < request.total_milli:
         return None
-    room_for = sorted(((count, name) for name, count in seats(ledger, offer).items()), key=lambda e: (-e[0], e[1]))
-    if sum(count for count, _ in room_for) < request.workers:
-        return None
-    chosen: list[tuple[NodeName, int]] = []
-    left = request.workers
-    while left:
-        if pool.placement is PlacementStrategy.BINPACK:
-            enough = [entry for entry in room_for if entry[0] >= left]
-            count, name = min(enough) if enough else room_for[0]
-        else:
-            count, name = room_for[0]
-        room_for.remove((count, name))
-        chosen.append((name, min(count, left)))
-        left -= min(count, left)
-    return sorted(chosen)
+    packed = pool.placement is PlacementStrategy.BINPACK
+    rooms = ((ledger.rooms[name], count) for name, count in seats(ledger, offer).items())
+    sites = (Site(room.name, count, room.whole if packed else -room.whole, room.topology) for room, count in rooms)
+    return closest(sites, request.workers, packed=packed)
 
 
 def _deal(ledger: Ledger, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:

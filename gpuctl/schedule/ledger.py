@@ -42,7 +42,9 @@ class Charge:
 class Room:
     """What is free on one node; changed only by its ledger."""
 
-    __slots__ = ("_free", "cpu_milli", "gpu_milli", "mem_bytes", "name", "pool", "profiles", "version", "whole")
+    __slots__ = (
+        "_free", "cpu_milli", "gpu_milli", "mem_bytes", "name", "pool", "profiles", "topology", "version", "whole",
+    )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a node has
         self,
@@ -52,6 +54,7 @@ class Room:
         cpu_milli: CpuMilli,
         mem_bytes: MemBytes,
         profiles: tuple[str, ...] = (),
+        topology: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.pool = pool
@@ -59,13 +62,16 @@ class Room:
         self.cpu_milli = cpu_milli
         self.mem_bytes = mem_bytes
         self.profiles = profiles
+        self.topology = topology
         self.whole = len(self.whole_devices())
         self.version = 0
         self._free: tuple[int, Free] = (-1, ())
 
     def copy(self) -> Room:
         """A room of its own with the same contents."""
-        other = Room(self.name, self.pool, list(self.gpu_milli), self.cpu_milli, self.mem_bytes, self.profiles)
+        other = Room(
+            self.name, self.pool, list(self.gpu_milli), self.cpu_milli, self.mem_bytes, self.profiles, self.topology
+        )
         other.version, other._free = self.version, self._free
         return other
 
@@ -157,7 +163,7 @@ class Ledger:
         rooms = {
             node.name: Room(
                 node.name, pool, devices[node.name], node.cpu_milli - cpu[node.name],
-                node.mem_bytes - mem[node.name], node.profiles,
+                node.mem_bytes - mem[node.name], node.profiles, node.topology,
             )
             for pool, nodes in capacity.usable.items()
             for node in nodes

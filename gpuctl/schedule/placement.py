@@ -81,7 +81,7 @@ def _grade_fraction(habits: Habits, room: Room, request: Request) -> Grade | Non
         insort(after, milli - size)
         score = measure.score(free, cpu[0], tuple(after), cpu[1])
         lost = habits.worth[milli] - habits.worth[milli - size] if habits.worth else milli
-        grade = (lost, -score, room.whole, milli)
+        grade = (lost, -score, milli)
         if best is None or grade < best:
             best = grade
     return best

@@ -112,6 +112,7 @@ def _node(api: Api, pool: NodePool, node: DeclaredNode) -> None:
     labels = {
         "kubernetes.io/hostname": node.name,
         "kubernetes.io/os": "linux",
+        **node.labels,
         **gpu_labels(pool, node),
         **pool.match_labels,
     }
