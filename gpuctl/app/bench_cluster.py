@@ -44,6 +44,8 @@ from gpuctl.simulate.scenario import EPOCH_MS
 _MS_NS = 1_000_000
 
 
+SHORT_INTERVAL = "200ms"
+"""How often Git is asked where the time from a commit counts."""
 WORKLOADS = ("flow", "turnover", "reclaim", "crowd", "refills")
 
 
@@ -164,7 +166,7 @@ class _Bench:
         """One GPU is left; many want two; one at a time wants one."""
         scale = self._scale
         self._say(f"{scale.pending} jobs that can't start, then {scale.fitting} that can, one after another")
-        with self._run({HOLDER: scale.gpus, **teams(scale, 0)}) as run:
+        with self._run({HOLDER: scale.gpus, **teams(scale, 0)}, interval=SHORT_INTERVAL) as run:
             self._hold(run, held(scale, 1))
             log = run.log
             run.declare(too_large(scale), "crowd")

@@ -49,6 +49,8 @@ from gpuctl.observe import Records, read_ledgers
 
 FIRST_RETRY_MS: DurationMs = 1_000
 LAST_RETRY_MS: DurationMs = 300_000
+SHORTEST_WAIT_MS: DurationMs = 20
+"""Between two looks at what is due: to be late by that is no loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
             enforce_due = clock.now_ms() + min(delay_ms, settings.interval_ms)
         if settings.once:
             return 1 if journal.has_errors else 0
-        stop.wait(settings.react_ms)
+        stop.wait(min(settings.react_ms, max(SHORTEST_WAIT_MS, fetch_due - clock.now_ms())))
     return 0
 
 

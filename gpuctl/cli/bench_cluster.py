@@ -91,7 +91,7 @@ def _rows(measured: ClusterBench) -> Iterator[Row]:
         crowd = measured.crowd
         last, median = crowd.from_commit_ms[-1], crowd.from_commit_ms[len(crowd.from_commit_ms) // 2]
         seen = crowd.from_object_ms[len(crowd.from_object_ms) // 2]
-        beside = f"at most {_seconds(last)} from the commit, {_seconds(seen)} from its object"
+        beside = f"at most {_seconds(last)} from the commit, Git asked every 200 ms; {_seconds(seen)} from its object"
         beside += f"; a bare Job among as many pods that wait, {_seconds(bare['crowd'])}; {_own(crowd.costs)}"
         yield f"one that can start among {crowd.pending} that can't", _seconds(median), "1 s", beside
     if measured.refills is not None:

@@ -13,7 +13,7 @@ from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.diag.wording import all_of
 
-LEAST_INTERVAL_MS = 1000
+LEAST_INTERVAL_MS = 200
 
 
 @command(
@@ -63,7 +63,7 @@ def reconcile(interval: int, **options: Any) -> None:
     from gpuctl.app.report import Journal, LogForm  # noqa: PLC0415
 
     if interval < LEAST_INTERVAL_MS:
-        raise Failure("GPU9002", "--interval is at least 1s", hint="gpuctl reconcile --help")
+        raise Failure("GPU9002", "--interval is at least 200ms", hint="gpuctl reconcile --help")
     collect_seldom()
     named = [f"--{name}" for name in ("embedded", "kubeconfig", "context") if options[name] is not None]
     if "--embedded" in named and len(named) > 1:
