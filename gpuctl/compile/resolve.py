@@ -197,7 +197,8 @@ def resolve_job(job: Declaration[JobV1], names: Names) -> tuple[ResolvedJob | No
         if allowed is not None and pool not in allowed:
             return None, [_outside(job, project, position, pool)]
     usable = wanted if wanted is not None else allowed
-    pools = tuple(pool for name, pool in out.pools.items() if usable is None or name in usable)
+    # The order of preference is that of the narrowest list that there is: the job's, the project's or the cluster's.
+    pools = tuple(out.pools[name] for name in (out.pools if usable is None else usable) if name in out.pools)
     return (ResolvedJob(declaration=job, project=project, pools=pools) if pools else None), []
 
 

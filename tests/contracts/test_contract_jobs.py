@@ -234,3 +234,40 @@ def test_deleting_a_job_deletes_its_pods_in_the_background(lab: Lab) -> None:
     lab.delete(names.JOB, "j")
     assert lab.get(names.JOB, "j") is None
     lab.eventually(lambda: not lab.pods("j"))
+
+
+def workers(lab: Lab) -> list[str]:
+    """The indexes of the Job's pods that are running and stay, in order."""
+    stays = [p for p in lab.pods("j") if "deletionTimestamp" not in p["metadata"] and p["status"]["phase"] == "Running"]
+    return sorted(p["metadata"]["annotations"][names.WORKER_INDEX_LABEL] for p in stays)
+
+
+def sized(count: int) -> dict[str, Any]:
+    return {"completionMode": "Indexed", "completions": count, "parallelism": count}
+
+
+def test_an_indexed_job_shrinks_in_place_by_its_highest_indexes(lab: Lab) -> None:
+    lab.apply(job("j", nodes=("plain-1", "plain-2"), **sized(4)))
+    lab.eventually(lambda: workers(lab) == ["0", "1", "2", "3"])
+    stay = {pod["metadata"]["uid"] for pod in lab.pods("j") if pod["metadata"]["name"].startswith(("j-0", "j-1"))}
+    lab.apply(job("j", nodes=("plain-1", "plain-2"), **sized(2)))
+    lab.eventually(lambda: len(lab.pods("j")) == 2)
+    assert {pod["metadata"]["uid"] for pod in lab.pods("j")} == stay
+    lab.eventually(lambda: lab.status("j").get("active") == 2)
+    assert not lab.status("j").get("failed")
+    assert not lab.condition("j", "Failed")
+
+
+def test_an_indexed_job_grows_in_place_with_the_template_it_has(lab: Lab) -> None:
+    lab.apply(job("j", nodes=("plain-2",), **sized(1)))
+    lab.eventually(lambda: workers(lab) == ["0"])
+    lab.apply(job("j", nodes=("plain-2",), **sized(3)))
+    lab.eventually(lambda: workers(lab) == ["0", "1", "2"])
+    assert {pod["spec"]["nodeName"] for pod in lab.pods("j")} == {"plain-2"}
+
+
+def test_completions_change_only_together_with_parallelism(lab: Lab) -> None:
+    lab.apply(job("j", nodes=("plain-1",), **sized(2)))
+    lab.running("j", 2)
+    with pytest.raises(Invalid):
+        lab.apply(job("j", nodes=("plain-1",), **{**sized(2), "completions": 1}))

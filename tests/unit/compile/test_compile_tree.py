@@ -67,9 +67,9 @@ def test_the_tightest_duration_holds_and_only_interactive_work_idles_out() -> No
 
 def test_pools_are_narrowed_by_affinity_choice_and_need() -> None:
     affinity = "{quota: 4, nodeAffinity: {training: [old, dgx], interactive: [dgx]}}"
-    assert the_job("{image: x}", affinity).pools == ("dgx", "old")
+    assert the_job("{image: x}", affinity).pools == ("old", "dgx")
     assert the_job("{image: x, type: interactive}", affinity).pools == ("dgx",)
-    assert the_job("{image: x, type: inference}", affinity).pools == ("dgx", "old")
+    assert the_job("{image: x, type: inference}", affinity).pools == ("old", "dgx")
     assert the_job("{image: x, nodePools: [old]}", affinity).pools == ("old",)
     assert the_job("{image: x, gpus: 0.5}", affinity).pools == ("dgx",)
 
