@@ -7,8 +7,8 @@ blocks nobody; but for who has waited longest a place is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, islice
 
 from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
@@ -24,7 +24,8 @@ from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.lineup import Lineup
+from gpuctl.schedule.ordering import Kind, Waiting
 from gpuctl.schedule.outcome import Outcome, Pause, Shift
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
@@ -41,7 +42,9 @@ MAX_ROUNDS = 2
 class Admission:
     """The turns of one cycle over its books."""
 
-    __slots__ = ("_books", "_failed", "_fits_past", "_guards", "_layout", "_lifted", "_policy", "outcome")
+    __slots__ = (
+        "_books", "_failed", "_fits_past", "_guards", "_in_vain", "_layout", "_lifted", "_policy", "outcome",
+    )  # fmt: skip
 
     def __init__(self, books: Books, policy: SchedulingPolicy) -> None:
         self._books = books
@@ -51,30 +54,31 @@ class Admission:
         self._guards = Guards(books)
         self._lifted: PoolName | None = None
         self._fits_past: dict[tuple[PoolName, Request], bool] = {}
+        self._in_vain: dict[Kind, tuple[int, Reason]] = {}
         self.outcome = Outcome()
 
-    def run(self, queue: Sequence[Waiting]) -> Outcome:
+    def run(self, queue: Lineup) -> Outcome:
         """Promises first, then everybody in turn, then the layout once more as a whole."""
-        promises = self._keep_promises(queue)
-        open_queue = [w for w in queue if w.job.id not in promises]
+        promises = self._keep_promises(queue.promised())
+        lanes = queue.lanes(without=promises)
         for _ in range(MAX_ROUNDS):
-            take_turns(open_queue, self._books, self._turn)
+            take_turns(lanes, self._books, self._turn)
             if not self._layout.compact():
                 break
             self._failed.clear()
-            open_queue = [w for w in open_queue if w.job.id in self.outcome.passed]
+            self._in_vain.clear()
+            lanes = queue.lanes(only=self.outcome.passed.keys() - promises)
         for waiting, seat in self._layout.seats.items():
             _, reason = self.outcome.started[waiting.job.id]
             self.outcome.started[waiting.job.id] = (seat, reason)
-        self._guard([w for w in open_queue if w.job.id in self.outcome.passed], queue)
+        self._guard(queue, promises)
         return self.outcome
 
-    def _guard(self, passed: Iterable[Waiting], queue: Iterable[Waiting]) -> None:
+    def _guard(self, queue: Lineup, promises: Collection[JobId]) -> None:
         """Keep a place for who has waited longest."""
-        taken = {
-            job: seat for seats in (self.outcome.started, self.outcome.reserved) for job, (seat, _) in seats.items()
-        }
-        starts = ((w, taken[w.job.id]) for w in queue if w.job.id in taken)
+        taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
+        starts = ((queue.find(job), seat) for job, (seat, _) in taken)
+        passed = (queue.find(job) for job in self.outcome.passed if job not in promises)
         self._guards.choose(passed, self._policy.starvation_guard_ms, starts)
         for guard in self._guards:
             job = guard.waiting.job.id
@@ -139,35 +143,47 @@ class Admission:
         """Its turn; a place that is kept for it is free for it meanwhile, and is not kept any longer if it has one."""
         guard = self._guards.of(waiting)
         if guard is None:
-            self._ask(waiting)
+            self._ask_once(waiting)
             return
         self._guards.lift(guard)
         self._lifted = guard.pool
-        self._ask(waiting)
+        self._ask_once(waiting)
         self._lifted = None
         if waiting.job.id in self.outcome.passed:
             self._guards.hold(guard)
         else:
             self._guards.drop(guard)
 
-    def _ask(self, waiting: Waiting) -> None:
+    def _ask_once(self, waiting: Waiting) -> None:
+        """Ask it, unless one of its kind has been asked in vain and nothing has changed since."""
         self.outcome.passed.pop(waiting.job.id, None)
+        changes, reason = self._in_vain.get(waiting.kind, (-1, None))
+        if reason is None or changes != self._books.changes:
+            self._books.effort.turns += 1
+            reason = self._ask(waiting)
+            if reason is None:
+                return
+            self._in_vain[waiting.kind] = self._books.changes, reason
+        self.outcome.passed[waiting.job.id] = reason
+
+    def _ask(self, waiting: Waiting) -> Reason | None:
+        """Start it, or make room for it; the reason why it waits, if it does."""
         barriers = [self._forbidden(waiting, offer) for offer in waiting.offers]
         offers = [offer for offer, barrier in zip(waiting.offers, barriers, strict=True) if barrier is None]
         if self._start_on_idle(waiting, offers) or self._start_past_guards(waiting, offers):
-            return
+            return None
         # Nobody is paused for a run that may never come to be: its object could be refused.
         known = waiting.run is not None
         if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
-            return
+            return None
         if waiting.job.is_elastic and any(self._start_smaller(waiting, offer) for offer in waiting.offers):
-            return
+            return None
         if known and not offers and any(self._exchange(waiting, offer) for offer in waiting.offers):
-            return
+            return None
         if known and any(self._bring_together(waiting, offer) for offer in offers if offer.request.gpu_milli):
-            return
+            return None
         barrier = None if offers else barriers[0]
-        self.outcome.passed[waiting.job.id] = barrier or self._why_not(waiting, offers)
+        return barrier or self._why_not(waiting, offers)
 
     def _forbidden(self, waiting: Waiting, offer: Offer) -> Reason | None:
         """The ceiling that the job would break now: a limit, or the quota for work that can't be paused."""

@@ -6,21 +6,24 @@ are taken in both. The two differ exactly by what is leaving.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 from gpuctl.schedule.accounts import Accounts
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.gang import Seat
+from gpuctl.schedule.habits import Habits
 from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
+
+_END_OF_TIME: Instant = 1 << 62
 
 
 class Books:
@@ -30,19 +33,17 @@ class Books:
     """
 
     __slots__ = (
-        "_candidates", "_in_vain", "_on_node", "_pausable", "accounts", "capacity", "changes", "effort",
+        "_candidates", "_done", "_in_vain", "_on_node", "_pausable", "accounts", "capacity", "changes", "effort",
         "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
     )  # fmt: skip
 
-    def __init__(
-        self, capacity: Capacity, accounts: Accounts, now_ms: Instant, min_runtime_ms: DurationMs, effort: Effort
-    ) -> None:
+    def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs) -> None:
         self.capacity = capacity
         self.accounts = accounts
-        self.effort = effort
-        self.now = Ledger({}, effort)
-        self.soon = Ledger({}, effort)
-        self.now_ms = now_ms
+        self.effort = Effort()
+        self.now = Ledger.of(capacity)
+        self.soon = Ledger.of(capacity)
+        self.now_ms: Instant = 0
         self.min_runtime_ms = min_runtime_ms
         self.version = 0
         self.changes = 0
@@ -51,28 +52,90 @@ class Books:
         self._in_vain: dict[object, Refusals] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
+        self._done: list[tuple[Job | None, Seat, int] | tuple[Holder, ...]] = []
 
-    def enter_all(self, holders: Iterable[Holder]) -> None:
-        """Enter the runs that occupy their places now, all of them at once, into empty books."""
-        entered = tuple(holders)
-        places = [(holder.placement, holder.charge) for holder in entered]
-        staying = [(holder.placement, holder.charge) for holder in entered if not holder.leaving]
-        self.now = Ledger.of(self.capacity, self.effort, places)
-        self.soon = Ledger.of(self.capacity, self.effort, staying)
-        for holder in entered:
-            self._enter(holder)
-        for by_project in self._pausable.values():
-            for pausable in by_project.values():
-                pausable.sort(key=self.preference)
+    def renew(self, now_ms: Instant, effort: Effort) -> set[JobId]:
+        """Begin a cycle: what the last one did is taken back. The jobs whose runs must be entered anew."""
+        touched: set[JobId] = set()
+        for done in reversed(self._done):
+            match done:
+                case (Job() | None as job, Seat() as seat, int() as sign):
+                    self._seat(job, seat, -sign)
+                case holders:
+                    touched.update(self._resume(holders))
+        self._done.clear()
+        self._change()
+        self.now_ms, self.version, self.changes = now_ms, 0, 0
+        self.effort = self.now.effort = self.soon.effort = effort
+        return touched
 
-    def _enter(self, holder: Holder) -> None:
-        if holder.leaving:
-            return
-        self._account(holder, 1)
-        for node in {worker.node for worker in holder.placement.workers}:
-            self._on_node.setdefault(node, []).append(holder)
-        if holder.job is not None and holder.preemptible and holder.domain is not None and self._old_enough(holder):
-            self._pausable.setdefault(holder.domain, {}).setdefault(holder.project, []).append(holder)
+    def adopt(self, habits: Mapping[PoolName, Habits]) -> None:
+        """Place by these habits from now on."""
+        self.now.adopt(habits)
+        self.soon.adopt(habits)
+
+    def enter_all(self, holders: Sequence[Holder]) -> None:
+        """Enter the runs that occupy their places now."""
+        self.now.take_all(holders)
+        self.soon.take_all([holder for holder in holders if not holder.leaving])
+        for holder in holders:
+            if not holder.leaving:
+                self._account(holder, 1)
+                for node in holder.nodes():
+                    self._on_node.setdefault(node, []).append(holder)
+        nodes = {node for holder in holders for node in holder.nodes()}
+        for node in nodes & self._on_node.keys():
+            self._on_node[node].sort(key=_identity)
+        paused = [holder for holder in holders if self._is_pausable(holder)]
+        for holder in paused:
+            self._of_project(holder).append(holder)
+        for pausable in {id(found): found for found in map(self._of_project, paused)}.values():
+            pausable.sort(key=_standing)
+
+    def leave_all(self, holders: Collection[Holder]) -> None:
+        """Runs that are where they were no more."""
+        for holder in holders:
+            self.now.give_back(holder.placement, holder.charge)
+            if not holder.leaving:
+                self._depart_from(holder)
+        self._forget([holder for holder in holders if not holder.leaving])
+
+    def _depart_from(self, holder: Holder) -> None:
+        self.soon.give_back(holder.placement, holder.charge)
+        self._account(holder, -1)
+        for node in holder.nodes():
+            self._on_node[node].remove(holder)
+
+    def _forget(self, holders: Collection[Holder]) -> None:
+        """They can't be paused any more, if they could. Cost: O(those like them)."""
+        gone = set(map(id, holders))
+        for pausable in {id(found): found for found in map(self._of_project, holders)}.values():
+            pausable[:] = [holder for holder in pausable if id(holder) not in gone]
+
+    def _resume(self, holders: Iterable[Holder]) -> Iterator[JobId]:
+        """The opposite of `pause`, but for the order of the lists."""
+        for holder in holders:
+            self.soon.take(holder.placement, holder.charge)
+            self._account(holder, 1)
+            for node in holder.nodes():
+                self._on_node[node].append(holder)
+            self._of_project(holder).append(holder)
+            yield holder.run.job
+
+    def _is_pausable(self, holder: Holder) -> bool:
+        return (
+            holder.job is not None
+            and not holder.leaving
+            and holder.preemptible
+            and holder.domain is not None
+            and self._old_enough(holder)
+        )
+
+    def _of_project(self, holder: Holder) -> list[Holder]:
+        """The list of those like it that may be paused."""
+        if holder.domain is None:
+            return []
+        return self._pausable.setdefault(holder.domain, {}).setdefault(holder.project, [])
 
     def candidates(self, key: object, find: Callable[[], Iterable[Holder]]) -> tuple[Holder, ...]:
         """What `find` gives: looked for once for a key, until the books change."""
@@ -96,14 +159,13 @@ class Books:
     def pause(self, holders: Iterable[Holder]) -> None:
         """Runs that leave by this cycle's decision: their places are free soon, and no longer count as theirs."""
         self._change()
-        for holder in holders:
-            self.soon.give_back(holder.placement, holder.charge)
-            self._account(holder, -1)
-            for node in {worker.node for worker in holder.placement.workers}:
-                self._on_node[node].remove(holder)
-            if holder.domain is not None:
-                self._pausable[holder.domain][holder.project].remove(holder)
+        paused = tuple(holders)
+        if paused:
+            self._done.append(paused)
+        for holder in paused:
+            self._depart_from(holder)
             self.version += 1
+        self._forget(paused)
 
     @contextmanager
     def without(self, holders: Collection[Holder]) -> Iterator[None]:
@@ -131,34 +193,36 @@ class Books:
     def occupy(self, job: Job, seat: Seat) -> None:
         """Take a place for a job, to start in now or reserved until what is there has left."""
         self._change()
-        charge = seat.offer.request.charge
-        self.now.take(seat.placement, charge)
-        self.soon.take(seat.placement, charge)
-        domain = self.capacity.domain_of[seat.offer.pool.name]
-        total = seat.offer.request.total_milli
-        self.accounts.add(job.id.project, domain, total, preemptible=job.preemptible)
+        self._done.append((job, seat, 1))
+        self._seat(job, seat, 1)
 
     def vacate(self, job: Job, seat: Seat) -> None:
         """The exact opposite of `occupy`."""
         self._change()
+        self._done.append((job, seat, -1))
+        self._seat(job, seat, -1)
+
+    def _seat(self, job: Job | None, seat: Seat, sign: int) -> None:
         charge = seat.offer.request.charge
-        self.now.give_back(seat.placement, charge)
-        self.soon.give_back(seat.placement, charge)
+        for ledger in (self.now, self.soon):
+            (ledger.take if sign > 0 else ledger.give_back)(seat.placement, charge)
+        if job is None:
+            return
         domain = self.capacity.domain_of[seat.offer.pool.name]
-        total = seat.offer.request.total_milli
-        self.accounts.add(job.id.project, domain, -total, preemptible=job.preemptible)
+        total = sign * seat.offer.request.total_milli
+        self.accounts.add(job.id.project, domain, total, preemptible=job.preemptible)
 
     def set_aside(self, seat: Seat) -> None:
         """Keep a place free of everybody, who is in it now excepted. It counts as nobody's."""
         self._change()
-        self.now.take(seat.placement, seat.offer.request.charge)
-        self.soon.take(seat.placement, seat.offer.request.charge)
+        self._done.append((None, seat, 1))
+        self._seat(None, seat, 1)
 
     def put_back(self, seat: Seat) -> None:
         """The exact opposite of `set_aside`."""
         self._change()
-        self.now.give_back(seat.placement, seat.offer.request.charge)
-        self.soon.give_back(seat.placement, seat.offer.request.charge)
+        self._done.append((None, seat, -1))
+        self._seat(None, seat, -1)
 
     def on_node(self, node: NodeName) -> list[Holder]:
         """Runs in place on a node that stay so far. Not to be changed."""
@@ -183,3 +247,17 @@ class Books:
         if holder.domain is not None:
             milli = sign * holder.total_milli
             self.accounts.add(holder.project, holder.domain, milli, preemptible=holder.preemptible)
+
+
+def _identity(holder: Holder) -> tuple[JobId, str]:
+    return holder.run.job, holder.run.digest
+
+
+def _standing(holder: Holder) -> tuple[int, Instant, JobId]:
+    """The order inside a project, in which nothing depends on the time: `preference`, without what all have in common.
+
+    What has not started is newer than all else.
+    """
+    started = holder.run.started_at_ms
+    priority = holder.job.priority if holder.job else 0
+    return priority, -started if started is not None else -_END_OF_TIME, holder.run.job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpuctl.model.decision import (
@@ -22,21 +22,19 @@ from gpuctl.model.state import ClusterState, Run, named, uuids_of
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.usage import full_use
 from gpuctl.schedule import reasons
-from gpuctl.schedule.accounts import Accounts, project_owner
+from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.admission import Admission
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.capacity import Capacity
-from gpuctl.schedule.demand import Demand, claims, queue
+from gpuctl.schedule.demand import Demand, claims
 from gpuctl.schedule.drain import draining
-from gpuctl.schedule.effort import Effort
-from gpuctl.schedule.elastic import parted
 from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.growth import count_growth, growing, resizes
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.outcome import Outcome
 from gpuctl.schedule.outlook import Outlook
 from gpuctl.schedule.reservation import keep_moves
-from gpuctl.schedule.runs import Holder, Reading, paused_record, read_runs, record_of
+from gpuctl.schedule.runs import paused_record
+from gpuctl.schedule.standing import Standing
 from gpuctl.schedule.usage import next_usage, used_by
 
 
@@ -46,53 +44,48 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     Pure, deterministic and independent of the order of its inputs; never raises, whatever state the cluster is in.
     `outlook` saves work when the cycle before was over the same declarations and nodes; it changes no result.
     """
-    # 1. What there is, and what each run says by itself.
+    # 1. What there is, what each run says by itself, and who holds what: as before, but for what has changed.
     outlook = outlook or Outlook()
-    outlook.effort = Effort()
-    capacity, tree, prospects = outlook.over(declared, state.nodes)
-    reading = read_runs(declared, state, capacity, now_ms)
-
-    # 2. Who holds what.
-    accounts = Accounts(tree)
-    books = Books(capacity, accounts, now_ms, declared.cluster.scheduling.min_runtime_ms, outlook.effort)
-    holders = parted(reading.holders) if outlook.elastic else reading.holders
-    books.enter_all(sorted(holders, key=lambda h: (h.run.job, h.run.digest)))
+    standing = outlook.over(declared, state, now_ms)
+    books, capacity, accounts = standing.books, outlook.capacity, standing.books.accounts
     if declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN:
-        books.spared = draining(reading.holders, tree)
-    moving = keep_moves(reading.moving, prospects, books)
+        books.spared = draining(standing.holders, outlook.tree)
+    moving = keep_moves(standing.moving.values(), outlook.prospects, books)
 
-    # 3. Who wants what, and what each may have.
+    # 2. Who wants what, and what each may have.
     demand = Demand(declared, capacity, accounts)
-    able, unable = queue(reading.waiting, prospects, demand, now_ms)
-    smaller = tuple(growing(reading.holders, prospects)) if outlook.elastic else ()
+    standing.lineup.count(demand)
+    smaller = tuple(growing(standing.holders, outlook.prospects)) if standing.elastic else ()
     count_growth(smaller, capacity, demand)
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     used = used_by(state.ledgers, half_life_ms, now_ms)
-    there = {domain.name: _capacity_of(domain.name, capacity, reading.holders, accounts) for domain in declared.domains}
+    there = {
+        domain.name: capacity.usable_milli(domain.name) + standing.adjustments.get(domain.name, 0)
+        for domain in declared.domains
+    }
     full = full_use(sum(there.values()), half_life_ms or 0)
     for domain in declared.domains:
         claimed = claims(declared, domain.name, demand, accounts, used)
         for owner, portion in divide(there[domain.name], claimed, full).items():
             accounts.portions[domain.name, owner] = portion
 
-    # 4. Who starts, who is paused for whom.
-    outcome = Admission(books, declared.cluster.scheduling).run(able)
+    # 3. Who starts, who is paused for whom.
+    outcome = Admission(books, declared.cluster.scheduling).run(standing.lineup)
 
-    # 5. One decision a job.
+    # 4. One decision a job.
     uuids = uuids_of(state.nodes)
-    decisions: dict[JobId, Decision] = dict(reading.decisions)
-    decisions.update(_still_moving(reading, moving))
-    for job, run, reason in unable:
-        decisions[job.id] = Pending(job=job.id, reason=reason, record=record_of(run, now_ms))
-    for waiting in able:
-        decisions[waiting.job.id] = _decision(waiting, outcome, uuids, now_ms)
-    decisions.update(_stopped(outcome, now_ms))
-    for resize in resizes(outcome, smaller, books, reading.holders):
-        decisions[resize.job] = replace(resize, placement=named(resize.placement, uuids))
+    overlay = dict(_still_moving(standing, moving))
+    overlay.update(_stopped(outcome, now_ms))
+    for resize in resizes(outcome, smaller, books, standing.holders):
+        overlay[resize.job] = replace(resize, placement=named(resize.placement, uuids))
+    waiting = (
+        (each.job.id, _decision(each, outcome, uuids, standing.verdicts.get(each.job.id))) for each in standing.lineup
+    )
+    standing.decide(overlay, waiting)
     shares = _shares(declared, demand, books, outcome)
     return Schedule(
         at_ms=now_ms,
-        decisions=tuple(decisions[job] for job in sorted(decisions)),
+        decisions=standing.verdicts.all(),
         shares=shares,
         trace=tuple(outcome.trace),
         queue=tuple(outcome.passed),
@@ -119,10 +112,10 @@ def _stopped(outcome: Outcome, now_ms: Instant) -> Iterator[tuple[JobId, Decisio
         )
 
 
-def _still_moving(reading: Reading, moving: Mapping[JobId, Placement]) -> Iterator[tuple[JobId, Decision]]:
+def _still_moving(standing: Standing, moving: Mapping[JobId, Placement]) -> Iterator[tuple[JobId, Decision]]:
     """Runs that stop to go on elsewhere, with the place that is kept for them, if it is."""
-    for job, _ in reading.moving:
-        decision = reading.decisions[job.id]
+    for job, _ in standing.moving.values():
+        decision = standing.decisions[job.id]
         yield (
             job.id,
             Pending(
@@ -139,10 +132,10 @@ def _was_moved(run: Run) -> bool:
 
 
 def _decision(
-    waiting: Waiting, outcome: Outcome, uuids: Mapping[NodeName, tuple[str, ...]], now_ms: Instant
+    waiting: Waiting, outcome: Outcome, uuids: Mapping[NodeName, tuple[str, ...]], before: Decision | None
 ) -> Decision:
-    """What became of a job that could start."""
-    job, record = waiting.job.id, record_of(waiting.run, now_ms)
+    """What became of a job that could start; the same object as before, if that is what became of it then."""
+    job, record = waiting.job.id, waiting.record
     started = outcome.started.get(job)
     if started is not None:
         seat, reason = started
@@ -150,28 +143,12 @@ def _decision(
         record = replace(record, starts=record.starts + 1, paused_for=moved_for)
         return Admit(job=job, reason=reason, record=record, placement=named(seat.placement, uuids))
     reserved = outcome.reserved.get(job)
-    if reserved is not None:
-        seat, reason = reserved
-        return Pending(job=job, reason=reason, record=record, reserved=seat.placement)
-    kept = outcome.kept.get(job)
-    return Pending(job=job, reason=outcome.passed[job], record=record, reserved=kept.placement if kept else None)
-
-
-def _capacity_of(domain: DomainName, capacity: Capacity, holders: Iterable[Holder], accounts: Accounts) -> GpuMilli:
-    """GPUs to be shared: what new work may use, and what runs on besides; less what nobody declared holds of it."""
-    milli = capacity.usable_milli(domain)
-    for holder in holders:
-        if holder.domain != domain or holder.leaving:
-            continue
-        declared = bool(accounts.tree.chain(holder.project))
-        for worker in holder.placement.workers:
-            space = capacity.nodes.get(worker.node)
-            on_node = len(worker.gpus) * holder.charge.on_device(worker)
-            if space is not None and space.usable and not declared:
-                milli -= on_node
-            elif space is not None and not space.usable and declared:
-                milli += on_node
-    return milli
+    kept = outcome.kept.get(job) if reserved is None else reserved[0]
+    reason = outcome.passed[job] if reserved is None else reserved[1]
+    place = None if kept is None else kept.placement
+    if isinstance(before, Pending) and before.record is record and before.reason == reason and before.reserved == place:
+        return before
+    return Pending(job=job, reason=reason, record=record, reserved=place)
 
 
 def _shares(declared: Declared, demand: Demand, books: Books, outcome: Outcome) -> tuple[FairShare, ...]:

@@ -13,8 +13,7 @@ from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, PoolName, ProjectName
 from gpuctl.model.job import Job
-from gpuctl.model.state import Run
-from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import Accounts, Tree, project_owner
 from gpuctl.schedule.capacity import Capacity
@@ -22,7 +21,6 @@ from gpuctl.schedule.fairshare import Claim
 from gpuctl.schedule.fit import Request, request_on
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.ordering import Waiting, job_rank
 
 MOST_TOLD = 1_000
 """Jobs that are gone are forgotten when there are so many, and more than those that are there."""
@@ -43,10 +41,9 @@ class Prospects:
         self._fitting: set[tuple[PoolName, Request]] = set()
         self._told: dict[JobId, tuple[Job, tuple[Offer, ...] | Reason]] = {}
 
-    def forget_but(self, jobs: int) -> None:
-        """Forget what was told of each job, once that is of many more than there are."""
-        if len(self._told) > 2 * jobs + MOST_TOLD:
-            self._told.clear()
+    def forget(self, job: JobId) -> None:
+        """The job is declared no more."""
+        self._told.pop(job, None)
 
     def offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         """The pools that could serve the job, in its order, or why none can."""
@@ -166,23 +163,6 @@ class Demand:
 
     def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
         return self._accounts.fixed(domain, project) + self._fixed.get((domain, project), 0) + milli
-
-
-def queue(
-    waiting: Iterable[tuple[Job, Run | None]], prospects: Prospects, demand: Demand, now_ms: Instant
-) -> tuple[list[Waiting], list[tuple[Job, Run | None, Reason]]]:
-    """Sort waiting jobs into those that could start, in order and counted as demand, and those that can't, with why."""
-    ranked = sorted(waiting, key=lambda w: job_rank(w[0], w[1].queued_at_ms if w[1] else now_ms))
-    able: list[Waiting] = []
-    unable: list[tuple[Job, Run | None, Reason]] = []
-    for job, run in ranked:
-        offers = prospects.offers(job)
-        if isinstance(offers, tuple):
-            since = run.queued_at_ms if run else now_ms
-            able.append(Waiting(job, run, since, offers, demand.count(job, offers)))
-        else:
-            unable.append((job, run, offers))
-    return able, unable
 
 
 def claims(

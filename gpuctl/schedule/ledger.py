@@ -10,8 +10,9 @@ among the whole ones; those of each profile have an index of their own.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
@@ -22,6 +23,9 @@ from gpuctl.schedule.fragmentation import Free
 from gpuctl.schedule.habits import Habits
 from gpuctl.schedule.ranking import Grade, Ranking
 from gpuctl.schedule.refusals import Refusals
+
+_FEW = 16
+"""Up to this part of the nodes it is cheaper to move each run by itself than to build the indexes anew."""
 
 
 class Charge:
@@ -37,6 +41,20 @@ class Charge:
     def on_device(self, worker: WorkerPlacement) -> GpuMilli:
         """The part on each of the worker's devices, rounded up."""
         return -(-self.gpu_milli // len(worker.gpus)) if worker.gpus else 0
+
+
+class _Occupant(Protocol):
+    """What has a place, and is charged for it there."""
+
+    @property
+    def placement(self) -> Placement:
+        """Where."""
+        ...
+
+    @property
+    def charge(self) -> Charge:
+        """What for each worker."""
+        ...
 
 
 class Room:
@@ -123,6 +141,15 @@ class Ledger:
         self._whole: dict[PoolName, int] = {}
         self._partial_milli: dict[tuple[PoolName, str], GpuMilli] = {}
         self._refusals: dict[tuple[PoolName, str], Refusals] = {}
+        self._index()
+
+    def _index(self) -> None:
+        """Build the indexes from the rooms. Cost: O(devices log devices)."""
+        rooms = self.rooms
+        self._by_whole.clear()
+        self._partial.clear()
+        self._whole.clear()
+        self._partial_milli.clear()
         for name in sorted(rooms):
             room = rooms[name]
             buckets = self._by_whole.setdefault(room.pool, [])
@@ -143,32 +170,16 @@ class Ledger:
             self._partial_milli[kind] = sum(free for free, _, _ in partial)
 
     @staticmethod
-    def of(capacity: Capacity, effort: Effort | None = None, taken: Iterable[tuple[Placement, Charge]] = ()) -> Ledger:
-        """The usable nodes with nothing on them but what is taken: the same as taking it, at a fraction of the cost."""
-        devices = {node.name: list(node.gpu_milli) for nodes in capacity.usable.values() for node in nodes}
-        cpu = dict.fromkeys(devices, 0)
-        mem = dict.fromkeys(devices, 0)
-        for placement, charge in taken:
-            for worker in placement.workers:
-                node = worker.node
-                free = devices.get(node)
-                if free is None:
-                    continue
-                cpu[node] += charge.cpu_milli
-                mem[node] += charge.mem_bytes
-                milli = charge.on_device(worker)
-                for index in worker.gpus:
-                    if 0 <= index < len(free):
-                        free[index] -= milli
+    def of(capacity: Capacity) -> Ledger:
+        """The usable nodes with nothing on them."""
         rooms = {
             node.name: Room(
-                node.name, pool, devices[node.name], node.cpu_milli - cpu[node.name],
-                node.mem_bytes - mem[node.name], node.profiles, node.topology,
+                node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles, node.topology
             )
             for pool, nodes in capacity.usable.items()
             for node in nodes
-        }  # fmt: skip
-        return Ledger(rooms, effort, capacity.habits)
+        }
+        return Ledger(rooms)
 
     def copy(self) -> Ledger:
         """A ledger of its own with the same contents. Cost: O(devices)."""
@@ -180,6 +191,38 @@ class Ledger:
     def take(self, placement: Placement, charge: Charge) -> None:
         """Occupy a placement. Nodes and devices this ledger does not have are passed over."""
         self._move(placement, charge, -1)
+
+    def adopt(self, habits: Mapping[PoolName, Habits]) -> None:
+        """Rank nodes by these habits from now on."""
+        if any(self.habits.get(pool) is not found for pool, found in habits.items()):
+            self.habits = habits
+            self._rankings.clear()
+            self._touched.clear()
+
+    def take_all(self, runs: Sequence[_Occupant]) -> None:
+        """Occupy the placements of many at once. Cost: O(devices), or that of each by itself if they are few."""
+        if len(runs) < len(self.rooms) // _FEW:
+            for run in runs:
+                self._move(run.placement, run.charge, -1)
+            return
+        for run in runs:
+            charge = run.charge
+            for worker in run.placement.workers:
+                room = self.rooms.get(worker.node)
+                if room is None:
+                    continue
+                room.cpu_milli -= charge.cpu_milli
+                room.mem_bytes -= charge.mem_bytes
+                milli = charge.on_device(worker)
+                for index in worker.gpus:
+                    if 0 <= index < len(room.gpu_milli):
+                        room.gpu_milli[index] -= milli
+        for room in self.rooms.values():
+            room.version += 1
+            room.whole = len(room.whole_devices())
+        self._index()
+        self._rankings.clear()
+        self._touched.clear()
 
     def give_back(self, placement: Placement, charge: Charge) -> None:
         """The exact opposite of `take`."""

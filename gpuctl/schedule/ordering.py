@@ -7,8 +7,10 @@ within its guarantee goes before the others: what it is owed need not be taken b
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from gpuctl.model.decision import RunRecord
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Job, JobType
@@ -17,16 +19,30 @@ from gpuctl.model.units import Instant
 from gpuctl.schedule.accounts import Accounts, project_owner
 from gpuctl.schedule.gang import Offer
 
+Rank: TypeAlias = tuple[bool, int, Instant, JobId]
+"""A job's place in its project's order: the least is first."""
+
+Kind: TypeAlias = tuple[object, ...]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting:
-    """A job that could start: since when it waits, the pools it could use, and the domain it is counted in."""
+    """A job that could start: since when it waits, the pools it could use, and the domain it is counted in.
+
+    `record` is what is remembered of its run. Jobs of the same `kind` come to the same, whichever is asked.
+    """
 
     job: Job
     run: Run | None
     queued_at_ms: Instant
     offers: tuple[Offer, ...]
     domain: DomainName
+    record: RunRecord
+    kind: Kind
+
+    def in_domain(self, domain: DomainName) -> Waiting:
+        """The same, counted in another domain."""
+        return replace(self, domain=domain)
 
     @property
     def gpu_milli(self) -> int:
@@ -34,7 +50,18 @@ class Waiting:
         return self.offers[0].request.total_milli if self.offers else self.job.total_gpu_milli
 
 
-def job_rank(job: Job, queued_at_ms: Instant) -> tuple[bool, int, Instant, JobId]:
+def kind_of(job: Job, run: Run | None, offers: tuple[Offer, ...]) -> Kind:
+    """All of a waiting job that a turn may depend on. One that ran before is of no kind but its own: who made way for
+    it once is remembered."""
+    return (
+        job.id if run is not None and run.starts else job.id.project,
+        run is not None, job.type.value, job.priority, job.preemptible, job.gpu_milli, job.gpu_mem_bytes, job.workers,
+        job.min_workers, job.cpu_milli, job.mem_bytes, job.max_duration_ms, job.pools,
+        tuple((offer.pool.name, offer.request, offer.least) for offer in offers),
+    )  # fmt: skip
+
+
+def job_rank(job: Job, queued_at_ms: Instant) -> Rank:
     """The order inside a project: interactive and inference before training, priority, first queued, name."""
     return job.type is JobType.TRAINING, -job.priority, queued_at_ms, job.id
 

@@ -1,67 +1,53 @@
-"""What the engine may carry from one cycle to the next: what declarations and nodes alone imply, as long as both stay.
+"""What the engine may carry from one cycle to the next: what declarations and nodes alone imply as long as both stay,
+and where everybody stood.
 
 Nothing of it decides anything; thrown away, it is worked out anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from operator import is_
-from typing import TypeAlias
 
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import PoolName
-from gpuctl.model.state import Node
+from gpuctl.model.state import ClusterState, Node
+from gpuctl.model.units import Instant
 from gpuctl.schedule.accounts import Tree
 from gpuctl.schedule.capacity import Capacity, survey
 from gpuctl.schedule.demand import Prospects
 from gpuctl.schedule.effort import Effort
-from gpuctl.schedule.habits import Habits
-from gpuctl.schedule.learning import learn
-
-View: TypeAlias = tuple[Capacity, Tree, Prospects]
+from gpuctl.schedule.standing import Standing
 
 
 class Outlook:
-    """The nodes in their pools, the tree of owners, and what each job could have on empty nodes.
+    """The nodes in their pools, the tree of owners, what each job could have on empty nodes, and where all stand.
 
-    `effort` is what the last cycle took, `elastic` whether any job may run with fewer workers.
+    `effort` is what the last cycle took.
     """
 
-    __slots__ = ("_declared", "_habits", "_nodes", "_view", "effort", "elastic")
+    __slots__ = (
+        "_declared", "_nodes", "_standing", "capacity", "effort", "prospects", "tree",
+    )  # fmt: skip
+
+    capacity: Capacity
+    tree: Tree
+    prospects: Prospects
 
     def __init__(self) -> None:
         self._declared: tuple[object, ...] = ()
         self._nodes: tuple[Node, ...] = ()
-        self._view: View | None = None
-        self._habits: tuple[tuple[object, object], Mapping[PoolName, Habits]] | None = None
+        self._standing: Standing | None = None
         self.effort = Effort()
-        self.elastic = False
 
-    def over(self, declared: Declared, nodes: tuple[Node, ...]) -> View:
-        """The view of these; the one before, if they are the same objects and equal nodes. Cost: O(nodes) then.
-
-        When only jobs have changed, what does not depend on them stays.
-        """
-        same = (declared.cluster, declared.domains, declared.departments, declared.projects, declared.jobs)
-        stays = [*map(is_, same, self._declared)] if self._nodes == nodes else []
-        if self._view is not None and stays and all(stays):
-            return self._view
-        if self._view is not None and stays and all(stays[:-1]):
-            capacity, tree, prospects = self._view
-            prospects.forget_but(len(declared.jobs))
-        else:
-            capacity, tree = survey(declared, nodes), Tree(declared)
-            prospects = Prospects(capacity, tree)
-        self._declared, self._nodes = same, nodes
-        self.elastic = any(job.is_elastic for job in declared.jobs)
-        self._view = replace(capacity, habits=self._learned(declared)), tree, prospects
-        return self._view
-
-    def _learned(self, declared: Declared) -> Mapping[PoolName, Habits]:
-        """What is usually asked of each pool; nodes have no part in it."""
-        of = declared.cluster.pools, declared.jobs
-        if self._habits is None or not all(map(is_, of, self._habits[0])):
-            self._habits = of, learn(*of)
-        return self._habits[1]
+    def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> Standing:
+        """Where everybody stands now. Cost: what has changed since the last call, where cluster and nodes stay."""
+        self.effort = Effort()
+        same = (declared.cluster, declared.domains, declared.departments, declared.projects)
+        if self._standing is None or not all(map(is_, same, self._declared)) or self._nodes != state.nodes:
+            self._declared, self._nodes = same, state.nodes
+            self.capacity, self.tree = survey(declared, state.nodes), Tree(declared)
+            self._standing = None
+        if self._standing is None or not self._standing.fits(declared, now_ms):
+            self.prospects = Prospects(self.capacity, self.tree)
+            self._standing = Standing(declared, self.capacity, self.tree, self.prospects)
+        self._standing.update(declared, state, now_ms, self.effort)
+        return self._standing

@@ -6,8 +6,8 @@ It decides about one run at a time; only devices given out twice are looked at t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from gpuctl.model.decision import (
     Decision,
@@ -26,13 +26,13 @@ from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
-from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
+from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 from gpuctl.schedule import interactive, reasons
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.ledger import Charge
 
 NOWHERE = Placement(workers=())
-_ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
+ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,22 +67,9 @@ class Holder:
         return [workers[0].node] if len(workers) == 1 else sorted({worker.node for worker in workers})
 
 
-@dataclass(slots=True)
-class Reading:
-    """All that the runs say: decisions already made, jobs that wait (with their run, if any), and who holds places.
-
-    `moving` are runs that stop to go on in a place that is kept for them.
-    """
-
-    decisions: dict[JobId, Decision] = field(default_factory=dict)
-    waiting: list[tuple[Job, Run | None]] = field(default_factory=list)
-    holders: list[Holder] = field(default_factory=list)
-    moving: list[tuple[Job, Run]] = field(default_factory=list)
-
-
 def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRecord:
     """What is remembered of a run that is stopped now: it queues again from now, and what it ran is added up."""
-    if run.phase not in _ACTIVE:
+    if run.phase not in ACTIVE:
         return record_of(run, now_ms)
     ran = run.ran_ms + interactive.running_ms(run, now_ms)
     return RunRecord(queued_at_ms=now_ms, starts=run.starts, ran_ms=ran, paused_for=paused_for)
@@ -105,32 +92,30 @@ def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
     return RunRecord(queued_at_ms=run.queued_at_ms, starts=starts, ran_ms=run.ran_ms, paused_for=run.paused_for)
 
 
-def read_runs(declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant) -> Reading:
-    """Read every run and every declared job once. Cost: O(runs + jobs)."""
-    reading = Reading()
-    jobs = {(job.id, job.digest): job for job in declared.jobs}
-    runs: dict[tuple[JobId, RunDigest], Run] = {}
-    for run in sorted(state.runs, key=lambda r: (r.job, r.digest, r.phase)):
-        runs.setdefault((run.job, run.digest), run)
-    for key, run in runs.items():
-        if not run.phase.final and run.phase is not RunPhase.QUEUED:
-            reading.holders.append(_holder(run, jobs.get(key), capacity))
-            if run.leaving is not None:
-                reading.holders.append(_left_behind(reading.holders[-1], run.leaving))
-    twice = _given_twice(reading.holders, declared.held)
-    for job in sorted(declared.jobs, key=lambda j: j.id):
-        run_of_job = runs.get((job.id, job.digest))
-        decision = _by_itself(job, run_of_job, declared, state, now_ms)
-        if decision is None and run_of_job is not None and run_of_job.phase in _ACTIVE:
-            decision = _goes_on(job, run_of_job, capacity, twice, now_ms)
-        if decision is None:
-            reading.waiting.append((job, run_of_job))
-            continue
-        reading.decisions[job.id] = decision
-        if run_of_job is not None and isinstance(decision, Pending) and decision.reason.code == reasons.MOVED:
-            reading.moving.append((job, run_of_job))
-    reading.holders = [_settled(holder, reading.decisions, declared) for holder in reading.holders]
-    return reading
+def holders_of(run: Run, job: Job | None, capacity: Capacity) -> Iterator[Holder]:
+    """Which places a run occupies: its own, and that of workers it has given up. `job` is its declaration, if it is."""
+    holder = _holder(run, job, capacity)
+    yield holder
+    if run.leaving is not None:
+        yield _left_behind(holder, run.leaving)
+
+
+def next_change_ms(
+    job: Job, run: Run | None, decision: Decision | None, now_ms: Instant, min_runtime_ms: DurationMs
+) -> Instant | None:
+    """When time alone may change what is said of a job: now, if it does at any time; None: never."""
+    if run is None or isinstance(decision, Displace) or (isinstance(decision, Suspended) and run.phase in ACTIVE):
+        return now_ms
+    if not isinstance(decision, Keep | TimeOut):
+        return None
+    times: list[Instant] = []
+    if run.started_at_ms is not None:
+        times.append(run.started_at_ms + min_runtime_ms)
+        if job.max_duration_ms is not None:
+            times.append(run.started_at_ms + job.max_duration_ms - run.ran_ms)
+    if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
+        times.append(run.idle_since_ms + job.idle_timeout_ms)
+    return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
 
 
 def _holder(run: Run, job: Job | None, capacity: Capacity) -> Holder:
@@ -158,11 +143,10 @@ def _left_behind(holder: Holder, placement: Placement) -> Holder:
     return replace(holder, job=None, total_milli=total_milli, placement=placement, leaving=True)
 
 
-def _settled(holder: Holder, decisions: Mapping[JobId, Decision], declared: Declared) -> Holder:
-    """The holder as the first decisions leave it: what they stop is leaving, what is not ours to pause has no job."""
+def settled(holder: Holder, decision: Decision | None, declared: Declared) -> Holder:
+    """The holder as its job's decision leaves it: what that stops is leaving, what is not ours to pause has no job."""
     if holder.job is None:
         return holder
-    decision = decisions.get(holder.job.id)
     stopped = isinstance(decision, Displace | TimeOut | Suspended | Finished)
     pausable = isinstance(decision, Keep) and _held(holder.job, declared) is None
     if pausable and not stopped:
@@ -174,7 +158,7 @@ def _settled(holder: Holder, decisions: Mapping[JobId, Decision], declared: Decl
     )  # fmt: skip
 
 
-def _by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant) -> Decision | None:
+def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant) -> Decision | None:
     """What is decided whatever the GPUs: ended, held, suspended, stopping. None: it waits or goes on."""
     record = record_of(run, now_ms)
     final = _final_state(job, run, state)
@@ -182,7 +166,7 @@ def _by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterStat
         return Finished(job=job.id, reason=reasons.ended(final), record=record, state=final)
     why = _held(job, declared)
     if why is not None:
-        if run is not None and run.phase in _ACTIVE:
+        if run is not None and run.phase in ACTIVE:
             return Keep(job=job.id, reason=run.reason or why, record=record, placement=run.placement or NOWHERE)
         return Pending(job=job.id, reason=why, record=record)
     if job.suspend:
@@ -213,7 +197,7 @@ def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | N
     return JobState.DELETED if ledger is not None and key in ledger.seen else None
 
 
-def _goes_on(
+def goes_on(
     job: Job, run: Run, capacity: Capacity, twice: Mapping[tuple[JobId, RunDigest], NodeName], now_ms: Instant
 ) -> Decision:
     """A running run: over a limit, without its node, on a device given out twice, or as it was."""
@@ -238,7 +222,7 @@ def _goes_on(
     return Keep(job=job.id, reason=reason, record=record_of(run, now_ms), placement=placement)
 
 
-def _given_twice(holders: Iterable[Holder], held: frozenset[ProjectName]) -> dict[tuple[JobId, RunDigest], NodeName]:
+def given_twice(holders: Iterable[Holder], held: frozenset[ProjectName]) -> dict[tuple[JobId, RunDigest], NodeName]:
     """Runs to move away so that no device carries more than one device's worth, and the node where it did.
 
     What can't be moved by a decision stays; then what can't be paused, then what started first. What is stopping

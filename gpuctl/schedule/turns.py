@@ -6,7 +6,7 @@ It knows lanes and their order; what a job's turn comes to is `admission`'s.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappushpop
 
 from gpuctl.model.declared import DomainName
@@ -15,12 +15,11 @@ from gpuctl.schedule.books import Books
 from gpuctl.schedule.ordering import Lane, Waiting
 
 
-def take_turns(queue: Iterable[Waiting], books: Books, turn: Callable[[Waiting], None]) -> None:
+def take_turns(
+    queue: Mapping[tuple[ProjectName, DomainName], Iterable[Waiting]], books: Books, turn: Callable[[Waiting], None]
+) -> None:
     """Give every job of a queue its turn: always the first job of the lane that is first as the books then stand."""
-    by_lane: dict[tuple[ProjectName, DomainName], deque[Waiting]] = {}
-    for waiting in queue:
-        by_lane.setdefault((waiting.job.id.project, waiting.domain), deque()).append(waiting)
-    lanes = [Lane(project, domain, jobs, books.accounts) for (project, domain), jobs in by_lane.items()]
+    lanes = [Lane(project, domain, deque(jobs), books.accounts) for (project, domain), jobs in queue.items()]
     heapify(lanes)
     lane = _first(lanes)
     while lane is not None:
@@ -29,7 +28,6 @@ def take_turns(queue: Iterable[Waiting], books: Books, turn: Callable[[Waiting],
         if lanes and lanes[0] < lane:
             lane = heappushpop(lanes, lane)
             continue
-        books.effort.turns += 1
         turn(lane.jobs.popleft())
         if version != books.version:
             for other in (lane, *lanes):

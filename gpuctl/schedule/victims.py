@@ -154,7 +154,7 @@ class _NodeSearch:
         return self.floor.slots(self.request) >= self.wanted
 
     def _first_of_equals(self, tally: Tally) -> bool:
-        """Where all runs are of one size, the first few in order of preference, if they fit: then nothing is cheaper."""
+        """Where all runs are of one size, the first in order of preference, if they fit: nothing is cheaper."""
         size = self.holders[0].total_milli if self.holders else 0
         count, rest = divmod(self.floor.short_milli(self.request, self.wanted), size) if size else (0, 1)
         if rest or not 0 < count <= len(self.holders) or any(h.total_milli != size for h in self.holders):

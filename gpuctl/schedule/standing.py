@@ -1,0 +1,369 @@
+"""Where everybody stands before anybody competes, carried from cycle to cycle: only what has changed is read again.
+
+Jobs and runs are the same as long as they are the very same objects. What time alone changes is known beforehand: it is
+read again when it is due. What a cycle did to the books is taken back before the next, so that they hold what is there.
+Cost of a cycle: what has changed, and one glance at each object to see that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from gpuctl.model.decision import Decision, Pending
+from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
+from gpuctl.model.job import Job
+from gpuctl.model.state import ClusterState, Ledger, Run, RunPhase
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
+from gpuctl.schedule import reasons
+from gpuctl.schedule.accounts import Accounts, Tree
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.demand import Prospects
+from gpuctl.schedule.effort import Effort
+from gpuctl.schedule.elastic import parted
+from gpuctl.schedule.learning import Lessons
+from gpuctl.schedule.lineup import Lineup
+from gpuctl.schedule.runs import (
+    ACTIVE,
+    Holder,
+    by_itself,
+    given_twice,
+    goes_on,
+    holders_of,
+    next_change_ms,
+    record_of,
+    settled,
+)
+from gpuctl.schedule.verdicts import Verdicts
+
+_STRIDE = 512
+"""Objects compared at once."""
+
+
+T = TypeVar("T")
+
+
+class Standing:
+    """What all jobs and runs say by themselves, who holds which place, and who waits, as of the last look."""
+
+    __slots__ = (
+        "_barred",
+        "_capacity",
+        "_due",
+        "_entered",
+        "_held",
+        "_job_list",
+        "_jobs",
+        "_ledgers",
+        "_lessons",
+        "_now_ms",
+        "_over",
+        "_overlaid",
+        "_raw",
+        "_restless",
+        "_run_list",
+        "_runs",
+        "_twice",
+        "_used",
+        "adjustments",
+        "books",
+        "decisions",
+        "lineup",
+        "moving",
+        "touched",
+        "verdicts",
+    )  # fmt: skip
+
+    def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
+        self._capacity = capacity
+        self._held = declared.held
+        self._barred: Mapping[JobId, str] = {}
+        self._ledgers: Mapping[ProjectName, Ledger] = {}
+        self._now_ms: Instant = 0
+        self._job_list: tuple[Job, ...] = ()
+        self._run_list: tuple[Run, ...] = ()
+        self._jobs: dict[JobId, Job] = {}
+        self._runs: dict[JobId, tuple[Run, ...]] = {}
+        self._raw: dict[JobId, tuple[Holder, ...]] = {}
+        self._entered: dict[JobId, tuple[Holder, ...]] = {}
+        self._used: dict[tuple[NodeName, int], GpuMilli] = {}
+        self._over: set[tuple[NodeName, int]] = set()
+        self._twice: dict[RunKey, NodeName] = {}
+        self._restless: set[JobId] = set()
+        self._due: list[tuple[Instant, JobId]] = []
+        self.books = Books(capacity, Accounts(tree), declared.cluster.scheduling.min_runtime_ms)
+        self._lessons = Lessons(declared.cluster.pools)
+        self.lineup = Lineup(capacity, prospects)
+        self.decisions: dict[JobId, Decision] = {}
+        self.moving: dict[JobId, tuple[Job, Run]] = {}
+        self.adjustments: dict[DomainName, GpuMilli] = {}
+        self.verdicts = Verdicts()
+        self.touched: set[JobId] = set()
+        self._overlaid: set[JobId] = set()
+
+    def fits(self, declared: Declared, now_ms: Instant) -> bool:
+        """Whether this can be brought up to date: the clock did not step back, and the same projects are held."""
+        return now_ms >= self._now_ms and declared.held == self._held
+
+    @property
+    def elastic(self) -> bool:
+        """Whether any job may run with fewer workers."""
+        return self._lessons.elastic > 0
+
+    @property
+    def holders(self) -> Iterator[Holder]:
+        """All runs in place, whole."""
+        return chain.from_iterable(self._raw.values())
+
+    def update(self, declared: Declared, state: ClusterState, now_ms: Instant, effort: Effort) -> None:
+        """Bring everything up to date."""
+        touched = self.books.renew(now_ms, effort)
+        touched |= self._restless
+        self._now_ms = now_ms
+        touched |= self._changed_jobs(declared.jobs)
+        touched |= self._changed_runs(state.runs)
+        touched |= self._changed_records(declared.barred, state.ledgers)
+        while self._due and self._due[0][0] <= now_ms:
+            touched.add(heappop(self._due)[1])
+        raw = {job: self._raw_holders(job) for job in touched}
+        twice = self._use(raw)
+        if twice != self._twice:
+            moved = {job for job, _ in dict(twice.items() ^ self._twice.items())} - touched
+            raw.update((job, self._raw.get(job, ())) for job in moved)
+            self._twice = twice
+        self._settle(sorted(raw), raw, declared, state)
+        self.touched = set(raw)
+        effort.read += len(raw)
+
+    def decide(self, overlay: Mapping[JobId, Decision], waiting: Iterable[tuple[JobId, Decision]]) -> None:
+        """Enter this cycle's decisions: what each says by itself, what those who wait came to, and the rest."""
+        verdicts = self.verdicts
+        if not verdicts:
+            known = {job: self._by_itself(job) for job in chain(self.decisions, self.lineup.unable)}
+            verdicts.begin(known | dict(waiting) | dict(overlay))
+        else:
+            for job in self.touched | self._overlaid:
+                if job in self.decisions or job in self.lineup.unable:
+                    verdicts.put(job, self._by_itself(job))
+            for job, decision in chain(waiting, overlay.items()):
+                verdicts.put(job, decision)
+        self._overlaid = set(overlay)
+
+    def _by_itself(self, job: JobId) -> Decision:
+        decision = self.decisions.get(job)
+        if decision is not None:
+            return decision
+        _, run, reason = self.lineup.unable[job]
+        return Pending(job=job, reason=reason, record=record_of(run, self._now_ms))
+
+    # What is different
+
+    def _changed_jobs(self, jobs: tuple[Job, ...]) -> set[JobId]:
+        gone, come = differences(self._job_list, jobs, attrgetter("id"))
+        self._job_list = jobs
+        if gone or come:
+            self._lessons.take(gone, -1)
+            self._lessons.take(come)
+            self.books.adopt(self._lessons.habits())
+        for job in gone:
+            if self._jobs.get(job.id) == job:
+                del self._jobs[job.id]
+        self._jobs.update((job.id, job) for job in come)
+        return {job.id for job in chain(gone, come)}
+
+    def _changed_runs(self, runs: tuple[Run, ...]) -> set[JobId]:
+        gone, come = differences(self._run_list, runs, attrgetter("job", "digest"))
+        self._run_list = runs
+        for run in gone:
+            left = list(self._runs[run.job])
+            left.remove(run)
+            if left:
+                self._runs[run.job] = tuple(left)
+            else:
+                del self._runs[run.job]
+        for run in come:
+            others = self._runs.get(run.job)
+            self._runs[run.job] = (run,) if others is None else tuple(sorted((*others, run), key=_seniority))
+        return {run.job for run in chain(gone, come)}
+
+    def _changed_records(
+        self, barred: Mapping[JobId, str], ledgers: Mapping[ProjectName, Ledger]
+    ) -> set[JobId]:  # fmt: skip
+        found: set[JobId] = set()
+        if barred != self._barred:
+            found.update(job for job, _ in barred.items() ^ self._barred.items())
+        if ledgers is not self._ledgers:
+            for project in ledgers.keys() | self._ledgers.keys():
+                before, after = self._ledgers.get(project, _NO_LEDGER), ledgers.get(project, _NO_LEDGER)
+                if before is not after:
+                    found.update(job for job, _ in before.seen ^ after.seen)
+                    found.update(job for job, _ in before.finished.keys() ^ after.finished.keys())
+                    found.update(
+                        job
+                        for (job, digest), past in after.finished.items()
+                        if before.finished.get((job, digest), past) != past
+                    )
+        self._barred, self._ledgers = barred, ledgers
+        return found
+
+    # What each says
+
+    def _raw_holders(self, job: JobId) -> tuple[Holder, ...]:
+        declared = self._jobs.get(job)
+        found: list[Holder] = []
+        digest = None
+        for run in self._runs.get(job, ()):
+            if run.digest == digest:
+                continue
+            digest = run.digest
+            if not run.phase.final and run.phase is not RunPhase.QUEUED:
+                of_run = declared if declared is not None and declared.digest == digest else None
+                found.extend(holders_of(run, of_run, self._capacity))
+        return tuple(found)
+
+    def _use(self, raw: Mapping[JobId, tuple[Holder, ...]]) -> dict[RunKey, NodeName]:
+        """Take in who uses which devices; the runs of which there is one too many."""
+        for job, holders in raw.items():
+            for sign, some in ((-1, self._raw.get(job, ())), (1, holders)):
+                for holder in some:
+                    if not holder.leaving:
+                        self._use_devices(holder, sign)
+            if holders:
+                self._raw[job] = holders
+            else:
+                self._raw.pop(job, None)
+        if not self._over:
+            return {}
+        there = (holder for holder in self.holders if not holder.leaving)
+        return given_twice(
+            [h for h in there if any((w.node, i) in self._over for w in h.placement.workers for i in w.gpus)],
+            self._held,
+        )
+
+    def _use_devices(self, holder: Holder, sign: int) -> None:
+        used = self._used
+        for worker in holder.placement.workers:
+            milli = sign * holder.charge.on_device(worker)
+            for index in worker.gpus:
+                device = worker.node, index
+                used[device] = after = used.get(device, 0) + milli
+                if after > WHOLE_GPU:
+                    self._over.add(device)
+                else:
+                    self._over.discard(device)
+                    if not after:
+                        del used[device]
+
+    def _settle(
+        self, jobs: Iterable[JobId], raw: Mapping[JobId, tuple[Holder, ...]], declared: Declared, state: ClusterState
+    ) -> None:
+        """Read them one by one; the books and the queue change as they do."""
+        entering: list[Holder] = []
+        leaving: list[Holder] = []
+        for job_id in jobs:
+            job = self._jobs.get(job_id)
+            run = None
+            if job is not None:
+                run = next((r for r in self._runs.get(job_id, ()) if r.digest == job.digest), None)
+            decision = None if job is None else self._decided(job, run, declared, state)
+            self._note(job_id, job, run, decision)
+            holders = tuple(
+                part
+                for holder in raw[job_id]
+                for part in parted((settled(holder, decision, declared),))
+            )  # fmt: skip
+            leaving.extend(self._entered.pop(job_id, ()))
+            if holders:
+                self._entered[job_id] = holders
+                entering.extend(holders)
+        for holder in leaving:
+            self._adjust(holder, -1)
+        for holder in entering:
+            self._adjust(holder, 1)
+        self.books.leave_all(leaving)
+        self.books.enter_all(entering)
+
+    def _adjust(self, holder: Holder, sign: int) -> None:
+        """GPUs to be shared besides what new work may use: what runs on elsewhere; less what nobody declared holds."""
+        if holder.domain is None or holder.leaving:
+            return
+        declared = bool(self.books.accounts.tree.chain(holder.project))
+        for worker in holder.placement.workers:
+            space = self._capacity.nodes.get(worker.node)
+            if space is not None and space.usable is not declared:
+                on_node = sign * len(worker.gpus) * holder.charge.on_device(worker)
+                milli = on_node if declared else -on_node
+                self.adjustments[holder.domain] = self.adjustments.get(holder.domain, 0) + milli
+
+    def _decided(self, job: Job, run: Run | None, declared: Declared, state: ClusterState) -> Decision | None:
+        decision = by_itself(job, run, declared, state, self._now_ms)
+        if decision is None and run is not None and run.phase in ACTIVE:
+            decision = goes_on(job, run, self._capacity, self._twice, self._now_ms)
+        return decision
+
+    def _note(self, job_id: JobId, job: Job | None, run: Run | None, decision: Decision | None) -> None:
+        """Keep what was decided, and when to look again."""
+        self._restless.discard(job_id)
+        self.moving.pop(job_id, None)
+        self.decisions.pop(job_id, None)
+        self.lineup.leave(job_id)
+        if job is None:
+            self.verdicts.drop(job_id)
+            self.lineup.forget(job_id)
+            return
+        if decision is None:
+            self.lineup.join(job, run, self._now_ms)
+        else:
+            self.decisions[job_id] = decision
+            if run is not None and isinstance(decision, Pending) and decision.reason.code == reasons.MOVED:
+                self.moving[job_id] = job, run
+        at_ms = next_change_ms(job, run, decision, self._now_ms, self.books.min_runtime_ms)
+        if at_ms is not None and at_ms <= self._now_ms:
+            self._restless.add(job_id)
+        elif at_ms is not None:
+            heappush(self._due, (at_ms, job_id))
+            if len(self._due) > 4 * len(self._jobs) + 1000:
+                self._due = list(dict.fromkeys(self._due))
+                heapify(self._due)
+
+
+_NO_LEDGER = Ledger(project=ProjectName(""))
+
+
+def _seniority(run: Run) -> tuple[str, RunPhase, str]:
+    return run.digest, run.phase, repr(run)
+
+
+def differences(old: tuple[T, ...], new: tuple[T, ...], key: Callable[[T], Any]) -> tuple[list[T], list[T]]:
+    """Objects that are in one of two tuples only; those that are equal count as the same.
+
+    Cost: a glance at each, and more only about where they differ, if both are sorted by the key.
+    """
+    gone: list[T] = []
+    come: list[T] = []
+    if old is new:
+        return gone, come
+    i = j = 0
+    stride = _STRIDE
+    while i < len(old) and j < len(new):
+        if old[i : i + stride] == new[j : j + stride]:
+            i, j = i + stride, j + stride
+            stride = _STRIDE
+        elif stride > 1:
+            stride //= 8
+        else:
+            mine, theirs = key(old[i]), key(new[j])
+            if mine <= theirs:
+                gone.append(old[i])
+                i += 1
+            if theirs <= mine:
+                come.append(new[j])
+                j += 1
+    gone.extend(old[i:])
+    come.extend(new[j:])
+    return gone, come

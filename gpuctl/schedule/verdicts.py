@@ -1,0 +1,59 @@
+"""The decisions of the last cycle, in order of jobs; one that has not changed stays the very same object.
+
+Cost: O(log jobs) for one that has changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+from gpuctl.model.decision import Decision
+from gpuctl.model.ids import JobId
+
+
+class Verdicts:
+    """One decision a job, sorted by job."""
+
+    __slots__ = ("_jobs", "_made", "_of")
+
+    def __init__(self) -> None:
+        self._of: dict[JobId, Decision] = {}
+        self._jobs: list[JobId] = []
+        self._made: list[Decision] = []
+
+    def get(self, job: JobId) -> Decision | None:
+        """What was decided about a job last."""
+        return self._of.get(job)
+
+    def begin(self, decisions: Mapping[JobId, Decision]) -> None:
+        """The first decisions of all."""
+        self._of = dict(decisions)
+        self._jobs = sorted(decisions)
+        self._made = [self._of[job] for job in self._jobs]
+
+    def put(self, job: JobId, decision: Decision) -> None:
+        """Decide about a job."""
+        before = self._of.get(job)
+        if before is decision:
+            return
+        self._of[job] = decision
+        at = bisect_left(self._jobs, job)
+        if before is None:
+            self._jobs.insert(at, job)
+            self._made.insert(at, decision)
+        else:
+            self._made[at] = decision
+
+    def drop(self, job: JobId) -> None:
+        """A job is declared no more."""
+        if self._of.pop(job, None) is not None:
+            at = bisect_left(self._jobs, job)
+            del self._jobs[at], self._made[at]
+
+    def all(self) -> tuple[Decision, ...]:
+        """All of them."""
+        return tuple(self._made)
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
