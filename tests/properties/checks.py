@@ -66,8 +66,15 @@ def by_job(made: Schedule) -> dict[JobId, Decision]:
     return {decision.job: decision for decision in made.decisions}
 
 
+def is_guarded(decision: Decision) -> bool:
+    """A place is kept for it, by the starvation guard, that others are in."""
+    return isinstance(decision, Pending) and decision.reason.code == "GPU5080"
+
+
 def place_of(decision: Decision) -> Placement | None:
-    """The place a decision takes or holds."""
+    """The place a decision takes or holds. One that is only kept as it empties is neither."""
+    if is_guarded(decision):
+        return None
     match decision:
         case Admit(placement=placement) | Keep(placement=placement):
             return placement
@@ -117,14 +124,14 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
     for job in tree.jobs:
         decision = decisions[job.id]
         placement = place_of(decision)
-        if not isinstance(decision, Admit | Pending) or placement is None:
+        if not isinstance(decision, Admit | Pending | Move) or placement is None:
             continue
         touched |= {w.node for w in placement.workers}
         assert {w.node for w in placement.workers} <= now.keys(), "only usable nodes"
         occupy(soon, placement, job.gpu_milli, job.cpu_milli, job.mem_bytes)
-        if isinstance(decision, Admit):
+        if isinstance(decision, Admit | Move):
             occupy(now, placement, job.gpu_milli, job.cpu_milli, job.mem_bytes)
-    started = {w.node for d in made.decisions if isinstance(d, Admit) for w in d.placement.workers}
+    started = {w.node for d in made.decisions if isinstance(d, Admit | Move) for w in _new_workers(d)}
     for rooms, nodes in ((now, started), (soon, touched)):
         for name in nodes:
             free, cpu, mem = rooms[name]
@@ -178,7 +185,7 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
     shares = {(row.domain, row.project): row for row in made.shares}
     lost: dict[tuple[DomainName, ProjectName], list[int]] = {}
     for decision in made.decisions:
-        if not isinstance(decision, Reclaim | Preempt):
+        if not isinstance(decision, Reclaim | Preempt | Move):
             continue
         victim, gainer = jobs[decision.job], jobs[decision.beneficiary]
         run = runs[victim.id]
@@ -187,7 +194,10 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
         assert made.at_ms - (run.started_at_ms or made.at_ms) >= tree.cluster.scheduling.min_runtime_ms
         assert place_of(decisions[gainer.id]) is not None
         assert isinstance(decisions[gainer.id], Admit | Pending)
-        if isinstance(decision, Preempt):
+        if isinstance(decision, Move):
+            assert tree.cluster.scheduling.consolidation
+            assert run.paused_for != gainer.id
+        elif isinstance(decision, Preempt):
             assert victim.id.project == gainer.id.project
             assert _ranks_above(gainer, victim)
         else:

@@ -98,7 +98,11 @@ def trees(draw: st.DrawFn, most: int = 12) -> Declared:
                 department="research" if departments and draw(st.sampled_from((True, False))) else None,
             )
         )
-    policy = SchedulingPolicy(min_runtime_ms=draw(st.sampled_from((0, 0, 0, 1500))))
+    policy = SchedulingPolicy(
+        min_runtime_ms=draw(st.sampled_from((0, 0, 0, 1500))),
+        starvation_guard_ms=draw(st.sampled_from((600_000, 600_000, 3000))),
+        consolidation=draw(st.sampled_from((True, True, False))),
+    )
     return declared(
         projects, draw(jobs(most, names)), pools, by_pool=by_pool, departments=tuple(departments), policy=policy
     )
@@ -128,7 +132,7 @@ class Story:
         ]
         lines += [f"{p.name}: {[n.gpus for n in p.nodes]} {p.sharing} {p.placement}" for p in self.tree.cluster.pools]
         lines.append(f"departments={[(d.name, dict(d.allowances)) for d in self.tree.departments]}")
-        lines.append(f"min_runtime={self.tree.cluster.scheduling.min_runtime_ms}")
+        lines.append(f"{self.tree.cluster.scheduling}")
         lines.append(f"batches={self.batches} leaving={self.leaving} lost={self.lost} ended={self.ended}")
         return "\n".join(lines)
 
