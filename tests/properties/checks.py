@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from gpuctl.model.decision import (
     Admit,
@@ -16,6 +17,7 @@ from gpuctl.model.decision import (
     Placement,
     Preempt,
     Reclaim,
+    Resize,
     Schedule,
     Suspended,
     TimeOut,
@@ -76,7 +78,7 @@ def place_of(decision: Decision) -> Placement | None:
     if is_guarded(decision):
         return None
     match decision:
-        case Admit(placement=placement) | Keep(placement=placement):
+        case Admit(placement=placement) | Keep(placement=placement) | Resize(placement=placement):
             return placement
         case Pending(reserved=reserved) | Move(reserved=reserved):
             return reserved
@@ -102,7 +104,7 @@ def check_form(tree: Declared, made: Schedule) -> None:
         placement = place_of(decision)
         if isinstance(decision, Admit | Pending) and placement is not None:
             job = jobs[decision.job]
-            assert len(placement.workers) == job.workers
+            assert job.min_workers <= len(placement.workers) <= job.workers
             devices = job.gpu_milli // 1000 if job.gpu_milli % 1000 == 0 else 1
             assert all(len(set(w.gpus)) == len(w.gpus) == devices for w in placement.workers)
 
@@ -115,12 +117,23 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
     touched: set[NodeName] = set()
     for run in state.runs:
         decision = decisions[run.job] if (run.job, run.digest) in jobs else None
-        stays = run.phase in ACTIVE and (decision is None or isinstance(decision, Keep))
-        amounts = run.placement, run.gpu_milli, run.cpu_milli, run.mem_bytes
+        stays = run.phase in ACTIVE and (decision is None or isinstance(decision, Keep | Resize))
+        amounts = run.gpu_milli, run.cpu_milli, run.mem_bytes
         if run.phase in ACTIVE or run.phase is RunPhase.STOPPING:
-            occupy(now, *amounts)
+            occupy(now, run.placement, *amounts)
+            occupy(now, run.leaving, *amounts)
         if stays:
-            occupy(soon, *amounts)
+            occupy(soon, decision.placement if isinstance(decision, Resize) else run.placement, *amounts)
+        if isinstance(decision, Resize) and run.placement is not None:
+            grown = decision.placement.workers[len(run.placement.workers) :]
+            assert (
+                decision.placement.workers[: len(run.placement.workers)]
+                == run.placement.workers[: len(decision.placement.workers)]
+            )
+            occupy(now, Placement(workers=grown), *amounts)
+            for name in {worker.node for worker in grown}:
+                assert min(now[name][0]) >= 0
+                assert min(now[name][1:]) >= 0
     for job in tree.jobs:
         decision = decisions[job.id]
         placement = place_of(decision)
@@ -143,7 +156,7 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
 
 
 def _new_workers(decision: Decision) -> tuple[WorkerPlacement, ...]:
-    placement = None if isinstance(decision, Keep) else place_of(decision)
+    placement = None if isinstance(decision, Keep | Resize) else place_of(decision)
     return placement.workers if placement else ()
 
 
@@ -163,9 +176,11 @@ def check_ceilings(tree: Declared, state: ClusterState, made: Schedule) -> None:
         if domain is None:
             continue
         key = (domain, job.id.project)
-        held[key] += job.total_gpu_milli
-        fixed[key] += 0 if job.preemptible else job.total_gpu_milli
-        if not isinstance(decision, Keep) and job.gpu_milli:
+        total = job.gpu_milli * len(placement.workers)
+        held[key] += total
+        fixed[key] += 0 if job.preemptible else total
+        shrinks = isinstance(decision, Resize) and decision.beneficiary is not None
+        if not isinstance(decision, Keep) and not shrinks and job.gpu_milli:
             added.add(key)
             if not job.preemptible:
                 fixed_added.add(key)
@@ -185,6 +200,9 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
     shares = {(row.domain, row.project): row for row in made.shares}
     lost: dict[tuple[DomainName, ProjectName], list[int]] = {}
     for decision in made.decisions:
+        if isinstance(decision, Resize) and decision.beneficiary is not None:
+            assert len(decision.placement.workers) >= jobs[decision.job].min_workers
+            assert place_of(decisions[decision.beneficiary]) is not None
         if not isinstance(decision, Reclaim | Preempt | Move):
             continue
         victim, gainer = jobs[decision.job], jobs[decision.beneficiary]
@@ -204,7 +222,8 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
             assert victim.id.project != gainer.id.project
             domain = domain_of(tree, nodes, run.placement) if run.placement else None
             assert domain is not None
-            lost.setdefault((domain, victim.id.project), []).append(victim.total_gpu_milli)
+            held = run.gpu_milli * len(run.placement.workers if run.placement else ())
+            lost.setdefault((domain, victim.id.project), []).append(held)
     for key, milli in lost.items():
         row = shares[key]
         before = _held_before(tree, state, key) + _started(tree, state, made, key)
@@ -220,7 +239,7 @@ def _started(tree: Declared, state: ClusterState, made: Schedule, key: tuple[Dom
     nodes = {node.name: node for node in state.nodes}
     jobs = {job.id: job for job in tree.jobs}
     return sum(
-        jobs[d.job].total_gpu_milli
+        jobs[d.job].gpu_milli * len(d.placement.workers)
         for d in made.decisions
         if isinstance(d, Admit) and (domain_of(tree, nodes, d.placement), d.job.project) == key
     )
@@ -258,7 +277,8 @@ def check_schedule(tree: Declared, state: ClusterState, made: Schedule) -> None:
 
 
 def could_start(tree: Declared, state: ClusterState, job: Job) -> bool:
-    """The job fits what is free and breaks no ceiling: idle GPUs would be wasted on its waiting."""
+    """The job, with its fewest workers, fits what is free and breaks no ceiling: GPUs would be wasted on its wait."""
+    job = replace(job, workers=job.min_workers)
     rooms = empty_rooms(tree, state.nodes)
     names = {node.name: pool_of(tree, node) for node in state.nodes}
     held: Counter[tuple[DomainName | None, ProjectName]] = Counter()

@@ -14,8 +14,10 @@ from gpuctl.model.decision import (
     Keep,
     Move,
     Pending,
+    Placement,
     Preempt,
     Reclaim,
+    Resize,
     Schedule,
     Suspended,
     TimeOut,
@@ -211,6 +213,8 @@ class World:
             else:
                 del self.runs[key]
         for key, run in self.runs.items():
+            if run.leaving is not None:
+                self.runs[key] = replace(run, leaving=None)
             if run.phase is RunPhase.STARTING:
                 self.runs[key] = replace(run, phase=RunPhase.RUNNING, started_at_ms=self.now_ms)
 
@@ -252,7 +256,7 @@ def _stage(decision: Decision) -> int:
     match decision:
         case Pending():
             return 3
-        case Reclaim() | Preempt() | Displace() | Move() | Suspended() | TimeOut():
+        case Reclaim() | Preempt() | Displace() | Move() | Resize() | Suspended() | TimeOut():
             return 4
         case Admit() | Keep() | Finished():
             return 7
@@ -278,7 +282,10 @@ def _written(job_: Job, run: Run | None, decision: Decision, now_ms: Instant) ->
     )  # fmt: skip
     match decision:
         case Admit(placement=placement):
-            return replace(run, phase=RunPhase.STARTING, placement=placement, started_at_ms=now_ms)
+            return replace(run, phase=RunPhase.STARTING, placement=placement, made_with=placement, started_at_ms=now_ms)
+        case Resize(placement=placement):
+            gone = run.placement.workers[len(placement.workers) :] if run.placement else ()
+            return replace(run, placement=placement, leaving=Placement(workers=gone) if gone else None)
         case Reclaim() | Preempt() | Displace():
             return replace(run, phase=RunPhase.STOPPING)
         case Move(reserved=reserved):

@@ -1,0 +1,61 @@
+"""SAFETY and LIVENESS with elastic jobs in every story: any of them may run with fewer workers than it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checks import check_schedule, could_start
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import Story, stories
+
+from gpuctl.model.decision import Resize
+from gpuctl.model.state import RunPhase
+from gpuctl.schedule import schedule
+
+
+@st.composite
+def elastic_stories(draw: st.DrawFn) -> Story:
+    """Stories in which gangs are elastic, and some larger than usual. Nobody is moved: that is another matter."""
+    story = draw(stories(10))
+    jobs = []
+    for job in story.tree.jobs:
+        workers = draw(st.sampled_from((1, 2, 3, 5))) if job.gpu_milli in {1000, 2000} else job.workers
+        jobs.append(replace(job, workers=workers, min_workers=draw(st.integers(1, workers))))
+    return replace(story, tree=replace(story.tree, jobs=tuple(jobs)))
+
+
+@settings(max_examples=120)
+@given(elastic_stories())
+def test_every_schedule_is_safe_and_comes_to_rest(story: Story) -> None:
+    world = story.world()
+    for tree in story.chapters(world):
+        for _ in range(30):
+            state = world.state()
+            made = schedule(tree, state, world.now_ms)
+            check_schedule(tree, state, made)
+            before = dict(world.runs), set(world.seen)
+            world.carry_out(tree, made)
+            if (world.runs, world.seen) == before:
+                break
+        else:
+            raise AssertionError("still changing after 30 cycles")
+
+
+@settings(max_examples=80)
+@given(elastic_stories())
+def test_at_rest_nobody_waits_who_could_start_and_nobody_is_below_its_least(story: Story) -> None:
+    world = story.world()
+    for tree in story.chapters(world):
+        world.settle(tree, most=30)
+        state = world.state()
+        made = schedule(tree, state, world.now_ms)
+        assert not any(isinstance(decision, Resize) for decision in made.decisions)
+        waiting = {run.job for run in state.runs if run.phase is RunPhase.QUEUED and run.placement is None}
+        jobs = {job.id: job for job in tree.jobs}
+        for job in waiting & jobs.keys():
+            held = jobs[job].suspend or any(d.reason.code == "GPU5081" for d in made.decisions if d.job == job)
+            assert held or not could_start(tree, state, jobs[job]), job
+        for run in state.runs:
+            if run.phase is RunPhase.RUNNING and run.job in jobs and run.placement is not None:
+                assert len(run.placement.workers) >= jobs[run.job].min_workers
