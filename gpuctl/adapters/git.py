@@ -197,7 +197,8 @@ class Repository:
         if len(sizes) < len(wanted):
             raise _unavailable("GPU8013", folder=str(self.folder))
         small = [blob for blob in wanted if sizes[blob] <= MAX_FILE_BYTES]
-        return {**known, **dict.fromkeys(wanted), **dict(file_contents(self._batch("--batch", small) if small else b""))}
+        read = dict(file_contents(self._batch("--batch", small) if small else b""))
+        return {**known, **dict.fromkeys(wanted), **read}
 
     def _batch(self, mode: str, blobs: Iterable[str]) -> bytes:
         answer = _git(self.folder, "cat-file", mode, feed="".join(f"{blob}\n" for blob in blobs).encode())
