@@ -212,12 +212,8 @@ class DepartmentSpec(Spec):
 class Affinity(Spec):
     """The node pools a project may use, in its order of preference."""
 
-    training: SomePools | None = Field(
-        None, description="Pools for training and inference jobs, in order of preference. Default: any."
-    )
-    interactive: SomePools | None = Field(
-        None, description="Pools for interactive jobs, in order of preference. Default: any."
-    )
+    training: SomePools | None = Field(None, description="Pools for training and inference jobs. Default: any.")
+    interactive: SomePools | None = Field(None, description="Pools for interactive jobs. Default: any.")
 
 
 class InteractiveLimits(Spec):
@@ -346,7 +342,7 @@ class JobSpec(Spec):
     )
     node_pools: SomePools | None = Field(
         None,
-        description="Narrows the project's node affinity, in this order. Default: all of it, where GPUs are handed out alike.",
+        description="Narrows the project's node affinity, in this order. Default: all of it that hands out GPUs alike.",
     )
     expose: Annotated[list[Expose], unique("port")] = Field([], description="Ports that are reached from outside.")
     large_shm: bool = Field(

@@ -30,6 +30,7 @@ from gpuctl.schedule.outcome import Outcome, Pause, Shift
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
+from gpuctl.schedule.rights import beyond_quota, forbidden, standing
 from gpuctl.schedule.runs import Holder
 from gpuctl.schedule.starvation import Guard, Guards, is_guarded
 from gpuctl.schedule.turns import take_turns
@@ -186,20 +187,9 @@ class Admission:
         return barrier or self._why_not(waiting, offers)
 
     def _forbidden(self, waiting: Waiting, offer: Offer) -> Reason | None:
-        """The ceiling that the job would break now: a limit, or the quota for work that can't be paused."""
+        """The ceiling that the job would break now."""
         domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
-        hit = self._books.accounts.ceiling_hit(domain, waiting.job.id.project, milli)
-        return reasons.over_limit(waiting.job, *hit) if hit is not None else self._beyond_quota(waiting, offer)
-
-    def _beyond_quota(self, waiting: Waiting, offer: Offer) -> Reason | None:
-        """Work that can't be paused never exceeds its project's quota."""
-        milli = offer.request.total_milli
-        if waiting.job.preemptible or not milli:
-            return None
-        domain = self._books.capacity.domain_of[offer.pool.name]
-        quota = self._books.accounts.quota(domain, waiting.job.id.project)
-        fixed = self._books.accounts.fixed(domain, waiting.job.id.project)
-        return None if fixed + milli <= quota else reasons.fixed_over_quota(waiting.job, quota)
+        return forbidden(self._books.accounts, waiting.job, domain, milli)
 
     def _start_on_idle(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
         """Start it on what is free. A request that found nothing once in a cycle is not tried again."""
@@ -254,7 +244,7 @@ class Admission:
         fewer = [found for size in offer.sizes[1:] if (found := offer.sized(size)) is not None]
         legal = [found for found in fewer if self._forbidden(waiting, found) is None]
         known = waiting.run is not None and offer.request.gpu_milli > 0
-        claimed = [found for found in legal if known and (found is legal[-1] or self._is_entitled(waiting, found))]
+        claimed = [found for found in legal if known and (found is legal[-1] or any(self._claims(waiting, found)))]
         for smaller in smaller_offers(self._books, legal, claimed):
             if self._start_on_idle(waiting, [smaller]) or (known and self._make_room(waiting, smaller)):
                 return True
@@ -267,7 +257,7 @@ class Admission:
         hit = accounts.ceiling_hit(domain, project, milli)
         rule = Preemption(self._books, waiting.job, domain, milli)
         key = ("exchange", self._lifted, rule.key, offer.pool.name, offer.request, self._books.version)
-        if hit is None or key in self._failed or self._beyond_quota(waiting, offer) is not None:
+        if hit is None or key in self._failed or beyond_quota(accounts, waiting.job, domain, milli) is not None:
             return False
         self._failed.add(key)
         owner, limit = hit
@@ -295,10 +285,6 @@ class Admission:
     def _may_have_moved(self, waiting: Waiting, offer: Offer) -> bool:
         """Its project stays within the fair share with it."""
         return self._policy.consolidation and next(self._claims(waiting, offer), None) is not None
-
-    def _is_entitled(self, waiting: Waiting, offer: Offer) -> bool:
-        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
-        return any(Reclaim(self._books, waiting.job.id, domain, milli, claim).entitled() for claim in Claim)
 
     def _place_without(self, victims: Sequence[Holder], offer: Offer) -> Placement | None:
         """Where all workers go once these have left."""
@@ -373,14 +359,11 @@ class Admission:
         return self._books.accounts.held(domain, project_owner(waiting.job.id.project)) + offer.request.total_milli
 
     def _standing(self, waiting: Waiting, offer: Offer, held_milli: GpuMilli) -> Reason:
-        """Why it may run: where its project stands with it."""
-        project = waiting.job.id.project
+        """Why it may run."""
+        domain = self._books.capacity.domain_of[offer.pool.name]
         if not offer.request.total_milli:
             return reasons.runs_without_gpu()
-        portion = self._portion(project, offer)
-        if held_milli <= portion.guarantee_milli:
-            return reasons.runs_in_quota(project)
-        return reasons.runs_in_share(project) if held_milli <= portion.share_milli else reasons.runs_on_idle(project)
+        return standing(self._books.accounts, domain, waiting.job.id.project, held_milli)
 
     def _is_beyond_share(self, waiting: Waiting, offer: Offer) -> bool:
         portion, held = self._portion(waiting.job.id.project, offer), self._held_with(waiting, offer)

@@ -23,6 +23,7 @@ from gpuctl.schedule.fit import Request, holds, of_its_kind, slots_in
 from gpuctl.schedule.gang import Offer, Seat
 from gpuctl.schedule.ordering import job_rank
 from gpuctl.schedule.outcome import Outcome
+from gpuctl.schedule.rights import forbidden, standing
 from gpuctl.schedule.runs import Holder, record_of
 
 
@@ -132,14 +133,8 @@ def grow(runs: Iterable[Growing], books: Books, restless: set[NodeName]) -> list
 
 
 def _is_forbidden(run: Growing, books: Books) -> bool:
-    """A limit would be broken, or the quota by work that can't be paused."""
-    domain, project, milli = run.holder.domain, run.holder.project, run.offer.request.gpu_milli
-    if domain is None:
-        return True
-    if books.accounts.ceiling_hit(domain, project, milli) is not None:
-        return True
-    fixed = 0 if run.job.preemptible else books.accounts.fixed(domain, project) + milli
-    return fixed > books.accounts.quota(domain, project)
+    domain = run.holder.domain
+    return domain is None or forbidden(books.accounts, run.job, domain, run.offer.request.gpu_milli) is not None
 
 
 def _devices(free: Sequence[tuple[GpuMilli, int]], request: Request) -> tuple[int, ...] | None:
@@ -195,8 +190,4 @@ def _standing(grown: Growing, books: Books) -> Reason:
     domain, project = grown.holder.domain, grown.holder.project
     if domain is None or not grown.offer.request.gpu_milli:
         return reasons.runs_without_gpu()
-    held = books.accounts.held(domain, project_owner(project))
-    portion = books.accounts.portion(domain, project_owner(project))
-    if held <= portion.guarantee_milli:
-        return reasons.runs_in_quota(project)
-    return reasons.runs_in_share(project) if held <= portion.share_milli else reasons.runs_on_idle(project)
+    return standing(books.accounts, domain, project, books.accounts.held(domain, project_owner(project)))

@@ -23,6 +23,7 @@ _DECIDED = {
     "Reclaim": "it is paused for another project",
     "Preempt": "it is paused for its own project",
     "Displace": "it can't stay where it is",
+    "Resize": "it goes on with another number of workers",
     "Suspended": "it is suspended",
     "TimeOut": "its time is over",
     "Finished": "it has ended",

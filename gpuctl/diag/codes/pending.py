@@ -288,8 +288,8 @@ ELASTIC = (
         code="GPU5090",
         title="gave up workers",
         message="goes on with {workers} of its {declared} workers: the others made way for {beneficiary}",
-        why="Somebody was entitled to their GPUs, and minWorkers says that the job can do without them. Such workers go "
-        "before any job is paused.",
+        why="Somebody was entitled to their GPUs, and minWorkers says that the job can do without them. Such workers "
+        "go before any job is paused.",
         fix="Nothing to do. It grows again when GPUs are idle where its pods can go, else at its next start.",
     ),
 )
