@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from gpuctl.compile.amounts import WrongValue
+from gpuctl.compile.choices_v1 import Scheduling
 from gpuctl.compile.fields_v1 import (
     INT32,
     AbsolutePath,
     Cpu,
-    Duration,
     EnvName,
     Gpus,
     HostPath,
@@ -146,43 +146,6 @@ class Ingress(Spec):
 
     host: Subdomain = Field(description="Host name or IPv4 address, without a scheme.")
     class_name: str | None = Field(None, description="The IngressClass. Default: the cluster's default class.")
-
-
-class Fairness(Spec):
-    """Whether past usage counts."""
-
-    half_life: Limit | None = Field(None, description="Weigh over-quota by usage decayed with this half-life: 24h.")
-
-
-class Scheduling(Spec):
-    """The choices a cluster makes."""
-
-    min_runtime: Duration = Field(
-        "0s", validate_default=True, description="A preemptible job is not stopped before it has run this long."
-    )
-    starvation_guard: Duration = Field(
-        "10m",
-        validate_default=True,
-        description="The oldest blocked job gets a reservation after this; smaller ones backfill around it.",
-    )
-    consolidation: bool = Field(
-        default=True, description="Preemptible jobs may be moved when that lets a job within its fair share start."
-    )
-    quota_shrink: Literal["reclaim", "drain"] = Field(
-        "reclaim", description="What a quota cut does to jobs already running over it: stop them, or let them end."
-    )
-    fairness: Fairness = Field({}, validate_default=True, description="How past usage counts.")
-    overcommit_quota: bool = Field(
-        default=False,
-        description="Quotas above the declared GPUs: false: an error; true: a warning, guarantees scale by quota.",
-    )
-    stop_guard: int = Field(
-        50,
-        ge=1,
-        le=100,
-        description="Percent. Declarations that end more than one job and more than this part of the running GPUs wait "
-        "for a commit that confirms it; 100: never.",
-    )
 
 
 class ClusterSpec(Spec):
