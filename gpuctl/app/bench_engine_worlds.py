@@ -105,7 +105,12 @@ def world(quotas: Sequence[tuple[str, GpuMilli]], nodes: Iterable[Node]) -> Worl
         placement=PlacementStrategy.BINPACK, sharing=Sharing.DRA, span=_SPAN,
     )  # fmt: skip
     cluster = Cluster(
-        name="bench", namespace_prefix="gpu-", pools=(pool,), ingress=None, scheduling=SchedulingPolicy(), span=_SPAN
+        name="bench",
+        namespace_prefix="gpu-",
+        pools=(pool,),
+        ingress=None,
+        scheduling=SchedulingPolicy(consolidation=False),
+        span=_SPAN,
     )
     declared = Declared(
         cluster=cluster, domains=(QuotaDomain(name=WHOLE_CLUSTER, pools=(POOL,)),), projects=tuple(projects)
@@ -166,8 +171,8 @@ def carried_out(busy: World, outlook: Outlook) -> World:
             runs[run.job] = replace(
                 run, phase=RunPhase.QUEUED, placement=None, started_at_ms=None, reason=decision.reason
             )
-        elif isinstance(decision, Pending) and decision.reserved != run.placement:
-            runs[run.job] = replace(run, placement=decision.reserved)
+        elif isinstance(decision, Pending) and (decision.reserved, decision.reason) != (run.placement, run.reason):
+            runs[run.job] = replace(run, placement=decision.reserved, reason=decision.reason)
         elif isinstance(decision, Keep) and decision.reason != run.reason:
             runs[run.job] = replace(run, reason=decision.reason)
     return busy.runs(runs.values())

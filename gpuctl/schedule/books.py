@@ -23,7 +23,7 @@ from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
 
-_END_OF_TIME: Instant = 1 << 62
+_ENDLESS = 1 << 62
 
 
 class Books:
@@ -33,8 +33,8 @@ class Books:
     """
 
     __slots__ = (
-        "_candidates", "_done", "_in_vain", "_on_node", "_pausable", "accounts", "capacity", "changes", "effort",
-        "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
+        "_candidates", "_done", "_in_vain", "_least", "_on_node", "_pausable", "_projects", "accounts", "capacity",
+        "changes", "effort", "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs) -> None:
@@ -49,6 +49,8 @@ class Books:
         self.changes = 0
         self.spared: frozenset[JobId] = frozenset()
         self._candidates: dict[object, tuple[Holder, ...]] = {}
+        self._projects: dict[object, tuple[ProjectName, ...]] = {}
+        self._least: dict[tuple[DomainName, ProjectName], tuple[GpuMilli, int]] = {}
         self._in_vain: dict[object, Refusals] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
@@ -132,9 +134,10 @@ class Books:
         )
 
     def _of_project(self, holder: Holder) -> list[Holder]:
-        """The list of those like it that may be paused."""
+        """The list of those like it that may be paused, to be changed."""
         if holder.domain is None:
             return []
+        self._least.pop((holder.domain, holder.project), None)
         return self._pausable.setdefault(holder.domain, {}).setdefault(holder.project, [])
 
     def candidates(self, key: object, find: Callable[[], Iterable[Holder]]) -> tuple[Holder, ...]:
@@ -142,6 +145,30 @@ class Books:
         found = self._candidates.get(key)
         if found is None:
             found = self._candidates[key] = tuple(find())
+        return found
+
+    def projects(self, key: object, find: Callable[[], Iterable[ProjectName]]) -> tuple[ProjectName, ...]:
+        """What `find` gives: looked for once for a key, until the books change."""
+        found = self._projects.get(key)
+        if found is None:
+            found = self._projects[key] = tuple(find())
+        return found
+
+    def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """The GPUs of the smallest run of a project that can be paused and has any; there may be none."""
+        return self._extremes(domain, project)[0]
+
+    def lowest(self, domain: DomainName, project: ProjectName) -> int:
+        """The lowest priority of a project's runs that can be paused; there may be none."""
+        return self._extremes(domain, project)[1]
+
+    def _extremes(self, domain: DomainName, project: ProjectName) -> tuple[GpuMilli, int]:
+        found = self._least.get((domain, project))
+        if found is None:
+            there = self.pausable(domain).get(project, ())
+            smallest = min((holder.total_milli for holder in there if holder.total_milli), default=_ENDLESS)
+            lowest = min((holder.job.priority for holder in there if holder.job is not None), default=_ENDLESS)
+            found = self._least[domain, project] = smallest, lowest
         return found
 
     def in_vain(self, key: object) -> Refusals:
@@ -154,6 +181,7 @@ class Books:
     def _change(self) -> None:
         self.changes += 1
         self._candidates.clear()
+        self._projects.clear()
         self._in_vain.clear()
 
     def pause(self, holders: Iterable[Holder]) -> None:
@@ -260,4 +288,4 @@ def _standing(holder: Holder) -> tuple[int, Instant, JobId]:
     """
     started = holder.run.started_at_ms
     priority = holder.job.priority if holder.job else 0
-    return priority, -started if started is not None else -_END_OF_TIME, holder.run.job
+    return priority, -started if started is not None else -_ENDLESS, holder.run.job

@@ -42,7 +42,10 @@ class Preemption:
         return self.books.candidates((self.key, self._makes_training_way()), self._candidates)
 
     def _candidates(self) -> Iterator[Holder]:
-        for holder in self.books.pausable(self.domain).get(self.job.id.project, ()):
+        project = self.job.id.project
+        if self.books.lowest(self.domain, project) >= self.job.priority and not self._makes_training_way():
+            return
+        for holder in self.books.pausable(self.domain).get(project, ()):
             if holder.job is not None and self.ranks_below(holder.job):
                 yield holder
 

@@ -16,6 +16,7 @@ from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
+from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.runs import Holder
 from gpuctl.schedule.victims import Tally
@@ -61,8 +62,16 @@ class Reclaim:
         return any(True for _ in self._of(holder.project, [holder]))
 
     def _candidates(self) -> Iterator[Holder]:
-        losers = [self._of(project, holders) for project, holders in self.books.pausable(self.domain).items()]
-        return merge(*losers, key=self.books.preference)
+        pausable = self.books.pausable(self.domain)
+        able = self.books.projects((self.claim, self.domain), self._overdrawn)
+        return merge(*(self._of(project, pausable[project]) for project in able), key=self.books.preference)
+
+    def _overdrawn(self) -> Iterator[ProjectName]:
+        """The projects that can lose something to anybody, as far as they themselves are concerned."""
+        for project in self.books.pausable(self.domain):
+            slack = self._slack(project_owner(project))
+            if slack > 0 and (self.claim is Claim.GUARANTEE or self.books.smallest(self.domain, project) <= slack):
+                yield project
 
     def _of(self, project: ProjectName, holders: list[Holder]) -> Iterable[Holder]:
         """What one project can lose to ours."""
@@ -71,14 +80,16 @@ class Reclaim:
         gainers = [owner for owner in self.chain if owner not in theirs]
         if project == self.job.project or not all(map(self._stays_within, gainers)):
             return ()
-        if not all(map(self._has_more, losers)):
+        slack = min(map(self._slack, losers), default=0)
+        if slack <= 0:
             return ()
+        # By the guarantee the last one may straddle the line; shares are kept.
         return (
             holder
             for holder in holders
-            if holder.total_milli
+            if holder.total_milli > 0
+            and (holder.total_milli <= slack or self.claim is Claim.GUARANTEE)
             and holder.run.job not in self.books.spared
-            and all(self._price_for(owner, holder.total_milli, holder.total_milli) is not None for owner in losers)
         )
 
     def price(self, tally: Tally) -> int | None:
@@ -103,8 +114,9 @@ class Reclaim:
     def _stays_within(self, owner: str) -> bool:
         return self.books.accounts.held(self.domain, owner) + self.milli <= self._floor(owner)
 
-    def _has_more(self, owner: str) -> bool:
-        return self.books.accounts.held(self.domain, owner) > self._floor(owner)
+    def _slack(self, owner: str) -> GpuMilli:
+        """By how much an owner holds more than it keeps."""
+        return self.books.accounts.held(self.domain, owner) - self._floor(owner)
 
     def _floor(self, owner: str) -> GpuMilli:
         """What a loser keeps, and what a beneficiary may reach."""
