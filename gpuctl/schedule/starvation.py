@@ -1,7 +1,5 @@
 """The starvation guard: for who has waited longest a place is kept as it empties, so that small jobs can't starve it.
 
-It is for who is overtaken: a job that waits with all that came after it starts in its turn without it.
-
 One job a pool: pools are filled apart, and a job that waits for one should not keep another empty. The place is chosen
 once, is written on the job's object like any promise, and stays until the job starts, or another can be free sooner.
 It is the one that can be free soonest by what is left of maxDuration to the runs there; where that is not known, the
@@ -186,12 +184,10 @@ class Guards:
             better = _better(books, guard.seat, occupants)
             self.drop(guard)
             self._add(guard.waiting, better or guard.seat)
-        newest = _newest(books)
         for waiting in sorted(due, key=_age):
             if len(self._by_pool) == len(books.capacity.domain_of):
                 break
-            late = [o for o in waiting.offers if newest.get(o.pool.name, 0) > waiting.queued_at_ms]
-            open_offers = [o for o in late if o.pool.name not in self._by_pool and self._is_due(waiting, o)]
+            open_offers = [o for o in waiting.offers if o.pool.name not in self._by_pool and self._is_due(waiting, o)]
             if self.of(waiting) is not None or not open_offers:
                 continue
             occupants = occupants or occupants_by_node(books, starts)
@@ -218,15 +214,6 @@ class Guards:
 
 def _age(waiting: Waiting) -> tuple[Instant, JobId]:
     return waiting.queued_at_ms, waiting.job.id
-
-
-def _newest(books: Books) -> dict[PoolName, Instant]:
-    """When the last of those that run in each pool began to wait."""
-    newest: dict[PoolName, Instant] = {}
-    for node, room in books.soon.rooms.items():
-        for holder in books.on_node(node):
-            newest[room.pool] = max(newest.get(room.pool, 0), holder.run.queued_at_ms)
-    return newest
 
 
 def in_place(books: Books, seat: Seat) -> list[Holder]:

@@ -61,7 +61,7 @@ def rest(world: World, tree: Declared) -> None:
     for decision in made.decisions:
         if isinstance(decision, Pending):
             assert decision.reserved is None or is_guarded(decision), "a reservation nobody fulfils"
-            held_back = decision.reason.code == "GPU5081"
+            held_back = decision.reason.code in ("GPU5080", "GPU5081")
             assert held_back or not could_start(tree, state, jobs[decision.job]), (
                 f"{decision.job} waits beside room for it"
             )

@@ -183,12 +183,3 @@ def test_a_job_that_can_never_have_its_gpus_while_others_use_theirs_idles_none()
     overtaken(world, tree.jobs[-1])
     world.settle(with_jobs(tree, job("b/small", 2000)))
     assert "b/small" in world.running()
-
-
-def test_who_is_not_overtaken_waits_in_its_turn() -> None:
-    world, tree = waited({"b/1": None}, job("b/large", 4000))
-    key = JobId.parse("b/large"), tree.jobs[-1].digest
-    world.runs[key] = replace(world.runs[key], queued_at_ms=world.now_ms - PATIENCE)
-    first = next(key for key in world.runs if str(key[0]) == "b/1")
-    world.runs[first] = replace(world.runs[first], queued_at_ms=world.now_ms - 2 * PATIENCE)
-    assert told(world, tree)["b/large"].reason.code != "GPU5080"
