@@ -74,10 +74,8 @@ def large(runs: int) -> Iterator[Figure]:
 
 def reclaim(runs: int) -> Iterator[Figure]:
     """N nodes full of one-GPU jobs of one project; a gang of N/2 workers x 8 GPUs of another claims half of them."""
-    for nodes in (10, 100, 1000):
-        lent = lent_out(nodes)
-        aim = 100_000 if nodes == 1000 else None
-        yield _figure("reclaim", f"{nodes} nodes", [_lap(lent, Outlook()) for _ in range(runs)], aim)
+    for nodes, aim_us in ((10, None), (100, None), (1000, 100_000)):
+        yield reclaimed(nodes, runs, aim_us)
 
 
 def unschedulable(runs: int) -> Iterator[Figure]:
@@ -128,6 +126,12 @@ def cycle_of(name: str, full: World, runs: int, cold_us: int | None, event_us: i
     yield _figure(name, "unchanged", [_after(full, full) for _ in range(runs)], event_us)
     for what, event in (("a run ended", _ended), ("a job more", _added), ("a node lost", _lost)):
         yield _figure(name, what, [_after(full, event(full, index)) for index in range(runs)], event_us)
+
+
+def reclaimed(nodes: int, runs: int, aim_us: int | None = None) -> Figure:
+    """One size of `reclaim`."""
+    lent = lent_out(nodes)
+    return _figure("reclaim", f"{nodes} nodes", [_lap(lent, Outlook()) for _ in range(runs)], aim_us)
 
 
 def lent_out(nodes: int) -> World:

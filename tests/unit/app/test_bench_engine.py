@@ -1,0 +1,76 @@
+"""The engine's effort, in counts that no machine changes: what `gpuctl bench engine` measures in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuctl.app.bench_engine import WORKLOADS, Figure, bench_engine, cycle_of, lent_out, reclaimed
+from gpuctl.app.bench_engine_worlds import NOW_MS, World, crowded, job, node, run_of, world
+from gpuctl.schedule import Outlook, schedule
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Figure]:
+    """A small cluster at rest, measured as the large ones are."""
+    full = crowded((8,) * 50, 500, 10)
+    return {figure.what: figure for figure in cycle_of("cycle", full, 1, None, None)}
+
+
+def test_a_cold_call_reads_every_job_once(figures: dict[str, Figure]) -> None:
+    assert figures["cold"].counts["read"] == 500
+
+
+def test_an_unchanged_call_reads_nothing_again(figures: dict[str, Figure]) -> None:
+    assert figures["unchanged"].counts["read"] == 0
+    assert figures["unchanged"].counts["started"] == 0
+
+
+@pytest.mark.parametrize("event", ["a run ended", "a job more"])
+def test_an_event_reads_only_what_it_changes(figures: dict[str, Figure], event: str) -> None:
+    assert 1 <= figures[event].counts["read"] <= 4
+
+
+def test_jobs_of_a_kind_are_asked_once() -> None:
+    assert asked(300) == asked(3)
+
+
+def asked(count: int) -> int:
+    """Turns that it takes when so many jobs of one kind wait for a full node."""
+    full = lent_out(2)
+    jobs = [job("lender", f"more-{index:04}", 2000) for index in range(count)]
+    crowd: World = full.jobs([*full.declared.jobs, *jobs]).runs([*full.state.runs, *map(run_of, jobs)])
+    outlook = Outlook()
+    schedule(crowd.declared, crowd.state, NOW_MS, outlook)
+    return outlook.effort.turns
+
+
+@pytest.mark.parametrize("nodes", [10, 100])
+def test_reclaim_pauses_exactly_half_and_looks_at_each_node_twice_at_most(nodes: int) -> None:
+    figure = reclaimed(nodes, 1)
+    assert figure.counts["victims"] == 4 * nodes
+    assert figure.counts["searches"] <= 2 * nodes
+
+
+def test_fair_shares_are_a_workload_of_their_own() -> None:
+    assert [figure.what for figure in bench_engine(["fairshare"], 1)] == ["1000 projects"]
+    with pytest.raises(KeyError):
+        list(bench_engine(["nothing"], 1))
+    assert {"cycle", "fill", "large", "reclaim", "unschedulable", "fairshare"} <= set(WORKLOADS)
+
+
+def test_a_gang_that_cannot_fit_costs_a_few_placings() -> None:
+    full = crowded((8,) * 20, 250, 5)
+    gang = job("team-0000", "gang", 8000, 10)
+    after = full.jobs([*full.declared.jobs, gang]).runs([*full.state.runs, run_of(gang)])
+    outlook = Outlook()
+    schedule(full.declared, full.state, NOW_MS, outlook)
+    decided = schedule(after.declared, after.state, NOW_MS, outlook)
+    assert outlook.effort.read == 1
+    assert outlook.effort.placings <= 100
+    assert next(d.reason.code for d in decided.decisions if d.job == gang.id) in {"GPU5011", "GPU5010", "GPU5016"}
+    assert decided.decisions == schedule(after.declared, after.state, NOW_MS).decisions
+
+
+def test_worlds_are_the_same_every_time() -> None:
+    assert crowded((8,) * 4, 40, 4) == crowded((8,) * 4, 40, 4)
+    assert world([("a", 0)], [node(1)]).state.nodes[0].gpus == 8
