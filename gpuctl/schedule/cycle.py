@@ -48,8 +48,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     outlook = outlook or Outlook()
     standing = outlook.over(declared, state, now_ms)
     books, capacity, accounts = standing.books, outlook.capacity, standing.books.accounts
-    if declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN:
-        books.spared = draining(standing.holders, outlook.tree)
+    drains = declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN
+    books.spared = draining(standing.holders, outlook.tree) if drains else frozenset()
     moving = keep_moves(standing.moving.values(), outlook.prospects, books)
 
     # 2. Who wants what, and what each may have.

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from strategies import Story, stories
 
 from gpuctl.model.decision import Resize
-from gpuctl.model.state import RunPhase
-from gpuctl.schedule import schedule
+from gpuctl.model.declared import Declared, QuotaShrink
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.state import Ledger, RunPhase
+from gpuctl.model.usage import Usage
+from gpuctl.schedule import Outlook, schedule
 
 
 @st.composite
@@ -59,3 +62,43 @@ def test_at_rest_nobody_waits_who_could_start_and_nobody_is_below_its_least(stor
         for run in state.runs:
             if run.phase is RunPhase.RUNNING and run.job in jobs and run.placement is not None:
                 assert len(run.placement.workers) >= jobs[run.job].min_workers
+
+
+@settings(max_examples=60)
+@given(elastic_stories(), st.sampled_from((5_000, 3_600_000)), st.integers(1, 9))
+def test_with_past_use_and_cut_quotas_it_is_safe_comes_to_rest_and_forgets_nothing(
+    story: Story, half_life_ms: int, cut_at: int
+) -> None:
+    world, outlook = story.world(), Outlook()
+    usage: dict[ProjectName, Usage] = {}
+    for chapter, whole in enumerate(story.chapters(world)):
+        tree = _draining(whole, half_life_ms, halved=chapter >= cut_at)
+        for _ in range(40):
+            known = world.state()
+            old = {name: known.ledgers.get(name, Ledger(project=name)) for name in usage}
+            books = {name: replace(old[name], usage=use) for name, use in usage.items()}
+            state = replace(known, ledgers={**known.ledgers, **books})
+            made = schedule(tree, state, world.now_ms)
+            check_schedule(tree, state, made)
+            warm = schedule(tree, state, world.now_ms, outlook)
+            assert (warm.decisions, warm.shares, warm.usage) == (made.decisions, made.shares, made.usage)
+            before = dict(world.runs), set(world.seen), usage
+            world.carry_out(tree, made)
+            usage = dict(made.usage)
+            if (world.runs, world.seen, usage) == before:
+                break
+        else:
+            raise AssertionError("still changing after 40 cycles")
+
+
+def _draining(tree: Declared, half_life_ms: int, *, halved: bool) -> Declared:
+    """The tree with the two settings, and with half its quotas."""
+    policy = replace(tree.cluster.scheduling, fairness_half_life_ms=half_life_ms, quota_shrink=QuotaShrink.DRAIN)
+    cluster = replace(tree.cluster, scheduling=policy)
+    if not halved:
+        return replace(tree, cluster=cluster)
+    projects = tuple(
+        replace(p, allowances={d: replace(a, quota_milli=a.quota_milli // 2) for d, a in p.allowances.items()})
+        for p in tree.projects
+    )
+    return replace(tree, cluster=cluster, projects=projects)
