@@ -30,11 +30,12 @@ class Books:
     """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them.
 
     `version` counts pauses, `changes` everything. `spared` are runs that are not reclaimed for other projects.
+    `elastic`: whether there may be surplus workers among the runs.
     """
 
     __slots__ = (
         "_candidates", "_done", "_in_vain", "_least", "_on_node", "_pausable", "_projects", "accounts", "capacity",
-        "changes", "effort", "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
+        "changes", "effort", "elastic", "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs) -> None:
@@ -48,6 +49,7 @@ class Books:
         self.version = 0
         self.changes = 0
         self.spared: frozenset[JobId] = frozenset()
+        self.elastic = False
         self._candidates: dict[object, tuple[Holder, ...]] = {}
         self._projects: dict[object, tuple[ProjectName, ...]] = {}
         self._least: dict[tuple[DomainName, ProjectName], tuple[GpuMilli, int]] = {}

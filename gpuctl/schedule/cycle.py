@@ -48,6 +48,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     outlook = outlook or Outlook()
     standing = outlook.over(declared, state, now_ms)
     books, capacity, accounts = standing.books, outlook.capacity, standing.books.accounts
+    books.elastic = standing.elastic
     drains = declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN
     books.spared = draining(standing.holders, outlook.tree) if drains else frozenset()
     moving = keep_moves(standing.moving.values(), outlook.prospects, books)

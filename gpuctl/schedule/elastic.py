@@ -80,6 +80,8 @@ def with_bound(books: Books, holders: Iterable[Holder]) -> tuple[Holder, ...]:
 
 def victims_for(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
     """As `find_victims`, surplus workers before all."""
+    if not books.elastic:
+        return find_victims(books, offer, rule)
     surplus = [holder for holder in rule.candidates() if holder.surplus and _is_in(books, holder, offer)]
     if not surplus:
         found = find_victims(books, offer, Wholes(rule) if _has_surplus(rule) else rule)
@@ -100,7 +102,7 @@ def exchange_for(books: Books, offer: Offer, rule: Rule, lost_milli: int) -> tup
     """As `find_exchange`, with surplus workers alone where they are enough."""
     chosen: list[Holder] = []
     missing = lost_milli
-    for part in (holder for holder in rule.candidates() if holder.surplus):
+    for part in (holder for holder in rule.candidates() if holder.surplus) if books.elastic else ():
         chosen.append(part)
         missing -= part.total_milli
         if missing <= 0:
