@@ -9,6 +9,7 @@ import click
 from gpuctl.cli.bench_cluster import cluster
 from gpuctl.cli.bench_engine import engine
 from gpuctl.cli.bench_openb import openb
+from gpuctl.cli.bench_philly import philly
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json
@@ -91,4 +92,5 @@ bench.add_command(compile_)
 bench.add_command(cycle)
 bench.add_command(engine)
 bench.add_command(openb)
+bench.add_command(philly)
 bench.add_command(cluster)

@@ -80,7 +80,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Act:
     """A job was started or paused."""
 
     at_ms: Instant
@@ -94,7 +94,7 @@ class Course:
     """
 
     waits_ms: list[DurationMs]
-    turns: list[Turn]
+    acts: list[Act]
     pauses: int = 0
     displaced: int = 0
     lost: int = 0
@@ -103,19 +103,19 @@ class Course:
 
 
 class Replay:
-    """One trace, one mode. `turns` are written down only when asked for."""
+    """One trace, one mode. `acts` are written down only when asked for."""
 
-    def __init__(self, workload: Workload, mode: Mode, pace: Pace, meter: Meter, *, keep_turns: bool = False) -> None:
+    def __init__(self, workload: Workload, mode: Mode, pace: Pace, meter: Meter, *, keep_acts: bool = False) -> None:
         self._arrivals = workload.jobs
         self._next = 0
         self._mode = mode
         self._pace = pace
         self._meter = meter
-        self._keep_turns = keep_turns
+        self._keep_acts = keep_acts
         self._due: list[Due] = []
         self._looks: list[Due] = []
         self._tickets: dict[JobId, Ticket] = {}
-        self.course = Course(waits_ms=[], turns=[])
+        self.course = Course(waits_ms=[], acts=[])
 
     @property
     def unfinished(self) -> int:
@@ -218,7 +218,7 @@ class Replay:
         self._meter.start(run.job, ticket.total_milli)
         heappush(self._due, (now_ms + ticket.left_ms, run.job, run.starts, run.phase))
         self._put(ticket, run)
-        self._note(Turn(at_ms=now_ms, deed=admit))
+        self._note(Act(at_ms=now_ms, deed=admit))
 
     def _promise(self, ticket: Ticket, pending: Pending) -> None:
         """A place kept for it stands on its run: where it goes, not where it still is."""
@@ -241,16 +241,16 @@ class Replay:
         self._meter.wait(run.job, ticket.total_milli, again=True)
         reserved = pause.reserved if isinstance(pause, Move) else None
         ticket.run = replace(_with(run, pause), phase=RunPhase.STOPPING, reserved=reserved)
-        self._note(Turn(at_ms=now_ms, deed=pause))
+        self._note(Act(at_ms=now_ms, deed=pause))
         if self._pace.stop_ms:
             self._put(ticket, ticket.run)
             heappush(self._due, (now_ms + self._pace.stop_ms, run.job, ticket.run.starts, RunPhase.STOPPING))
         else:
             self._leave(ticket)
 
-    def _note(self, turn: Turn) -> None:
-        if self._keep_turns:
-            self.course.turns.append(turn)
+    def _note(self, act: Act) -> None:
+        if self._keep_acts:
+            self.course.acts.append(act)
 
 
 def _with(run: Run, deed: Deed) -> Run:

@@ -1,0 +1,69 @@
+"""`gpuctl bench philly`: the engine beside other modes of scheduling on a month of Microsoft's Philly cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpuctl.app.bench_philly import bench_philly
+from gpuctl.app.replay import File
+from gpuctl.cli.amounts import DurationType
+from gpuctl.cli.collector import collect_seldom
+from gpuctl.cli.command import command
+from gpuctl.cli.declarations import tell
+from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.output import print_json
+from gpuctl.cli.simulate_trace import show
+from gpuctl.simulate.modes import ModeName
+from gpuctl.simulate.replay import Pace
+from gpuctl.simulate.replay_report import document
+
+MODES = [mode.value for mode in ModeName]
+SIZES = "512,640,768"
+
+
+def _sizes(_ctx: click.Context, _param: click.Parameter, value: str) -> list[int]:
+    sizes = value.split(",")
+    if not all(size.isdecimal() and int(size) >= 8 and int(size) % 8 == 0 for size in sizes):
+        raise click.BadParameter(f"{value!r}: write numbers of GPUs, multiples of 8: {SIZES}")
+    return [int(size) for size in sizes]
+
+
+@command(
+    "philly",
+    examples=(
+        "gpuctl bench philly --trace traces/philly.csv",
+        "gpuctl bench philly --trace traces/philly.csv --gpus 640 --mode floor --mode fair -o json",
+    ),
+)
+@click.option("--trace", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The table.")
+@click.option("--gpus", default=SIZES, show_default=True, callback=_sizes, help="Sizes of the cluster, in nodes of 8.")
+@click.option("--mode", "modes", type=click.Choice(MODES), multiple=True, help="Default: all of them.")
+@click.option("--days", type=click.IntRange(1, 28), default=28, show_default=True, help="So many days of it.")
+@click.option("--stop", type=DurationType(), default="30s", show_default=True, help="What a paused job needs to leave.")
+@click.option("--checkpoint", type=DurationType(), default="30m", show_default=True, help="0s: a pause loses nothing.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def philly(  # noqa: PLR0913, PLR0917 - one argument an option
+    trace: Path, gpus: list[int], modes: tuple[str, ...], days: int, stop: int, checkpoint: int, output: str
+) -> None:
+    """Replay 28 days of Philly from 2017-10-09 on: 38,489 jobs of 13 teams.
+
+    Quotas are each team's part of what was used in the five weeks before. A paused job goes on from its last
+    checkpoint: DISPLACED is what it did since its last start, LOST what of that it does again. OF FLOOR is the mean
+    wait by that of the mode `floor`, which counts GPUs without nodes and pauses nobody.
+    """
+    collect_seldom()
+    chosen = [ModeName(mode) for mode in dict.fromkeys(modes or sorted(MODES, key="floor".__ne__))]
+    pace = Pace(stop_ms=stop, checkpoint_ms=checkpoint)
+    bench = bench_philly(File(path=str(trace), content=trace.read_bytes()), gpus, chosen, days, pace)
+    tell(bench.diagnostics)
+    if not bench.runs:
+        raise click.exceptions.Exit(EXIT_FAILED)
+    if output == "json":
+        print_json([{"gpus": run.gpus, "cpuMs": run.cpu_ms, **document(run.report)} for run in bench.runs])
+        return
+    for run in bench.runs:
+        show(run.report, "table")
+        took = ", ".join(f"{mode} {cpu_ms // 1000}.{cpu_ms % 1000 // 100} s" for mode, cpu_ms in run.cpu_ms.items())
+        click.echo(f"CPU: {took}\n")
