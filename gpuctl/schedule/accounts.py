@@ -7,11 +7,12 @@ two can't be mistaken for one another.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from gpuctl.model.declared import Allowance, Declared, DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
-from gpuctl.schedule.fairshare import NOTHING, Portion
+from gpuctl.schedule.fairshare import NOTHING, Claim, Portion
 
 NO_ALLOWANCE = Allowance(quota_milli=0)
 """What an owner has in a domain it has no claim on: no quota, no ceiling, and only what nobody wants."""
@@ -33,9 +34,12 @@ def department_owner(name: str) -> str:
 
 
 class Tree:
-    """Projects under departments. A parent that is not there, or that closes a circle, counts as none."""
+    """Projects under departments. A parent that is not there, or that closes a circle, counts as none.
 
-    __slots__ = ("_chains", "_limited", "allowances")
+    `parents` of the departments that have projects below them; "" is above all.
+    """
+
+    __slots__ = ("_chains", "_limited", "allowances", "parents")
 
     def __init__(self, declared: Declared) -> None:
         departments = {d.name: d for d in declared.departments}
@@ -43,6 +47,7 @@ class Tree:
             department_owner(d.name): d.allowances for d in declared.departments
         }
         self._chains: dict[ProjectName, tuple[str, ...]] = {}
+        self.parents: dict[str, str] = {}
         self._limited: dict[tuple[DomainName, ProjectName], tuple[tuple[str, GpuMilli], ...]] = {}
         for project in declared.projects:
             chain = [project_owner(project.name)]
@@ -52,10 +57,16 @@ class Tree:
                 chain.append(department_owner(above.name))
                 above = departments.get(above.parent or "")
             self._chains[project.name] = tuple(chain)
+            self.parents.update(pairwise((*chain[1:], "")))
 
     def chain(self, project: ProjectName) -> tuple[str, ...]:
         """The project and all above it, bottom-up; () for a project that is not declared."""
         return self._chains.get(project, ())
+
+    def above(self, project: ProjectName) -> str:
+        """The department that a project is in; "" for none."""
+        chain = self._chains.get(project, ())
+        return chain[1] if len(chain) > 1 else ""
 
     def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """A project's declared quota."""
@@ -76,13 +87,14 @@ class Tree:
 
 
 class Accounts:
-    """What each owner holds, what of it can't be paused, and what it may hold."""
+    """What each owner holds, what of it can't be paused, and what it may hold. `claims` are those of the last cycle."""
 
-    __slots__ = ("_fixed", "_held", "portions", "tree")
+    __slots__ = ("_fixed", "_held", "claims", "portions", "tree")
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.portions: dict[tuple[DomainName, str], Portion] = {}
+        self.claims: dict[tuple[DomainName, ProjectName], Claim] = {}
         self._held: dict[tuple[DomainName, str], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
 

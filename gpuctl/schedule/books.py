@@ -6,6 +6,7 @@ are taken in both. The two differ exactly by what is leaving.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -24,6 +25,9 @@ from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
 
 _ENDLESS = 1 << 62
+
+_FEW = 8
+"""So many runs are put in their place one by one; more are sorted in."""
 
 
 class Books:
@@ -91,6 +95,10 @@ class Books:
         for node in nodes & self._on_node.keys():
             self._on_node[node].sort(key=_identity)
         paused = [holder for holder in holders if self._is_pausable(holder)]
+        if len(paused) <= _FEW:
+            for holder in paused:
+                insort(self._of_project(holder), holder, key=_standing)
+            return
         for holder in paused:
             self._of_project(holder).append(holder)
         for pausable in {id(found): found for found in map(self._of_project, paused)}.values():

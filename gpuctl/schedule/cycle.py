@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from gpuctl.model.decision import (
     Admit,
@@ -61,7 +62,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     used = used_by(state.ledgers, half_life_ms, now_ms)
     there = {
-        domain.name: capacity.usable_milli(domain.name) + standing.adjustments.get(domain.name, 0)
+        domain.name: standing.usable_milli[domain.name] + standing.adjustments.get(domain.name, 0)
         for domain in declared.domains
     }
     full = full_use(sum(there.values()), half_life_ms or 0)
@@ -83,7 +84,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
         (each.job.id, _decision(each, outcome, uuids, standing.verdicts.get(each.job.id))) for each in standing.lineup
     )
     standing.decide(overlay, waiting)
-    shares = _shares(declared, demand, books, outcome)
+    standing.shares = shares = _shares(declared, demand, books, outcome, standing.shares)
     return Schedule(
         at_ms=now_ms,
         decisions=standing.verdicts.all(),
@@ -152,28 +153,37 @@ def _decision(
     return Pending(job=job, reason=reason, record=record, reserved=place)
 
 
-def _shares(declared: Declared, demand: Demand, books: Books, outcome: Outcome) -> tuple[FairShare, ...]:
-    """A row a domain and project that has, wants or holds anything there. A place that is only reserved is not held."""
+def _shares(
+    declared: Declared, demand: Demand, books: Books, outcome: Outcome, before: Iterable[FairShare]
+) -> tuple[FairShare, ...]:
+    """A row a domain and project that has, wants or holds anything there. A place that is only reserved is not held.
+
+    A row that is as `before` stays the same object.
+    """
+    projects = sorted(declared.projects, key=attrgetter("name"))
+    known = {(row.domain, row.project): row for row in before}
     promised: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
     for job, (seat, _) in outcome.reserved.items():
         key = (books.capacity.domain_of[seat.offer.pool.name], job.project)
         promised[key] = promised.get(key, 0) + seat.offer.request.total_milli
     rows: list[FairShare] = []
     for domain in declared.domains:
-        for project in sorted(declared.projects, key=lambda p: p.name):
+        for project in projects:
             owner = project_owner(project.name)
             held = books.accounts.held(domain.name, owner) - promised.get((domain.name, project.name), 0)
             wanted = demand.wanted(domain.name, project.name)
             if domain.name not in project.allowances and not held and not wanted:
                 continue
-            rows.append(
-                FairShare(
+            share = books.accounts.portion(domain.name, owner).share_milli
+            row = known.get((domain.name, project.name))
+            if row is None or (row.demand_milli, row.share_milli, row.allocated_milli) != (wanted, share, held):
+                row = FairShare(
                     domain=domain.name,
                     project=project.name,
                     quota_milli=books.accounts.quota(domain.name, project.name),
                     demand_milli=wanted,
-                    share_milli=books.accounts.portion(domain.name, owner).share_milli,
+                    share_milli=share,
                     allocated_milli=held,
                 )
-            )
+            rows.append(row)
     return tuple(rows)

@@ -6,7 +6,6 @@ A job that could not run on an empty cluster, or that alone breaks a ceiling, is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from types import MappingProxyType
 
 from gpuctl.model.decision import Placement, Reason
@@ -178,24 +177,22 @@ def claims(
     """
     below: dict[str, list[Claim]] = {}
     for project in declared.projects:
-        owner = project_owner(project.name)
-        allowance = accounts.tree.allowance(owner, domain)
-        claim = Claim(
-            owner=owner,
-            quota_milli=allowance.quota_milli,
-            demand_milli=demand.wanted(domain, project.name),
-            limit_milli=allowance.limit_milli,
-            weight=allowance.weight,
-            priority=project.priority,
-            used_milli_hours=used.get(project.name, 0),
-        )
-        chain = accounts.tree.chain(project.name)
-        below.setdefault(chain[1] if len(chain) > 1 else "", []).append(claim)
-    parents: dict[str, str] = {}
-    for project in declared.projects:
-        chain = accounts.tree.chain(project.name)
-        parents.update(pairwise((*chain[1:], "")))
-    return _branch("", below, parents, domain, accounts)
+        wanted, past = demand.wanted(domain, project.name), used.get(project.name, 0)
+        claim = accounts.claims.get((domain, project.name))
+        if claim is None or claim.demand_milli != wanted or claim.used_milli_hours != past:
+            owner = project_owner(project.name)
+            allowance = accounts.tree.allowance(owner, domain)
+            claim = accounts.claims[domain, project.name] = Claim(
+                owner=owner,
+                quota_milli=allowance.quota_milli,
+                demand_milli=wanted,
+                limit_milli=allowance.limit_milli,
+                weight=allowance.weight,
+                priority=project.priority,
+                used_milli_hours=past,
+            )
+        below.setdefault(accounts.tree.above(project.name), []).append(claim)
+    return _branch("", below, accounts.tree.parents, domain, accounts)
 
 
 def _branch(

@@ -12,53 +12,59 @@ from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import PoolName
 from gpuctl.model.job import Job
 from gpuctl.schedule.fit import request_on
-from gpuctl.schedule.fragmentation import Mix, Want
+from gpuctl.schedule.fragmentation import Want
 from gpuctl.schedule.habits import Habits
 
-EXACT_BITS = 4
+EXACT_BITS = 7
 """Leading binary places that a count keeps: what is usual does not change with every job among many."""
 
 
 class Lessons:
     """What has been asked of the pools, as jobs come and go; `elastic` counts those that may run with fewer workers."""
 
-    __slots__ = ("_alike", "_habits", "_packed", "elastic")
+    __slots__ = ("_counts", "_habits", "_packed", "_stale", "_wants", "elastic")
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._packed = {pool.name: pool for pool in pools if pool.placement is PlacementStrategy.BINPACK}
-        self._alike: dict[tuple[object, ...], tuple[Job, int]] = {}
-        self._habits: dict[PoolName, tuple[Mix, Habits]] = {}
+        self._wants: dict[tuple[object, ...], tuple[tuple[PoolName, Want], ...]] = {}
+        self._counts: dict[PoolName, dict[Want, int]] = {name: {} for name in self._packed}
+        self._stale = set(self._packed)
+        self._habits: dict[PoolName, Habits] = {}
         self.elastic = 0
 
     def take(self, jobs: Iterable[Job], sign: int = 1) -> None:
         """Learn from jobs; with -1, forget them. Cost: O(jobs)."""
         for job in jobs:
-            key = (job.gpu_milli, job.cpu_milli, job.gpu_mem_bytes, job.pools)
-            first, workers = self._alike.get(key, (job, 0))
-            workers += sign * max(1, job.workers)
-            if workers:
-                self._alike[key] = first, workers
-            else:
-                del self._alike[key]
+            workers = sign * max(1, job.workers)
+            for name, want in self._wants_of(job):
+                before = self._counts[name].get(want, 0)
+                self._counts[name][want] = before + workers
+                if _rounded(before) != _rounded(before + workers):
+                    self._stale.add(name)
             self.elastic += sign * job.is_elastic
 
     def habits(self) -> dict[PoolName, Habits]:
         """The habits of each packed pool, the same objects as long as they are as before.
 
-        Cost: O(different jobs x pools).
+        Cost: O(different jobs), where they are not.
         """
-        counts: dict[PoolName, dict[Want, int]] = {name: {} for name in self._packed}
-        for job, workers in self._alike.values():
-            for name in job.pools:
-                request = request_on(job, self._packed[name]) if name in self._packed else None
-                if request is not None and not request.profile:
-                    want = request.gpu_milli, request.cpu_milli
-                    counts[name][want] = counts[name].get(want, 0) + workers
-        for name, mix in counts.items():
-            rounded = tuple(sorted((want, _rounded(count)) for want, count in mix.items()))
-            if name not in self._habits or self._habits[name][0] != rounded:
-                self._habits[name] = rounded, Habits(rounded)
-        return {name: habits for name, (_, habits) in self._habits.items()}
+        for name in self._stale:
+            mix = sorted((want, _rounded(count)) for want, count in self._counts[name].items() if count)
+            self._habits[name] = Habits(tuple(mix))
+        self._stale.clear()
+        return dict(self._habits)
+
+    def _wants_of(self, job: Job) -> tuple[tuple[PoolName, Want], ...]:
+        key = (job.gpu_milli, job.cpu_milli, job.gpu_mem_bytes, job.pools)
+        found = self._wants.get(key)
+        if found is None:
+            asked = ((name, request_on(job, self._packed[name])) for name in job.pools if name in self._packed)
+            found = self._wants[key] = tuple(
+                (name, (request.gpu_milli, request.cpu_milli))
+                for name, request in asked
+                if request is not None and not request.profile
+            )
+        return found
 
 
 def _rounded(count: int) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import chain
-from operator import attrgetter
+from itertools import chain, compress, count
+from operator import attrgetter, is_not
 from typing import Any, TypeVar
 
-from gpuctl.model.decision import Decision, Pending
+from gpuctl.model.decision import Decision, FairShare, Pending
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -52,31 +52,9 @@ class Standing:
     """What all jobs and runs say by themselves, who holds which place, and who waits, as of the last look."""
 
     __slots__ = (
-        "_barred",
-        "_capacity",
-        "_due",
-        "_entered",
-        "_held",
-        "_job_list",
-        "_jobs",
-        "_ledgers",
-        "_lessons",
-        "_now_ms",
-        "_over",
-        "_overlaid",
-        "_raw",
-        "_restless",
-        "_run_list",
-        "_runs",
-        "_twice",
-        "_used",
-        "adjustments",
-        "books",
-        "decisions",
-        "lineup",
-        "moving",
-        "touched",
-        "verdicts",
+        "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_now_ms",
+        "_over", "_overlaid", "_raw", "_restless", "_run_list", "_runs", "_twice", "_used", "adjustments", "books",
+        "decisions", "lineup", "moving", "shares", "touched", "usable_milli", "verdicts",
     )  # fmt: skip
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
@@ -101,7 +79,9 @@ class Standing:
         self.lineup = Lineup(capacity, prospects)
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
+        self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
+        self.shares: tuple[FairShare, ...] = ()
         self.verdicts = Verdicts()
         self.touched: set[JobId] = set()
         self._overlaid: set[JobId] = set()
@@ -349,21 +329,21 @@ def differences(old: tuple[T, ...], new: tuple[T, ...], key: Callable[[T], Any])
     if old is new:
         return gone, come
     i = j = 0
-    stride = _STRIDE
     while i < len(old) and j < len(new):
-        if old[i : i + stride] == new[j : j + stride]:
-            i, j = i + stride, j + stride
-            stride = _STRIDE
-        elif stride > 1:
-            stride //= 8
-        else:
-            mine, theirs = key(old[i]), key(new[j])
-            if mine <= theirs:
-                gone.append(old[i])
-                i += 1
-            if theirs <= mine:
-                come.append(new[j])
-                j += 1
+        before, after = old[i : i + _STRIDE], new[j : j + _STRIDE]
+        if before == after:
+            i, j = i + _STRIDE, j + _STRIDE
+            continue
+        same = next(compress(count(), map(is_not, before, after)), min(len(before), len(after)))
+        i, j = i + same, j + same
+        if i == len(old) or j == len(new) or same == _STRIDE:
+            continue
+        mine, theirs = key(old[i]), key(new[j])
+        is_gone, is_come = mine <= theirs, theirs <= mine
+        if old[i] != new[j]:
+            gone.extend(old[i : i + is_gone])
+            come.extend(new[j : j + is_come])
+        i, j = i + is_gone, j + is_come
     gone.extend(old[i:])
     come.extend(new[j:])
     return gone, come
