@@ -8,10 +8,12 @@ and what was not needed after all is spared. How they grow again is `growth`'s.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import JobType
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.gang import Offer, place_in, seats
@@ -164,27 +166,55 @@ def _besides(books: Books, offer: Offer, rule: Rule, given: Sequence[Holder]) ->
 
 
 def _needed(books: Books, offer: Offer, given: Sequence[Holder]) -> tuple[Holder, ...]:
-    """The fewest of the surplus workers given without which the offer has no place, those that mind least."""
-    low, high = 0, len(given)
+    """The fewest of the surplus workers given without which the offer has no place, those that mind least.
+
+    Cost: a placement for each doubling of their number, and for each doubling of a run's.
+    """
+    first = _fewest(len(given), lambda count: _fits_without(books, offer, given[:count]))
+    by_run: dict[JobId, list[Holder]] = {}
+    for part in given[:first]:
+        by_run.setdefault(part.run.job, []).append(part)
+    needed: list[Holder] = []
+    spared: list[Holder] = []
+    with books.without(given[:first]):
+        for parts in reversed(by_run.values()):
+            count = _fewest(len(parts), partial(_fits_beside, books, offer, parts))
+            needed += parts[:count]
+            spared += parts[count:]
+            for part in parts[count:]:
+                books.soon.take(part.placement, part.charge)
+        for part in spared:
+            books.soon.give_back(part.placement, part.charge)
+    return tuple(needed)
+
+
+def _fewest(most: int, enough: Callable[[int], bool]) -> int:
+    """The smallest number up to `most` that is enough; what is, stays so with more."""
+    low, high = 0, most
     while low < high:
         middle = (low + high) // 2
-        if _fits_without(books, offer, given[:middle]):
-            high = middle
-        else:
-            low = middle + 1
-    needed = list(given[:high])
-    fixed: set[Holder] = set()
-    for part in reversed(given[:high]):
-        if part in fixed:
-            continue
-        rest = [other for other in needed if other is not part]
-        if _fits_without(books, offer, rest):
-            needed = rest
-        else:
-            fixed.update(part.bound)
-    return tuple(needed)
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return high
+
+
+def _fits_beside(books: Books, offer: Offer, parts: Sequence[Holder], gone: int) -> bool:
+    """Whether the offer has a place when only the first of these stay away, and the others are where they were."""
+    back = parts[gone:]
+    for part in back:
+        books.soon.take(part.placement, part.charge)
+    fits = _fits(books, offer)
+    for part in back:
+        books.soon.give_back(part.placement, part.charge)
+    return fits
 
 
 def _fits_without(books: Books, offer: Offer, gone: Collection[Holder]) -> bool:
     with books.without(gone):
+        return _fits(books, offer)
+
+
+def _fits(books: Books, offer: Offer) -> bool:
+    """Whether all workers have a place; for several that is a count, and need not be dealt out."""
+    if offer.request.workers == 1:
         return place_in(books.soon, offer) is not None
+    return sum(seats(books.soon, offer).values()) >= offer.request.workers
