@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpuctl.model.declared import SchedulingPolicy
+from gpuctl.model.ids import ProjectName
+from gpuctl.simulate.modes import ModeName
+from gpuctl.simulate.replay import Pace
+from gpuctl.simulate.replay_report import Figures, document, replay, replay_all
+from gpuctl.simulate.trace import Trace, TraceJob
+from gpuctl.simulate.workload import Layout, Workload, workload
+
+A, B = ProjectName("a"), ProjectName("b")
+HOUR = 3_600_000
+WINDOW = (0, 48 * HOUR)
+SLOW = Pace(stop_ms=30_000)
+
+
+def _job(project: ProjectName, at_ms: int, duration_ms: int, gpus: int) -> TraceJob:
+    return TraceJob(project=project, submitted_ms=at_ms, duration_ms=duration_ms, gpu_milli=1000 * gpus)
+
+
+def _load(*jobs: TraceJob, nodes: int = 1, min_runtime_ms: int = 0) -> Workload:
+    trace = Trace(name="t", jobs=tuple(sorted(jobs, key=lambda job: job.submitted_ms)))
+    policy = SchedulingPolicy(min_runtime_ms=min_runtime_ms)
+    return workload(trace, Layout(nodes=nodes, gpus=8), {A: 4000 * nodes, B: 4000 * nodes}, policy)
+
+
+CONTENDED = (_job(A, 0, 4 * HOUR, 4), _job(A, 0, 4 * HOUR, 4), _job(B, HOUR, HOUR, 4))
+
+
+def test_the_engine_gives_back_what_is_guaranteed_in_the_time_a_pause_takes() -> None:
+    figures = replay(_load(*CONTENDED), ModeName.FAIR, SLOW, WINDOW)
+    assert (figures.ended, figures.unfinished, figures.pauses) == (3, 0, 1)
+    assert (figures.violations, figures.longest_ms) == (0, 30_000)
+    assert figures.projects[B].unfair == 4000 * 30_000
+    assert figures.max_wait_ms == HOUR + 30_000
+    assert figures.mean_wait_ms == (30_000 + HOUR + 30_000) // 3
+    assert figures.displaced_ppm == HOUR * 4000 * 1_000_000 // (36 * HOUR * 1000)
+    assert figures.lost_ppm == 0
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_ms", "lost_ms"), [(0, 0), (None, HOUR), (HOUR // 2, 0), (40 * 60_000, 20 * 60_000), (2 * HOUR, HOUR)]
+)
+def test_what_a_paused_job_does_again_is_by_its_checkpoints(checkpoint_ms: int | None, lost_ms: int) -> None:
+    pace = Pace(stop_ms=30_000, checkpoint_ms=checkpoint_ms)
+    figures = replay(_load(*CONTENDED), ModeName.FAIR, pace, WINDOW)
+    assert figures.lost_ppm == lost_ms * 4000 * 1_000_000 // (36 * HOUR * 1000)
+    assert figures.end_ms == 5 * HOUR + 30_000 + lost_ms
+
+
+def test_what_has_not_run_for_long_enough_is_looked_at_again_when_it_has() -> None:
+    figures = replay(_load(*CONTENDED, min_runtime_ms=2 * HOUR), ModeName.FAIR, SLOW, WINDOW)
+    assert figures.longest_ms == HOUR + 30_000
+    assert (figures.violations, figures.projects[B].violation_ms) == (1, HOUR)
+
+
+def test_a_pause_that_takes_no_time_is_followed_by_the_start_at_once() -> None:
+    figures = replay(_load(*CONTENDED), ModeName.FAIR, Pace(stop_ms=0), WINDOW)
+    assert (figures.pauses, figures.longest_ms, figures.violations) == (1, 0, 0)
+    assert figures.end_ms == 5 * HOUR
+
+
+def test_the_other_modes() -> None:
+    load = _load(*CONTENDED)
+    waits = {mode: replay(load, mode, SLOW, WINDOW) for mode in ModeName if mode is not ModeName.FAIR}
+    assert {mode: (f.mean_wait_ms, f.pauses) for mode, f in waits.items()} == {
+        ModeName.FIFO: (HOUR, 0),
+        ModeName.STATIC: (4 * HOUR // 3, 0),
+        ModeName.DRF: (HOUR, 0),
+        ModeName.FLOOR: (HOUR, 0),
+    }
+    assert waits[ModeName.STATIC].violations == 0
+    assert waits[ModeName.FIFO].violation_ms == 3 * HOUR - 30_000
+
+
+def test_a_job_that_a_mode_never_starts_is_counted() -> None:
+    load = _load(_job(A, 0, HOUR, 8), _job(B, 0, HOUR, 1))
+    assert replay(load, ModeName.STATIC, SLOW, WINDOW).unfinished == 1
+    assert replay(load, ModeName.FIFO, SLOW, WINDOW).unfinished == 0
+
+
+def test_a_job_that_fits_no_cluster_is_counted() -> None:
+    figures = replay(_load(_job(A, 0, HOUR, 16)), ModeName.FAIR, SLOW, WINDOW)
+    assert (figures.ended, figures.unfinished, figures.violations) == (0, 1, 0)
+
+
+def _mixed() -> Workload:
+    """Two projects that ask for about as much as there is."""
+    jobs = [
+        _job(
+            (A, B)[index * 5 % 2],
+            index * 7 % 97 * 240_000,
+            (1 + index * 13 % 29) * 300_000,
+            (1, 1, 2, 4, 1, 8)[index % 6],
+        )
+        for index in range(120)
+    ]
+    return _load(*jobs, nodes=2)
+
+
+def test_exact_figures_of_the_simple_modes_on_a_day_of_two_nodes() -> None:
+    load = _mixed()
+    seen = {mode: replay(load, mode, SLOW, (0, 24 * HOUR)) for mode in ModeName if mode is not ModeName.FAIR}
+    assert {mode.value: _shown(figures) for mode, figures in seen.items()} == EXACT
+
+
+def _shown(figures: Figures) -> tuple[int, ...]:
+    return figures.mean_wait_ms, figures.p95_wait_ms, figures.unfair_ppm, figures.used_ppm, figures.violations
+
+
+EXACT = {
+    "fifo": (17_308_000, 64_200_000, 66_482, 948_480, 16),
+    "static": (22_992_000, 101_220_000, 249_242, 716_536, 1),
+    "drf": (17_192_500, 63_900_000, 67_034, 952_647, 6),
+    "floor": (17_099_000, 63_120_000, 55_067, 965_147, 6),
+}
+"""Mean and 95th wait in ms, unfair work and used GPUs in millionths, violations."""
+
+
+def test_the_engine_ends_all_jobs_where_it_is_crowded() -> None:
+    fair = replay(_mixed(), ModeName.FAIR, SLOW, (0, 24 * HOUR))
+    assert (fair.ended, fair.unfinished) == (120, 0)
+    assert 800_000 < fair.used_ppm <= 1_000_000
+
+
+def _no_float(text: str) -> None:
+    raise AssertionError(text)
+
+
+def test_a_report_is_one_document_of_whole_numbers_and_the_same_each_time() -> None:
+    load = _mixed()
+    modes = [ModeName.FLOOR, ModeName.FAIR]
+    first, second = (document(replay_all(load, "2x8", modes, SLOW, (0, 24 * HOUR))) for _ in range(2))
+    assert first == second
+    assert first == json.loads(json.dumps(first), parse_float=_no_float)
+    assert first["kind"] == "ReplayReport"
+    assert first["modes"][0]["waitOfFloorMilli"] == 1000
+    held = [sum(step) for step in zip(*(p["heldGpuMilli"] for p in first["modes"][1]["projects"]), strict=True)]
+    assert max(held) <= 16_000
