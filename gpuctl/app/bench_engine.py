@@ -73,7 +73,10 @@ def large(runs: int) -> Iterator[Figure]:
 
 
 def reclaim(runs: int) -> Iterator[Figure]:
-    """N nodes full of one-GPU jobs of one project; a gang of N/2 workers x 8 GPUs of another claims half of them."""
+    """N nodes full of one-GPU jobs of one project; a gang of N/2 workers x 8 GPUs of another claims half of them.
+
+    An event: what runs there was known before the gang was declared.
+    """
     for nodes, aim_us in ((10, None), (100, None), (1000, 100_000)):
         yield reclaimed(nodes, runs, aim_us)
 
@@ -131,7 +134,8 @@ def cycle_of(name: str, full: World, runs: int, cold_us: int | None, event_us: i
 def reclaimed(nodes: int, runs: int, aim_us: int | None = None) -> Figure:
     """One size of `reclaim`."""
     lent = lent_out(nodes)
-    return _figure("reclaim", f"{nodes} nodes", [_lap(lent, Outlook()) for _ in range(runs)], aim_us)
+    before = lent.jobs(each for each in lent.declared.jobs if each.id.project == "lender")
+    return _figure("reclaim", f"{nodes} nodes", [_after(before, lent) for _ in range(runs)], aim_us)
 
 
 def lent_out(nodes: int) -> World:

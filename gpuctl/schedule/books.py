@@ -99,9 +99,12 @@ class Books:
             for holder in paused:
                 insort(self._of_project(holder), holder, key=_standing)
             return
+        grown: dict[int, list[Holder]] = {}
         for holder in paused:
-            self._of_project(holder).append(holder)
-        for pausable in {id(found): found for found in map(self._of_project, paused)}.values():
+            pausable = self._of_project(holder)
+            pausable.append(holder)
+            grown[id(pausable)] = pausable
+        for pausable in grown.values():
             pausable.sort(key=_standing)
 
     def leave_all(self, holders: Collection[Holder]) -> None:

@@ -160,11 +160,13 @@ def settled(holder: Holder, decision: Decision | None, declared: Declared) -> Ho
 
 def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant) -> Decision | None:
     """What is decided whatever the GPUs: ended, held, suspended, stopping. None: it waits or goes on."""
-    record = record_of(run, now_ms)
     final = _final_state(job, run, state)
     if final is not None:
-        return Finished(job=job.id, reason=reasons.ended(final), record=record, state=final)
+        return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
     why = _held(job, declared)
+    if why is None and not job.suspend and (run is None or run.phase is not RunPhase.STOPPING):
+        return None
+    record = record_of(run, now_ms)
     if why is not None:
         if run is not None and run.phase in ACTIVE:
             return Keep(job=job.id, reason=run.reason or why, record=record, placement=run.placement or NOWHERE)

@@ -252,11 +252,9 @@ class Standing:
                 run = next((r for r in self._runs.get(job_id, ()) if r.digest == job.digest), None)
             decision = None if job is None else self._decided(job, run, declared, state)
             self._note(job_id, job, run, decision)
-            holders = tuple(
-                part
-                for holder in raw[job_id]
-                for part in parted((settled(holder, decision, declared),))
-            )  # fmt: skip
+            holders = tuple([settled(holder, decision, declared) for holder in raw[job_id]])
+            if job is not None and job.is_elastic:
+                holders = tuple(parted(holders))
             leaving.extend(self._entered.pop(job_id, ()))
             if holders:
                 self._entered[job_id] = holders
