@@ -1,0 +1,67 @@
+"""Elastic runs: who stays is told by the indexes, and those that go hold their places until they are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from objects_by_hand import RUN_LABELS, job, only_run, pod
+
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import encode_placement
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.ids import NodeName
+from gpuctl.model.state import Body, RunPhase
+
+
+def place(*workers: tuple[str, int]) -> Placement:
+    return Placement(workers=tuple(WorkerPlacement(node=NodeName(node), gpus=(gpu,)) for node, gpu in workers))
+
+
+STARTED_WITH = place(("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1))
+
+
+def elastic(now: Placement, least: int = 1) -> Body:
+    notes = {names.MIN_WORKERS_ANNOTATION: str(least), names.PLACEMENT_ANNOTATION: encode_placement(now)}
+    body: dict[str, Any] = {**job(parallelism=len(now.workers), annotations=notes)}
+    template = {"metadata": {"annotations": {names.PLACEMENT_ANNOTATION: encode_placement(STARTED_WITH)}}}
+    return {**body, "spec": {**body["spec"], "template": template}}
+
+
+def worker(index: int, on: str | None, **fields: Any) -> Body:
+    return pod(f"w-{index}", on=on, labels={**RUN_LABELS, names.WORKER_INDEX_LABEL: str(index)}, **fields)
+
+
+def test_workers_stand_in_the_order_of_their_indexes_wherever_they_were_dealt() -> None:
+    dealt = [worker(0, "n1"), worker(1, "n2"), worker(2, "n1"), worker(3, "n2")]
+    run = only_run(elastic(STARTED_WITH), *dealt)
+    assert run.placement is not None
+    assert [w.node for w in run.placement.workers] == ["n1", "n2", "n1", "n2"]
+    assert sorted((w.node, w.gpus) for w in run.placement.workers) == sorted(
+        (w.node, w.gpus) for w in STARTED_WITH.workers
+    )
+    assert run.made_with == STARTED_WITH
+    assert run.leaving is None
+
+
+def test_those_it_gave_up_hold_their_places_until_they_are_gone() -> None:
+    there = [worker(0, "n1"), worker(1, "n1"), worker(2, "n2", deletionTimestamp="2020-07-29T12:00:00Z")]
+    run = only_run(elastic(place(("n1", 0), ("n1", 1))), *there)
+    assert run.phase is RunPhase.RUNNING
+    assert run.placement == place(("n1", 0), ("n1", 1))
+    assert run.leaving == place(("n2", 0))
+    assert only_run(elastic(place(("n1", 0), ("n1", 1))), *there[:2]).leaving is None
+
+
+@pytest.mark.parametrize(
+    ("pods", "phase"),
+    [
+        pytest.param(
+            [worker(0, "n1"), worker(1, "n1", phase="Pending")], RunPhase.RUNNING, id="one more is on its way"
+        ),
+        pytest.param([worker(0, "n1"), worker(1, None, phase="Pending")], RunPhase.STARTING, id="and may go anywhere"),
+        pytest.param([worker(0, "n1")], RunPhase.STARTING, id="and is not there yet"),
+    ],
+)
+def test_it_is_at_work_with_its_fewest_once_every_pod_has_a_node(pods: list[Body], phase: RunPhase) -> None:
+    assert only_run(elastic(place(("n1", 0), ("n1", 1))), *pods).phase is phase
