@@ -17,7 +17,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.consolidation import Consolidation, clear, consolidate
+from gpuctl.schedule.consolidation import Consolidation, Mover, clear
 from gpuctl.schedule.elastic import exchange_for, smaller_offers, victims_for
 from gpuctl.schedule.fairshare import Portion
 from gpuctl.schedule.fit import Request
@@ -44,7 +44,7 @@ class Admission:
     """The turns of one cycle over its books."""
 
     __slots__ = (
-        "_books", "_failed", "_fits_past", "_guards", "_in_vain", "_layout", "_lifted", "_policy", "outcome",
+        "_books", "_failed", "_fits_past", "_guards", "_in_vain", "_layout", "_lifted", "_mover", "_policy", "outcome",
     )  # fmt: skip
 
     def __init__(self, books: Books, policy: SchedulingPolicy) -> None:
@@ -53,6 +53,7 @@ class Admission:
         self._layout = Layout(books)
         self._failed: set[object] = set()
         self._guards = Guards(books)
+        self._mover = Mover(books)
         self._lifted: PoolName | None = None
         self._fits_past: dict[tuple[PoolName, Request], bool] = {}
         self._in_vain: dict[Kind, tuple[int, Reason]] = {}
@@ -273,14 +274,9 @@ class Admission:
 
     def _bring_together(self, waiting: Waiting, offer: Offer) -> bool:
         """Have others moved out of its way who can go on elsewhere."""
-        key = ("move", self._lifted, waiting.job.id.project, offer.pool.name, offer.request, self._books.version)
-        if key in self._failed or not self._may_have_moved(waiting, offer):
-            return False
-        if self._shift(waiting, consolidate(self._books, offer, waiting.job.id)):
-            return True
-        if waiting.run is not None and not waiting.run.starts:
-            self._failed.add(key)
-        return False
+        return self._may_have_moved(waiting, offer) and self._shift(
+            waiting, self._mover.consolidate(offer, waiting.job.id, self._lifted)
+        )
 
     def _may_have_moved(self, waiting: Waiting, offer: Offer) -> bool:
         """Its project stays within the fair share with it."""

@@ -1,7 +1,7 @@
 """Bringing scattered room together: the runs to move so that a job fits, each with a place of its own elsewhere.
 
 A move costs what a run has done since it last started, times its GPUs. Of all sets of runs the cheapest is chosen:
-least GPU-time lost, then fewest runs, then who minds least. What is moved has a place that is free right now, and runs
+least GPU-time lost, then fewest runs. What is moved has a place that is free right now, and runs
 again as soon as it has stopped. Exact for one worker up to MAX_STEPS sets, if those to move find their places
 largest first; a gang's workers are seated one after another at the least cost each.
 """
@@ -13,22 +13,23 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from gpuctl.model.ids import JobId, NodeName
-from gpuctl.model.units import DurationMs, GpuMilli, Instant
+from gpuctl.model.ids import JobId, NodeName, PoolName
+from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import request_on
 from gpuctl.schedule.gang import Offer, Seat, place, place_in, seats
 from gpuctl.schedule.interactive import running_ms
+from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
 from gpuctl.schedule.victims import Floor
 
 MAX_STEPS = 500
 """Sets of runs tried for one job in all: the bound on what it can cost."""
 
-Loss: TypeAlias = tuple[int, int, tuple[tuple[GpuMilli, int, DurationMs, Instant, JobId], ...]]
-"""GPU-milliseconds, runs and their preferences; smaller is better."""
+Loss: TypeAlias = tuple[int, int]
+"""GPU-milliseconds and runs; smaller is better."""
 
-NOTHING: Loss = (0, 0, ())
+Movable: TypeAlias = dict[NodeName, list[Holder]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,55 @@ class Consolidation:
     moves: tuple[Relocation, ...]
 
 
-def consolidate(books: Books, offer: Offer, beneficiary: JobId) -> Consolidation | None:
-    """The cheapest moves that make room for an offer, which must not fit now; None when none do.
+class Mover:
+    """Finds moves in one cycle, and knows what was looked for in vain."""
 
-    Cost: O(pausable runs of the domain), and the sets tried on the nodes that may be cheapest.
-    """
-    if not _enough_is_free(books, offer):
-        return None
-    return _Search(books, offer, beneficiary).run()
+    __slots__ = ("_books", "_found_none", "_movable")
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._found_none: dict[tuple[PoolName, str, int, PoolName | None], Refusals] = {}
+        self._movable: tuple[int, dict[PoolName, Movable]] = (-1, {})
+
+    def consolidate(self, offer: Offer, beneficiary: JobId, lifted: PoolName | None) -> Consolidation | None:
+        """The cheapest moves that make room for an offer, which must not fit now; None when none do.
+
+        What asks for no less than one in vain asks in vain, until somebody is paused. `lifted`: where a place that is
+        kept is free for it.
+        Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
+        """
+        pool, request = offer.pool.name, offer.request
+        key = pool, request.profile, self._books.version, lifted
+        in_vain = self._found_none.setdefault(key, Refusals())
+        if in_vain.cover(request.sizes) or not _enough_is_free(self._books, offer):
+            return None
+        movable = self._movable_in(pool)
+        found = _Search(self._books, offer, beneficiary, movable).run() if movable else None
+        if found is None and not any(h.run.paused_for == beneficiary for holders in movable.values() for h in holders):
+            in_vain.add(request.sizes)
+        return found
+
+    def _movable_in(self, pool: PoolName) -> Movable:
+        """The runs on each node of a pool that may be moved and find a place now, those first that lose least by it."""
+        books = self._books
+        if self._movable[0] != books.changes:
+            self._movable = books.changes, {}
+        by_pool = self._movable[1]
+        if pool not in by_pool:
+            movable: Movable = {}
+            by_pool[pool] = movable
+            has_place: dict[object, bool] = {}
+            for holder in _pausable(books, pool):
+                key = holder.job.pools if holder.job else (), holder.charge.sizes, len(holder.placement.workers)
+                if key not in has_place:
+                    has_place[key] = place(books.now, _offers_of(books, holder)) is not None
+                for node in {worker.node for worker in holder.placement.workers} if has_place[key] else ():
+                    room = books.soon.rooms.get(node)
+                    if room is not None and room.pool == pool:
+                        movable.setdefault(node, []).append(holder)
+            for holders in movable.values():
+                holders.sort(key=lambda h: (running_ms(h.run, books.now_ms), h.total_milli, h.run.job))
+        return by_pool[pool]
 
 
 def clear(books: Books, seat: Seat, holders: Sequence[Holder], beneficiary: JobId) -> Consolidation | None:
@@ -63,13 +105,6 @@ def clear(books: Books, seat: Seat, holders: Sequence[Holder], beneficiary: JobI
         return None
     moves = _moves_beside(books, seat, holders)
     return None if moves is None else Consolidation(seat, moves)
-
-
-def loss_of(books: Books, holders: Iterable[Holder]) -> Loss:
-    """What moving runs costs."""
-    chosen = tuple(holders)
-    lost = sum(holder.total_milli * running_ms(holder.run, books.now_ms) for holder in chosen)
-    return lost, len(chosen), tuple(sorted(map(books.preference, chosen)))
 
 
 def _enough_is_free(books: Books, offer: Offer) -> bool:
@@ -88,13 +123,14 @@ def _is_movable(books: Books, holder: Holder, beneficiary: JobId) -> bool:
         job is not None
         and holder.domain is not None
         and holder in books.pausable(holder.domain).get(holder.project, ())
-        and _is_willing(holder, beneficiary)
+        and _is_whole(holder)
+        and holder.run.paused_for != beneficiary
     )
 
 
-def _is_willing(holder: Holder, beneficiary: JobId) -> bool:
-    job = holder.job
-    return job is not None and len(holder.placement.workers) == job.workers and holder.run.paused_for != beneficiary
+def _is_whole(holder: Holder) -> bool:
+    """It has all the workers it asks for."""
+    return holder.job is not None and len(holder.placement.workers) == holder.job.workers
 
 
 def _offers_of(books: Books, holder: Holder) -> Iterator[Offer]:
@@ -132,26 +168,23 @@ def _moves_beside(books: Books, seat: Seat, holders: Iterable[Holder]) -> tuple[
     return None if holders else tuple(moves)
 
 
+def _pausable(books: Books, pool: PoolName) -> Iterator[Holder]:
+    for holders in books.pausable(books.capacity.domain_of[pool]).values():
+        yield from (holder for holder in holders if _is_whole(holder))
+
+
 class _Search:
     """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
 
-    __slots__ = ("beneficiary", "books", "floors", "movable", "offer", "seats", "steps", "taken")
+    __slots__ = ("beneficiary", "books", "floors", "movable", "offer", "seats", "taken")
 
-    def __init__(self, books: Books, offer: Offer, beneficiary: JobId) -> None:
+    def __init__(self, books: Books, offer: Offer, beneficiary: JobId, movable: Movable) -> None:
         self.books = books
         self.offer = offer
         self.beneficiary = beneficiary
-        self.steps = 0
-        self.movable: dict[NodeName, list[Holder]] = {}
-        domain = books.capacity.domain_of[offer.pool.name]
-        for holders in books.pausable(domain).values():
-            for holder in holders:
-                for node in {worker.node for worker in holder.placement.workers}:
-                    room = books.soon.rooms.get(node)
-                    if room is not None and room.pool == offer.pool.name and _is_willing(holder, beneficiary):
-                        self.movable.setdefault(node, []).append(holder)
-        self.floors = {name: Floor(books.soon.rooms[name]) for name in self.movable}
-        self.seats = seats(books.soon, offer) if self.movable else {}
+        self.movable = movable
+        self.floors = {name: Floor(books.soon.rooms[name]) for name in movable}
+        self.seats = seats(books.soon, offer)
         self.taken: dict[JobId, Holder] = {}
 
     def run(self) -> Consolidation | None:
@@ -165,28 +198,33 @@ class _Search:
 
     def _next_worker(self) -> tuple[Holder, ...] | None:
         """The cheapest set that seats one worker more; for the last one, of those that leave all a place."""
-        least = sorted((self._at_least(name), name) for name in self.movable)
         is_last = sum(self.seats.values()) + 1 >= self.offer.request.workers
+        least = ((self._at_least(name), name) for name in self.movable)
         best: tuple[Loss, tuple[Holder, ...]] | None = None
-        for lost, name in least:
+        for lost, name in sorted((lost, name) for lost, name in least if lost is not None):
             if best is not None and lost > best[0][0]:
                 break
-            search = _NodeSearch(self, name, is_last=is_last, best=best)
-            best = search.run()
+            best = _NodeSearch(self, name, is_last=is_last, best=best).run()
         return None if best is None else best[1]
 
-    def _left(self, name: NodeName) -> list[Holder]:
-        return [holder for holder in self.movable[name] if holder.run.job not in self.taken]
+    def left(self, name: NodeName) -> list[Holder]:
+        """The runs on a node that may be moved still; whoever was moved for this job before may not."""
+        return [h for h in self.movable[name] if h.run.job not in self.taken and h.run.paused_for != self.beneficiary]
 
-    def _at_least(self, name: NodeName) -> int:
-        """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least."""
+    def _at_least(self, name: NodeName) -> int | None:
+        """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least.
+
+        None where not enough can go.
+        """
         short = self.floors[name].short_milli(self.offer.request, self.seats.get(name, 0) + 1)
         lost = 0
-        for running, milli in sorted((running_ms(h.run, self.books.now_ms), h.total_milli) for h in self._left(name)):
-            part = min(short, milli)
-            lost += part * running
+        for holder in self.left(name):
+            part = min(short, holder.total_milli)
+            lost += part * running_ms(holder.run, self.books.now_ms)
             short -= part
-        return lost
+            if not short:
+                return lost
+        return None if short else lost
 
     def _take(self, chosen: Iterable[Holder]) -> None:
         for holder in chosen:
@@ -218,41 +256,41 @@ class _Search:
 class _NodeSearch:
     """Depth-first over the runs of one node, cut where it can't beat the best set found."""
 
-    __slots__ = ("_is_last", "_search", "best", "floor", "holders", "rest_milli", "wanted")
+    __slots__ = ("_is_last", "_search", "_steps", "best", "floor", "holders", "rest_milli", "wanted")
 
     def __init__(
         self, search: _Search, name: NodeName, *, is_last: bool, best: tuple[Loss, tuple[Holder, ...]] | None
     ) -> None:
         self._search = search
         self._is_last = is_last
+        self._steps = 0
         self.best = best
         self.floor = search.floors[name]
         self.wanted = self.floor.slots(search.offer.request) + 1
-        left = [holder for holder in search.movable[name] if holder.run.job not in search.taken]
-        self.holders = sorted(left, key=lambda holder: loss_of(search.books, (holder,)))
+        self.holders = search.left(name)
         self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
 
     def run(self) -> tuple[Loss, tuple[Holder, ...]] | None:
         """The best of this node's sets and the one given."""
-        self._extend(0, (), NOTHING)
+        self._extend(0, (), (0, 0))
         return self.best
 
     def _extend(self, start: int, chosen: tuple[Holder, ...], loss: Loss) -> None:
-        self._search.steps += 1
+        self._steps += 1
         request = self._search.offer.request
         if self.floor.slots(request) >= self.wanted:
             if chosen and (not self._is_last or self._search.leaves_all_a_place(chosen)):
                 self.best = loss, chosen
             return
         short = self.floor.short_milli(request, self.wanted)
+        now_ms = self._search.books.now_ms
         for position in range(start, len(self.holders)):
-            if self.rest_milli[position] < short or self._search.steps > MAX_STEPS:
+            if self.rest_milli[position] < short or self._steps > MAX_STEPS:
                 return
             holder = self.holders[position]
-            more = (*chosen, holder)
-            after = loss_of(self._search.books, more)
+            after = loss[0] + holder.total_milli * running_ms(holder.run, now_ms), loss[1] + 1
             if self.best is not None and after >= self.best[0]:
                 continue
             self.floor.remove(holder)
-            self._extend(position + 1, more, after)
+            self._extend(position + 1, (*chosen, holder), after)
             self.floor.remove(holder, -1)

@@ -38,6 +38,11 @@ class Charge:
         self.cpu_milli = cpu_milli
         self.mem_bytes = mem_bytes
 
+    @property
+    def sizes(self) -> tuple[GpuMilli, CpuMilli, MemBytes]:
+        """The same as a tuple."""
+        return self.gpu_milli, self.cpu_milli, self.mem_bytes
+
     def on_device(self, worker: WorkerPlacement) -> GpuMilli:
         """The part on each of the worker's devices, rounded up."""
         return -(-self.gpu_milli // len(worker.gpus)) if worker.gpus else 0
