@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from gpuctl.explain.forecast import forecast
 from gpuctl.explain.remedies import remedies_for
-from gpuctl.model.decision import Decision, Pending, Preempt, Reclaim, Schedule
+from gpuctl.model.decision import Decision, Move, Pending, Preempt, Reclaim, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Explanation, QueuePlace
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ClusterState
+from gpuctl.schedule.reasons import GUARDED
 
 __all__ = ["explain"]
 
@@ -24,7 +25,7 @@ def explain(declared: Declared, state: ClusterState, schedule: Schedule, job: Jo
     decision = next((d for d in schedule.decisions if d.job == job), None)
     if decision is None:
         return None
-    waits = isinstance(decision, Pending) and decision.reserved is None
+    waits = isinstance(decision, Pending) and (decision.reserved is None or decision.reason.code == GUARDED)
     queued = waits and job in schedule.queue
     return Explanation(
         job=job,
@@ -41,7 +42,7 @@ def explain(declared: Declared, state: ClusterState, schedule: Schedule, job: Jo
 
 
 def _beneficiary(decision: Decision) -> JobId | None:
-    return decision.beneficiary if isinstance(decision, Reclaim | Preempt) else decision.record.paused_for
+    return decision.beneficiary if isinstance(decision, Reclaim | Preempt | Move) else decision.record.paused_for
 
 
 def _place(queue: tuple[JobId, ...], job: JobId) -> QueuePlace:

@@ -17,6 +17,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import schedule
+from gpuctl.schedule.reasons import GUARDED
 
 MAX_ENDS = 12
 """Running jobs whose end is tried."""
@@ -47,7 +48,7 @@ def _starts(declared: Declared, state: ClusterState, at: Schedule, job: Job) -> 
     mine = next(decision for decision in decided.decisions if decision.job == job.id)
     if isinstance(mine, Admit):
         return ()
-    if not isinstance(mine, Pending) or mine.reserved is None:
+    if not isinstance(mine, Pending) or mine.reserved is None or mine.reason.code == GUARDED:
         return None
     pauses = (d for d in decided.decisions if isinstance(d, Reclaim | Preempt))
     return tuple(pause.job for pause in pauses if pause.beneficiary == job.id)
