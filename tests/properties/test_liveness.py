@@ -66,3 +66,14 @@ def rest(world: World, tree: Declared) -> None:
                 f"{decision.job} waits beside room for it"
             )
     assert not [run for run in world.runs.values() if run.phase is RunPhase.STOPPING]
+
+
+@given(stories())
+@settings(max_examples=60, suppress_health_check=SLOW)
+def test_whoever_somebody_made_way_for_runs_in_the_end(story: Story) -> None:
+    world = story.world()
+    for tree in story.chapters(world):
+        before = len(world.paused)
+        world.settle(tree)
+        made_way_for = {str(beneficiary) for _, beneficiary in world.paused[before:] if beneficiary is not None}
+        assert made_way_for <= world.running()
