@@ -84,6 +84,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
         (each.job.id, _decision(each, outcome, uuids, standing.verdicts.get(each.job.id))) for each in standing.lineup
     )
     standing.decide(overlay, waiting)
+    outlook.keep(standing)
     standing.shares = shares = _shares(declared, demand, books, outcome, standing.shares)
     return Schedule(
         at_ms=now_ms,

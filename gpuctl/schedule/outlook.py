@@ -49,5 +49,10 @@ class Outlook:
         if self._standing is None or not self._standing.fits(declared, now_ms):
             self.prospects = Prospects(self.capacity, self.tree)
             self._standing = Standing(declared, self.capacity, self.tree, self.prospects)
-        self._standing.update(declared, state, now_ms, self.effort)
-        return self._standing
+        standing, self._standing = self._standing, None
+        standing.update(declared, state, now_ms, self.effort)
+        return standing
+
+    def keep(self, standing: Standing) -> None:
+        """Remember where all stand: a cycle that did not come to its end is forgotten."""
+        self._standing = standing

@@ -110,12 +110,13 @@ def next_change_ms(
         return None
     times: list[Instant] = []
     if run.started_at_ms is not None:
-        times.append(run.started_at_ms + min_runtime_ms)
+        if min_runtime_ms:
+            times.append(run.started_at_ms + min_runtime_ms)
         if job.max_duration_ms is not None:
             times.append(run.started_at_ms + job.max_duration_ms - run.ran_ms)
     if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
         times.append(run.idle_since_ms + job.idle_timeout_ms)
-    return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
+    return min((at_ms for at_ms in times if at_ms > now_ms), default=None) if times else None
 
 
 def _holder(run: Run, job: Job | None, capacity: Capacity) -> Holder:
