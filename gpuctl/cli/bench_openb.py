@@ -53,7 +53,7 @@ def openb(  # noqa: PLR0913, PLR0917 - one argument an option
     processes: int,
     output: str,
 ) -> None:
-    """Fill a cluster until nothing fits: how much of its GPUs is given away, by policy.
+    """Fill a cluster until nothing fits, by several policies.
 
     The experiment of FGD (ATC 2023) on Alibaba's openb traces. Pods come and never leave; what does not fit is lost.
     Told is what part of the GPUs is given away when 100 % of them were asked for, the mean of all runs, beside what the

@@ -47,11 +47,12 @@ def _sizes(_ctx: click.Context, _param: click.Parameter, value: str) -> list[int
 def philly(  # noqa: PLR0913, PLR0917 - one argument an option
     trace: Path, gpus: list[int], modes: tuple[str, ...], days: int, stop: int, checkpoint: int, output: str
 ) -> None:
-    """Replay 28 days of Philly from 2017-10-09 on: 38,489 jobs of 13 teams.
+    """Replay a month of Philly's jobs in several modes.
 
-    Quotas are each team's part of what was used in the five weeks before. A paused job goes on from its last
-    checkpoint: DISPLACED is what it did since its last start, LOST what of that it does again. OF FLOOR is the mean
-    wait by that of the mode `floor`, which counts GPUs without nodes and pauses nobody.
+    They are 28 days from 2017-10-09 on: 38,489 jobs of 13 teams. Quotas are each team's part of what was used in the
+    five weeks before. A paused job goes on from its last checkpoint: DISPLACED is what it did since its last start,
+    LOST what of that it does again. OF FLOOR is the mean wait by that of the mode `floor`, which counts GPUs without
+    nodes and pauses nobody.
     """
     collect_seldom()
     chosen = [ModeName(mode) for mode in dict.fromkeys(modes or sorted(MODES, key="floor".__ne__))]
