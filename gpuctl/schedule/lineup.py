@@ -18,7 +18,8 @@ from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, Prospects
-from gpuctl.schedule.ordering import Rank, Waiting, job_rank, kind_of
+from gpuctl.schedule.gang import Offer
+from gpuctl.schedule.ordering import Kind, Rank, Waiting, job_rank, likeness
 from gpuctl.schedule.runs import record_of
 
 LaneKey: TypeAlias = tuple[ProjectName, DomainName]
@@ -38,11 +39,12 @@ class _Line:
 class Lineup:
     """All waiting jobs: those that could start, by project, and those that can't, with why."""
 
-    __slots__ = ("_capacity", "_lines", "_of", "_promised", "_prospects", "unable")
+    __slots__ = ("_capacity", "_kinds", "_lines", "_of", "_promised", "_prospects", "unable")
 
     def __init__(self, capacity: Capacity, prospects: Prospects) -> None:
         self._capacity = capacity
         self._prospects = prospects
+        self._kinds: dict[tuple[object, ...], int] = {}
         self._lines: dict[ProjectName, _Line] = {}
         self._of: dict[JobId, tuple[Rank, Waiting]] = {}
         self._promised: dict[JobId, tuple[Rank, Waiting]] = {}
@@ -60,7 +62,7 @@ class Lineup:
             return
         since = run.queued_at_ms if run else now_ms
         domain = self._capacity.domain_of[offers[0].pool.name]
-        waiting = Waiting(job, run, since, offers, domain, record_of(run, now_ms), kind_of(job, run, offers))
+        waiting = Waiting(job, run, since, offers, domain, record_of(run, now_ms), self._kind(job, run, offers))
         entry = job_rank(job, since), waiting
         line = self._lines.get(job.id.project)
         if line is None:
@@ -123,6 +125,11 @@ class Lineup:
                 if job not in without and (only is None or job in only):
                     lanes.setdefault((project, waiting.domain), []).append(waiting)
         return lanes
+
+    def _kind(self, job: Job, run: Run | None, offers: tuple[Offer, ...]) -> Kind:
+        if run is not None and run.starts:
+            return job.id
+        return self._kinds.setdefault(likeness(job, offers, known=run is not None), len(self._kinds))
 
     def _weigh(self, line: _Line, waiting: Waiting, sign: int) -> None:
         domains = {self._capacity.domain_of[offer.pool.name] for offer in waiting.offers}

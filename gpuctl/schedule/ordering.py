@@ -22,7 +22,8 @@ from gpuctl.schedule.gang import Offer
 Rank: TypeAlias = tuple[bool, int, Instant, JobId]
 """A job's place in its project's order: the least is first."""
 
-Kind: TypeAlias = tuple[object, ...]
+Kind: TypeAlias = int | JobId
+"""A number for all that are alike. One that ran before is of no kind but its own: who made way for it is remembered."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,13 +51,11 @@ class Waiting:
         return self.offers[0].request.total_milli if self.offers else self.job.total_gpu_milli
 
 
-def kind_of(job: Job, run: Run | None, offers: tuple[Offer, ...]) -> Kind:
-    """All of a waiting job that a turn may depend on. One that ran before is of no kind but its own: who made way for
-    it once is remembered."""
+def likeness(job: Job, offers: tuple[Offer, ...], *, known: bool) -> tuple[object, ...]:
+    """All of a waiting job, which has a run or not, that a turn may depend on."""
     return (
-        job.id if run is not None and run.starts else job.id.project,
-        run is not None, job.type.value, job.priority, job.preemptible, job.gpu_milli, job.gpu_mem_bytes, job.workers,
-        job.min_workers, job.cpu_milli, job.mem_bytes, job.max_duration_ms, job.pools,
+        job.id.project, known, job.type.value, job.priority, job.preemptible, job.gpu_milli, job.gpu_mem_bytes,
+        job.workers, job.min_workers, job.cpu_milli, job.mem_bytes, job.max_duration_ms, job.pools,
         tuple((offer.pool.name, offer.request, offer.least) for offer in offers),
     )  # fmt: skip
 
