@@ -176,7 +176,7 @@ def _pausable(books: Books, pool: PoolName) -> Iterator[Holder]:
 class _Search:
     """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
 
-    __slots__ = ("beneficiary", "books", "floors", "movable", "offer", "seats", "taken")
+    __slots__ = ("beneficiary", "books", "floors", "movable", "offer", "seats", "steps", "taken")
 
     def __init__(self, books: Books, offer: Offer, beneficiary: JobId, movable: Movable) -> None:
         self.books = books
@@ -186,6 +186,7 @@ class _Search:
         self.floors = {name: Floor(books.soon.rooms[name]) for name in movable}
         self.seats = seats(books.soon, offer)
         self.taken: dict[JobId, Holder] = {}
+        self.steps = 0
 
     def run(self) -> Consolidation | None:
         """Seat one worker after another; the last set must leave everybody a place."""
@@ -256,14 +257,13 @@ class _Search:
 class _NodeSearch:
     """Depth-first over the runs of one node, cut where it can't beat the best set found."""
 
-    __slots__ = ("_is_last", "_search", "_steps", "best", "floor", "holders", "rest_milli", "wanted")
+    __slots__ = ("_is_last", "_search", "best", "floor", "holders", "rest_milli", "wanted")
 
     def __init__(
         self, search: _Search, name: NodeName, *, is_last: bool, best: tuple[Loss, tuple[Holder, ...]] | None
     ) -> None:
         self._search = search
         self._is_last = is_last
-        self._steps = 0
         self.best = best
         self.floor = search.floors[name]
         self.wanted = self.floor.slots(search.offer.request) + 1
@@ -276,7 +276,7 @@ class _NodeSearch:
         return self.best
 
     def _extend(self, start: int, chosen: tuple[Holder, ...], loss: Loss) -> None:
-        self._steps += 1
+        self._search.steps += 1
         request = self._search.offer.request
         if self.floor.slots(request) >= self.wanted:
             if chosen and (not self._is_last or self._search.leaves_all_a_place(chosen)):
@@ -285,7 +285,7 @@ class _NodeSearch:
         short = self.floor.short_milli(request, self.wanted)
         now_ms = self._search.books.now_ms
         for position in range(start, len(self.holders)):
-            if self.rest_milli[position] < short or self._steps > MAX_STEPS:
+            if self.rest_milli[position] < short or self._search.steps > MAX_STEPS:
                 return
             holder = self.holders[position]
             after = loss[0] + holder.total_milli * running_ms(holder.run, now_ms), loss[1] + 1
