@@ -24,7 +24,7 @@ from gpuctl.app.bench_engine_worlds import (
     run_of,
     world,
 )
-from gpuctl.model.decision import Admit, Displace, Pending, Placement, Reclaim, Schedule, WorkerPlacement
+from gpuctl.model.decision import Admit, Displace, Move, Pending, Placement, Reclaim, Schedule, WorkerPlacement
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.schedule import Outlook, schedule
@@ -96,6 +96,11 @@ def unschedulable(runs: int) -> Iterator[Figure]:
     yield _figure("unschedulable", "to its reason", laps, 10_000)
 
 
+def consolidate(runs: int) -> Iterator[Figure]:
+    """100 nodes with one GPU free each, and an 8-GPU job within quota: seven one-GPU jobs have to move."""
+    yield consolidated(100, runs, 50_000)
+
+
 def fairshare(runs: int) -> Iterator[Figure]:
     """Fair shares of 1,000 projects."""
     random = Random(SEED)  # noqa: S311 - the same values every time
@@ -118,7 +123,7 @@ def fairshare(runs: int) -> Iterator[Figure]:
 
 WORKLOADS: Mapping[str, Workload] = {
     "cycle": cycle, "fill": fill, "large": large, "reclaim": reclaim, "unschedulable": unschedulable,
-    "fairshare": fairshare,
+    "consolidate": consolidate, "fairshare": fairshare,
 }  # fmt: skip
 """What can be measured: a name, and what yields its figures when told how often to measure."""
 
@@ -150,6 +155,27 @@ def lent_out(nodes: int) -> World:
         for place in (there[index // NODE_GPUS],)
     ]
     return empty.jobs([*lent, gang]).runs([*runs, run_of(gang)])
+
+
+def consolidated(nodes: int, runs: int, aim_us: int | None = None) -> Figure:
+    """One size of `consolidate`: an event, as `reclaim` is."""
+    full = scattered(nodes)
+    before = full.jobs(each for each in full.declared.jobs if each.id.name != "large")
+    return _figure("consolidate", f"{nodes} nodes", [_after(before, full) for _ in range(runs)], aim_us)
+
+
+def scattered(nodes: int) -> World:
+    """Nodes with one GPU free each, all else one-GPU jobs of one project, and a job of its own for a whole node."""
+    there = [node(index, NODE_GPUS) for index in range(nodes)]
+    empty = world([("team", nodes * NODE_GPUS * WHOLE_GPU)], there, consolidation=True)
+    large = job("team", "large", NODE_GPUS * WHOLE_GPU)
+    small = [job("team", f"job-{index:06}", WHOLE_GPU) for index in range(nodes * (NODE_GPUS - 1))]
+    runs = [
+        run_of(each, Placement(workers=(WorkerPlacement(node=place.name, gpus=(index % (NODE_GPUS - 1),)),)), since_ms)
+        for index, each in enumerate(small)
+        for place, since_ms in ((there[index // (NODE_GPUS - 1)], NOW_MS - 1000 * (index + 1)),)
+    ]
+    return empty.jobs([*small, large]).runs([*runs, run_of(large)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +240,7 @@ def _figure(
         "started": sum(isinstance(each, Admit) for each in decided),
         "victims": sum(isinstance(each, Reclaim) for each in decided),
         "displaced": sum(isinstance(each, Displace) for each in decided),
+        "moved": sum(isinstance(each, Move) for each in decided),
     }
     return Figure(
         workload=workload,

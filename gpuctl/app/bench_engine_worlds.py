@@ -91,7 +91,7 @@ def run_of(job: Job, placement: Placement | None = None, since_ms: Instant = NOW
     )  # fmt: skip
 
 
-def world(quotas: Sequence[tuple[str, GpuMilli]], nodes: Iterable[Node]) -> World:
+def world(quotas: Sequence[tuple[str, GpuMilli]], nodes: Iterable[Node], *, consolidation: bool = False) -> World:
     """Projects with quotas, over one pool; nobody wants anything yet."""
     projects = (
         Project(
@@ -109,7 +109,7 @@ def world(quotas: Sequence[tuple[str, GpuMilli]], nodes: Iterable[Node]) -> Worl
         namespace_prefix="gpu-",
         pools=(pool,),
         ingress=None,
-        scheduling=SchedulingPolicy(consolidation=False),
+        scheduling=SchedulingPolicy(consolidation=consolidation),
         span=_SPAN,
     )
     declared = Declared(

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.app.bench_engine import WORKLOADS, Figure, bench_engine, cycle_of, lent_out, reclaimed
+from gpuctl.app.bench_engine import (
+    WORKLOADS,
+    Figure,
+    bench_engine,
+    consolidated,
+    cycle_of,
+    lent_out,
+    reclaimed,
+    scattered,
+)
 from gpuctl.app.bench_engine_worlds import NOW_MS, World, crowded, job, node, run_of, world
+from gpuctl.model.decision import Move
 from gpuctl.schedule import Outlook, schedule
 
 
@@ -51,11 +61,18 @@ def test_reclaim_pauses_exactly_half_and_looks_at_each_node_twice_at_most(nodes:
     assert figure.counts["searches"] <= 2 * nodes
 
 
+def test_consolidation_moves_the_fewest_jobs_and_those_that_lose_least() -> None:
+    assert consolidated(10, 1).counts["moved"] == 7
+    full = scattered(10)
+    moved = {str(d.job) for d in schedule(full.declared, full.state, NOW_MS).decisions if isinstance(d, Move)}
+    assert moved == {f"team/job-{index:06}" for index in range(7)}, "those that have run for the shortest time"
+
+
 def test_fair_shares_are_a_workload_of_their_own() -> None:
     assert [figure.what for figure in bench_engine(["fairshare"], 1)] == ["1000 projects"]
     with pytest.raises(KeyError):
         list(bench_engine(["nothing"], 1))
-    assert {"cycle", "fill", "large", "reclaim", "unschedulable", "fairshare"} <= set(WORKLOADS)
+    assert {"cycle", "fill", "large", "reclaim", "unschedulable", "consolidate", "fairshare"} <= set(WORKLOADS)
 
 
 def test_a_gang_that_cannot_fit_costs_a_few_placings() -> None:
