@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from gpuctl.diag.span import SourceSpan
@@ -41,19 +42,19 @@ def has_room(room: Room, request: Request) -> bool:
     return holds(room, request) and free >= request.fraction_milli and room.whole >= request.devices
 
 
-class Placer:
+class Placer(ABC):
     """A policy at work on one ledger. Its requests have one worker each, and nothing is given back."""
 
     def __init__(self, ledger: Ledger, seed: int) -> None:
         self.ledger = ledger
         self.seed = seed
 
-    def learn(self, mix: Mix) -> None:
+    def learn(self, mix: Mix) -> None:  # noqa: B027 - most learn nothing
         """What is usually asked for."""
 
+    @abstractmethod
     def place(self, request: Request) -> WorkerPlacement | None:
         """A place for one worker; None: none has room."""
-        raise NotImplementedError
 
 
 class Random(Placer):
@@ -99,11 +100,13 @@ class Graded(Placer):
             return WorkerPlacement(node=room.name, gpus=(self._device(room, request),))
         return WorkerPlacement(node=room.name, gpus=whole_devices(room, request.devices))
 
+    @abstractmethod
     def _grade(self, room: Room, request: Request) -> Grade:
-        raise NotImplementedError
+        """How little a node is suited; the smallest is best."""
 
+    @abstractmethod
     def _device(self, room: Room, request: Request) -> int:
-        raise NotImplementedError
+        """The device of a node for a part of one."""
 
 
 class BestFit(Graded):

@@ -10,6 +10,7 @@ from gpuctl.model.decision import (
     Admit,
     Decision,
     Displace,
+    Move,
     Pending,
     Placement,
     Preempt,
@@ -55,13 +56,13 @@ def _after(job: Job, run: Run | None, decision: Decision, at_ms: Instant) -> Run
     match decision:
         case Admit():
             return _started(job, run, decision, at_ms)
-        case Pending():
-            waiting = run or Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED, queued_at_ms=at_ms)
-            if waiting.phase is RunPhase.QUEUED and waiting.placement == decision.reserved:
-                return waiting
-            return _waiting(waiting, waiting.ran_ms, waiting.queued_at_ms, decision.reserved)
+        case Pending(reserved=reserved):
+            waiting = run or Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED)
+            return _waiting(waiting, decision, reserved)
+        case Move(reserved=reserved) if run is not None and run.phase in ACTIVE:
+            return _waiting(run, decision, reserved)
         case Reclaim() | Preempt() | Displace() | Suspended() if run is not None and run.phase in ACTIVE:
-            return _waiting(run, decision.record.ran_ms, at_ms, None)
+            return _waiting(run, decision, None)
         case Resize() if run is not None:
             return replace(run, placement=decision.placement)
         case TimeOut() if run is not None:
@@ -95,7 +96,19 @@ def _charge(declared: Declared, job: Job, labels: Mapping[str, str]) -> GpuMilli
     return job.gpu_milli
 
 
-def _waiting(run: Run, ran_ms: int, at_ms: Instant, reserved: Placement | None) -> Run:
-    return replace(
-        run, phase=RunPhase.QUEUED, placement=reserved, queued_at_ms=at_ms, started_at_ms=None, ran_ms=ran_ms
+def _waiting(run: Run, decision: Decision, reserved: Placement | None) -> Run:
+    """The run when it waits, as the decision has it; the very same when it waited so already."""
+    record = decision.record
+    after = replace(
+        run,
+        phase=RunPhase.QUEUED,
+        placement=reserved,
+        reserved=None,
+        started_at_ms=None,
+        queued_at_ms=record.queued_at_ms,
+        starts=record.starts,
+        ran_ms=record.ran_ms,
+        paused_for=record.paused_for,
+        reason=decision.reason,
     )
+    return run if after == run else after
