@@ -90,7 +90,7 @@ def _started(job: Job, run: Run | None, decision: Admit, at_ms: Instant) -> Run:
 def _charge(declared: Declared, job: Job, labels: Mapping[str, str]) -> GpuMilli:
     """What a worker is charged on a node with these labels."""
     for pool in declared.cluster.pools:
-        if all(labels.get(key) == value for key, value in pool.match_labels.items()):
+        if pool.selects(labels):
             grant = pool.grant(job.gpu_milli_on(pool.gpu_mem_bytes))
             return job.gpu_milli if grant is None else grant.gpu_milli
     return job.gpu_milli

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from gpuctl.explain.progress import ACTIVE
 from gpuctl.model.decision import Admit, FairShare, Pending, Preempt, Reclaim, Schedule
 from gpuctl.model.declared import Allowance, Declared, Department, DomainName, QuotaDomain
 from gpuctl.model.explanation import Remedy, RemedyKind
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, Node, Run, RunPhase
+from gpuctl.model.state import ClusterState, Node, Run
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import schedule
 from gpuctl.schedule.reasons import GUARDED
@@ -23,7 +24,6 @@ MAX_ENDS = 12
 """Running jobs whose end is tried."""
 MAX_NODES = 4
 """Nodes out of use whose return is tried."""
-_ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 
 
 def remedies_for(declared: Declared, state: ClusterState, decided: Schedule, job_id: JobId) -> tuple[Remedy, ...]:
@@ -137,10 +137,10 @@ def _by_end(declared: Declared, state: ClusterState, decided: Schedule, job: Job
 
 def _in_the_way(declared: Declared, state: ClusterState, job: Job) -> Iterator[Run]:
     pools = [declared.cluster.pool(name) for name in job.pools]
-    nodes = {node.name for node in state.nodes if any(_selects(pool.match_labels, node) for pool in pools)}
+    nodes = {node.name for node in state.nodes if any(pool.selects(node.labels) for pool in pools)}
     for run in state.runs:
         workers = run.placement.workers if run.placement is not None else ()
-        if run.phase in _ACTIVE and any(worker.node in nodes for worker in workers):
+        if run.phase in ACTIVE and any(worker.node in nodes for worker in workers):
             yield run
 
 
@@ -156,7 +156,7 @@ def _nearness(run: Run, job: Job) -> tuple[bool, GpuMilli, JobId]:
 def _by_node(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
     """Bring back one node that is out of use; else add one like those there are."""
     pools = [declared.cluster.pool(name) for name in job.pools]
-    mine = [node for node in state.nodes if any(_selects(pool.match_labels, node) for pool in pools)]
+    mine = [node for node in state.nodes if any(pool.selects(node.labels) for pool in pools)]
     for node in [node for node in mine if not (node.ready and node.usable)][:MAX_NODES]:
         back = _with_node(state, replace(node, ready=True, usable=True))
         if _starts(declared, back, decided, job) == ():
@@ -174,7 +174,3 @@ def _by_node(declared: Declared, state: ClusterState, decided: Schedule, job: Jo
 def _with_node(state: ClusterState, node: Node) -> ClusterState:
     others = (other for other in state.nodes if other.name != node.name)
     return replace(state, nodes=tuple(sorted((*others, node), key=lambda n: n.name)))
-
-
-def _selects(labels: Mapping[str, str], node: Node) -> bool:
-    return all(node.labels.get(key) == value for key, value in labels.items())

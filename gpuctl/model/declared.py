@@ -137,6 +137,10 @@ class NodePool:
         """Whether a part of a GPU is a slice that was cut beforehand."""
         return self.sharing is Sharing.MIG or self.way is Way.NVIDIA_CLAIM
 
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a live node with these labels is one of its nodes, if no pool before it has it."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items())
+
     def grant(self, gpu_milli: GpuMilli) -> Grant | None:
         """What a worker that asks for so much gets here; None for a part of a GPU that can't be had.
 

@@ -29,7 +29,7 @@ def departures(declared: Declared, state: ClusterState, spaces: Mapping[ObjectRe
     twice: dict[tuple[str, str], list[Node]] = defaultdict(list)
     pools = declared.cluster.pools
     for node in state.nodes:
-        mine = [pool for pool in pools if _selects(pool, node)]
+        mine = [pool for pool in pools if pool.selects(node.labels)]
         for pool in mine[:1]:
             members[pool.name].append(node)
         for pool in mine[1:]:
@@ -40,10 +40,6 @@ def departures(declared: Declared, state: ClusterState, spaces: Mapping[ObjectRe
         for other in pools:
             yield from _told("GPU7055", pool, (node.name for node in twice[pool.name, other.name]), other=other.name)
     yield from _shared_prefix(declared, spaces)
-
-
-def _selects(pool: NodePool, node: Node) -> bool:
-    return all(node.labels.get(key) == value for key, value in pool.match_labels.items())
 
 
 def _of_pool(pool: NodePool, members: list[Node], live: Mapping[NodeName, Node]) -> Iterator[Diagnostic]:

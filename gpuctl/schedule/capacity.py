@@ -60,7 +60,7 @@ class Capacity:
 
 def _pool_of(node: Node, pools: Iterable[NodePool]) -> NodePool | None:
     for pool in pools:
-        if all(node.labels.get(key) == value for key, value in pool.match_labels.items()):
+        if pool.selects(node.labels):
             return pool
     return None
 
