@@ -12,19 +12,17 @@ from itertools import chain, islice
 
 from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
-from gpuctl.model.ids import JobId, PoolName, ProjectName
-from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
+from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.consolidation import Consolidation, Mover, clear
 from gpuctl.schedule.elastic import exchange_for, smaller_offers, victims_for
-from gpuctl.schedule.fairshare import Portion
-from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.layout import Layout
-from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.lineup import Lineup
+from gpuctl.schedule.obstacles import Obstacles
 from gpuctl.schedule.ordering import Kind, Waiting
 from gpuctl.schedule.outcome import Outcome, Pause, Shift
 from gpuctl.schedule.preempt import Preemption
@@ -32,7 +30,7 @@ from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.rights import beyond_quota, forbidden, standing
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.starvation import Guard, Guards, is_guarded
+from gpuctl.schedule.starvation import Guards, is_guarded
 from gpuctl.schedule.turns import take_turns
 from gpuctl.schedule.victims import Rule
 
@@ -44,7 +42,7 @@ class Admission:
     """The turns of one cycle over its books."""
 
     __slots__ = (
-        "_books", "_failed", "_fits_past", "_guards", "_in_vain", "_layout", "_lifted", "_mover", "_policy", "outcome",
+        "_books", "_failed", "_guards", "_in_vain", "_layout", "_lifted", "_mover", "_obstacles", "_policy", "outcome",
     )  # fmt: skip
 
     def __init__(self, books: Books, policy: SchedulingPolicy) -> None:
@@ -53,9 +51,9 @@ class Admission:
         self._layout = Layout(books)
         self._failed: set[object] = set()
         self._guards = Guards(books)
+        self._obstacles = Obstacles(books, self._guards)
         self._mover = Mover(books)
         self._lifted: PoolName | None = None
-        self._fits_past: dict[tuple[PoolName, Request], bool] = {}
         self._in_vain: dict[Kind, tuple[int, Reason]] = {}
         self.outcome = Outcome()
 
@@ -185,7 +183,7 @@ class Admission:
         if known and any(self._bring_together(waiting, offer) for offer in offers if offer.request.gpu_milli):
             return None
         barrier = None if offers else barriers[0]
-        return barrier or self._why_not(waiting, offers)
+        return barrier or self._obstacles.of(waiting, offers)
 
     def _forbidden(self, waiting: Waiting, offer: Offer) -> Reason | None:
         """The ceiling that the job would break now."""
@@ -361,39 +359,6 @@ class Admission:
             return reasons.runs_without_gpu()
         return standing(self._books.accounts, domain, waiting.job.id.project, held_milli)
 
-    def _is_beyond_share(self, waiting: Waiting, offer: Offer) -> bool:
-        portion, held = self._portion(waiting.job.id.project, offer), self._held_with(waiting, offer)
-        return offer.request.total_milli > 0 and held > max(portion.guarantee_milli, portion.share_milli)
-
-    def _portion(self, project: ProjectName, offer: Offer) -> Portion:
-        return self._books.accounts.portion(self._books.capacity.domain_of[offer.pool.name], project_owner(project))
-
-    def _why_not(self, waiting: Waiting, offers: Sequence[Offer]) -> Reason:
-        """What binds a job that has no place."""
-        job, now = waiting.job, self._books.now
-        for guard, offer in self._guards.in_the_way(waiting):
-            if offer in offers and self._fits_without(guard, offer):
-                return reasons.held_back(guard.waiting.job.id)
-        if not waiting.gpu_milli:
-            return reasons.cpu_short(job)
-        enough = [o for o in offers if _free_for(now, o) >= o.request.total_milli]
-        if enough:
-            bare = (Offer(o.pool, o.request.without_cpu()) for o in enough)
-            if any(place_in(now, offer) is not None for offer in bare):
-                return reasons.cpu_short(job)
-            return reasons.gang_short(job) if job.workers > 1 else reasons.scattered(job)
-        beyond = bool(offers) and self._is_beyond_share(waiting, offers[0])
-        return reasons.over_share(job) if beyond else reasons.no_free_gpus(job)
-
-    def _fits_without(self, guard: Guard, offer: Offer) -> bool:
-        """Whether there would be room if a place were not kept for another; looked for once for a request."""
-        key = offer.pool.name, offer.request
-        if key not in self._fits_past:
-            self._guards.lift(guard)
-            self._fits_past[key] = place_in(self._books.now, offer) is not None
-            self._guards.hold(guard)
-        return self._fits_past[key]
-
     def _note(self, waiting: Waiting, rule: str, offer: Offer) -> None:
         owner = project_owner(waiting.job.id.project)
         domain = self._books.capacity.domain_of[offer.pool.name]
@@ -404,10 +369,3 @@ class Admission:
             "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
         }
         self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))
-
-
-def _free_for(ledger: Ledger, offer: Offer) -> GpuMilli:
-    """What is free in a pool of the kind an offer asks for: whole devices, or any parts of them."""
-    if offer.request.fraction_milli:
-        return ledger.free_milli(offer.pool.name, offer.request.profile)
-    return ledger.whole_devices(offer.pool.name) * WHOLE_GPU
