@@ -7,7 +7,7 @@ states that last no time count for nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gpuctl.model.ids import JobId, ProjectName
@@ -53,13 +53,16 @@ class Meter:
         self._reclaim_ms = reclaim_ms
         self._at_ms = self._from_ms
         self._held = dict.fromkeys(quotas, 0)
+        self._held_milli = 0
         self._demand = dict.fromkeys(quotas, 0)
+        self._demand_milli = 0
         self._shares = dict.fromkeys(quotas, 0)
         self._asked = dict.fromkeys(quotas, 0)
-        self._short = dict.fromkeys(quotas, 0)
-        self._missing = dict.fromkeys(quotas, 0)
+        self._short: dict[ProjectName, GpuMilli] = {}
+        self._missing: dict[ProjectName, GpuMilli] = {}
         self._unfair = dict.fromkeys(quotas, 0)
         self._below = dict.fromkeys(quotas, 0)
+        self._enough = True
         self._touched: set[ProjectName] = set()
         self._queues: dict[ProjectName, dict[GpuMilli, OrderedDict[JobId, None]]] = {p: {} for p in quotas}
         self._clocks: dict[ProjectName, dict[GpuMilli, tuple[JobId, Instant]]] = {p: {} for p in quotas}
@@ -73,7 +76,7 @@ class Meter:
             return
         if self._touched:
             self._settle()
-        self.used += lasted_ms * sum(self._held.values())
+        self.used += lasted_ms * self._held_milli
         for project, short in self._short.items():
             self._unfair[project] += lasted_ms * short
         for project, missing in self._missing.items():
@@ -83,26 +86,22 @@ class Meter:
     def wait(self, job: JobId, milli: GpuMilli, *, again: bool = False) -> None:
         """A job begins to wait: a new one, or one that was paused and no longer holds what it held."""
         project = job.project
-        self._touched.add(project)
         if again:
-            self._held[project] -= milli
+            self._hold(project, -milli)
         else:
-            self._demand[project] += milli
+            self._want(project, milli)
         self._queues[project].setdefault(milli, OrderedDict())[job] = None
 
     def start(self, job: JobId, milli: GpuMilli) -> None:
         """A waiting job starts."""
         project = job.project
-        self._touched.add(project)
-        self._held[project] += milli
+        self._hold(project, milli)
         del self._queues[project][milli][job]
 
     def end(self, job: JobId, milli: GpuMilli) -> None:
         """A running job ends."""
-        project = job.project
-        self._touched.add(project)
-        self._held[project] -= milli
-        self._demand[project] -= milli
+        self._hold(job.project, -milli)
+        self._want(job.project, -milli)
 
     def close(self) -> dict[ProjectName, Short]:
         """The window ends."""
@@ -121,24 +120,41 @@ class Meter:
             for project in self.quotas
         }
 
+    def _hold(self, project: ProjectName, milli: GpuMilli) -> None:
+        self._touched.add(project)
+        self._held[project] += milli
+        self._held_milli += milli
+
+    def _want(self, project: ProjectName, milli: GpuMilli) -> None:
+        self._touched.add(project)
+        self._demand[project] += milli
+        self._demand_milli += milli
+
     def _settle(self) -> None:
         """Work out anew what depends on what was touched; what is so now has been so since the last instant."""
-        if not all(self._is_open(project) for project in self._touched):
-            self._shares = fluid_shares(self._capacity_milli, self.quotas, self._demand)
-            self._asked = dict(self._demand)
-            changed: Sequence[ProjectName] = list(self.quotas)
-        else:
-            changed = list(self._touched)
-        for project in changed:
-            self._short[project] = max(0, self._shares[project] - self._held[project])
+        for project in self._share_out():
+            _note(self._short, project, self._shares[project] - self._held[project])
         for project in self._touched:
             held = self._held[project]
-            self._missing[project] = max(0, min(self.quotas[project], self._demand[project]) - held)
+            _note(self._missing, project, min(self.quotas[project], self._demand[project]) - held)
             self._set_clocks(project, self.quotas[project] - held)
             steps = self.steps[project]
             if not steps or steps[-1][1] != held:
                 steps.append((self._at_ms, held))
         self._touched.clear()
+
+    def _share_out(self) -> Collection[ProjectName]:
+        """Bring the shares up to date; whoever may now be short of another amount."""
+        enough = self._demand_milli <= self._capacity_milli
+        if enough and self._enough:
+            for project in self._touched:
+                self._shares[project] = self._asked[project] = self._demand[project]
+        elif not all(self._is_open(project) for project in self._touched):
+            self._shares = fluid_shares(self._capacity_milli, self.quotas, self._demand)
+            self._asked = dict(self._demand)
+            self._enough = enough
+            return self.quotas
+        return self._touched
 
     def _is_open(self, project: ProjectName) -> bool:
         """It wanted and wants more than its share, so that what it wants above that changes nobody's."""
@@ -164,6 +180,14 @@ class Meter:
         if waited_ms > self._reclaim_ms:
             tally[0] += 1
             tally[1] += waited_ms - self._reclaim_ms
+
+
+def _note(short: dict[ProjectName, GpuMilli], project: ProjectName, milli: GpuMilli) -> None:
+    """Only who is short of something stands there: most of the time nobody is."""
+    if milli > 0:
+        short[project] = milli
+    else:
+        short.pop(project, None)
 
 
 def fluid_shares(

@@ -11,9 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import TypeAlias
+from operator import attrgetter
+from typing import TypeAlias, TypeGuard
 
-from gpuctl.model.decision import Admit, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord
+from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
@@ -24,6 +25,7 @@ from gpuctl.schedule.fit import Request, request_on
 from gpuctl.schedule.gang import Offer, place_in
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.outlook import Outlook
+from gpuctl.schedule.standing import differences
 from gpuctl.simulate.replay import Deed, Mode
 from gpuctl.simulate.workload import Workload
 
@@ -59,7 +61,11 @@ def mode_of(name: ModeName, workload: Workload) -> Mode:
 
 
 class Engine:
-    """`schedule`, over declarations and runs that change by what happens: nothing else is told to it."""
+    """`schedule`, over declarations and runs that change by what happens: nothing else is told to it.
+
+    It is asked only while somebody waits or leaves: jobs of a trace have no limits and one size, so all others go on.
+    Of what it decides only what it did not decide the last time is looked at.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self._declared = workload.declared
@@ -68,11 +74,17 @@ class Engine:
         self._ids: list[JobId] = []
         self._jobs: list[Job] = []
         self._runs: list[Run] = []
+        self._restless: set[JobId] = set()
+        self._decisions: tuple[Decision, ...] = ()
         self._promised: set[JobId] = set()
         self._declared_anew = True
 
     def put(self, job: Job, run: Run) -> None:
         """The job's run is like this now."""
+        if run.phase is RunPhase.RUNNING:
+            self._restless.discard(job.id)
+        else:
+            self._restless.add(job.id)
         index = bisect_left(self._ids, job.id)
         if index < len(self._ids) and self._ids[index] == job.id:
             self._runs[index] = run
@@ -90,25 +102,34 @@ class Engine:
         self._declared_anew = True
 
     def decide(self, now_ms: Instant) -> Sequence[Deed]:
-        """One cycle."""
+        """One cycle, if it may come to anything."""
+        if not self._restless:
+            return ()
         if self._declared_anew:
             self._declared = replace(self._declared, jobs=tuple(self._jobs))
             self._declared_anew = False
         state = replace(self._state, runs=tuple(self._runs))
-        deeds: list[Deed] = []
-        for decision in schedule(self._declared, state, now_ms, self._outlook).decisions:
-            match decision:
-                case Keep():
-                    pass
-                case Pending(job=job, reserved=reserved):
-                    if reserved is not None or job in self._promised:
-                        deeds.append(decision)
-                case Admit() | Reclaim() | Preempt() | Move():
-                    deeds.append(decision)
-                case _:
-                    raise AssertionError(f"no such thing happens in a replay: {decision}")
-        self._promised = {deed.job for deed in deeds if isinstance(deed, Pending | Move) and deed.reserved is not None}
-        return deeds
+        decisions = schedule(self._declared, state, now_ms, self._outlook).decisions
+        _, changed = differences(self._decisions, decisions, attrgetter("job"))
+        self._decisions = decisions
+        return [decision for decision in changed if self._is_deed(decision)]
+
+    def _is_deed(self, decision: Decision) -> TypeGuard[Deed]:
+        """It changes something; whose place is promised is known from then on."""
+        match decision:
+            case Keep():
+                return False
+            case Pending(job=job, reserved=None):
+                promised = job in self._promised
+                self._promised.discard(job)
+                return promised
+            case Pending(job=job) | Move(job=job):
+                self._promised.add(job)
+            case Admit(job=job) | Reclaim(job=job) | Preempt(job=job):
+                self._promised.discard(job)
+            case _:
+                raise AssertionError(f"no such thing happens in a replay: {decision}")
+        return True
 
     def look_again_ms(self, run: Run) -> Instant | None:
         """Patience runs out, or a run may be paused from then on."""

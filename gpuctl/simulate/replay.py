@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from gpuctl.model.decision import Admit, Move, Pending, Preempt, Reclaim
 from gpuctl.model.ids import JobId
@@ -214,7 +214,7 @@ class Replay:
         return paused
 
     def _start(self, ticket: Ticket, admit: Admit, now_ms: Instant) -> None:
-        run = replace(_with(ticket.run, admit), phase=RunPhase.RUNNING, placement=admit.placement, started_at_ms=now_ms)
+        run = _after(ticket.run, admit, phase=RunPhase.RUNNING, placement=admit.placement, started_at_ms=now_ms)
         self._meter.start(run.job, ticket.total_milli)
         heappush(self._due, (now_ms + ticket.left_ms, run.job, run.starts, run.phase))
         self._put(ticket, run)
@@ -222,11 +222,11 @@ class Replay:
 
     def _promise(self, ticket: Ticket, pending: Pending) -> None:
         """A place kept for it stands on its run: where it goes, not where it still is."""
-        run = replace(ticket.run, reason=pending.reason)
+        run, place = ticket.run, pending.reserved
         if run.phase is RunPhase.QUEUED:
-            run = replace(run, placement=pending.reserved)
+            run = replace(run, reason=pending.reason, placement=place)
         elif run.phase is RunPhase.STOPPING:
-            run = replace(run, reserved=pending.reserved)
+            run = replace(run, reason=pending.reason, reserved=place)
         ticket.run = run
         self._mode.put(ticket.job, run)
 
@@ -240,7 +240,7 @@ class Replay:
         self.course.lost += ticket.total_milli * lost_ms
         self._meter.wait(run.job, ticket.total_milli, again=True)
         reserved = pause.reserved if isinstance(pause, Move) else None
-        ticket.run = replace(_with(run, pause), phase=RunPhase.STOPPING, reserved=reserved)
+        ticket.run = _after(run, pause, phase=RunPhase.STOPPING, reserved=reserved)
         self._note(Act(at_ms=now_ms, deed=pause))
         if self._pace.stop_ms:
             self._put(ticket, ticket.run)
@@ -253,10 +253,10 @@ class Replay:
             self.course.acts.append(act)
 
 
-def _with(run: Run, deed: Deed) -> Run:
-    """The run with what a decision has it remember."""
+def _after(run: Run, deed: Deed, **now: Any) -> Run:
+    """The run with what a decision has it remember, and what it is now."""
     record = deed.record
     return replace(
         run, queued_at_ms=record.queued_at_ms, starts=record.starts, ran_ms=record.ran_ms,
-        paused_for=record.paused_for, reason=deed.reason,
+        paused_for=record.paused_for, reason=deed.reason, **now,
     )  # fmt: skip

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.simulate.meter import Meter, fluid_shares
 
@@ -100,3 +103,57 @@ def test_more_of_what_is_not_served_anyway_changes_no_share() -> None:
 def test_shares_are_demand_where_there_is_enough() -> None:
     assert fluid_shares(8000, {A: 1000, B: 0}, {A: 3000, B: 5000}) == {A: 3000, B: 5000}
     assert fluid_shares(8000, {A: 1000, B: 0}, {A: 8000, B: 5000}) == {A: 8000, B: 0}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.sampled_from([1, 2, 7]), st.sampled_from("cssepee")),
+        min_size=5,
+        max_size=30,
+    )
+)
+def test_integrals_are_those_of_a_look_at_everything_in_each_instant(steps: list[tuple[int, str, int, str]]) -> None:
+    """Each step: so much time passes; then a job comes, or the first to start, be paused or end of them does."""
+    quotas, capacity = {A: 5000, B: 3000}, 8000
+    meter = Meter(quotas, capacity, (0, 1000), 30)
+    demand, held = dict.fromkeys(quotas, 0), dict.fromkeys(quotas, 0)
+    unfair, below, used = dict.fromkeys(quotas, 0), dict.fromkeys(quotas, 0), 0
+    waiting: list[tuple[JobId, int]] = []
+    running: list[tuple[JobId, int]] = []
+
+    def pass_by(lasts_ms: int) -> int:
+        shares = fluid_shares(capacity, quotas, demand)
+        for project, quota in quotas.items():
+            unfair[project] += lasts_ms * max(0, shares[project] - held[project])
+            below[project] += lasts_ms * max(0, min(quota, demand[project]) - held[project])
+        return lasts_ms * sum(held.values())
+
+    now_ms = 0
+    for number, (lasts_ms, name, gpus, what) in enumerate(steps):
+        used += pass_by(lasts_ms)
+        now_ms += lasts_ms
+        meter.advance(now_ms)
+        if what == "s" and waiting:
+            job, milli = waiting.pop(0)
+            meter.start(job, milli)
+            held[job.project] += milli
+            running.append((job, milli))
+        elif what in "ep" and running:
+            job, milli = running.pop(0)
+            held[job.project] -= milli
+            if what == "p":
+                meter.wait(job, milli, again=True)
+                waiting.append((job, milli))
+            else:
+                meter.end(job, milli)
+                demand[job.project] -= milli
+        else:
+            job, milli = JobId(ProjectName(name), str(number)), 1000 * gpus
+            meter.wait(job, milli)
+            demand[job.project] += milli
+            waiting.append((job, milli))
+    used += pass_by(1000 - now_ms)
+    short = meter.close()
+    assert meter.used == used
+    assert {project: short[project].unfair for project in quotas} == unfair
+    assert {project: short[project].below_quota for project in quotas} == below
