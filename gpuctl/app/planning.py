@@ -1,6 +1,7 @@
 """`render` and `plan`: the objects that declarations ask for, and how they differ between two revisions.
 
-No cluster is looked at: every job is rendered as it is born, waiting.
+No cluster is looked at for that: every job is rendered as it is born, waiting. What becomes of the jobs is foreseen in
+`effects`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpuctl.app.effects import Foreseen
 from gpuctl.app.settings import setting_changes
 from gpuctl.k8s import names
 from gpuctl.k8s.workloads import run_of
@@ -36,14 +38,19 @@ def waiting_manifests(declared: Declared) -> Manifests:
     return render(declared, Schedule(at_ms=0, decisions=decisions))
 
 
-def plan_report(base: Declared | None, head: Declared | None, base_name: str, head_name: str) -> PlanReport:
-    """What head wants differently from base; None stands for a cluster that is not declared there."""
+def plan_report(
+    base: Declared | None, head: Declared | None, names_of: tuple[str, str], foreseen: Foreseen | None = None
+) -> PlanReport:
+    """What head wants differently from base, by the names of the two; None is a cluster that is not declared there."""
     return PlanReport(
-        base=base_name,
-        head=head_name,
+        base=names_of[0],
+        head=names_of[1],
         objects=tuple(sorted(_object_changes(_by_ref(base), _by_ref(head)), key=_in_reading_order)),
         quotas=tuple(_quota_changes(base, head)),
         settings=tuple(setting_changes(base, head)),
+        effect=foreseen.effect if foreseen is not None else None,
+        ground=foreseen.ground if foreseen is not None else None,
+        refusals=foreseen.refusals if foreseen is not None else (),
     )
 
 

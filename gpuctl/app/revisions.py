@@ -72,6 +72,14 @@ class Desired:
     kept_back: Mapping[ProjectName, Revision] = field(default_factory=dict)
 
 
+def contents_of(tree: SourceTree, compiled: Compiled) -> Mapping[ProjectName, str]:
+    """The digests of what the projects of a commit declare, as they are known by once it is enforced; none for what
+    is no commit or has errors."""
+    if compiled.declared is None or tree.revision == NO_REVISION:
+        return {}
+    return _contents(compiled.declared, _parts(tree, compiled.owners), Memo())
+
+
 class Revisions:
     """What was last good, part by part. Cost: one compilation for a good commit; for a bad one, one more for each
     commit a ledger names and for each part that changed. A compilation costs what is new in its files."""

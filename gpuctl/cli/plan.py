@@ -1,12 +1,16 @@
-"""`gpuctl plan`: what merging head into base would change."""
+"""`gpuctl plan`: what merging head into base would change, of objects and of jobs."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from gpuctl.app.ports import WorldFault
+from gpuctl.cli.clusters import Where
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
@@ -14,6 +18,9 @@ from gpuctl.cli.output import print_json, tally
 from gpuctl.cli.terminal import painted
 from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceTree
+
+if TYPE_CHECKING:
+    from gpuctl.app.effects import Foreseen
 
 EXIT_CHANGES = 2
 WORKING_TREE = "working tree"
@@ -24,16 +31,38 @@ WORKING_TREE = "working tree"
     examples=(
         "gpuctl plan clusters/tr4858 --base origin/main",
         "gpuctl plan clusters/tr4858 --base origin/main --head HEAD -o markdown > comment.md",
+        "gpuctl plan clusters/tr4858 --base origin/main --context prod",
     ),
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--base", metavar="REV", required=True, help="The revision to compare with: a branch, tag or commit.")
 @click.option("--head", metavar="REV", help="The revision that changes things. Default: the working tree.")
+@click.option("--kubeconfig", metavar="FILE", help="Foresee the effect on this cluster, as it is now.")
+@click.option("--context", metavar="NAME", help="The same, by a context of the kubeconfig that kubectl would take.")
+@click.option(
+    "--embedded",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The same, on the embedded cluster in this file.",
+)
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=click.File(encoding="utf-8"),
+    help="The same, on these objects: what `kubectl get ... -A -o json` printed; - is standard input.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
-def plan(folder: Path, base: str, head: str | None, output: str) -> None:
-    """Show what changes between two revisions.
+def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any) -> None:
+    r"""Show what changes between two revisions, and what that does to jobs: who starts, who is paused for whom.
 
-    Objects are compared as rendered, with no job started; quotas and other settings as declared.
+    Objects are compared as rendered, with no job started; quotas and other settings as declared. The effect is what
+    the engine decides, from a cluster as it is, if one is named. Else it begins with the declared nodes, on which all
+    that can run of the base has just been let go.
+
+    \b
+    For --state, by somebody who may read the cluster:
+      kubectl get -A -o json nodes,jobs,deployments,pods,configmaps,namespaces,\
+        resourceclaims,resourceslices,deviceclasses > state.json
 
     Exit code: 0 no change, 2 changes, 1 error.
     """
@@ -45,11 +74,12 @@ def plan(folder: Path, base: str, head: str | None, output: str) -> None:
         trees = wiring.plan_trees(folder, base, head)
     except WorldFault as fault:
         raise Failure(fault.code, str(fault), exit_code=EXIT_FAILED) from fault
-    names = (base, head or WORKING_TREE)
-    before, after = (_compiled(tree, name) for tree, name in zip(trees, names, strict=True))
+    revisions = (base, head or WORKING_TREE)
+    before, after = (_compiled(tree, name) for tree, name in zip(trees, revisions, strict=True))
     if before is None and after is None:
-        raise Failure("GPU8003", f"{folder} is in neither {names[0]} nor the {names[1]}", exit_code=EXIT_FAILED)
-    report = plan_report(before, after, *names)
+        raise Failure("GPU8003", f"{folder} is in neither {base} nor the {revisions[1]}", exit_code=EXIT_FAILED)
+    foreseen = None if after is None else _foreseen(before, after, Basis(**cluster))
+    report = plan_report(before, after, revisions, foreseen)
     if output == "json":
         print_json(forms.document(report))
     elif output == "markdown":
@@ -61,8 +91,52 @@ def plan(folder: Path, base: str, head: str | None, output: str) -> None:
         raise click.exceptions.Exit(EXIT_CHANGES)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """The cluster on which an effect is foreseen, as it was named; nothing: what is declared."""
+
+    kubeconfig: str | None
+    context: str | None
+    embedded: Path | None
+    state: IO[str] | None
+
+
+def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foreseen:
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.effects import objects_of, on_cluster, on_inventory, read_objects  # noqa: PLC0415
+
+    named = bool(basis.kubeconfig or basis.context)
+    if sum((named, basis.embedded is not None, basis.state is not None)) > 1:
+        raise Failure("GPU9002", "--state and --embedded exclude other names of a cluster", hint="name one cluster")
+    if basis.state is not None:
+        return on_cluster(before, after, objects_of(_bodies(basis.state)), wiring.now_ms())
+    if not named and basis.embedded is None:
+        return on_inventory(before, after, wiring.blueprint)
+    where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
+    with where.reading() as cluster:
+        return on_cluster(before, after, read_objects(cluster), wiring.now_ms())
+
+
+def _bodies(file: IO[str]) -> list[dict[str, Any]]:
+    """The objects of a list that kubectl printed, in whatever order."""
+    try:
+        read = json.load(file)
+    except ValueError as error:
+        raise _no_state(file, f"it is not JSON: {error}") from error
+    items = read.get("items") if isinstance(read, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) and "kind" in item for item in items):
+        raise _no_state(file, "it has no list of objects")
+    return items
+
+
+def _no_state(file: IO[str], why: str) -> Failure:
+    hint = "it holds what kubectl get -o json prints: see gpuctl plan --help"
+    return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint)
+
+
 def _compiled(tree: SourceTree | None, name: str) -> Declared | None:
     """What a tree declares; None when the folder isn't there. Mistakes end the command with exit 1."""
+    from gpuctl.app.revisions import contents_of  # noqa: PLC0415
     from gpuctl.compile import compile_tree  # noqa: PLC0415
 
     if tree is None:
@@ -72,4 +146,4 @@ def _compiled(tree: SourceTree | None, name: str) -> Declared | None:
         tell(compiled.diagnostics)
         click.echo(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
         raise click.exceptions.Exit(EXIT_FAILED)
-    return compiled.declared
+    return replace(compiled.declared, project_contents=contents_of(tree, compiled))

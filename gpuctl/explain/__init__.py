@@ -5,16 +5,17 @@ Nothing here decides: each "it would start if" is a schedule by the same engine 
 
 from __future__ import annotations
 
+from gpuctl.explain.effect import at_rest, effect_of, queue_places
 from gpuctl.explain.forecast import forecast
 from gpuctl.explain.remedies import remedies_for
 from gpuctl.model.decision import Decision, Move, Pending, Preempt, Reclaim, Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.explanation import Explanation, QueuePlace
+from gpuctl.model.explanation import Explanation
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ClusterState
 from gpuctl.schedule.reasons import GUARDED
 
-__all__ = ["explain"]
+__all__ = ["at_rest", "effect_of", "explain"]
 
 
 def explain(declared: Declared, state: ClusterState, schedule: Schedule, job: JobId) -> Explanation | None:
@@ -35,7 +36,7 @@ def explain(declared: Declared, state: ClusterState, schedule: Schedule, job: Jo
         beneficiary=_beneficiary(decision),
         shares=tuple(row for row in schedule.shares if row.project == job.project),
         steps=tuple(step for step in schedule.trace if step.job == job),
-        place=_place(schedule.queue, job) if queued else None,
+        place=queue_places(schedule.queue)[job] if queued else None,
         remedies=remedies_for(declared, state, schedule, job) if waits else (),
         forecast=forecast(declared, state, schedule.at_ms, job) if queued else None,
     )
@@ -43,10 +44,3 @@ def explain(declared: Declared, state: ClusterState, schedule: Schedule, job: Jo
 
 def _beneficiary(decision: Decision) -> JobId | None:
     return decision.beneficiary if isinstance(decision, Reclaim | Preempt | Move) else decision.record.paused_for
-
-
-def _place(queue: tuple[JobId, ...], job: JobId) -> QueuePlace:
-    own = [other for other in queue if other.project == job.project]
-    return QueuePlace(
-        in_project=own.index(job) + 1, of_project=len(own), overall=queue.index(job) + 1, of_all=len(queue)
-    )

@@ -1,4 +1,4 @@
-"""When a waiting job starts, if jobs end at their limits and nobody changes anything.
+"""When waiting jobs start, if jobs end at their limits and nobody changes anything.
 
 The cluster is carried forward as values: what the engine decides is done at once, and time goes on to the next limit
 that ends a run. What has no limit is taken to run on, so a forecast is the latest start and not a promise.
@@ -6,41 +6,76 @@ that ends a run. What has no limit is taken to run on, so a forecast is the late
 
 from __future__ import annotations
 
-from gpuctl.explain.progress import ACTIVE, Jobs, carried_out
+from collections.abc import Collection, Iterator, Mapping
+
+from gpuctl.explain.progress import ACTIVE, Jobs, come_to_rest, settled
 from gpuctl.model.decision import Admit
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Forecast
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ClusterState, Run
 from gpuctl.model.units import Instant
-from gpuctl.schedule import schedule
+from gpuctl.schedule import Outlook
 
 MAX_ENDS = 24
 """Instants at which something ends that are looked at: a bound on what a question may cost."""
-MAX_CYCLES = 4
-"""Schedules at one instant: a pause, and the start that it was for."""
+MAX_ASKED = 12_000
+"""Jobs that are asked whether they can start, in all schedules together: a long queue is not followed as far."""
+CYCLES_AN_END = 2
+"""Schedules that an end takes at least, where it lets somebody start."""
 
 
 def forecast(declared: Declared, state: ClusterState, now_ms: Instant, job: JobId) -> Forecast:
-    """Carry the cluster forward until the job starts. Cost: up to MAX_ENDS x MAX_CYCLES schedules."""
-    jobs = {declared_job.id: declared_job for declared_job in declared.jobs}
+    """Carry the cluster forward until the job starts. Cost: up to some MAX_ENDS x 4 schedules."""
+    return forecasts(declared, state, now_ms, {job})[job]
+
+
+def forecasts(
+    declared: Declared, state: ClusterState, now_ms: Instant, wanted: Collection[JobId]
+) -> Mapping[JobId, Forecast]:
+    """The same for several jobs, at the cost of the one that starts last. Cost: bounded by MAX_ENDS and MAX_ASKED."""
+    jobs = {job.id: job for job in declared.jobs}
+    state = settled(declared, state, now_ms)
     endless = sum(run.phase in ACTIVE and _end_ms(jobs, run, now_ms) is None for run in state.runs)
-    at_ms, ended = now_ms, tuple[JobId, ...]()
-    for _ in range(MAX_ENDS):
-        for _ in range(MAX_CYCLES):
-            decided = schedule(declared, state, at_ms)
-            if any(isinstance(d, Admit) and d.job == job for d in decided.decisions):
-                return Forecast(start_ms=at_ms, ends=ended, endless=endless, horizon_ms=at_ms - now_ms)
-            after = carried_out(declared, jobs, state, decided)
-            if after is state:
-                break
+    found: dict[JobId, Forecast] = {}
+    at_ms, ended, outlook = now_ms, tuple[JobId, ...](), Outlook()
+    asked = looked = waiting = 0
+    while True:
+        for decided, after in come_to_rest(declared, state, at_ms, outlook):
             state = after
-        ends = {run.job: end for run in state.runs if (end := _end_ms(jobs, run, at_ms)) is not None}
-        if not ends:
+            waiting = len(decided.queue)
+            asked += waiting
+            for started in (d.job for d in decided.decisions if isinstance(d, Admit) and d.job in wanted):
+                found.setdefault(
+                    started, Forecast(start_ms=at_ms, ends=ended, endless=endless, horizon_ms=at_ms - now_ms)
+                )
+        looked += 1
+        ends = dict(_ends(jobs, state, at_ms))
+        grown_ms = _grown_ms(declared, state, at_ms)
+        more = bool(ends) or grown_ms is not None
+        far = looked == MAX_ENDS or asked + CYCLES_AN_END * waiting > MAX_ASKED
+        if len(found) == len(wanted) or far or not more:
             break
-        at_ms = min(ends.values())
+        at_ms = min((*ends.values(), *([grown_ms] if grown_ms is not None else [])))
         ended = tuple(sorted(run for run, end in ends.items() if end == at_ms))
-    return Forecast(start_ms=None, endless=endless, horizon_ms=at_ms - now_ms)
+    never = Forecast(start_ms=None, endless=endless, horizon_ms=at_ms - now_ms, more=more)
+    return {job: found.get(job, never) for job in wanted}
+
+
+def _ends(jobs: Jobs, state: ClusterState, at_ms: Instant) -> Iterator[tuple[JobId, Instant]]:
+    for run in state.runs:
+        end_ms = _end_ms(jobs, run, at_ms)
+        if end_ms is not None:
+            yield run.job, end_ms
+
+
+def _grown_ms(declared: Declared, state: ClusterState, at_ms: Instant) -> Instant | None:
+    """When the youngest run has run for minRuntime, and all may be paused for others."""
+    least_ms = declared.cluster.scheduling.min_runtime_ms
+    young = (
+        run.started_at_ms + least_ms for run in state.runs if run.phase in ACTIVE and run.started_at_ms is not None
+    )
+    return max((grown_ms for grown_ms in young if grown_ms > at_ms), default=None) if least_ms else None
 
 
 def _end_ms(jobs: Jobs, run: Run, now_ms: Instant) -> Instant | None:

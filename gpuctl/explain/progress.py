@@ -1,8 +1,12 @@
-"""What a schedule comes to: the cluster as it is once everything decided has been done and has taken effect."""
+"""What a schedule comes to: the cluster as it is once everything decided has been done and has taken effect.
+
+Pods are gone and started at once. What takes time in a cluster, and whether its nodes and pods do as they should, is no
+part of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -25,10 +29,55 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.schedule import Outlook, schedule
 
 Jobs: TypeAlias = Mapping[JobId, Job]
 """Declared jobs by their names."""
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
+MAX_CYCLES = 16
+"""Schedules at one instant: a pause, the start that it was for, and what follows from that."""
+
+
+def come_to_rest(
+    declared: Declared, state: ClusterState, at_ms: Instant, outlook: Outlook
+) -> Iterator[tuple[Schedule, ClusterState]]:
+    """What is decided at an instant, and the state after each: the last pair is the cluster at rest.
+
+    Cost: a few schedules; the first of an outlook is a cold one.
+    """
+    jobs = {job.id: job for job in declared.jobs}
+    for _ in range(MAX_CYCLES):
+        decided = schedule(declared, state, at_ms, outlook)
+        after = carried_out(declared, jobs, state, decided)
+        yield decided, after
+        if after is state:
+            return
+        state = after
+
+
+def settled(declared: Declared, state: ClusterState, at_ms: Instant) -> ClusterState:
+    """The state once what is under way is done: pods that start run, those that stop are gone, and with them the runs
+    that are not declared, as far as anything may be done for their project."""
+    wanted = {(job.id, job.digest) for job in declared.jobs}
+    runs = [
+        _arrived(run, at_ms)
+        for run in state.runs
+        if (run.job, run.digest) in wanted or run.job.project in declared.held or run.job in declared.barred
+    ]
+    return replace(state, runs=tuple(runs))
+
+
+def _arrived(run: Run, at_ms: Instant) -> Run:
+    match run.phase:
+        case RunPhase.STARTING:
+            began_ms = at_ms if run.started_at_ms is None else run.started_at_ms
+            return replace(
+                run, phase=RunPhase.RUNNING, started_at_ms=began_ms, unbound=(), unstarted=False, leaving=None
+            )
+        case RunPhase.STOPPING:
+            return replace(run, phase=RunPhase.QUEUED, placement=run.reserved, reserved=None, leaving=None)
+        case _:
+            return run if run.leaving is None else replace(run, leaving=None)
 
 
 def carried_out(declared: Declared, jobs: Jobs, state: ClusterState, decided: Schedule) -> ClusterState:

@@ -49,13 +49,14 @@ class Forecast:
     """When a waiting job starts if jobs end at their limits and nothing else changes; None: not in what was foreseen.
 
     `ends` are the jobs whose limit makes room just then. `endless`: how many running jobs have no limit, and are taken
-    to run on. `horizon_ms`: how far was looked.
+    to run on. `horizon_ms`: how far was looked; `more`: though jobs end after that, too.
     """
 
     start_ms: Instant | None
     ends: tuple[JobId, ...] = ()
     endless: int = 0
     horizon_ms: DurationMs = 0
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

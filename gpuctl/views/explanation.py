@@ -88,6 +88,7 @@ def document(told: Explanation) -> dict[str, Any]:
             "after": [str(job) for job in forecast.ends],
             "withoutLimit": forecast.endless,
             "horizonMs": forecast.horizon_ms,
+            "beyondHorizon": forecast.more,
         },
         "text": list(explanation_text(told)),
     }
@@ -147,9 +148,17 @@ def _forecast(forecast: Forecast, now_ms: Instant, *, alone: bool) -> str:
         f"; {forecast.endless} running jobs have no maxDuration and are taken to run on" if forecast.endless else ""
     )
     if forecast.start_ms is None:
-        nothing = "Nothing is known that would start it" if alone else "Left alone, no start is in sight"
+        if forecast.more and not forecast.horizon_ms:
+            return "Too many jobs wait to foresee its start."
+        far = f" within {_whole(forecast.horizon_ms)}" if forecast.more else ""
+        nothing = f"Nothing is known that would start it{far}" if alone else f"Left alone, no start is in sight{far}"
         return f"{nothing}{unlimited}."
-    within = duration(max(0, forecast.start_ms - now_ms) // _SECOND_MS * _SECOND_MS)
+    within = _whole(forecast.start_ms - now_ms)
     after = f", when {one_of([str(job) for job in forecast.ends[:SHOWN]])} reaches its limit" if forecast.ends else ""
     when = format_timestamp(forecast.start_ms)
     return f"It starts by {when} (in {within}){after}, if nothing else changes{unlimited}."
+
+
+def _whole(milliseconds: int) -> str:
+    """A duration in whole seconds."""
+    return duration(max(0, milliseconds) // _SECOND_MS * _SECOND_MS)

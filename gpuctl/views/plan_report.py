@@ -1,9 +1,9 @@
-"""The PlanReport: what a commit changes of objects and quotas, as JSON, as text and as Markdown for a pull request."""
+"""The PlanReport: what a commit changes of jobs, objects and quotas, as JSON, text and Markdown for a pull request."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -12,14 +12,19 @@ from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.change import Action
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
+from gpuctl.model.effect import Effect, Ground
 from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.units import GpuMilli, format_gpus
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
+from gpuctl.views import plan_effect
 from gpuctl.views.styled import Line, Segment
 
 MARKS = {Action.CREATE: "+", Action.UPDATE: "~", Action.DELETE: "-"}
+MARK_STYLES = {"+": "good", "~": "warning", "-": "bad", "": "dim"}
 STYLES = {Action.CREATE: "good", Action.UPDATE: "warning", Action.DELETE: "bad"}
 SHOWN_IN_COMMENT = 200
 """Objects listed in a pull request's comment; the JSON form has all."""
+SHOWN_JOBS = 40
+"""Jobs of which is told what happens to them; the JSON form has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +59,18 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
-    """The difference between two revisions; objects in the order of their projects, the cluster's own first."""
+    """The difference between two revisions; objects in the order of their projects, the cluster's own first.
+
+    `effect` is what it does to jobs, begun from the `ground`; None where there is nothing to foresee it from.
+    """
 
     base: str
     head: str
     objects: tuple[ObjectChange, ...] = ()
     quotas: tuple[QuotaChange, ...] = ()
     settings: tuple[SettingChange, ...] = ()
+    effect: Effect | None = None
+    ground: Ground | None = None
     refusals: tuple[Diagnostic, ...] = ()
 
     @property
@@ -70,7 +80,7 @@ class PlanReport:
 
 
 def document(report: PlanReport) -> dict[str, Any]:
-    """The JSON form. `digest` names exactly these changes, whatever the revisions are called."""
+    """The JSON form. `digest` names exactly these changes, whatever the revisions are called and whoever runs."""
     changes = {
         "objects": [
             {"action": o.action.value, "ref": _ref(o.ref), "project": o.project, "reason": o.reason}
@@ -88,7 +98,7 @@ def document(report: PlanReport) -> dict[str, Any]:
         "base": report.base,
         "head": report.head,
         **changes,
-        "effect": None,
+        "effect": None if report.effect is None else plan_effect.document(report.effect, report.ground),
         "refusals": [{"code": d.code, "message": d.message, "help": d.help} for d in report.refusals],
         "digest": hashlib.sha256(text.encode()).hexdigest()[:16],
     }
@@ -98,11 +108,11 @@ def counts(report: PlanReport) -> str:
     """`4 to create, 1 to change, 2 to delete; quotas of 1 project change`."""
     actions = [change.action for change in report.objects]
     verbs = ((Action.CREATE, "create"), (Action.UPDATE, "change"), (Action.DELETE, "delete"))
-    objects = ", ".join(f"{actions.count(action)} to {verb}" for action, verb in verbs)
+    objects = ", ".join(f"{actions.count(action)} to {verb}" for action, verb in verbs) if actions else "no objects"
     touched, settings = len({change.project for change in report.quotas}), len(report.settings)
     said = [objects]
     said += [f"quotas of {touched} project{'s' if touched > 1 else ''} change"] if touched else []
-    said += [f"{settings} setting{'s' if settings > 1 else ''} change"] if settings else []
+    said += [f"{settings} settings change" if settings > 1 else "1 setting changes"] if settings else []
     return "; ".join(said)
 
 
@@ -112,13 +122,16 @@ def text(report: PlanReport) -> Iterator[Line]:
         yield (Segment("No changes. ", "strong"), Segment(f"{report.head} wants what {report.base} wants."))
         return
     yield (Segment("Plan: ", "strong"), Segment(f"{counts(report)}  ({report.base} -> {report.head})"))
+    for refusal in report.refusals:
+        yield (Segment("refused ", "bad"), Segment(f"{refusal.code}: {refusal.message}"))
+        yield (Segment("help", "help"), Segment(f": {refusal.help}"))
+    if report.effect is not None:
+        yield from _effect_lines(report.effect, report.ground)
     if report.quotas:
         yield ()
         yield (Segment("Quotas (GPUs)", "strong"),)
-        rows = [_quota_cells(quota) for quota in report.quotas]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        for row in rows:
-            yield (Segment("  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()),)
+        for cells in _aligned([_quota_cells(quota) for quota in report.quotas]):
+            yield (Segment(f"  {cells}"),)
     if report.settings:
         yield ()
         yield (Segment("Settings", "strong"),)
@@ -132,12 +145,56 @@ def text(report: PlanReport) -> Iterator[Line]:
             yield (mark, Segment(str(change.ref)), Segment(f"  {change.reason}", "dim"))
 
 
+def _effect_lines(effect: Effect, ground: Ground | None) -> Iterator[Line]:
+    yield ()
+    yield (
+        Segment("Effect: ", "strong"),
+        Segment(plan_effect.headline(effect)),
+        Segment(f"  {plan_effect.ground_text(ground)}", "dim"),
+    )
+    rows = list(plan_effect.rows(effect))
+    shown = rows[:SHOWN_JOBS]
+    for row, cells in zip(shown, _aligned([(str(row.job), _gpus(row), row.text) for row in shown]), strict=True):
+        yield (Segment(f"  {row.mark or '.'} ", MARK_STYLES[row.mark]), Segment(cells))
+    if len(rows) > SHOWN_JOBS:
+        yield (Segment(f"  ... and {len(rows) - SHOWN_JOBS} more; -o json has all"),)
+    for line in plan_effect.remarks(effect):
+        yield (Segment(f"  {line}", "dim"),)
+    holdings = [
+        (project, f"holds {held}", f"fair share {share}") for project, held, share in plan_effect.holding_rows(effect)
+    ]
+    if holdings:
+        yield ()
+        yield (Segment("Projects (GPUs)", "strong"),)
+        for cells in _aligned(holdings):
+            yield (Segment(f"  {cells}"),)
+
+
+def _gpus(row: plan_effect.Row) -> str:
+    if row.gpu_milli is None:
+        return ""
+    return f"{format_gpus(row.gpu_milli)} GPU{'' if row.gpu_milli == WHOLE_GPU else 's'}"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Each row as one text, its cells in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
 def markdown(report: PlanReport) -> Iterator[str]:
     """The report for a pull request, in GitHub's Markdown."""
     if report.empty:
         yield f"**gpuctl plan**: no changes between `{report.base}` and `{report.head}`."
         return
     yield f"**gpuctl plan** `{report.base}` → `{report.head}`: {counts(report)}"
+    for refusal in report.refusals:
+        yield ""
+        yield f"> **refused** {refusal.code}: {refusal.message}  "
+        yield f"> {refusal.help}"
+    if report.effect is not None:
+        yield from _markdown_effect(report.effect, report.ground)
     if report.quotas:
         yield ""
         yield "| project | quota | limit | over-quota weight |"
@@ -149,6 +206,30 @@ def markdown(report: PlanReport) -> Iterator[str]:
         for line in _setting_lines(report):
             yield f"- {line}"
     yield from _markdown_objects(report)
+
+
+def _markdown_effect(effect: Effect, ground: Ground | None) -> Iterator[str]:
+    yield ""
+    yield f"**Effect**: {plan_effect.headline(effect)} {plan_effect.ground_text(ground)}"
+    rows = list(plan_effect.rows(effect))
+    if rows:
+        yield ""
+        yield "| | job | GPUs | |"
+        yield "|---|---|---|---|"
+    for row in rows[:SHOWN_JOBS]:
+        gpus = "" if row.gpu_milli is None else format_gpus(row.gpu_milli)
+        yield f"| {row.mark and f'`{row.mark}`'} | {row.job} | {gpus} | {row.text} |"
+    yield ""
+    if len(rows) > SHOWN_JOBS:
+        yield f"… and {len(rows) - SHOWN_JOBS} more."
+    yield " ".join(plan_effect.remarks(effect))
+    holdings = list(plan_effect.holding_rows(effect))
+    if holdings:
+        yield ""
+        yield "| project | GPUs held | fair share |"
+        yield "|---|---|---|"
+    for cells in holdings:
+        yield "| " + " | ".join(cells) + " |"
 
 
 def _setting_lines(report: PlanReport) -> Iterator[str]:

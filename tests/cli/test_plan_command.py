@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from commands import AT_MS, Run
+import pytest
+from commands import AT_MS, ROOT, Run
 
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.k8s.names import OBSERVED_KINDS
 
+GOLDEN = ROOT / "tests" / "golden" / "plan"
 QUOTA = "clusters/tr4858/projects/team-a/project.yaml"
 JOB = "clusters/tr4858/projects/team-a/jobs/a-1-g.yaml"
+D_JOBS = "clusters/tr4858/projects/team-d/jobs"
+CLUSTER = "clusters/tr4858/cluster.yaml"
 
 
 def folder(repository: WorkingCopy) -> Path:
@@ -52,7 +59,7 @@ def test_two_revisions_as_json(run: Run, repository: WorkingCopy) -> None:
     assert result.exit_code == 2
     report = json.loads(result.stdout)
     assert {"kind", "base", "head", "objects", "quotas", "effect", "refusals", "digest"} <= report.keys()
-    assert (report["kind"], report["base"], report["head"], report["effect"]) == ("PlanReport", "main~1", "main", None)
+    assert (report["kind"], report["base"], report["head"]) == ("PlanReport", "main~1", "main")
     assert [change["ref"]["kind"] for change in report["objects"]] == ["RoleBinding"]
     (quota,) = report["quotas"]
     assert (quota["project"], quota["quotaGpuMilli"]) == ("team-a", {"before": 4000, "after": 2000})
@@ -132,3 +139,114 @@ def test_a_department_s_limit_is_a_setting(run: Run, repository: WorkingCopy) ->
         "  team-a: department none -> research\n"
         in run("plan", folder(repository), "--base", "main~1", "--head", "main").stdout
     )
+
+
+def claim_of_team_d(repository: WorkingCopy) -> None:
+    """The second half of the report's story: d wants what is its own."""
+    first = (repository.folder / D_JOBS / "d-1-gggg.yaml").read_text()
+    for name in ("d-2-gg", "d-3-gg"):
+        text = first.replace("d-1-gggg", name).replace("gpus: 4", "gpus: 2")
+        repository.write(f"{D_JOBS}/{name}.yaml", text.encode())
+
+
+@pytest.mark.parametrize(("form", "ending"), [("text", "txt"), ("markdown", "md"), ("json", "json")])
+def test_who_would_start_and_who_would_be_paused_for_whom(
+    run: Run, repository: WorkingCopy, form: str, ending: str, request: pytest.FixtureRequest
+) -> None:
+    claim_of_team_d(repository)
+    shown = run("plan", folder(repository), "--base", "main", "-o", form).stdout
+    file = GOLDEN / f"claim.{ending}"
+    if request.config.getoption("--update-golden"):
+        file.write_text(shown)
+    assert shown == file.read_text()
+
+
+def test_the_effect_as_data(run: Run, repository: WorkingCopy) -> None:
+    claim_of_team_d(repository)
+    effect = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)["effect"]
+    assert {"started", "paused", "moved", "resized", "stopped", "starved", "eta"} <= effect.keys()
+    assert [start["job"] for start in effect["started"]] == ["team-d/d-2-gg", "team-d/d-3-gg"]
+    assert {pause["for"] for pause in effect["paused"]} == {"team-d/d-2-gg", "team-d/d-3-gg"}
+    assert {pause["job"].split("/")[0] for pause in effect["paused"]} == {"team-b", "team-c"}
+    assert {wait["job"] for wait in effect["starved"]} == {pause["job"] for pause in effect["paused"]}
+    assert effect["eta"] == []
+    assert {"project": "team-d", "domain": "*"}.items() <= effect["projects"][-1].items()
+    assert effect["projects"][-1]["allocatedGpuMilli"] == {"before": 4000, "after": 8000}
+
+
+def test_a_start_that_can_be_foreseen_is_an_eta(run: Run, repository: WorkingCopy) -> None:
+    claim_of_team_d(repository)
+    repository.commit("a claim", AT_MS + 1000)
+    rewrite(repository, f"{D_JOBS}/d-2-gg.yaml", "gpus: 2", "gpus: 2\n  maxDuration: 2h")
+    effect = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)["effect"]
+    (eta,) = effect["eta"]
+    assert (eta["startsInMs"], eta["after"], eta["before"]["startsInMs"]) == (7_200_000, ["team-d/d-2-gg"], None)
+    text = run("plan", folder(repository), "--base", "main").stdout
+    assert "starts within 2h when team-d/d-2-gg ends (before: no start in sight)" in text
+
+
+def test_the_effect_begins_with_what_a_cluster_runs(run: Run, repository: WorkingCopy, embedded: Path) -> None:
+    claim_of_team_d(repository)
+    command = ("plan", folder(repository), "--base", "main", "-o", "json")
+    effect = json.loads(run(*command, "--embedded", embedded).stdout)["effect"]
+    assert effect["ground"].items() >= {"from": "cluster", "nodes": 2, "gpuMilli": 16000}.items()
+    assert [start["job"] for start in effect["started"]] == ["team-d/d-2-gg", "team-d/d-3-gg"]
+    assert effect["unaffected"] == 11
+
+    cluster = EmbeddedCluster.copy_of(str(embedded), SystemClock())
+    items = [body for kind in OBSERVED_KINDS for body in cluster.list(kind).items]
+    cluster.close()
+    state = repository.folder / "state.json"
+    state.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    told = json.loads(run(*command, "--state", state).stdout)["effect"]
+    assert told["ground"].pop("at") >= effect["ground"].pop("at")
+    assert told == effect
+
+
+def test_a_state_that_is_none_and_two_clusters_are_refused(run: Run, repository: WorkingCopy, embedded: Path) -> None:
+    state = repository.folder / "state.json"
+    for text, why in (("{", "it is not JSON"), ("[]", "it has no list of objects"), ('{"items": [1]}', "it has no")):
+        state.write_text(text)
+        result = run("plan", folder(repository), "--base", "main", "--state", state)
+        assert (result.exit_code, why in result.stderr) == (2, True), result.stderr
+    result = run("plan", folder(repository), "--base", "main", "--state", state, "--embedded", embedded)
+    assert (result.exit_code, "name one cluster" in result.stderr) == (2, True)
+
+
+def test_what_a_commit_must_confirm_is_told_before_it_is_merged(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-\n  scheduling: {stopGuard: 10}")
+    repository.commit("a guard", AT_MS + 1000)
+    follow = ("--repo", repository.folder, "--path", "clusters/tr4858", "--workdir", repository.folder / "clones")
+    file = repository.folder / "cluster.db"
+    assert run("reconcile", *follow, "--embedded", file, "--once").exit_code == 0
+
+    rewrite(repository, JOB, "gpus: 1", "gpus: 2")
+    rewrite(repository, f"{D_JOBS}/d-1-gggg.yaml", "gpus: 4", "gpus: 3")
+    command = ("plan", folder(repository), "--base", "main~1", "-o", "json")
+    (refusal,) = json.loads(run(*command).stdout)["refusals"]
+    assert (refusal["code"], "--head" in refusal["help"]) == ("GPU6007", True)
+    repository.commit("other jobs", AT_MS + 2000)
+    (refusal,) = json.loads(run(*command, "--head", "main").stdout)["refusals"]
+    line = refusal["help"].partition("`")[2].rstrip("`")
+    told = run("reconcile", *follow, "--embedded", file, "--once")
+    assert line in told.stderr
+    assert line in run(*command[:-2], "--head", "main").stdout
+    assert line in run(*command[:-2], "--head", "main", "-o", "markdown").stdout
+
+
+def test_a_project_that_is_removed_while_it_runs_waits_for_a_word(run: Run, repository: WorkingCopy) -> None:
+    for file in sorted((folder(repository) / "projects" / "team-d").rglob("*.yaml")):
+        repository.remove(file.relative_to(repository.folder).as_posix())
+    report = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)
+    assert [(refusal["code"], "d-1-gggg" in refusal["message"]) for refusal in report["refusals"]] == [
+        ("GPU6002", True)
+    ]
+    assert [(stop["job"], stop["why"]) for stop in report["effect"]["stopped"]] == [("team-d/d-1-gggg", "removed")]
+
+
+def test_a_cluster_whose_folder_is_gone_has_no_effect(run: Run, repository: WorkingCopy) -> None:
+    for file in sorted(folder(repository).rglob("*.yaml")):
+        repository.remove(file.relative_to(repository.folder).as_posix())
+    repository.commit("gone", AT_MS + 1000)
+    report = json.loads(run("plan", folder(repository), "--base", "main~1", "--head", "main", "-o", "json").stdout)
+    assert report["effect"] is None

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -44,6 +45,21 @@ def test_mistakes_are_told_as_the_readme_shows(request: pytest.FixtureRequest, t
     done = subprocess.run([*COMMAND, "validate", "prod"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     _shown("mistake", done.stdout, update=request.config.getoption("--update-golden"))
+
+
+def test_a_plan_is_told_as_the_readme_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder, here = tmp_path / "clusters" / "tr4858", ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    copytree(ROOT / "clusters" / "tr4858", folder)
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "the report's cluster"]):
+        subprocess.run([*here, *words], cwd=tmp_path, check=True)
+    first = folder / "projects" / "team-d" / "jobs" / "d-1-gggg.yaml"
+    text = first.read_text().replace("d-1-gggg", "d-2-gg").replace("gpus: 4", "gpus: 2")
+    first.with_name("d-2-gg.yaml").write_text(text)
+    command = ["plan", "clusters/tr4858", "--base", "main"]
+    done = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    shown = f"$ gpuctl {' '.join(command)}\n{done.stdout}"
+    _shown("plan", shown, update=request.config.getoption("--update-golden"))
 
 
 def test_every_command_is_in_the_readme() -> None:

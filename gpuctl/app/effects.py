@@ -1,0 +1,115 @@
+"""What `plan` foresees: the effect on jobs, and what the guards would refuse; nothing is written.
+
+It begins with a cluster as it is, by its live objects. Without one it begins with the nodes that are declared, on which
+everything that base declares has just been let go; there everybody has run for `minRuntime` already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.ports import Cluster
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.wording import all_of, message
+from gpuctl.explain import at_rest, effect_of
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.declared import Declared, NodePool
+from gpuctl.model.effect import Effect, Ground, Stop
+from gpuctl.model.state import Body, ClusterState, Node, RawObjects
+from gpuctl.model.units import Instant
+from gpuctl.observe import observe
+from gpuctl.plan import CONFIRM_TRAILER, make_plan, mass_stop, set_aside
+from gpuctl.render import render
+from gpuctl.schedule import schedule
+
+Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
+"""The objects of nodes as pools declare them."""
+
+_AT_MS: Instant = 0
+"""When it is where there is no cluster: only how long things take is told then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """The effect, where it begins, and what would not be done before a commit confirms it."""
+
+    effect: Effect
+    ground: Ground
+    refusals: tuple[Diagnostic, ...] = ()
+
+
+def on_inventory(base: Declared | None, head: Declared, inventory: Inventory) -> Foreseen:
+    """What a change does where everything runs that can, on the nodes that are declared."""
+    before = None if base is None else _patient(base)
+    after = _patient(head)
+    nodes = _nodes(head, inventory)
+    empty = ClusterState(nodes=nodes if base is None else _nodes(base, inventory))
+    began = empty if before is None else at_rest(before, empty, _AT_MS)
+    effect = effect_of(before, after, began, _AT_MS, nodes)
+    stops = mass_stop(head, began, frozenset())
+    refusals = (*_told(stops.refusals, head), *_unconfirmed(base, head, effect))
+    return Foreseen(effect=effect, ground=_ground(nodes, live=False), refusals=refusals)
+
+
+def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant) -> Foreseen:
+    """What a change does in a cluster as it is."""
+    state = observe(objects, head.cluster.name)
+    before = None if base is None else replace(base, held=set_aside(base, state))
+    after = replace(head, held=set_aside(head, state))
+    effect = effect_of(before, after, state, now_ms)
+    stops = mass_stop(after, state, frozenset())
+    waiting = schedule(replace(after, barred=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms)
+    plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)
+    ground = _ground(state.nodes, live=True)
+    return Foreseen(effect=effect, ground=ground, refusals=tuple(_told(plan.refusals, head)))
+
+
+def read_objects(cluster: Cluster) -> RawObjects:
+    """What a cycle reads of a cluster, now. Raises ClusterUnavailable or Forbidden when it can't be read whole."""
+    mirror = Mirror(cluster)
+    mirror.refresh()
+    return mirror.objects()
+
+
+def objects_of(bodies: Iterable[Body]) -> RawObjects:
+    """Live objects by reference."""
+    return RawObjects(objects={ref_of(body): body for body in bodies})
+
+
+def _ground(nodes: Sequence[Node], *, live: bool) -> Ground:
+    return Ground(live=live, nodes=len(nodes), gpus=sum(node.gpus for node in nodes))
+
+
+def _nodes(declared: Declared, inventory: Inventory) -> tuple[Node, ...]:
+    return observe(objects_of(inventory(declared.cluster.pools))).nodes
+
+
+def _patient(declared: Declared) -> Declared:
+    """The declarations where everybody has run long enough to be paused."""
+    policy = replace(declared.cluster.scheduling, min_runtime_ms=0)
+    return replace(declared, cluster=replace(declared.cluster, scheduling=policy))
+
+
+def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic]:
+    """Refusals whose confirmation is bound to a commit's contents can't name it before there is the commit."""
+    for refusal in refusals:
+        if refusal.code == "GPU6007" and not head.project_contents:
+            yield replace(refusal, help=f"commit it, and plan with --head, to see its `{CONFIRM_TRAILER}:` line")
+        else:
+            yield refusal
+
+
+def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:
+    """Projects that are removed while jobs of theirs run."""
+    left = {project.name for project in head.projects}
+    for project in base.projects if base is not None else ():
+        running = [s.job.name for s in effect.stopped if s.job.project == project.name and s.why is Stop.REMOVED]
+        if project.name not in left and running:
+            yield Diagnostic(
+                code="GPU6002",
+                message=message("GPU6002", {"project": project.name, "what": all_of(running)}),
+                span=head.cluster.span,
+                help=f"`gpuctl reconcile` tells the `{CONFIRM_TRAILER}:` line that it waits for",
+            )

@@ -1,0 +1,139 @@
+"""What a change of the declarations does to jobs: who starts, who is paused for whom, who waits and how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.declared import DomainName
+from gpuctl.model.explanation import Forecast, QueuePlace
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.units import GpuMilli, Instant
+
+
+class Stop(StrEnum):
+    """Why a run ends for good: its job is declared no more, it is another run now, a person's `suspend`, its limit."""
+
+    REMOVED = "removed"
+    CHANGED = "changed"
+    SUSPENDED = "suspended"
+    TIMED_OUT = "timedOut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A job that did not run and runs then. `pauses` are those that make way for it; `anew`: its old run is ended."""
+
+    job: JobId
+    gpu_milli: GpuMilli
+    placement: Placement
+    reason: Reason
+    pauses: tuple[JobId, ...] = ()
+    anew: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """A job that ran and waits then. `beneficiary` None: nobody takes its place, it can't stay there."""
+
+    job: JobId
+    gpu_milli: GpuMilli
+    reason: Reason
+    beneficiary: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A job that is stopped and runs again, elsewhere or in the same place."""
+
+    job: JobId
+    gpu_milli: GpuMilli
+    before: Placement
+    after: Placement
+    reason: Reason
+    beneficiary: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resized:
+    """An elastic job that goes on with another number of workers. `beneficiary`: for whom it gives some up."""
+
+    job: JobId
+    before: int
+    after: int
+    beneficiary: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A run that ends and does not run again."""
+
+    job: JobId
+    gpu_milli: GpuMilli
+    why: Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """Where a waiting job stands in the queue, and when it is expected to start."""
+
+    forecast: Forecast
+    place: QueuePlace | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """A job that waits then. `before`: how it waited without the change; None: it did not. `advance`: how many places
+    it goes forward in the queue, of those that wait in either case. `kept`: the place kept for it as it empties."""
+
+    job: JobId
+    gpu_milli: GpuMilli
+    reason: Reason
+    now: Prospect
+    before: Prospect | None = None
+    advance: int = 0
+    kept: Placement | None = None
+
+    @property
+    def news(self) -> bool:
+        """Whether the change makes it wait, or start at another time. Another place in the queue alone is none."""
+        return self.before is None or self.before.forecast.start_ms != self.now.forecast.start_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What a project holds in a quota domain and its fair share there, in milli-GPU, without the change and with it."""
+
+    project: ProjectName
+    domain: DomainName
+    held: tuple[GpuMilli, GpuMilli]
+    share: tuple[GpuMilli, GpuMilli]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where an effect begins: a cluster as it is, or what is declared; with how many nodes and GPUs."""
+
+    live: bool
+    nodes: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """The cluster at rest with the change, against the cluster at rest without it; each list sorted by job.
+
+    `unaffected`: how many runs go on as they were. `endless`: how many of all that run then have no limit.
+    """
+
+    at_ms: Instant
+    started: tuple[Started, ...] = ()
+    paused: tuple[Paused, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    resized: tuple[Resized, ...] = ()
+    stopped: tuple[Stopped, ...] = ()
+    waits: tuple[Waits, ...] = ()
+    holdings: tuple[Holding, ...] = ()
+    unaffected: int = 0
+    endless: int = 0

@@ -1,0 +1,313 @@
+"""What a change does to jobs, in the forms of a PlanReport: rows for people, a document for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.diag.wording import all_of, duration, one_of, reason_text
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.declared import WHOLE_CLUSTER
+from gpuctl.model.effect import Effect, Ground, Holding, Moved, Paused, Prospect, Resized, Started, Stop, Waits
+from gpuctl.model.explanation import QueuePlace
+from gpuctl.model.ids import JobId
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant, format_gpus
+
+SHOWN = 3
+"""Jobs that a sentence names."""
+_SECOND_MS = 1000
+_STOPS = {
+    Stop.REMOVED: "no longer declared",
+    Stop.CHANGED: "its declaration changed",
+    Stop.SUSPENDED: "suspended",
+    Stop.TIMED_OUT: "its time is over",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What happens to one job. `mark` is +, - or ~ for a start, an end and another change; "" where it waits."""
+
+    mark: str
+    job: JobId
+    gpu_milli: GpuMilli | None
+    text: str
+
+
+def headline(effect: Effect) -> str:
+    """`1 job starts, 1 is paused, 2 have to wait`; what happens to nobody is left out."""
+    told_already = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
+    waiting = sum(each.before is None and each.job not in told_already for each in effect.waits)
+    other = sum(each.before is not None and each.news for each in effect.waits)
+    told = (
+        (len(effect.started), "starts", "start"),
+        (len(effect.paused), "is paused", "are paused"),
+        (len(effect.moved), "is moved", "are moved"),
+        (len(effect.resized), "changes size", "change size"),
+        (len(effect.stopped), "ends", "end"),
+        (waiting, "has to wait", "have to wait"),
+        (other, "starts at another time", "start at another time"),
+    )
+    said = [_counted(count, one, many) for count, one, many in told if count]
+    if not said:
+        return "none: no job starts, stops or moves"
+    first, _, rest = said[0].partition(" ")
+    return ", ".join((f"{first} {'job' if first == '1' else 'jobs'} {rest}", *said[1:]))
+
+
+def ground_text(ground: Ground | None) -> str:
+    """`(16 GPUs on 2 nodes, as declared)`."""
+    if ground is None:
+        return ""
+    nodes = "1 node" if ground.nodes == 1 else f"{ground.nodes} nodes"
+    gpus = "1 GPU" if ground.gpus == 1 else f"{ground.gpus} GPUs"
+    return f"({gpus} on {nodes}, as {'the cluster is now' if ground.live else 'declared'})"
+
+
+def rows(effect: Effect) -> Iterator[Row]:
+    """A row for each job to which something happens: starts first, then who pays, then who waits."""
+    waits = {each.job: each for each in effect.waits}
+    told = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
+    for start in effect.started:
+        yield Row(mark="+", job=start.job, gpu_milli=start.gpu_milli, text=_start(start))
+    for pause in effect.paused:
+        text = f"{_pause(pause)}; {_next(waits[pause.job], effect)}"
+        yield Row(mark="-", job=pause.job, gpu_milli=pause.gpu_milli, text=text)
+    for move in effect.moved:
+        yield Row(mark="~", job=move.job, gpu_milli=move.gpu_milli, text=_move(move))
+    for size in effect.resized:
+        yield Row(mark="~", job=size.job, gpu_milli=None, text=_size(size))
+    for stop in effect.stopped:
+        then = f"; its new run: {_next(waits[stop.job], effect)}" if stop.job in waits else ""
+        yield Row(mark="-", job=stop.job, gpu_milli=stop.gpu_milli, text=f"ends: {_STOPS[stop.why]}{then}")
+    for wait in effect.waits:
+        if wait.news and wait.job not in told:
+            yield Row(mark="", job=wait.job, gpu_milli=wait.gpu_milli, text=_wait(wait, effect))
+
+
+def remarks(effect: Effect) -> Iterator[str]:
+    """What is the same, and what the expected starts rest on."""
+    as_before = sum(not each.news for each in effect.waits)
+    same = [_counted(effect.unaffected, "runs on as it is", "run on as they are")] if effect.unaffected else []
+    same += [_counted(as_before, "waits as before", "wait as before")] if as_before else []
+    if same:
+        yield f"Of the other jobs {all_of(same)}."
+    shifted = sorted(
+        (each for each in effect.waits if each.advance and not each.news), key=lambda w: (-abs(w.advance), w.job)
+    )
+    if shifted:
+        yield f"In the queue {_some([_shift(each) for each in shifted])}."
+    if effect.waits and effect.endless:
+        yield (
+            f"Starts are told at the latest, by maxDuration; {effect.endless} "
+            f"{'job that runs has none and is' if effect.endless == 1 else 'jobs that run have none and are'} "
+            "taken to run on."
+        )
+
+
+def holding_rows(effect: Effect) -> Iterator[tuple[str, str, str]]:
+    """Projects that hold more or less, or whose fair share changes: the project, its GPUs, its share."""
+    for each in effect.holdings:
+        where = "" if each.domain == WHOLE_CLUSTER else f" on {each.domain}"
+        yield f"{each.project}{where}", _change(each.held), _change(each.share)
+
+
+def document(effect: Effect, ground: Ground | None) -> dict[str, Any]:
+    """The JSON form. Waiting jobs with a start in sight are in `eta`, the others in `starved`."""
+    waits = [(each, _wait_form(each, effect.at_ms)) for each in effect.waits]
+    return {
+        "ground": None if ground is None else _ground_form(ground, effect.at_ms),
+        "summary": headline(effect),
+        "started": [_started_form(each) for each in effect.started],
+        "paused": [
+            {
+                "job": str(each.job),
+                "gpuMilli": each.gpu_milli,
+                "for": _name(each.beneficiary),
+                "reason": _reason_form(each.reason),
+            }
+            for each in effect.paused
+        ],
+        "moved": [_moved_form(each) for each in effect.moved],
+        "resized": [
+            {
+                "job": str(each.job),
+                "workers": {"before": each.before, "after": each.after},
+                "for": _name(each.beneficiary),
+            }
+            for each in effect.resized
+        ],
+        "stopped": [
+            {"job": str(each.job), "gpuMilli": each.gpu_milli, "why": each.why.value} for each in effect.stopped
+        ],
+        "starved": [form for each, form in waits if each.now.forecast.start_ms is None],
+        "eta": [form for each, form in waits if each.now.forecast.start_ms is not None],
+        "projects": [_holding_form(each) for each in effect.holdings],
+        "unaffected": effect.unaffected,
+        "withoutLimit": effect.endless,
+    }
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _shift(wait: Waits) -> str:
+    steps = _counted(abs(wait.advance), "place", "places")
+    return f"{wait.job} goes {'forward' if wait.advance > 0 else 'back'} {steps}"
+
+
+def _start(start: Started) -> str:
+    paying = f"; {_some(start.pauses)} {'makes' if len(start.pauses) == 1 else 'make'} way" if start.pauses else ""
+    again = "starts anew" if start.anew else "starts"
+    return f"{again} on {_nodes(start.placement)}, {_as(start.reason)}{paying}"
+
+
+def _as(reason: Reason) -> str:
+    return reason_text(reason).removeprefix("runs ")
+
+
+def _pause(pause: Paused) -> str:
+    return f"is {reason_text(pause.reason)}"
+
+
+def _move(move: Moved) -> str:
+    before, after = _nodes(move.before), _nodes(move.after)
+    where = f"moves from {before} to {after}" if before != after else f"starts again on {after}"
+    return f"{where}: {reason_text(move.reason).removeprefix('paused because ')}"
+
+
+def _size(size: Resized) -> str:
+    whom = f" for {size.beneficiary}" if size.beneficiary is not None else ""
+    return f"goes on with {size.after} workers instead of {size.before}{whom}"
+
+
+def _wait(wait: Waits, effect: Effect) -> str:
+    return f"{reason_text(wait.reason)}; {_next(wait, effect)}"
+
+
+def _next(wait: Waits, effect: Effect) -> str:
+    """When it starts, and where it stands in the queue; with what was so before, if that is otherwise."""
+    was = wait.before
+    said = [_eta(wait.now, effect.at_ms)]
+    if was is not None and was.forecast.start_ms != wait.now.forecast.start_ms:
+        said[0] += f" (before: {_eta(was, effect.at_ms)})"
+    if wait.now.place is not None:
+        said.append(f"number {_number(wait.now.place)} in the queue")
+        if wait.advance and was is not None and was.place is not None:
+            said[-1] += f" (before: {_number(was.place)})"
+    if wait.kept is not None:
+        said.append(f"a place on {_nodes(wait.kept)} is kept for it")
+    return ", ".join(said)
+
+
+def _eta(prospect: Prospect, at_ms: Instant) -> str:
+    forecast = prospect.forecast
+    if forecast.start_ms is None:
+        if not forecast.more:
+            return "no start in sight"
+        return (
+            f"no start within {_whole(forecast.horizon_ms)}" if forecast.horizon_ms else "too many wait to foresee more"
+        )
+    within = _whole(forecast.start_ms - at_ms)
+    after = f" when {one_of([str(job) for job in forecast.ends[:SHOWN]])} ends" if forecast.ends else ""
+    return f"starts within {within}{after}"
+
+
+def _whole(milliseconds: int) -> str:
+    """A duration in whole seconds."""
+    return duration(max(0, milliseconds) // _SECOND_MS * _SECOND_MS)
+
+
+def _number(place: QueuePlace) -> str:
+    return f"{place.overall} of {place.of_all}"
+
+
+def _change(pair: tuple[GpuMilli, GpuMilli]) -> str:
+    before, after = (format_gpus(milli) for milli in pair)
+    return before if before == after else f"{before} -> {after}"
+
+
+def _nodes(placement: Placement) -> str:
+    return _some(tuple(dict.fromkeys(worker.node for worker in placement.workers)))
+
+
+def _some(named: Sequence[object]) -> str:
+    shown = [str(each) for each in named[:SHOWN]]
+    return all_of(shown if len(named) <= SHOWN else [*shown, f"{len(named) - SHOWN} more"])
+
+
+def _name(job: JobId | None) -> str | None:
+    return None if job is None else str(job)
+
+
+def _reason_form(reason: Reason) -> dict[str, Any]:
+    return {"code": reason.code, "message": reason_text(reason)}
+
+
+def _places(placement: Placement) -> list[Mapping[str, Any]]:
+    return [{"node": worker.node, "gpus": list(worker.gpus)} for worker in placement.workers]
+
+
+def _ground_form(ground: Ground, at_ms: Instant) -> dict[str, Any]:
+    """From which nodes it is foreseen; `at`: when the cluster was so."""
+    return {
+        "from": "cluster" if ground.live else "inventory",
+        "at": format_timestamp(at_ms) if ground.live else None,
+        "nodes": ground.nodes,
+        "gpuMilli": ground.gpus * WHOLE_GPU,
+    }
+
+
+def _started_form(start: Started) -> dict[str, Any]:
+    return {
+        "job": str(start.job),
+        "gpuMilli": start.gpu_milli,
+        "placement": _places(start.placement),
+        "reason": _reason_form(start.reason),
+        "pauses": [str(job) for job in start.pauses],
+        "anew": start.anew,
+    }
+
+
+def _moved_form(move: Moved) -> dict[str, Any]:
+    return {
+        "job": str(move.job),
+        "gpuMilli": move.gpu_milli,
+        "from": _places(move.before),
+        "to": _places(move.after),
+        "for": _name(move.beneficiary),
+        "reason": _reason_form(move.reason),
+    }
+
+
+def _wait_form(wait: Waits, at_ms: Instant) -> dict[str, Any]:
+    return {
+        "job": str(wait.job),
+        "gpuMilli": wait.gpu_milli,
+        "reason": _reason_form(wait.reason),
+        **_prospect_form(wait.now, at_ms),
+        "before": None if wait.before is None else _prospect_form(wait.before, at_ms),
+        "placeKept": None if wait.kept is None else _places(wait.kept),
+    }
+
+
+def _prospect_form(prospect: Prospect, at_ms: Instant) -> dict[str, Any]:
+    forecast, place = prospect.forecast, prospect.place
+    return {
+        "startsInMs": None if forecast.start_ms is None else forecast.start_ms - at_ms,
+        "after": [str(job) for job in forecast.ends],
+        "horizonMs": forecast.horizon_ms,
+        "queue": None if place is None else {"position": place.overall, "of": place.of_all},
+    }
+
+
+def _holding_form(each: Holding) -> dict[str, Any]:
+    return {
+        "project": each.project,
+        "domain": each.domain,
+        "allocatedGpuMilli": {"before": each.held[0], "after": each.held[1]},
+        "fairShareGpuMilli": {"before": each.share[0], "after": each.share[1]},
+    }
