@@ -51,8 +51,8 @@ def philly(  # noqa: PLR0913, PLR0917 - one argument an option
 
     They are 28 days from 2017-10-09 on: 38,489 jobs of 13 teams. Quotas are each team's part of what was used in the
     five weeks before. A paused job goes on from its last checkpoint: DISPLACED is what it did since its last start,
-    LOST what of that it does again. OF FLOOR is the mean wait by that of the mode `floor`, which counts GPUs without
-    nodes and pauses nobody.
+    WASTED what of that it does again and what it held while it left. OF FLOOR is the mean wait by that of the mode
+    `floor`, which counts GPUs without nodes and pauses nobody.
     """
     collect_seldom()
     chosen = [ModeName(mode) for mode in dict.fromkeys(modes or sorted(MODES, key="floor".__ne__))]

@@ -112,7 +112,7 @@ def _table(report: ReplayReport) -> None:
             longest_ms=figures.longest_ms,
             pauses=figures.pauses,
             displaced_ppm=figures.displaced_ppm,
-            lost_ppm=figures.lost_ppm,
+            wasted_ppm=figures.wasted_ppm,
             used_ppm=figures.used_ppm,
             unfinished=figures.unfinished,
         )

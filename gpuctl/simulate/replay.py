@@ -90,7 +90,8 @@ class Act:
 @dataclass(slots=True)
 class Course:
     """What came of all jobs. `displaced`: work since the last start of those that were paused; `lost`: what of it had
-    to be done again. `waits_ms`: of each job that ended, all the time it was there and did not run.
+    to be done again; `leaving`: what they held while they left, and did nothing with. `waits_ms`: of each job that
+    ended, all the time it was there and did not run.
     """
 
     waits_ms: list[DurationMs]
@@ -98,6 +99,7 @@ class Course:
     pauses: int = 0
     displaced: int = 0
     lost: int = 0
+    leaving: int = 0
     instants: int = 0
     end_ms: Instant = 0
 
@@ -238,6 +240,7 @@ class Replay:
         self.course.pauses += 1
         self.course.displaced += ticket.total_milli * ran_ms
         self.course.lost += ticket.total_milli * lost_ms
+        self.course.leaving += ticket.total_milli * self._pace.stop_ms
         self._meter.wait(run.job, ticket.total_milli, again=True)
         reserved = pause.reserved if isinstance(pause, Move) else None
         ticket.run = _after(run, pause, phase=RunPhase.STOPPING, reserved=reserved)

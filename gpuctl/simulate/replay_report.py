@@ -25,9 +25,9 @@ MILLION = 1_000_000
 class Figures:
     """One mode's. `wait` is all the time that a job was there and did not run; jobs that never ended are not in it.
 
-    `displaced`: work done since their last start by jobs that were paused; `lost`: what of it was done again. These,
-    `unfair` and `below_quota` (see `meter.Short`) are parts per million of the work of all jobs, `used` of all GPU time
-    of the window.
+    `displaced`: work done since their last start by jobs that were paused; `lost`: what of it was done again; `wasted`:
+    that, and the GPU time that they held while they left: all that pausing costs. These, `unfair` and `below_quota`
+    (see `meter.Short`) are parts per million of the work of all jobs, `used` of all GPU time of the window.
     """
 
     mode: ModeName
@@ -39,6 +39,7 @@ class Figures:
     pauses: int
     displaced_ppm: int
     lost_ppm: int
+    wasted_ppm: int
     unfair_ppm: int
     below_quota_ppm: int
     used_ppm: int
@@ -90,6 +91,7 @@ def replay(workload: Workload, mode: ModeName, pace: Pace, window: tuple[Instant
         pauses=came.pauses,
         displaced_ppm=came.displaced * MILLION // work,
         lost_ppm=came.lost * MILLION // work,
+        wasted_ppm=(came.lost + came.leaving) * MILLION // work,
         unfair_ppm=sum(short.unfair for short in projects.values()) * MILLION // work,
         below_quota_ppm=sum(short.below_quota for short in projects.values()) * MILLION // work,
         used_ppm=meter.used * MILLION // max(1, span),
@@ -150,6 +152,7 @@ def _mode(report: ReplayReport, figures: Figures) -> dict[str, Any]:
         "pauses": figures.pauses,
         "displacedPpm": figures.displaced_ppm,
         "lostPpm": figures.lost_ppm,
+        "wastedPpm": figures.wasted_ppm,
         "unfairPpm": figures.unfair_ppm,
         "belowQuotaPpm": figures.below_quota_ppm,
         "usedPpm": figures.used_ppm,

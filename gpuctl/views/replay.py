@@ -23,14 +23,14 @@ class ModeRow:
     longest_ms: DurationMs
     pauses: int
     displaced_ppm: int
-    lost_ppm: int
+    wasted_ppm: int
     used_ppm: int
     unfinished: int
 
 
 HEADER = (
     "MODE", "MEAN WAIT", "P95", "OF FLOOR", "UNFAIR", "BELOW QUOTA", "VIOLATIONS", "LONGEST", "PAUSES", "DISPLACED",
-    "LOST", "USED", "NEVER RAN",
+    "WASTED", "USED", "NEVER RAN",
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def _cells(row: ModeRow) -> tuple[str, ...]:
     return (
         row.mode, age(row.mean_wait_ms), age(row.p95_wait_ms), ratio, percent(row.unfair_ppm),
         percent(row.below_quota_ppm), str(row.violations), age(row.longest_ms), str(row.pauses),
-        percent(row.displaced_ppm), percent(row.lost_ppm), percent(row.used_ppm), str(row.unfinished),
+        percent(row.displaced_ppm), percent(row.wasted_ppm), percent(row.used_ppm), str(row.unfinished),
     )  # fmt: skip
 
 

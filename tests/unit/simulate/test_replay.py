@@ -49,6 +49,7 @@ def test_what_a_paused_job_does_again_is_by_its_checkpoints(checkpoint_ms: int |
     pace = Pace(stop_ms=30_000, checkpoint_ms=checkpoint_ms)
     figures = replay(_load(*CONTENDED), ModeName.FAIR, pace, WINDOW)
     assert figures.lost_ppm == lost_ms * 4000 * 1_000_000 // (36 * HOUR * 1000)
+    assert figures.wasted_ppm == (lost_ms + 30_000) * 4000 * 1_000_000 // (36 * HOUR * 1000)
     assert figures.end_ms == 5 * HOUR + 30_000 + lost_ms
 
 
