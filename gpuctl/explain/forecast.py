@@ -16,6 +16,7 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.state import ClusterState, Run
 from gpuctl.model.units import Instant
 from gpuctl.schedule import Outlook
+from gpuctl.schedule.interactive import latest_end_ms
 
 MAX_ENDS = 24
 """Instants at which something ends that are looked at: a bound on what a question may cost."""
@@ -81,7 +82,7 @@ def _grown_ms(declared: Declared, state: ClusterState, at_ms: Instant) -> Instan
 def _end_ms(jobs: Jobs, run: Run, now_ms: Instant) -> Instant | None:
     """When a run reaches its limit, if it is running and has one."""
     job = jobs.get(run.job)
-    if job is None or job.digest != run.digest or job.max_duration_ms is None or run.phase not in ACTIVE:
+    if job is None or job.digest != run.digest or run.phase not in ACTIVE:
         return None
-    began_ms = now_ms if run.started_at_ms is None else run.started_at_ms
-    return max(now_ms + 1, began_ms + job.max_duration_ms - run.ran_ms)
+    end_ms = latest_end_ms(job, run, now_ms)
+    return None if end_ms is None else max(now_ms + 1, end_ms)

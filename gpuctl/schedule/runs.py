@@ -112,8 +112,9 @@ def next_change_ms(
     if run.started_at_ms is not None:
         if min_runtime_ms:
             times.append(run.started_at_ms + min_runtime_ms)
-        if job.max_duration_ms is not None:
-            times.append(run.started_at_ms + job.max_duration_ms - run.ran_ms)
+        end_ms = interactive.latest_end_ms(job, run, now_ms)
+        if end_ms is not None:
+            times.append(end_ms)
     if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
         times.append(run.idle_since_ms + job.idle_timeout_ms)
     return min((at_ms for at_ms in times if at_ms > now_ms), default=None) if times else None

@@ -20,12 +20,12 @@ from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.job import Job, JobType
-from gpuctl.model.state import Run
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer, Seat, place_in
+from gpuctl.schedule.interactive import latest_end_ms
 from gpuctl.schedule.ledger import Charge
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.preempt import Preemption
@@ -69,14 +69,6 @@ class Guard:
     def pool(self) -> PoolName:
         """Where it is."""
         return self.seat.offer.pool.name
-
-
-def end_of(job: Job | None, run: Run | None, now_ms: Instant) -> Instant | None:
-    """When a run ends at the latest by its maxDuration, were it started now if it is not running."""
-    if job is None or job.max_duration_ms is None:
-        return None
-    started = run.started_at_ms if run is not None and run.started_at_ms is not None else now_ms
-    return started + job.max_duration_ms - (run.ran_ms if run is not None else 0)
 
 
 def may_never_end(job: Job | None) -> bool:
@@ -135,7 +127,7 @@ class Guards:
 
     def yields(self, guard: Guard, waiting: Waiting, offer: Offer) -> bool:
         """Whether a job may start in a place that is kept for another: it can't delay it, or would have it anyway."""
-        end_ms = end_of(waiting.job, waiting.run, self._books.now_ms)
+        end_ms = latest_end_ms(waiting.job, waiting.run, self._books.now_ms)
         if end_ms is not None and guard.until_ms is not None and end_ms + STARTING_MS <= guard.until_ms:
             return True
         return guard.waiting.job.preemptible and self._would_lose(guard, waiting.job, offer)
@@ -205,7 +197,7 @@ class Guards:
         return fixed <= accounts.quota(domain, project) and milli <= accounts.within_reach(domain, project)
 
     def _add(self, waiting: Waiting, seat: Seat) -> None:
-        ends = [end_of(holder.job, holder.run, self._books.now_ms) for holder in in_place(self._books, seat)]
+        ends = [latest_end_ms(holder.job, holder.run, self._books.now_ms) for holder in in_place(self._books, seat)]
         known = [end_ms for end_ms in ends if end_ms is not None]
         until_ms = max(known) if known and len(known) == len(ends) else None
         guard = self._by_pool[seat.offer.pool.name] = Guard(waiting, seat, until_ms)
@@ -233,12 +225,12 @@ def occupants_by_node(books: Books, starts: Iterable[tuple[Waiting, Seat]]) -> M
     for node in books.soon.rooms:
         for holder in books.on_node(node):
             if not may_never_end(holder.job):
-                end_ms = end_of(holder.job, holder.run, books.now_ms)
+                end_ms = latest_end_ms(holder.job, holder.run, books.now_ms)
                 found.setdefault(node, []).append(Occupant(holder.placement, holder.charge, end_ms))
     for waiting, seat in starts:
         if may_never_end(waiting.job):
             continue
-        end_ms = end_of(waiting.job, waiting.run, books.now_ms)
+        end_ms = latest_end_ms(waiting.job, waiting.run, books.now_ms)
         start = Occupant(seat.placement, seat.offer.request.charge, end_ms)
         for node in {worker.node for worker in seat.placement.workers}:
             found.setdefault(node, []).append(start)

@@ -8,6 +8,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import Instant
+from gpuctl.schedule.interactive import latest_end_ms
 
 _HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
@@ -18,10 +19,10 @@ def wakeups(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterato
     for run in state.runs:
         job = jobs.get(run.job)
         if job is not None and job.digest == run.digest and not run.phase.final:
-            yield from (at_ms for at_ms in _of_run(declared, job, run) if at_ms > now_ms)
+            yield from (at_ms for at_ms in _of_run(declared, job, run, now_ms) if at_ms > now_ms)
 
 
-def _of_run(declared: Declared, job: Job, run: Run) -> Iterator[Instant]:
+def _of_run(declared: Declared, job: Job, run: Run, now_ms: Instant) -> Iterator[Instant]:
     policy = declared.cluster.scheduling
     if run.phase is RunPhase.QUEUED:
         yield run.queued_at_ms + policy.starvation_guard_ms
@@ -31,5 +32,6 @@ def _of_run(declared: Declared, job: Job, run: Run) -> Iterator[Instant]:
         yield run.started_at_ms + policy.min_runtime_ms
     if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
         yield run.idle_since_ms + job.idle_timeout_ms
-    if job.max_duration_ms is not None and job.type is JobType.INFERENCE:
-        yield run.started_at_ms + job.max_duration_ms - run.ran_ms
+    end_ms = latest_end_ms(job, run, now_ms)
+    if end_ms is not None and job.type is JobType.INFERENCE:
+        yield end_ms

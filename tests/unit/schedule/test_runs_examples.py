@@ -22,7 +22,8 @@ from gpuctl.model.decision import (
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest
 from gpuctl.model.job import Job, JobType
-from gpuctl.model.state import RunPhase
+from gpuctl.model.state import Run, RunPhase
+from gpuctl.schedule.interactive import latest_end_ms, limit_reached
 
 PROJECTS = [project("a", 4000), project("b", 4000)]
 POOLS = [pool(nodes=[4, 4])]
@@ -170,3 +171,20 @@ def test_a_stopping_run_waits_for_its_own_pods() -> None:
     made = decision(world, tree, "a/1")
     assert isinstance(made, Pending)
     assert made.reason.code == "GPU5020"
+
+
+@pytest.mark.parametrize(
+    ("started_ms", "ran_ms", "end_ms"),
+    [(None, 0, 700), (None, 50, 650), (60, 0, 660), (60, 50, 610), (60, 700, -40), (150, 50, 650)],
+    ids=["not started", "paused", "running", "running again", "over", "clock stepped back"],
+)
+def test_when_max_duration_ends_a_run_is_one_answer(started_ms: int | None, ran_ms: int, end_ms: int) -> None:
+    limited = job("a/1", max_duration_ms=600)
+    run = Run(
+        job=limited.id, digest=limited.digest, phase=RunPhase.RUNNING, started_at_ms=started_ms, ran_ms=ran_ms
+    )  # fmt: skip
+    assert latest_end_ms(limited, run, 100) == end_ms
+    assert (limit_reached(limited, run, 100) is not None) is (end_ms <= 100)
+    assert latest_end_ms(limited, None, 100) == 700
+    assert latest_end_ms(job("a/1"), run, 100) is None
+    assert latest_end_ms(None, run, 100) is None

@@ -50,7 +50,7 @@ def run(declared: Declared, name: str, phase: RunPhase) -> Run:
     return Run(job=job.id, digest=job.digest, phase=phase, queued_at_ms=1000, started_at_ms=5000, ran_ms=2000)
 
 
-def woken(declared: Declared, *runs: Run, now_ms: int = 0) -> list[int]:
+def woken(declared: Declared, *runs: Run, now_ms: int = 5000) -> list[int]:
     return sorted(wakeups(declared, ClusterState(runs=runs), now_ms))
 
 
