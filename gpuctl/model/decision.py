@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import TypeAlias
 
 from gpuctl.model.declared import DomainName
@@ -209,13 +210,18 @@ class TraceStep:
 class Schedule:
     """Exactly one decision a declared job, sorted by job; never over capacity; gangs all or none.
 
-    `queue`: jobs that could run and had no place, in the order in which they were asked last. `usage`: what is to be
-    remembered of projects' use of spare GPUs.
+    `lanes`: jobs that could run and have no place, one lane for each project and quota domain, the next first.
+    `usage`: what is to be remembered of projects' use of spare GPUs.
     """
 
     at_ms: Instant
     decisions: tuple[Decision, ...] = ()
     shares: tuple[FairShare, ...] = ()
     trace: tuple[TraceStep, ...] = ()
-    queue: tuple[JobId, ...] = ()
+    lanes: tuple[tuple[JobId, ...], ...] = ()
     usage: Mapping[ProjectName, Usage] = field(default_factory=dict)
+
+    @property
+    def queue(self) -> tuple[JobId, ...]:
+        """All that could run and have no place, in order. Cost: linear, each time."""
+        return tuple(chain.from_iterable(self.lanes))

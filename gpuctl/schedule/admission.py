@@ -7,7 +7,7 @@ blocks nobody; but for who has waited longest a place is kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from gpuctl.model.decision import Placement, Reason, TraceStep
@@ -20,18 +20,19 @@ from gpuctl.schedule.books import Books
 from gpuctl.schedule.consolidation import Consolidation, Mover, clear
 from gpuctl.schedule.elastic import exchange_for, smaller_offers, victims_for
 from gpuctl.schedule.gang import Offer, Seat, place_in
+from gpuctl.schedule.hints import Hints
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.lineup import Lineup
-from gpuctl.schedule.obstacles import Obstacles
-from gpuctl.schedule.ordering import Kind, Waiting
+from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.outcome import Outcome, Pause, Shift
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.rights import beyond_quota, forbidden, standing
 from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.shortage import Shortages
 from gpuctl.schedule.starvation import Guards, is_guarded
-from gpuctl.schedule.turns import take_turns
+from gpuctl.schedule.turns import Lane, in_order, take_turns
 from gpuctl.schedule.victims import Rule
 
 MAX_ROUNDS = 2
@@ -42,8 +43,17 @@ class Admission:
     """The turns of one cycle over its books."""
 
     __slots__ = (
-        "_books", "_failed", "_guards", "_in_vain", "_layout", "_lifted", "_mover", "_obstacles", "_policy", "outcome",
-    )  # fmt: skip
+        "_books",
+        "_failed",
+        "_guards",
+        "_hints",
+        "_layout",
+        "_lifted",
+        "_mover",
+        "_policy",
+        "_settled",
+        "outcome",
+    )
 
     def __init__(self, books: Books, policy: SchedulingPolicy) -> None:
         self._books = books
@@ -51,55 +61,57 @@ class Admission:
         self._layout = Layout(books)
         self._failed: set[object] = set()
         self._guards = Guards(books)
-        self._obstacles = Obstacles(books, self._guards)
+        self._hints: Hints | None = None
         self._mover = Mover(books)
         self._lifted: PoolName | None = None
-        self._in_vain: dict[Kind, tuple[int, Reason]] = {}
+        self._settled: set[JobId] = set()
         self.outcome = Outcome()
 
-    def run(self, queue: Lineup) -> Outcome:
-        """Promises first, then everybody in turn, then the layout once more as a whole."""
-        promises = self._keep_promises(queue.promised())
-        lanes = queue.lanes(without=promises)
+    def run(self, lineup: Lineup, shortages: Shortages) -> Outcome:
+        """Promises first, then everybody who may have a chance in turn, then the layout once more as a whole."""
+        self._keep_promises(lineup.promised())
+        lanes = [Lane(line, self._books, self._settled) for line in lineup.lines.values()]
         for _ in range(MAX_ROUNDS):
-            take_turns(lanes, self._books, self._turn)
+            self._hints = Hints(self._books, self._guards, self._layout, lineup, may_move=self._policy.consolidation)
+            take_turns(lanes, self._books, self._hints, self._turn)
             if not self._layout.compact():
                 break
             self._failed.clear()
-            self._in_vain.clear()
-            lanes = queue.lanes(only=self.outcome.passed.keys() - promises)
         for waiting, seat in self._layout.seats.items():
             _, reason = self.outcome.started[waiting.job.id]
             self.outcome.started[waiting.job.id] = (seat, reason)
-        self._guard(queue, promises)
+        self._guard(lineup)
+        self.outcome.told = shortages.tell(lineup, self._books, self._guards)
+        self.outcome.lanes = in_order(lanes, lineup, self._settled)
         return self.outcome
 
-    def _guard(self, queue: Lineup, promises: Collection[JobId]) -> None:
+    def _guard(self, lineup: Lineup) -> None:
         """Keep a place for who has waited longest."""
         taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
-        starts = ((queue.find(job), seat) for job, (seat, _) in taken)
-        passed = (queue.find(job) for job in self.outcome.passed if job not in promises)
-        self._guards.choose(passed, self._policy.starvation_guard_ms, starts)
+        starts = ((lineup.find(job)[0], seat) for job, (seat, _) in taken)
+        self._guards.choose(self._left(lineup), self._policy.starvation_guard_ms, starts)
         for guard in self._guards:
             job = guard.waiting.job.id
-            self.outcome.passed[job] = reasons.kept_for_oldest(guard.pool)
-            self.outcome.kept[job] = guard.seat
+            self.outcome.kept[job] = guard.seat, reasons.kept_for_oldest(guard.pool)
             self._note(guard.waiting, "keep", guard.seat.offer)
+
+    def _left(self, lineup: Lineup) -> Iterator[Waiting]:
+        """Of those that have no place, the first of each kind."""
+        for group in lineup.groups():
+            yield from islice((w for _, w in group.jobs if w.job.id not in self._settled), 1)
 
     # Promises
 
-    def _keep_promises(self, queue: Sequence[Waiting]) -> set[JobId]:
+    def _keep_promises(self, queue: Sequence[Waiting]) -> None:
         """Hold every place promised that is free or coming free; the others need their occupants paused still."""
         coming: list[tuple[Waiting, Seat]] = []
         occupied: list[tuple[Waiting, Seat]] = []
-        kept: set[JobId] = set()
         for waiting in queue:
             seat = None if is_guarded(waiting) else promised(waiting, self._books)
             if seat is None or self._forbidden(waiting, seat.offer):
                 continue
             if is_free(self._books.now, seat):
                 self._start(waiting, seat)
-                kept.add(waiting.job.id)
             elif is_free(self._books.soon, seat):
                 self._books.occupy(waiting.job, seat)
                 coming.append((waiting, seat))
@@ -111,9 +123,8 @@ class Admission:
             if not self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
                 self._books.occupy(waiting.job, seat)
                 self._reserve(waiting, seat, self._awaited(waiting))
-            kept.add(waiting.job.id)
-        kept.update(waiting.job.id for waiting, seat in occupied if self._keep_occupied(waiting, seat))
-        return kept
+        for waiting, seat in occupied:
+            self._keep_occupied(waiting, seat)
 
     def _awaited(self, waiting: Waiting) -> Reason:
         """Why a promise is still waited for: as it was said when it was made."""
@@ -139,51 +150,36 @@ class Admission:
 
     # Turns
 
-    def _turn(self, waiting: Waiting) -> None:
+    def _turn(self, waiting: Waiting) -> bool:
         """Its turn; a place that is kept for it is free for it meanwhile, and is not kept any longer if it has one."""
+        self._books.effort.turns += 1
         guard = self._guards.of(waiting)
         if guard is None:
-            self._ask_once(waiting)
-            return
+            return self._ask(waiting)
         self._guards.lift(guard)
         self._lifted = guard.pool
-        self._ask_once(waiting)
+        placed = self._ask(waiting)
         self._lifted = None
-        if waiting.job.id in self.outcome.passed:
-            self._guards.hold(guard)
-        else:
+        if placed:
             self._guards.drop(guard)
+        else:
+            self._guards.hold(guard)
+        return placed
 
-    def _ask_once(self, waiting: Waiting) -> None:
-        """Ask it, unless one of its kind has been asked in vain and nothing has changed since."""
-        self.outcome.passed.pop(waiting.job.id, None)
-        changes, reason = self._in_vain.get(waiting.kind, (-1, None))
-        if reason is None or changes != self._books.changes:
-            self._books.effort.turns += 1
-            reason = self._ask(waiting)
-            if reason is None:
-                return
-            self._in_vain[waiting.kind] = self._books.changes, reason
-        self.outcome.passed[waiting.job.id] = reason
-
-    def _ask(self, waiting: Waiting) -> Reason | None:
-        """Start it, or make room for it; the reason why it waits, if it does."""
-        barriers = [self._forbidden(waiting, offer) for offer in waiting.offers]
-        offers = [offer for offer, barrier in zip(waiting.offers, barriers, strict=True) if barrier is None]
+    def _ask(self, waiting: Waiting) -> bool:
+        """Start it, or make room for it, if that can be."""
+        offers = [offer for offer in waiting.offers if self._forbidden(waiting, offer) is None]
         if self._start_on_idle(waiting, offers) or self._start_past_guards(waiting, offers):
-            return None
+            return True
         # Nobody is paused for a run that may never come to be: its object could be refused.
         known = waiting.run is not None
         if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
-            return None
+            return True
         if waiting.job.is_elastic and any(self._start_smaller(waiting, offer) for offer in waiting.offers):
-            return None
+            return True
         if known and not offers and any(self._exchange(waiting, offer) for offer in waiting.offers):
-            return None
-        if known and any(self._bring_together(waiting, offer) for offer in offers if offer.request.gpu_milli):
-            return None
-        barrier = None if offers else barriers[0]
-        return barrier or self._obstacles.of(waiting, offers)
+            return True
+        return known and any(self._bring_together(waiting, offer) for offer in offers if offer.request.gpu_milli)
 
     def _forbidden(self, waiting: Waiting, offer: Offer) -> Reason | None:
         """The ceiling that the job would break now."""
@@ -199,10 +195,13 @@ class Admission:
         seat = self._layout.admit(waiting, offers)
         if seat is None:
             self._failed.add(key)
+            if self._lifted is None and self._hints is not None:
+                self._hints.no_room(offers)
             return False
         self._note(waiting, "start", seat.offer)
         reason = self._standing(waiting, seat.offer, held[seat.offer.pool.name])
         self.outcome.started[waiting.job.id] = (seat, reason)
+        self._settled.add(waiting.job.id)
         return True
 
     def _start_past_guards(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
@@ -310,10 +309,12 @@ class Admission:
         self._books.occupy(waiting.job, seat)
         self._note(waiting, "start where promised", seat.offer)
         self.outcome.started[waiting.job.id] = (seat, reason)
+        self._settled.add(waiting.job.id)
 
     def _reserve(self, waiting: Waiting, seat: Seat, reason: Reason) -> None:
         self._note(waiting, "reserve", seat.offer)
         self.outcome.reserved[waiting.job.id] = (seat, reason)
+        self._settled.add(waiting.job.id)
 
     def _pause(self, waiting: Waiting, seat: Seat, victims: Sequence[Holder], rule: Rule) -> None:
         """Pause the victims and reserve the seat, which is free once they have left."""

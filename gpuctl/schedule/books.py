@@ -34,12 +34,12 @@ class Books:
     """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them.
 
     `version` counts pauses, `changes` everything. `spared` are runs that are not reclaimed for other projects.
-    `elastic`: whether there may be surplus workers among the runs.
+    `elastic`: whether there may be surplus workers among the runs. `leaving` counts runs whose place is coming free.
     """
 
     __slots__ = (
         "_candidates", "_done", "_in_vain", "_least", "_on_node", "_pausable", "_projects", "accounts", "capacity",
-        "changes", "effort", "elastic", "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
+        "changes", "effort", "elastic", "leaving", "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs) -> None:
@@ -54,6 +54,7 @@ class Books:
         self.changes = 0
         self.spared: frozenset[JobId] = frozenset()
         self.elastic = False
+        self.leaving = 0
         self._candidates: dict[object, tuple[Holder, ...]] = {}
         self._projects: dict[object, tuple[ProjectName, ...]] = {}
         self._least: dict[tuple[DomainName, ProjectName], tuple[GpuMilli, int]] = {}
@@ -73,6 +74,8 @@ class Books:
                     touched.update(self._resume(holders))
         self._done.clear()
         self._change()
+        self.now.tidy()
+        self.soon.tidy()
         self.now_ms, self.version, self.changes = now_ms, 0, 0
         self.effort = self.now.effort = self.soon.effort = effort
         return touched
@@ -84,6 +87,7 @@ class Books:
 
     def enter_all(self, holders: Sequence[Holder]) -> None:
         """Enter the runs that occupy their places now."""
+        self.leaving += sum(holder.leaving for holder in holders)
         self.now.take_all(holders)
         self.soon.take_all([holder for holder in holders if not holder.leaving])
         for holder in holders:
@@ -109,6 +113,7 @@ class Books:
 
     def leave_all(self, holders: Collection[Holder]) -> None:
         """Runs that are where they were no more."""
+        self.leaving -= sum(holder.leaving for holder in holders)
         for holder in holders:
             self.now.give_back(holder.placement, holder.charge)
             if not holder.leaving:
@@ -130,6 +135,7 @@ class Books:
     def _resume(self, holders: Iterable[Holder]) -> Iterator[JobId]:
         """The opposite of `pause`, but for the order of the lists."""
         for holder in holders:
+            self.leaving -= 1
             self.soon.take(holder.placement, holder.charge)
             self._account(holder, 1)
             for node in holder.nodes():
@@ -205,6 +211,7 @@ class Books:
             self._done.append(paused)
         for holder in paused:
             self._depart_from(holder)
+            self.leaving += 1
             self.version += 1
         self._forget(paused)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 
 from gpuctl.model.decision import (
@@ -30,7 +31,7 @@ from gpuctl.schedule.demand import Demand, claims
 from gpuctl.schedule.drain import draining
 from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.growth import count_growth, growing, resizes
-from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.lineup import Lineup
 from gpuctl.schedule.outcome import Outcome
 from gpuctl.schedule.outlook import Outlook
 from gpuctl.schedule.reservation import keep_moves
@@ -72,7 +73,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
             accounts.portions[domain.name, owner] = portion
 
     # 3. Who starts, who is paused for whom.
-    outcome = Admission(books, declared.cluster.scheduling).run(standing.lineup)
+    outcome = Admission(books, declared.cluster.scheduling).run(standing.lineup, standing.shortages)
 
     # 4. One decision a job.
     uuids = uuids_of(state.nodes)
@@ -80,10 +81,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     overlay.update(_stopped(outcome, now_ms))
     for resize in resizes(outcome, smaller, books, standing.holders):
         overlay[resize.job] = replace(resize, placement=named(resize.placement, uuids))
-    waiting = (
-        (each.job.id, _decision(each, outcome, uuids, standing.verdicts.get(each.job.id))) for each in standing.lineup
-    )
-    standing.decide(overlay, waiting)
+    overlay.update(_placed(outcome, standing.lineup, uuids))
+    standing.decide(overlay, outcome.told)
     outlook.keep(standing)
     standing.shares = shares = _shares(declared, demand, books, outcome, standing.shares)
     return Schedule(
@@ -91,7 +90,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
         decisions=standing.verdicts.all(),
         shares=shares,
         trace=tuple(outcome.trace),
-        queue=tuple(outcome.passed),
+        lanes=outcome.lanes,
         usage=next_usage(state.ledgers, shares, half_life_ms, now_ms),
     )
 
@@ -134,24 +133,19 @@ def _was_moved(run: Run) -> bool:
     return run.reason is not None and run.reason.code == reasons.MOVED
 
 
-def _decision(
-    waiting: Waiting, outcome: Outcome, uuids: Mapping[NodeName, tuple[str, ...]], before: Decision | None
-) -> Decision:
-    """What became of a job that could start; the same object as before, if that is what became of it then."""
-    job, record = waiting.job.id, waiting.record
-    started = outcome.started.get(job)
-    if started is not None:
-        seat, reason = started
+def _placed(
+    outcome: Outcome, lineup: Lineup, uuids: Mapping[NodeName, tuple[str, ...]]
+) -> Iterator[tuple[JobId, Decision]]:
+    """Jobs that start, and jobs for which a place is held."""
+    for job, (seat, reason) in outcome.started.items():
+        waiting, _ = lineup.find(job)
+        record = waiting.record
         moved_for = record.paused_for if waiting.run and _was_moved(waiting.run) else None
         record = replace(record, starts=record.starts + 1, paused_for=moved_for)
-        return Admit(job=job, reason=reason, record=record, placement=named(seat.placement, uuids))
-    reserved = outcome.reserved.get(job)
-    kept = outcome.kept.get(job) if reserved is None else reserved[0]
-    reason = outcome.passed[job] if reserved is None else reserved[1]
-    place = None if kept is None else kept.placement
-    if isinstance(before, Pending) and before.record is record and before.reason == reason and before.reserved == place:
-        return before
-    return Pending(job=job, reason=reason, record=record, reserved=place)
+        yield job, Admit(job=job, reason=reason, record=record, placement=named(seat.placement, uuids))
+    for job, (seat, reason) in chain(outcome.reserved.items(), outcome.kept.items()):
+        record = lineup.find(job)[0].record
+        yield job, Pending(job=job, reason=reason, record=record, reserved=seat.placement)
 
 
 def _shares(

@@ -36,6 +36,11 @@ class Offer:
         return Offer(self.pool, self.request._replace(workers=workers), self.least)
 
     @property
+    def least_milli(self) -> GpuMilli:
+        """GPUs of the fewest workers it may start with."""
+        return self.request.gpu_milli * (self.least or self.request.workers)
+
+    @property
     def sizes(self) -> range:
         """How many workers it may have, the most first."""
         return range(self.request.workers, (self.least or self.request.workers) - 1, -1)

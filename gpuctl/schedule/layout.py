@@ -14,6 +14,7 @@ from gpuctl.schedule.books import Books
 from gpuctl.schedule.gang import Offer, Seat, place, place_in
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.refusals import Refusals
 
 MAX_PLACINGS = 10_000
 """Placements tried in new layouts in one cycle, in all: the bound on what a batch can cost."""
@@ -22,13 +23,13 @@ MAX_PLACINGS = 10_000
 class Layout:
     """The admissions of one cycle and their seats; each is entered in the books as long as it stands."""
 
-    __slots__ = ("_books", "_in_pool", "_left", "_vacant", "seats")
+    __slots__ = ("_books", "_in_pool", "_in_vain", "_left", "seats")
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._left = MAX_PLACINGS
         self._in_pool: dict[PoolName, int] = {}
-        self._vacant: dict[PoolName, tuple[int, Ledger]] = {}
+        self._in_vain: dict[tuple[PoolName, str], tuple[int, Refusals]] = {}
         self.seats: dict[Waiting, Seat] = {}
 
     def admit(self, waiting: Waiting, offers: Sequence[Offer]) -> Seat | None:
@@ -39,15 +40,16 @@ class Layout:
             self._sit(waiting, seat)
             return seat
         for offer in offers:
-            free = self._books.now.free_milli(offer.pool.name, offer.request.profile)
-            enough = free >= offer.request.total_milli > 0
-            if (
-                enough
-                and self._in_pool.get(offer.pool.name)
-                and self._lay_out(offer.pool.name, {waiting: offer}, always=True)
-            ):
+            if self.may_lay_out(offer) and self._lay_out(offer.pool.name, {waiting: offer}, always=True):
                 return self.seats[waiting]
         return None
+
+    def may_lay_out(self, offer: Offer) -> bool:
+        """Whether a new layout could have a seat for one job more: enough is free, only not in one place."""
+        request, pool = offer.request, offer.pool.name
+        if not self._in_pool.get(pool):
+            return False
+        return self._books.now.free_milli(pool, request.profile) >= request.total_milli > 0
 
     def _sit(self, waiting: Waiting, seat: Seat) -> None:
         pool = seat.offer.pool.name
@@ -65,34 +67,40 @@ class Layout:
         Unless `always`, the old layout stays when the new one leaves no more devices whole.
         """
         self._left -= self._in_pool.get(pool, 0) + len(more)
-        if self._left < 0:
+        if self._left < 0 or any(self._refused(offer).cover(offer.request.sizes) for offer in more.values()):
             return False
-        trial = self._without_seats(pool)
-        if any(place_in(trial, offer) is None for offer in more.values()):
+        ledger = self._books.now
+        whole = ledger.whole_devices(pool)
+        old = {waiting: seat for waiting, seat in self.seats.items() if seat.offer.pool.name == pool}
+        _give_back(ledger, old)
+        seats: dict[Waiting, Seat] | None = None
+        for offer in more.values():
+            if place_in(ledger, offer) is None:
+                self._refused(offer).add(offer.request.sizes)
+                break
+        else:
+            seats = _largest_first(ledger, {waiting: seat.offer for waiting, seat in old.items()} | more)
+        better = seats is not None and (always or ledger.whole_devices(pool) > whole)
+        if seats is not None:
+            _give_back(ledger, seats)
+        for seat in old.values():
+            ledger.take(seat.placement, seat.offer.request.charge)
+        if seats is None or not better:
             return False
-        placed = [w for w, seat in self.seats.items() if seat.offer.pool.name == pool]
-        seats = _largest_first(trial, {w: self.seats[w].offer for w in placed} | more)
-        if seats is None:
-            return False
-        whole = trial.whole_devices(pool)
-        _give_back(trial, seats)
-        if not always and whole <= self._books.now.whole_devices(pool):
-            return False
-        for waiting in placed:
-            self._books.vacate(waiting.job, self.seats[waiting])
+        for waiting, seat in old.items():
+            self._books.vacate(waiting.job, seat)
         for waiting, seat in seats.items():
             self._books.occupy(waiting.job, seat)
             self._sit(waiting, seat)
         return True
 
-    def _without_seats(self, pool: PoolName) -> Ledger:
-        """What would be free without any admission in a pool. Whoever tries something in it gives it back."""
-        made_at, ledger = self._vacant.get(pool, (-1, self._books.now))
-        if made_at != self._books.changes:
-            ledger = self._books.now.copy()
-            _give_back(ledger, {w: seat for w, seat in self.seats.items() if seat.offer.pool.name == pool})
-            self._vacant[pool] = self._books.changes, ledger
-        return ledger
+    def _refused(self, offer: Offer) -> Refusals:
+        """Requests like it that found nothing without any admission in its pool, as the books stand."""
+        key = offer.pool.name, offer.request.profile
+        found = self._in_vain.get(key)
+        if found is None or found[0] != self._books.changes:
+            found = self._in_vain[key] = self._books.changes, Refusals()
+        return found[1]
 
 
 def _give_back(ledger: Ledger, seats: dict[Waiting, Seat]) -> None:

@@ -28,6 +28,10 @@ _FEW = 16
 """Up to this part of the nodes it is cheaper to move each run by itself than to build the indexes anew."""
 
 
+_MANY = 8
+"""So many changes a node are remembered before the nodes are ranked anew."""
+
+
 class Charge:
     """What one worker costs where it is: GPUs over its devices, CPU and memory."""
 
@@ -204,6 +208,12 @@ class Ledger:
             self._rankings.clear()
             self._touched.clear()
 
+    def tidy(self) -> None:
+        """Forget what was touched once that is more than ranking the nodes anew would cost."""
+        if len(self._touched) > _MANY * len(self.rooms) + _MANY:
+            self._rankings.clear()
+            self._touched.clear()
+
     def take_all(self, runs: Sequence[_Occupant]) -> None:
         """Occupy the placements of many at once. Cost: O(devices), or that of each by itself if they are few."""
         if len(runs) < len(self.rooms) // _FEW:
@@ -264,6 +274,11 @@ class Ledger:
         """All that is free in a pool, scattered or not: of devices that are not cut, or of those of one profile."""
         partial = self._partial_milli.get((pool, profile), 0)
         return partial if profile else self.whole_devices(pool) * WHOLE_GPU + partial
+
+    def all_free_milli(self, pool: PoolName) -> GpuMilli:
+        """All that is free in a pool, of devices of any kind."""
+        partial = sum(milli for (of_pool, _), milli in self._partial_milli.items() if of_pool == pool)
+        return self.whole_devices(pool) * WHOLE_GPU + partial
 
     def whole_devices(self, pool: PoolName) -> int:
         """Devices of a pool that nobody uses a part of."""

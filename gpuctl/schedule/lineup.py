@@ -1,4 +1,4 @@
-"""Who waits, each project's jobs in their order, kept so while some come and go.
+"""Who waits: each project's jobs in their order, and those that are alike together; kept so while some come and go.
 
 A project whose jobs all leave no choice (one quota domain, and work that can be paused) wants the sum of them; only
 where there is a choice is it made anew, job by job. Cost: O(log jobs) for one that comes or goes.
@@ -7,31 +7,131 @@ where there is a choice is it made anew, job by job. Cost: O(log jobs) for one t
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
-from gpuctl.model.decision import Reason
+from gpuctl.model.decision import Reason, RunRecord
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import JobId, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, Prospects
+from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer
-from gpuctl.schedule.ordering import Kind, Rank, Waiting, job_rank, likeness
+from gpuctl.schedule.ordering import Kind, Rank, Waiting, is_first_class, job_rank, kind_of
 from gpuctl.schedule.runs import record_of
 
 LaneKey: TypeAlias = tuple[ProjectName, DomainName]
+Wish: TypeAlias = tuple[PoolName, Request, int]
+"""An offer by what it asks: the pool, the request, and with how few workers it could start."""
+Shape: TypeAlias = tuple[Wish, ...]
+"""All offers of a job by what they ask, in its order."""
+
+_ENDLESS = 1 << 62
 
 
-class _Line:
-    """One project's waiting jobs in order; what those leave no choice about add up to, and how many leave one."""
+class Group:
+    """Jobs of one line and one kind, in their order. `reason`: what they were told last."""
+
+    __slots__ = ("jobs", "line", "reason", "shape")
+
+    def __init__(self, line: Line, offers: tuple[Offer, ...]) -> None:
+        self.line = line
+        self.shape: Shape = tuple((offer.pool.name, offer.request, offer.least) for offer in offers)
+        self.jobs: list[tuple[Rank, Waiting]] = []
+        self.reason: Reason | None = None
+
+    @property
+    def first(self) -> Waiting:
+        """The first of them; there is always one."""
+        return self.jobs[0][1]
+
+    def wishes(self) -> Iterator[tuple[Wish, Offer]]:
+        """Each offer by what it asks."""
+        return zip(self.shape, self.first.offers, strict=True)
+
+
+class Needs(NamedTuple):
+    """What the most modest of some jobs would need: the fewest GPUs with which one that has a run could start, the
+    highest priority, and whether one is a person's or a service that can't be paused. All shapes and domains."""
+
+    gpu_milli: GpuMilli
+    priority: int
+    is_fixed: bool
+    shapes: frozenset[Shape]
+    domains: frozenset[DomainName]
+
+
+class Line:
+    """A project's waiting jobs of one quota domain, by kind, and what the most modest of them would need.
+
+    `numbers`: what the project held and had a right to when they were told their reasons last.
+    """
+
+    __slots__ = ("_needs", "_order", "domain", "groups", "numbers", "project")
+
+    def __init__(self, project: ProjectName, domain: DomainName) -> None:
+        self.project = project
+        self.domain = domain
+        self.groups: dict[Kind, Group] = {}
+        self.numbers: tuple[object, ...] | None = None
+        self._order: tuple[JobId, ...] | None = None
+        self._needs: Needs | None = None
+
+    def join(self, entry: tuple[Rank, Waiting]) -> Group:
+        """One more, by its rank; the group it is in now."""
+        kind = kind_of(entry[1])
+        group = self.groups.get(kind)
+        if group is None:
+            group = self.groups[kind] = Group(self, entry[1].offers)
+            self._needs = self.numbers = None
+        insort(group.jobs, entry)
+        self._order = None
+        return group
+
+    def leave(self, entry: tuple[Rank, Waiting]) -> None:
+        """One less."""
+        kind = kind_of(entry[1])
+        jobs = self.groups[kind].jobs
+        del jobs[bisect_left(jobs, entry[:1])]
+        if not jobs:
+            del self.groups[kind]
+            self._needs = None
+        self._order = None
+
+    @property
+    def order(self) -> tuple[JobId, ...]:
+        """All of them in order. Cost: O(jobs log jobs) where one came or went."""
+        if self._order is None:
+            self._order = tuple(rank[3] for rank in sorted(rank for g in self.groups.values() for rank, _ in g.jobs))
+        return self._order
+
+    def needs(self, capacity: Capacity) -> Needs:
+        """What one of them needs at least. Cost: O(groups) where one came or went."""
+        if self._needs is None:
+            least, priority, is_fixed = _ENDLESS, -_ENDLESS, False
+            for group in self.groups.values():
+                job = group.first.job
+                if group.first.run is not None:
+                    least = min(least, *(offer.least_milli or _ENDLESS for offer in group.first.offers))
+                priority = max(priority, job.priority)
+                is_fixed = is_fixed or is_first_class(job)
+            shapes = frozenset(group.shape for group in self.groups.values())
+            domains = frozenset(capacity.domain_of[name] for shape in shapes for name, _, _ in shape)
+            self._needs = Needs(least, priority, is_fixed, shapes, domains)
+        return self._needs
+
+
+class _Sum:
+    """What those of a project's jobs add up to that leave no choice, and all of them in order if some leave one."""
 
     __slots__ = ("choosy", "jobs", "plain_milli")
 
     def __init__(self) -> None:
-        self.jobs: list[tuple[Rank, Waiting]] = []
+        self.jobs: list[tuple[Rank, JobId]] = []
         self.plain_milli: dict[DomainName, GpuMilli] = {}
         self.choosy = 0
 
@@ -39,20 +139,39 @@ class _Line:
 class Lineup:
     """All waiting jobs: those that could start, by project, and those that can't, with why."""
 
-    __slots__ = ("_capacity", "_kinds", "_lines", "_of", "_promised", "_prospects", "unable")
+    __slots__ = ("_capacity", "_of", "_promised", "_prospects", "_sums", "lines", "shapes", "unable")
 
     def __init__(self, capacity: Capacity, prospects: Prospects) -> None:
         self._capacity = capacity
         self._prospects = prospects
-        self._kinds: dict[tuple[object, ...], int] = {}
-        self._lines: dict[ProjectName, _Line] = {}
-        self._of: dict[JobId, tuple[Rank, Waiting]] = {}
-        self._promised: dict[JobId, tuple[Rank, Waiting]] = {}
+        self._sums: dict[ProjectName, _Sum] = {}
+        self._of: dict[JobId, tuple[tuple[Rank, Waiting], Group]] = {}
+        self._promised: set[JobId] = set()
+        self.lines: dict[LaneKey, Line] = {}
+        self.shapes: dict[Shape, dict[Group, None]] = {}
         self.unable: dict[JobId, tuple[Job, Run | None, Reason]] = {}
 
-    def __iter__(self) -> Iterator[Waiting]:
-        """Those that could start, project by project."""
-        return (waiting for line in self._lines.values() for _, waiting in line.jobs)
+    def __contains__(self, job: JobId) -> bool:
+        """Whether it waits."""
+        return job in self._of or job in self.unable
+
+    def __iter__(self) -> Iterator[JobId]:
+        """All that wait."""
+        return chain(self._of, self.unable)
+
+    def why(self, job: JobId, now_ms: Instant) -> tuple[RunRecord, Reason]:
+        """What is remembered of a job that waits without a place, and what it was told. KeyError for another."""
+        unable = self.unable.get(job)
+        if unable is not None:
+            return record_of(unable[1], now_ms), unable[2]
+        entry, group = self._of[job]
+        if group.reason is None:
+            raise KeyError(job)
+        return entry[1].record, group.reason
+
+    def groups(self) -> Iterator[Group]:
+        """Those that could start, alike by alike."""
+        return (group for line in self.lines.values() for group in line.groups.values())
 
     def join(self, job: Job, run: Run | None, now_ms: Instant) -> None:
         """A job waits from now on, or as it did; one without a run since now."""
@@ -62,79 +181,84 @@ class Lineup:
             return
         since = run.queued_at_ms if run else now_ms
         domain = self._capacity.domain_of[offers[0].pool.name]
-        waiting = Waiting(job, run, since, offers, domain, record_of(run, now_ms), self._kind(job, run, offers))
-        entry = job_rank(job, since), waiting
-        line = self._lines.get(job.id.project)
-        if line is None:
-            line = self._lines[job.id.project] = _Line()
-        insort(line.jobs, entry)
-        self._of[job.id] = entry
+        waiting = Waiting(job, run, since, offers, domain, record_of(run, now_ms))
+        self._enter((job_rank(job, since), waiting))
         if run is not None and run.placement is not None:
-            self._promised[job.id] = entry
-        self._weigh(line, waiting, 1)
+            self._promised.add(job.id)
+        self._weigh(waiting, 1)
 
     def forget(self, job: JobId) -> None:
         """A job is declared no more."""
         self._prospects.forget(job)
 
-    def find(self, job: JobId) -> Waiting:
-        """One of those that could start. KeyError for another."""
-        return self._of[job][1]
+    def find(self, job: JobId) -> tuple[Waiting, Group]:
+        """One of those that could start, and those that are like it. KeyError for another."""
+        entry, group = self._of[job]
+        return entry[1], group
 
     def leave(self, job: JobId) -> None:
         """A job waits no more, if it did."""
         self.unable.pop(job, None)
-        entry = self._of.pop(job, None)
-        if entry is None:
-            return
-        self._promised.pop(job, None)
-        line = self._lines[job.project]
-        del line.jobs[bisect_left(line.jobs, entry[:1])]
-        self._weigh(line, entry[1], -1)
-        if not line.jobs:
-            del self._lines[job.project]
+        found = self._of.get(job)
+        if found is not None:
+            self._promised.discard(job)
+            self._exit(*found)
+            self._weigh(found[0][1], -1)
 
     def count(self, demand: Demand) -> None:
         """Count everybody as demand, each in the domain it is meant for."""
-        for project, line in self._lines.items():
-            if not line.choosy:
-                for domain, milli in line.plain_milli.items():
+        for project, total in self._sums.items():
+            if not total.choosy:
+                for domain, milli in total.plain_milli.items():
                     demand.more(domain, project, milli)
                 continue
-            for position, (rank, waiting) in enumerate(line.jobs):
+            for _, job in total.jobs:
+                (rank, waiting), group = self._of[job]
                 domain = demand.count(waiting.job, waiting.offers)
                 if domain != waiting.domain:
-                    entry = rank, waiting.in_domain(domain)
-                    line.jobs[position] = self._of[waiting.job.id] = entry
-                    if waiting.job.id in self._promised:
-                        self._promised[waiting.job.id] = entry
+                    self._exit((rank, waiting), group)
+                    self._enter((rank, waiting.in_domain(domain)))
 
     def promised(self) -> list[Waiting]:
         """Those that were promised a place, in order."""
-        return [waiting for _, waiting in sorted(self._promised.values())]
+        entries = (self._of[job][0] for job in self._promised)
+        return [waiting for _, waiting in sorted(entries, key=lambda entry: entry[0])]
 
-    def lanes(
-        self, without: Collection[JobId] = (), only: Collection[JobId] | None = None
-    ) -> dict[LaneKey, list[Waiting]]:
-        """Who takes turns, by project and domain, in order."""
-        lanes: dict[LaneKey, list[Waiting]] = {}
-        for project in sorted(self._lines):
-            line = self._lines[project]
-            for _, waiting in line.jobs:
-                job = waiting.job.id
-                if job not in without and (only is None or job in only):
-                    lanes.setdefault((project, waiting.domain), []).append(waiting)
-        return lanes
+    def _enter(self, entry: tuple[Rank, Waiting]) -> None:
+        waiting = entry[1]
+        key = waiting.job.id.project, waiting.domain
+        line = self.lines.get(key)
+        if line is None:
+            line = self.lines[key] = Line(*key)
+        group = line.join(entry)
+        self.shapes.setdefault(group.shape, {})[group] = None
+        self._of[waiting.job.id] = entry, group
 
-    def _kind(self, job: Job, run: Run | None, offers: tuple[Offer, ...]) -> Kind:
-        if run is not None and run.starts:
-            return job.id
-        return self._kinds.setdefault(likeness(job, offers, known=run is not None), len(self._kinds))
+    def _exit(self, entry: tuple[Rank, Waiting], group: Group) -> None:
+        line = group.line
+        line.leave(entry)
+        del self._of[entry[1].job.id]
+        if not group.jobs:
+            alike = self.shapes[group.shape]
+            del alike[group]
+            if not alike:
+                del self.shapes[group.shape]
+        if not line.groups:
+            del self.lines[line.project, line.domain]
 
-    def _weigh(self, line: _Line, waiting: Waiting, sign: int) -> None:
+    def _weigh(self, waiting: Waiting, sign: int) -> None:
+        job = waiting.job
+        total = self._sums.setdefault(job.id.project, _Sum())
+        entry = job_rank(job, waiting.queued_at_ms), job.id
+        if sign > 0:
+            insort(total.jobs, entry)
+        else:
+            del total.jobs[bisect_left(total.jobs, entry)]
         domains = {self._capacity.domain_of[offer.pool.name] for offer in waiting.offers}
-        if len(domains) > 1 or not waiting.job.preemptible:
-            line.choosy += sign
-            return
-        domain = waiting.domain
-        line.plain_milli[domain] = line.plain_milli.get(domain, 0) + sign * waiting.gpu_milli
+        if len(domains) > 1 or not job.preemptible:
+            total.choosy += sign
+        else:
+            domain = next(iter(domains))
+            total.plain_milli[domain] = total.plain_milli.get(domain, 0) + sign * waiting.gpu_milli
+        if not total.jobs:
+            del self._sums[job.id.project]

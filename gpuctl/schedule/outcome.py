@@ -8,6 +8,7 @@ from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.ids import JobId
 from gpuctl.schedule.consolidation import Relocation
 from gpuctl.schedule.gang import Seat
+from gpuctl.schedule.lineup import Group
 from gpuctl.schedule.runs import Holder
 
 
@@ -31,13 +32,15 @@ class Shift:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the turns came to. `reserved` jobs wait for their place, which is not free yet. Of those `passed` over,
-    `kept` have a place that is kept for them as it empties. `given_up` are workers that elastic runs lose."""
+    """What the turns came to. `reserved` jobs wait for their place, which is not free yet; for those in `kept` one is
+    kept as it empties; the others in `lanes` have none, and those in `told` are told another reason than before.
+    `given_up` are workers that elastic runs lose."""
 
     started: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
     reserved: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
-    passed: dict[JobId, Reason] = field(default_factory=dict)
-    kept: dict[JobId, Seat] = field(default_factory=dict)
+    kept: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
+    lanes: tuple[tuple[JobId, ...], ...] = ()
+    told: list[Group] = field(default_factory=list)
     pauses: dict[JobId, Pause] = field(default_factory=dict)
     given_up: dict[JobId, list[Pause]] = field(default_factory=dict)
     shifts: dict[JobId, Shift] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
+from gpuctl.schedule.ordering import is_first_class
 from gpuctl.schedule.runs import Holder
 from gpuctl.schedule.victims import Tally
 
@@ -71,7 +72,7 @@ class Preemption:
 
     def _makes_training_way(self) -> bool:
         """For interactive work and services that can't be paused, as long as such work stays within quota with them."""
-        if self.job.type is JobType.TRAINING or self.job.preemptible:
+        if not is_first_class(self.job):
             return False
         fixed = self.books.accounts.fixed(self.domain, self.job.id.project)
         return fixed + self.milli <= self.books.accounts.quota(self.domain, self.job.id.project)

@@ -63,15 +63,8 @@ class Reclaim:
 
     def _candidates(self) -> Iterator[Holder]:
         pausable = self.books.pausable(self.domain)
-        able = self.books.projects((self.claim, self.domain), self._overdrawn)
+        able = overdrawn(self.books, self.domain, self.claim)
         return merge(*(self._of(project, pausable[project]) for project in able), key=self.books.preference)
-
-    def _overdrawn(self) -> Iterator[ProjectName]:
-        """The projects that can lose something to anybody, as far as they themselves are concerned."""
-        for project in self.books.pausable(self.domain):
-            slack = self._slack(project_owner(project))
-            if slack > 0 and (self.claim is Claim.GUARANTEE or self.books.smallest(self.domain, project) <= slack):
-                yield project
 
     def _of(self, project: ProjectName, holders: list[Holder]) -> Iterable[Holder]:
         """What one project can lose to ours."""
@@ -116,12 +109,10 @@ class Reclaim:
 
     def _slack(self, owner: str) -> GpuMilli:
         """By how much an owner holds more than it keeps."""
-        return self.books.accounts.held(self.domain, owner) - self._floor(owner)
+        return _slack(self.books, self.domain, self.claim, owner)
 
     def _floor(self, owner: str) -> GpuMilli:
-        """What a loser keeps, and what a beneficiary may reach."""
-        portion = self.books.accounts.portion(self.domain, owner)
-        return portion.guarantee_milli if self.claim is Claim.GUARANTEE else portion.share_milli
+        return _floor(self.books, self.domain, self.claim, owner)
 
     def _price_for(self, owner: str, total: GpuMilli, largest: GpuMilli) -> int | None:
         """What it means to an owner to lose these: nothing, its last job above the guarantee, or more than may be."""
@@ -131,3 +122,25 @@ class Reclaim:
             return 0
         straddles = self.claim is Claim.GUARANTEE and left + largest > floor
         return 1 if straddles else None
+
+
+def overdrawn(books: Books, domain: DomainName, claim: Claim) -> tuple[ProjectName, ...]:
+    """The projects that can lose something to anybody, as far as they themselves are concerned."""
+
+    def find() -> Iterator[ProjectName]:
+        for project in books.pausable(domain):
+            slack = _slack(books, domain, claim, project_owner(project))
+            if slack > 0 and (claim is Claim.GUARANTEE or books.smallest(domain, project) <= slack):
+                yield project
+
+    return books.projects((claim, domain), find)
+
+
+def _slack(books: Books, domain: DomainName, claim: Claim, owner: str) -> GpuMilli:
+    return books.accounts.held(domain, owner) - _floor(books, domain, claim, owner)
+
+
+def _floor(books: Books, domain: DomainName, claim: Claim, owner: str) -> GpuMilli:
+    """What a loser keeps, and what a beneficiary may reach."""
+    portion = books.accounts.portion(domain, owner)
+    return portion.guarantee_milli if claim is Claim.GUARANTEE else portion.share_milli

@@ -27,7 +27,7 @@ from gpuctl.schedule.demand import Prospects
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.elastic import parted
 from gpuctl.schedule.learning import Lessons
-from gpuctl.schedule.lineup import Lineup
+from gpuctl.schedule.lineup import Group, Lineup
 from gpuctl.schedule.runs import (
     ACTIVE,
     Holder,
@@ -36,9 +36,9 @@ from gpuctl.schedule.runs import (
     goes_on,
     holders_of,
     next_change_ms,
-    record_of,
     settled,
 )
+from gpuctl.schedule.shortage import Shortages
 from gpuctl.schedule.verdicts import Verdicts
 
 _STRIDE = 512
@@ -54,7 +54,7 @@ class Standing:
     __slots__ = (
         "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_now_ms",
         "_over", "_overlaid", "_raw", "_restless", "_run_list", "_runs", "_twice", "_used", "adjustments", "books",
-        "decisions", "lineup", "moving", "shares", "touched", "usable_milli", "verdicts",
+        "decisions", "lineup", "moving", "shares", "shortages", "touched", "usable_milli", "verdicts",
     )  # fmt: skip
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
@@ -82,6 +82,7 @@ class Standing:
         self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
         self.shares: tuple[FairShare, ...] = ()
+        self.shortages = Shortages()
         self.verdicts = Verdicts()
         self.touched: set[JobId] = set()
         self._overlaid: set[JobId] = set()
@@ -120,26 +121,30 @@ class Standing:
         self.touched = set(raw)
         effort.read += len(raw)
 
-    def decide(self, overlay: Mapping[JobId, Decision], waiting: Iterable[tuple[JobId, Decision]]) -> None:
-        """Enter this cycle's decisions: what each says by itself, what those who wait came to, and the rest."""
+    def decide(self, overlay: Mapping[JobId, Decision], told: Iterable[Group]) -> None:
+        """Enter this cycle's decisions: what each says by itself, what those who wait were told, and the rest."""
         verdicts = self.verdicts
         if not verdicts:
-            known = {job: self._by_itself(job) for job in chain(self.decisions, self.lineup.unable)}
-            verdicts.begin(known | dict(waiting) | dict(overlay))
+            everybody = chain(self.decisions, self.lineup)
+            verdicts.begin({job: self._by_itself(job) for job in everybody} | dict(overlay))
         else:
-            for job in self.touched | self._overlaid:
-                if job in self.decisions or job in self.lineup.unable:
+            anew = {waiting.job.id for group in told for _, waiting in group.jobs}
+            for job in (anew | self.touched | self._overlaid) - overlay.keys():
+                if job in self.decisions or job in self.lineup:
                     verdicts.put(job, self._by_itself(job))
-            for job, decision in chain(waiting, overlay.items()):
+            for job, decision in overlay.items():
                 verdicts.put(job, decision)
         self._overlaid = set(overlay)
 
     def _by_itself(self, job: JobId) -> Decision:
+        """What is decided about a job that nobody makes way for."""
         decision = self.decisions.get(job)
         if decision is not None:
             return decision
-        _, run, reason = self.lineup.unable[job]
-        return Pending(job=job, reason=reason, record=record_of(run, self._now_ms))
+        record, reason = self.lineup.why(job, self._now_ms)
+        before = self.verdicts.get(job)
+        told = Pending(job=job, reason=reason, record=record)
+        return before if before == told else told
 
     # What is different
 

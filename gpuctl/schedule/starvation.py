@@ -13,7 +13,9 @@ by which they could take the place back at once, were it running there, so that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 from gpuctl.model.decision import Placement, WorkerPlacement
@@ -102,6 +104,22 @@ class Guards:
             if not any(may_never_end(holder.job) for holder in in_place(self._books, seat)):
                 self._add(waiting, seat)
 
+    def __bool__(self) -> bool:
+        return bool(self._by_pool)
+
+    def in_pool(self, pool: PoolName) -> Guard | None:
+        """The place that is kept in a pool."""
+        return self._by_pool.get(pool)
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """As it would be if no place were kept."""
+        for guard in self:
+            self.lift(guard)
+        yield
+        for guard in self:
+            self.hold(guard)
+
     def of(self, waiting: Waiting) -> Guard | None:
         """The place that is kept for a job."""
         return next((guard for guard in self if guard.waiting is waiting), None)
@@ -162,12 +180,9 @@ class Guards:
     def choose(self, passed: Iterable[Waiting], patience_ms: int, starts: Iterable[tuple[Waiting, Seat]]) -> None:
         """Keep a place in each pool that has none for who has waited longest of those passed over; and better ones.
 
-        Cost: O(passed); and O(runs of a pool) where one is chosen.
+        Cost: O(passed), where a pool has none; and O(runs of a pool) where one is chosen.
         """
         books = self._books
-        due = [w for w in passed if w.run is not None and w.queued_at_ms + patience_ms <= books.now_ms and w.gpu_milli]
-        if not due:
-            return
         occupants: Mapping[NodeName, list[Occupant]] | None = None
         starts = tuple(starts)
         for guard in [g for g in self if g.until_ms is None and _has_room_elsewhere(books, g.seat)]:
@@ -176,16 +191,29 @@ class Guards:
             better = _better(books, guard.seat, occupants)
             self.drop(guard)
             self._add(guard.waiting, better or guard.seat)
+        if len(self._by_pool) == len(books.capacity.domain_of):
+            return
+        due = [w for w in passed if w.queued_at_ms + patience_ms <= books.now_ms and w.run is not None and w.gpu_milli]
+        nowhere: set[tuple[PoolName, Request]] = set()
         for waiting in sorted(due, key=_age):
             if len(self._by_pool) == len(books.capacity.domain_of):
                 break
             open_offers = [o for o in waiting.offers if o.pool.name not in self._by_pool and self._is_due(waiting, o)]
-            if self.of(waiting) is not None or not open_offers:
+            if self.of(waiting) is not None:
                 continue
-            occupants = occupants or occupants_by_node(books, starts)
-            found = [soonest for offer in open_offers if (soonest := soonest_seat(books, offer, occupants)) is not None]
+            found = []
+            for offer in open_offers:
+                key = offer.pool.name, offer.request
+                if key in nowhere:
+                    continue
+                occupants = occupants or occupants_by_node(books, starts)
+                soonest = soonest_seat(books, offer, occupants)
+                if soonest is None:
+                    nowhere.add(key)
+                else:
+                    found.append(soonest)
             if found:
-                self._add(waiting, min(found, key=lambda pair: pair[0])[1])
+                self._add(waiting, min(found, key=itemgetter(0))[1])
 
     def _is_due(self, waiting: Waiting, offer: Offer) -> bool:
         """It breaks no ceiling, and could run while every other project has what it is guaranteed and wants."""

@@ -1,0 +1,152 @@
+"""Who may have a chance: the waiting jobs that are worth asking, told from what all of a kind have in common.
+
+A hint errs on one side only: who is left out could neither start nor make room as the books stand. Of thousands that
+wait for GPUs that nobody gives up, none is asked. (kube-scheduler's queueing hints are for the same.)
+
+Cost: a look at each lane; a place looked for, once a cycle, for each shape of request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from operator import and_
+
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule.accounts import project_owner
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.gang import Offer, place_in
+from gpuctl.schedule.layout import Layout
+from gpuctl.schedule.lineup import Group, Line, Lineup
+from gpuctl.schedule.ordering import is_first_class
+from gpuctl.schedule.reclaim import Claim, overdrawn
+from gpuctl.schedule.rights import forbidden
+from gpuctl.schedule.starvation import Guards
+
+
+class Room(Enum):
+    """Where a request had a place when the turns began."""
+
+    IDLE = 1
+    KEPT = 2
+    """Only where a place is kept for another."""
+
+
+class Hints:
+    """What is known when the turns begin. From then on idle room only shrinks; what is held is read as it stands."""
+
+    __slots__ = ("_books", "_guards", "_may_move", "_roomy", "_sources", "version")
+
+    def __init__(self, books: Books, guards: Guards, layout: Layout, lineup: Lineup, *, may_move: bool) -> None:
+        self._books = books
+        self._guards = guards
+        self._may_move = may_move
+        self.version = 0
+        self._sources: tuple[int, dict[DomainName, tuple[bool, bool, GpuMilli]]] = (-1, {})
+        wishes = {wish: offer for alike in lineup.shapes.values() for wish, offer in next(iter(alike)).wishes()}
+        rooms = {wish: Room.IDLE for wish, offer in wishes.items() if self._has_room(layout, offer)}
+        if guards:
+            with guards.lifted():
+                kept = [wish for wish, offer in wishes.items() if wish not in rooms and self._has_room(layout, offer)]
+            rooms.update(dict.fromkeys(kept, Room.KEPT))
+        shapes = lineup.shapes if rooms else ()
+        self._roomy = {shape: tuple(map(rooms.get, shape)) for shape in shapes if not rooms.keys().isdisjoint(shape)}
+
+    def worth_asking(self, line: Line) -> list[Group]:
+        """The groups of a line that may have a chance."""
+        needs = line.needs(self._books.capacity)
+        if (
+            all(guard.waiting.job.id.project != line.project for guard in self._guards)
+            and self._roomy.keys().isdisjoint(needs.shapes)
+            and not any(self._may_claim(line.project, domain, needs.gpu_milli) for domain in needs.domains)
+            and not self._ranks_above_some(line.project, needs.domains, needs.priority, is_fixed=needs.is_fixed)
+        ):
+            return []
+        return [group for group in line.groups.values() if self._is_worth_asking(group)]
+
+    def no_room(self, offers: Iterable[Offer]) -> None:
+        """There is no idle room any more for these; with fewer workers, or where a place is kept, there may be."""
+        gone = {(offer.pool.name, offer.request, offer.least) for offer in offers if not offer.least}
+        instead = Room.KEPT if self._guards else None
+        for shape, rooms in list(self._roomy.items()):
+            left = tuple(
+                instead if wish in gone and room is Room.IDLE else room for wish, room in zip(shape, rooms, strict=True)
+            )
+            if left != rooms:
+                self.version += 1
+                if any(left):
+                    self._roomy[shape] = left
+                else:
+                    del self._roomy[shape]
+
+    def _has_room(self, layout: Layout, offer: Offer) -> bool:
+        """With as few workers as it may start with; or enough is there, and those that start may move together."""
+        least = offer.sized(offer.least or offer.request.workers) or offer
+        return layout.may_lay_out(least) or place_in(self._books.now, least) is not None
+
+    def _is_worth_asking(self, group: Group) -> bool:
+        waiting, domain_of = group.first, self._books.capacity.domain_of
+        job, project = waiting.job, group.line.project
+        if self._guards.of(waiting) is not None:
+            return True
+        for offer, room in zip(waiting.offers, self._roomy.get(group.shape, ()), strict=False):
+            may_start = room is Room.IDLE or (room is Room.KEPT and self._may_pass(job, offer))
+            domain = domain_of[offer.pool.name]
+            if may_start and forbidden(self._books.accounts, job, domain, offer.least_milli) is None:
+                return True
+        if waiting.run is None:
+            return False
+        domains = {domain_of[offer.pool.name]: offer.least_milli for offer in waiting.offers if offer.request.gpu_milli}
+        if any(self._may_claim(project, domain, milli) for domain, milli in domains.items()):
+            return True
+        return self._ranks_above_some(project, domains, job.priority, is_fixed=is_first_class(job))
+
+    def _may_claim(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
+        """Whether a project has a right to so many GPUs more, and they could come from somewhere."""
+        rights = self._rights(project, domain, milli)
+        if not any(rights):
+            return False
+        *givers, free_milli = self._sources_in(domain)
+        return milli <= free_milli or any(map(and_, rights, givers))
+
+    def _rights(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> tuple[bool, bool]:
+        """Whether a project stays within its guarantee, and within its share, with so many GPUs more."""
+        owner = project_owner(project)
+        held = self._books.accounts.held(domain, owner) + milli
+        portion = self._books.accounts.portion(domain, owner)
+        return held <= portion.guarantee_milli, held <= portion.share_milli
+
+    def _sources_in(self, domain: DomainName) -> tuple[bool, bool, GpuMilli]:
+        """Whether anybody holds more than is guaranteed, or than a fair share, and can be paused; and what is free, or
+        comes free, where that may become a place."""
+        version, found = self._sources
+        if version != self._books.version:
+            version, found = self._sources = self._books.version, {}
+        if domain not in found:
+            books = self._books
+            comes = self._may_move or books.leaving > 0
+            pools = [pool for pool, its_domain in books.capacity.domain_of.items() if its_domain == domain and comes]
+            guarantee, share = (bool(overdrawn(books, domain, claim)) for claim in (Claim.GUARANTEE, Claim.FAIRNESS))
+            found[domain] = guarantee, share, sum(map(books.soon.all_free_milli, pools))
+        return found[domain]
+
+    def _ranks_above_some(
+        self, project: ProjectName, domains: Iterable[DomainName], priority: int, *, is_fixed: bool
+    ) -> bool:
+        """Whether runs of the same project may make way."""
+        for domain in domains:
+            there = self._books.pausable(domain).get(project)
+            if there and (is_fixed or self._books.lowest(domain, project) < priority):
+                return True
+        return False
+
+    def _may_pass(self, job: Job, offer: Offer) -> bool:
+        """Whether it may start where a place is kept: it ends in time, or could take the place back."""
+        guard, project = self._guards.in_pool(offer.pool.name), job.id.project
+        if guard is None or job.max_duration_ms is not None or guard.waiting.job.id.project == project:
+            return True
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        return any(self._rights(project, domain, offer.least_milli))
