@@ -8,7 +8,7 @@ held: what runs of it is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -147,15 +147,18 @@ class Revisions:
 
     def _cluster_name(self, newest: Parts, records: Records) -> str:
         """The cluster's name by the newest of its files that are right: those of the newest commit, those that were
-        good, those at the commit that a ledger of that very name has. "": no ledger is known to be ours."""
-        ledgers = ((name, of.ledgers[OWN]) for name, of in sorted(records.by_cluster.items()) if OWN in of.ledgers)
-        recorded = ((name, self._read(OWN, own.revision)) for name, own in ledgers if own.revision)
-        for stated, parts in chain([("", newest), ("", self._good)], recorded):
-            compiled = _compiled({OWN: parts[OWN]}) if OWN in parts else None
-            name = compiled.declared.cluster.name if compiled is not None and compiled.declared is not None else ""
-            if name and stated in {"", name}:
-                return name
-        return ""
+        good, those at the commit that a ledger of that very name has. Else by those of them that state a name at all,
+        the newest last: it may be what is wrong. "": no ledger is known to be ours."""
+        newer, good = [("", newest)], [("", self._good)]
+        return _named(chain(newer, good, self._recorded(records)), _sound_name) or _named(
+            chain(good, self._recorded(records), newer), _stated_name
+        )
+
+    def _recorded(self, records: Records) -> Iterator[tuple[str, Parts]]:
+        """Clusters' own files as their ledgers know them, by the ledgers' names."""
+        for name, known in sorted(records.by_cluster.items()):
+            if OWN in known.ledgers and known.ledgers[OWN].revision:
+                yield name, self._read(OWN, known.ledgers[OWN].revision)
 
     def _known(self, ledgers: Mapping[ProjectName, Ledger]) -> Parts:
         """The last good parts: those in memory, else those at the ledgers' commits."""
@@ -234,6 +237,28 @@ def _compiled(parts: Parts, readings: Readings | None = None) -> Compiled | None
     tree = SourceTree(cluster_dir=parts[OWN].folder, revision=parts[OWN].revision, files=files)
     compiled = compile_tree(tree, readings)
     return compiled if compiled.declared is not None else None
+
+
+def _named(candidates: Iterable[tuple[str, Parts]], name_of: Callable[[Compiled], str]) -> str:
+    """The first name that cluster's own files have, and that is the one they are known by, if they are; else ""."""
+    for known_by, parts in candidates:
+        if OWN in parts:
+            own = parts[OWN]
+            tree = SourceTree(cluster_dir=own.folder, revision=own.revision, files=own.files)
+            name = name_of(compile_tree(tree))
+            if name and known_by in {"", name}:
+                return name
+    return ""
+
+
+def _sound_name(own: Compiled) -> str:
+    """The name in files that are right by themselves."""
+    return own.cluster if own.declared is not None else ""
+
+
+def _stated_name(own: Compiled) -> str:
+    """The name in files that need others: jobs that are declared there may be of projects that have their own."""
+    return own.cluster
 
 
 def _parts(tree: SourceTree, owners: Mapping[str, ProjectName | None]) -> Parts:

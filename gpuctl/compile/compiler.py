@@ -29,6 +29,7 @@ class Compiled:
     declared: Declared | None
     diagnostics: tuple[Diagnostic, ...] = ()
     owners: Mapping[str, ProjectName | None] = field(default_factory=dict)
+    cluster: str = ""
 
 
 def compile_tree(tree: SourceTree, readings: Readings | None = None) -> Compiled:
@@ -51,4 +52,9 @@ def compile_tree(tree: SourceTree, readings: Readings | None = None) -> Compiled
 
         diagnostics.extend(check_policies(declarations, readings.breaches))
     declared = None if has_errors(diagnostics) else lower(resolved, readings.jobs)
-    return Compiled(declared=declared, diagnostics=sorted_diagnostics(diagnostics), owners=declarations.owners)
+    return Compiled(
+        declared=declared,
+        diagnostics=sorted_diagnostics(diagnostics),
+        owners=declarations.owners,
+        cluster=resolved.cluster.model.metadata.name if resolved.cluster is not None else "",
+    )

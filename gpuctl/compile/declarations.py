@@ -122,7 +122,7 @@ def collect(tree: SourceTree, readings: Memo[str, FileReading]) -> Declarations:
     return out
 
 
-def _folder_project(cluster_dir: str, path: str) -> str | None:
+def folder_project(cluster_dir: str, path: str) -> str | None:
     """`p` for a path below the cluster's `projects/p/`."""
     root = "" if cluster_dir in {"", "."} else f"{cluster_dir}/"
     first, _, rest = path.removeprefix(root).partition("/")
@@ -131,7 +131,7 @@ def _folder_project(cluster_dir: str, path: str) -> str | None:
 
 
 def _read(path: str, file: SourceFile, cluster_dir: str) -> FileReading:
-    folder = _folder_project(cluster_dir, path)
+    folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
     if file.fault is not None:
         source = SourceText(path, "", file.revision)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuctl.compile.declarations import Claim, Declaration, Declarations
+from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.shape import most_similar, nearest
 from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobV1, NodePool, ProjectV1
@@ -53,14 +53,16 @@ class Resolved:
 def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     """Follow all references but those of jobs. Cost: linear in the number of the other declarations."""
     out = Resolved()
-    out.diagnostics.extend(_duplicates(declarations))
-    out.diagnostics.extend(_cluster_count(declarations, tree))
+    rights = Rights(declarations, tree)
+    claimants = sorted(declarations.claims, key=rights.of_claim)
+    out.diagnostics.extend(_duplicates(claimants))
+    out.diagnostics.extend(_cluster_count(declarations, tree, claimants))
     if declarations.clusters:
-        out.cluster = declarations.clusters[0]
+        out.cluster = min(declarations.clusters, key=lambda cluster: rights.of("", cluster.document))
         out.pools = {pool.name: pool for pool in out.cluster.model.spec.node_pools}
-    for department in declarations.departments:
+    for department in sorted(declarations.departments, key=lambda one: rights.of("", one.document)):
         out.departments.setdefault(department.model.metadata.name, department)
-    for project in declarations.projects:
+    for project in sorted(declarations.projects, key=lambda one: rights.of(one.model.metadata.name, one.document)):
         out.projects.setdefault(project.model.metadata.name, project)
     names = Names(declarations, out)
     for department in declarations.departments:
@@ -73,9 +75,36 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     return out
 
 
-def _duplicates(declarations: Declarations) -> Iterator[Diagnostic]:
+class Rights:
+    """Who has the better right to a name that two claim: the least. Of equals the first by path and line has it."""
+
+    def __init__(self, declarations: Declarations, tree: SourceTree) -> None:
+        self._owners = declarations.owners
+        self._cluster_dir = tree.cluster_dir
+
+    def of(self, project: str, document: Document) -> int:
+        """`project`: whose the declaration is; "" for the cluster's own.
+
+        A project's folder is the place of what is its own. Outside of folders a file that several share goes first:
+        who loses stays at its last good commit, and that should be as few as possible.
+        """
+        path = document.name.file
+        owner = self._owners.get(path)
+        if not project:
+            return 0 if owner is None else 1
+        if owner != project:
+            return 1 if owner is None else 3
+        return 0 if folder_project(self._cluster_dir, path) else 2
+
+    def of_claim(self, claim: Claim) -> int:
+        """The same for a document that may be broken."""
+        project = claim.name if claim.kind == "Project" else claim.project if claim.kind == "Job" else ""
+        return self.of(project, claim.document)
+
+
+def _duplicates(claims: Iterable[Claim]) -> Iterator[Diagnostic]:
     first: dict[tuple[str, str, str], Claim] = {}
-    for claim in declarations.claims:
+    for claim in claims:
         if claim.kind == "Cluster" or not claim.name:
             continue
         project = claim.project if claim.kind == "Job" else ""
@@ -87,8 +116,8 @@ def _duplicates(declarations: Declarations) -> Iterator[Diagnostic]:
             yield replace(found, related=related)
 
 
-def _cluster_count(declarations: Declarations, tree: SourceTree) -> Iterator[Diagnostic]:
-    claims = [claim for claim in declarations.claims if claim.kind == "Cluster"]
+def _cluster_count(declarations: Declarations, tree: SourceTree, claimants: Iterable[Claim]) -> Iterator[Diagnostic]:
+    claims = [claim for claim in claimants if claim.kind == "Cluster"]
     if not claims and "Cluster" not in declarations.guessed:
         folder = tree.cluster_dir
         yield diagnose(SourceText(folder, ""), "GPU3001", SourceSpan(file=folder), {"folder": folder})

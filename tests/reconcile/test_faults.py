@@ -171,6 +171,26 @@ def test_a_bad_commit_in_one_project_holds_no_other_back(stage: Stage) -> None:
     assert stage.play(160, once=True) == 0
 
 
+def test_who_declares_a_job_of_another_project_holds_only_itself_back(stage: Stage) -> None:
+    squat = {
+        "c/projects/a/0.yaml": job("j2", "b", 2),
+        "c/projects/a/j4.yaml": job("j4", "a"),
+        "c/projects/b/j3.yaml": job("j3", "b"),
+    }
+    stage.at(20, lambda: stage.commit(squat))
+    stage.play(60)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    told = [line for line in stage.lines if line["event"] == "invalid"]
+    assert {line["code"] for line in told} == {"GPU3003", "GPU3008", "GPU8009"}
+    assert {line["place"].partition(":")[0] for line in told} == {"c/projects/a/0.yaml"}
+    assert next(line["message"] for line in told if line["code"] == "GPU8009").startswith("project a ")
+    stage.play(90)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    stage.at(100, lambda: stage.commit({"c/projects/a/0.yaml": None}))
+    stage.play(150)
+    assert stage.phases() == RUNNING | {"b/j3": "Running", "a/j4": "Running"}
+
+
 def test_a_bad_cluster_file_keeps_the_old_one(stage: Stage) -> None:
     bad = {"c/cluster.yaml": CLUSTER.replace("gpusPerNode", "gpus"), "c/projects/b/j3.yaml": job("j3", "b")}
     stage.at(20, lambda: stage.commit(bad))

@@ -23,7 +23,10 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3003",
         title="two declarations of one name",
         message='{kind} "{name}" is declared twice',
-        why="Neither of the two could be preferred.",
+        why="A name is one thing's. In a project's own folder, or in the cluster's own files for what is its own, a "
+        "declaration has the better right to it: the error is at the other one, and only whose file that is stays at "
+        "the last good commit. Of two with equal rights it is at the second by path and line: one commit does not show "
+        "which was there before.",
         fix="rename or remove one of them",
     ),
     CodeEntry(

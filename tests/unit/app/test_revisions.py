@@ -249,3 +249,42 @@ def test_a_job_that_a_commit_leaves_alone_is_the_very_same_and_says_the_commit_i
     afresh = Revisions(commits).compose(commits.tree(second), Records()).declared
     assert afresh is not None
     assert afresh.project_contents == after.project_contents
+
+
+SQUATS = {
+    "a job of b": job("j2", "b"),
+    "the project b": project("b", 100),
+    "the cluster": CLUSTER,
+    "a department": "apiVersion: gpuctl.dev/v1\nkind: Department\nmetadata: {name: d}\nspec: {quota: 4}\n",
+}
+"""What a file in the folder of a declares though it is another's."""
+
+
+@pytest.mark.parametrize("what", SQUATS)
+@pytest.mark.parametrize("file", ["0.yaml", "zz.yaml"])
+def test_who_declares_what_another_has_in_its_own_place_stays_back_alone(what: str, file: str) -> None:
+    owned = {"zz-cluster.yaml" if path == "c/cluster.yaml" else path: text for path, text in BASE.items()}
+    own = {f"c/{path.removeprefix('c/')}": text for path, text in owned.items()}
+    own["c/zz-departments.yaml"] = SQUATS["a department"]
+    commits = Commits()
+    first = commits.commit(own)
+    bad = {**own, f"c/projects/a/{file}": SQUATS[what], "c/projects/b/j3.yaml": job("j3", "b")}
+    for desired in (follow(commits, own, bad)[1], restart(commits, ledgers(first))):
+        assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
+        assert set(desired.kept_back) == {A}
+        errors = [d for d in desired.diagnostics if d.severity is Severity.ERROR]
+        assert {d.span.file for d in errors} == {f"c/projects/a/{file}"}
+    anew = restart(commits, {})
+    assert names_of(anew) == {"b/j2", "b/j3"}
+
+
+def test_a_shared_file_that_declares_what_a_project_has_stays_back() -> None:
+    commits = Commits()
+    shared = {"c/both.yaml": job("j8", "a") + "---\n" + job("j9", "b")}
+    first = commits.commit({**BASE, **shared})
+    bad = {**BASE, "c/both.yaml": job("j8", "a") + "---\n" + job("j2", "b", 2), "c/projects/b/j3.yaml": job("j3", "b")}
+    for desired in (follow(commits, {**BASE, **shared}, bad)[1], restart(commits, ledgers(first))):
+        assert {"a/j1", "a/j8", "b/j2", "b/j3", "b/j9"} == names_of(desired)
+        assert set(desired.kept_back) == {OWN}
+        errors = [d for d in desired.diagnostics if d.severity is Severity.ERROR]
+        assert {d.span.file for d in errors} == {"c/both.yaml"}
