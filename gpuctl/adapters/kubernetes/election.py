@@ -13,7 +13,13 @@ one fails.
 A Lease that isn't there, or that isn't the one seen before, may have been deleted under its holder, who does not know
 yet, and more than once since anybody looked. So whoever finds none makes one in its own name at once, which the others
 see and none of them can make again; but it holds only after the whole duration, in which nobody may have deleted it.
-`gpuctl install` makes an empty one, which is taken at once by whom it is the first to be seen.
+
+Less would not be safe. Who held the deleted one learns of it at its next renewal, two seconds or so later; but only if
+it runs and is heard. Stopped, or on a slow network, it may write up to the deadline after a renewal that came just
+before the deletion, and what it sent in the last moment may need the rest of the duration. That our making succeeded
+says that there is no Lease now, not since when. Nor do other traces say that there never was one: that no ledger is
+there is so too when somebody won a moment ago and writes its first one next. What is made beforehand costs no wait:
+`gpuctl install` makes an empty Lease, which is taken at once by whom it is the first to be seen.
 """
 
 from __future__ import annotations
