@@ -1,7 +1,8 @@
-"""Amounts on the command line, as declarations write them."""
+"""Amounts on the command line: durations as declarations write them, and limits that several commands take."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -22,3 +23,20 @@ class DurationType(click.ParamType[int]):
             return duration(value)
         except ValueError:
             self.fail(f"{value!r} is no duration; write 30s, 5m or 1h", param, ctx)
+
+
+def write_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that bound the controller's writes, `write_qps` and `write_burst`; None as usual."""
+    qps = click.option(
+        "--write-qps",
+        metavar="N",
+        type=click.IntRange(1, 10_000),
+        help="Writes a second to the API server at most. Default: 400.",
+    )
+    burst = click.option(
+        "--write-burst",
+        metavar="N",
+        type=click.IntRange(1, 100_000),
+        help="As many writes may go out at once first. Default: twice --write-qps.",
+    )
+    return qps(burst(function))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gpuctl import __version__
+from gpuctl.cli.amounts import write_options
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
@@ -45,6 +46,7 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
     help="A ClusterRole that projects may grant. Repeatable.",
 )
 @click.option("--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="One leads, others wait.")
+@write_options
 @click.option("--guard", is_flag=True, help="Refuse pods with GPUs in project namespaces that are not gpuctl's.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def install(output: str, **options: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gpuctl.cli.amounts import DurationType
+from gpuctl.cli.amounts import DurationType, write_options
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
@@ -37,18 +37,7 @@ LEAST_INTERVAL_MS = 200
     flag_value=":memory:",
     help="Reconcile the embedded cluster instead, kept in FILE; in memory without FILE.",
 )
-@click.option(
-    "--write-qps",
-    metavar="N",
-    type=click.IntRange(1, 10_000),
-    help="Writes a second to the API server at most. Default: 400.",
-)
-@click.option(
-    "--write-burst",
-    metavar="N",
-    type=click.IntRange(1, 100_000),
-    help="As many writes may go out at once first. Default: twice --write-qps.",
-)
+@write_options
 @click.option("--workdir", metavar="DIR", type=click.Path(file_okay=False), help="Keeps the clone. Default: the cache.")
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)

@@ -28,7 +28,8 @@ class Installation:
     """`repo` is an https or ssh URL, or USER@HOST:PATH. `branch` None: the one the repository has checked out.
 
     `namespace_prefix` is the cluster's; empty where projects may have any namespace. `roles` are the ClusterRoles that
-    projects may grant. `guard`: whether Git is to be the only way to a GPU.
+    projects may grant. `guard`: whether Git is to be the only way to a GPU. `write_qps` and `write_burst` bound the
+    controller's writes; None: as it does by itself.
     """
 
     image: str
@@ -39,6 +40,8 @@ class Installation:
     roles: tuple[str, ...] = ("admin", "edit", "view")
     replicas: int = 2
     guard: bool = False
+    write_qps: int | None = None
+    write_burst: int | None = None
 
     @property
     def by_ssh(self) -> bool:

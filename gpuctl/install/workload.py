@@ -161,6 +161,9 @@ def arguments(wanted: Installation) -> Iterator[str]:
     yield from ("reconcile", "--repo", wanted.repo, "--path", wanted.path)
     if wanted.branch is not None:
         yield from ("--branch", wanted.branch)
+    for option, number in (("--write-qps", wanted.write_qps), ("--write-burst", wanted.write_burst)):
+        if number is not None:
+            yield from (option, str(number))
     yield from ("--workdir", _WORK, "--log-format", "json", "--metrics-address", f"0.0.0.0:{METRICS_PORT}")
 
 

@@ -23,13 +23,14 @@ def test_both_forms_are_the_same_objects(run: Run) -> None:
 
 def test_the_pod_is_called_as_reconcile_is(run: Run) -> None:
     """The command line is parsed, not run."""
-    branch = ("--branch", "main")
-    items = json.loads(run("install", *HTTPS, *branch, "-o", "json").stdout)["items"]
+    given = ("--branch", "main", "--write-qps", "50", "--write-burst", "80")
+    items = json.loads(run("install", *HTTPS, *given, "-o", "json").stdout)["items"]
     (deployment,) = (item for item in items if item["kind"] == "Deployment")
     name, *arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert name == "reconcile"
     parsed = reconcile.make_context(name, arguments).params
     assert (parsed["branch"], parsed["metrics_address"]) == ("main", "0.0.0.0:8080")
+    assert (parsed["write_qps"], parsed["write_burst"]) == (50, 80)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_the_pod_is_called_as_reconcile_is(run: Run) -> None:
         ((*HTTPS, "--access-role", "a b"), "--access-role"),
         ((*HTTPS, "--image", "-x"), "--image"),
         ((*HTTPS, "--replicas", "0"), "--replicas"),
+        ((*HTTPS, "--write-qps", "0"), "--write-qps"),
         (("--path", "c"), "--repo"),
     ],
 )
