@@ -49,20 +49,18 @@ WORKING_TREE = "working tree"
     "--state",
     metavar="FILE",
     type=click.File(encoding="utf-8"),
-    help="The same, on these objects: what `kubectl get ... -A -o json` printed; - is standard input.",
+    help="The same, on the objects in this file; - is standard input.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
 def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any) -> None:
-    r"""Show what changes between two revisions, and what that does to jobs: who starts, who is paused for whom.
+    """Show what a change does to jobs, objects and quotas.
 
-    Objects are compared as rendered, with no job started; quotas and other settings as declared. The effect is what
-    the engine decides, from a cluster as it is, if one is named. Else it begins with the declared nodes, on which all
-    that can run of the base has just been let go.
+    Who would start, be paused for whom, be moved or wait, and until when: as the engine decides, from a cluster as it
+    is, if one is named. Else it begins with the declared nodes, on which all that can run of the base has just been
+    let go. Objects are compared as rendered, with no job started; quotas and other settings as declared.
 
-    \b
-    For --state, by somebody who may read the cluster:
-      kubectl get -A -o json nodes,jobs,deployments,pods,configmaps,namespaces,\
-        resourceclaims,resourceslices,deviceclasses > state.json
+    --state is for where the cluster can't be reached. It takes what one who may read the cluster was told by `kubectl
+    get -A -o json nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,resourceslices,deviceclasses`.
 
     Exit code: 0 no change, 2 changes, 1 error.
     """
