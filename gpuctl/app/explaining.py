@@ -16,5 +16,7 @@ def explain_live(declared: Declared, cluster: Cluster, clock: Clock, job: JobId)
 
     Raises ClusterUnavailable or Forbidden when the cluster can't be read whole.
     """
-    foreseen = foresee(declared, Site(mirror=Mirror(cluster), clock=clock))
-    return explain(foreseen.declared, foreseen.state, foreseen.schedule, job)
+    site = Site(mirror=Mirror(cluster), clock=clock)
+    foreseen = foresee(declared, site)
+    vacancies = site.recall.outlook.vacancies()
+    return explain(foreseen.declared, foreseen.state, foreseen.schedule, job, vacancies)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpuctl.model.decision import FairShare, Reason, TraceStep
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 
@@ -60,20 +60,34 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Vacancy:
+    """What a cycle leaves free in a pool: in all, the most whole GPUs on one node, and the most of one GPU."""
+
+    pool: PoolName
+    free_milli: GpuMilli
+    whole: int
+    part_milli: GpuMilli
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """All that is known of one decision.
 
     `decision` is its kind (Admit, Keep, Pending ...), `beneficiary` whom it was paused for, `shares` its project's
-    rows, `steps` the engine's own record of the job in that cycle. The rest is for jobs that wait.
+    rows, `steps` the engine's own record of the job in that cycle. It asks for `workers` with `gpu_milli` each. The
+    rest is for jobs that wait; `vacancies` are of the pools that it may use.
     """
 
     job: JobId
     at_ms: Instant
     decision: str
     reason: Reason
+    workers: int
+    gpu_milli: GpuMilli
     beneficiary: JobId | None = None
     shares: tuple[FairShare, ...] = ()
     steps: tuple[TraceStep, ...] = ()
+    vacancies: tuple[Vacancy, ...] = ()
     place: QueuePlace | None = None
     remedies: tuple[Remedy, ...] = ()
     forecast: Forecast | None = None

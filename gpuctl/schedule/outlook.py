@@ -9,12 +9,15 @@ from __future__ import annotations
 from operator import is_
 
 from gpuctl.model.declared import Declared
+from gpuctl.model.explanation import Vacancy
+from gpuctl.model.ids import PoolName
 from gpuctl.model.state import ClusterState, Node
 from gpuctl.model.units import Instant
 from gpuctl.schedule.accounts import Tree
 from gpuctl.schedule.capacity import Capacity, survey
 from gpuctl.schedule.demand import Prospects
 from gpuctl.schedule.effort import Effort
+from gpuctl.schedule.ledger import Room
 from gpuctl.schedule.standing import Standing
 
 
@@ -56,3 +59,21 @@ class Outlook:
     def keep(self, standing: Standing) -> None:
         """Remember where all stand: a cycle that did not come to its end is forgotten."""
         self._standing = standing
+
+    def vacancies(self) -> tuple[Vacancy, ...]:
+        """What the last cycle left free, pool by pool: as its books have it, without what is promised or kept.
+
+        Cost: linear in devices.
+        """
+        rooms: dict[PoolName, list[Room]] = {pool: [] for pool in self.capacity.usable}
+        for room in self._standing.books.now.rooms.values() if self._standing is not None else ():
+            rooms[room.pool].append(room)
+        return tuple(
+            Vacancy(
+                pool=pool,
+                free_milli=sum(max(0, milli) for room in members for milli in room.gpu_milli),
+                whole=max((room.whole for room in members), default=0),
+                part_milli=max((milli for room in members for milli in (0, *room.gpu_milli)), default=0),
+            )
+            for pool, members in rooms.items()
+        )

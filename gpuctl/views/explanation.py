@@ -9,9 +9,9 @@ from gpuctl.diag.wording import duration, one_of, reason_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import FairShare, TraceStep
 from gpuctl.model.declared import WHOLE_CLUSTER
-from gpuctl.model.explanation import Explanation, Forecast, QueuePlace, Remedy, RemedyKind
+from gpuctl.model.explanation import Explanation, Forecast, QueuePlace, Remedy, RemedyKind, Vacancy
 from gpuctl.model.ids import JobId
-from gpuctl.model.units import Instant, format_gpus
+from gpuctl.model.units import WHOLE_GPU, Instant, format_gpus
 
 SHOWN = 3
 """Jobs that a sentence names."""
@@ -39,6 +39,7 @@ def headline(told: Explanation) -> str:
 
 def explanation_text(told: Explanation) -> Iterator[str]:
     """What the engine knows of a job besides what is written on it."""
+    yield _asked(told)
     for row in told.shares:
         yield _standing(row)
     for step in told.steps:
@@ -49,6 +50,24 @@ def explanation_text(told: Explanation) -> Iterator[str]:
         yield f"It would start {_remedy(remedy)}."
     if told.forecast is not None:
         yield _forecast(told.forecast, told.at_ms, alone=not told.remedies)
+
+
+def _asked(told: Explanation) -> str:
+    """What it asks for, and what is free of that where it may go."""
+    gpus = f"{format_gpus(told.gpu_milli)} GPU{'' if told.gpu_milli == WHOLE_GPU else 's'}"
+    asks = f"It asks for {gpus}" if told.workers == 1 else f"It asks for {told.workers} workers with {gpus} each"
+    return f"{'; '.join((asks, *(_free(each, told) for each in told.vacancies if told.gpu_milli)))}."
+
+
+def _free(vacancy: Vacancy, told: Explanation) -> str:
+    if not vacancy.free_milli:
+        return f"none are free in {vacancy.pool}"
+    most = (
+        f"{format_gpus(vacancy.part_milli)} of one GPU"
+        if told.gpu_milli < WHOLE_GPU
+        else f"{vacancy.whole} whole on one node"
+    )
+    return f"free in {vacancy.pool} are {format_gpus(vacancy.free_milli)}, at most {most}"
 
 
 def document(told: Explanation) -> dict[str, Any]:
@@ -62,6 +81,17 @@ def document(told: Explanation) -> dict[str, Any]:
         "decision": told.decision,
         "reason": {"code": told.reason.code, "message": reason_text(told.reason), "params": dict(told.reason.params)},
         "beneficiary": None if told.beneficiary is None else str(told.beneficiary),
+        "workers": told.workers,
+        "gpuMilli": told.gpu_milli,
+        "free": [
+            {
+                "nodePool": each.pool,
+                "gpuMilli": each.free_milli,
+                "wholeGpusOnOneNode": each.whole,
+                "gpuMilliOfOneGpu": each.part_milli,
+            }
+            for each in told.vacancies
+        ],
         "shares": [_share_form(row) for row in told.shares],
         "trace": [{"rule": step.rule, "numbers": dict(step.numbers)} for step in told.steps],
         "queue": None

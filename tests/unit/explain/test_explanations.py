@@ -7,11 +7,11 @@ from dataclasses import replace
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.explain import explain
-from gpuctl.model.declared import Declared
+from gpuctl.model.declared import Declared, SchedulingPolicy
 from gpuctl.model.explanation import Explanation, QueuePlace, RemedyKind
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
-from gpuctl.schedule import schedule
+from gpuctl.schedule import Outlook, schedule
 from gpuctl.views.explanation import document, explanation_text
 
 HOUR_MS = 3_600_000
@@ -25,7 +25,9 @@ def settled(tree: Declared) -> World:
 
 def told(tree: Declared, world: World, name: str) -> Explanation:
     state = world.state()
-    explanation = explain(tree, state, schedule(tree, state, world.now_ms), JobId.parse(name))
+    outlook = Outlook()
+    decided = schedule(tree, state, world.now_ms, outlook)
+    explanation = explain(tree, state, decided, JobId.parse(name), outlook.vacancies())
     assert explanation is not None
     return explanation
 
@@ -109,6 +111,29 @@ def test_a_job_that_runs_has_its_rule_and_numbers_and_nothing_of_waiting() -> No
     assert [step.rule for step in explanation.steps] == ["start"]
     assert explanation.place is None
     assert explanation.remedies == ()
+
+
+def test_the_numbers_that_bind_are_told_as_the_engine_has_them() -> None:
+    jobs = [job("a/one", 3000), job("a/two", 3000), job("a/part", 500), job("a/wide", 2000)]
+    tree = declared([project("a", 8000)], jobs, [pool(nodes=(4, 4))], policy=SchedulingPolicy(consolidation=False))
+    explanation = told(tree, settled(tree), "a/wide")
+    assert (explanation.workers, explanation.gpu_milli) == (1, 2000)
+    (vacancy,) = explanation.vacancies
+    assert (vacancy.free_milli, vacancy.whole, vacancy.part_milli) == (1500, 1, 1000)
+    text = list(explanation_text(explanation))
+    assert text[0] == "It asks for 2 GPUs; free in dgx1 are 1.5, at most 1 whole on one node."
+    assert text[1] == "a holds 6.5 GPUs; its fair share is 8, its quota 8, and it wants 8.5."
+    form = document(explanation)
+    assert form["free"] == [{"nodePool": "dgx1", "gpuMilli": 1500, "wholeGpusOnOneNode": 1, "gpuMilliOfOneGpu": 1000}]
+
+
+def test_nothing_free_is_said_and_a_part_of_a_gpu_looks_at_one_gpu() -> None:
+    full = declared([project("a", 2000)], [job("a/x", 2000), job("a/y", 1000)], [pool(nodes=(2,))])
+    assert next(explanation_text(told(full, settled(full), "a/y"))) == "It asks for 1 GPU; none are free in dgx1."
+    jobs = [job("a/x", 600, priority=1), job("a/y", 700, priority=1), job("a/z", 500)]
+    parts = declared([project("a", 2000)], jobs, [pool(nodes=(2,))])
+    said = next(explanation_text(told(parts, settled(parts), "a/z")))
+    assert said == "It asks for 0.5 GPUs; free in dgx1 are 0.7, at most 0.4 of one GPU."
 
 
 def test_an_unknown_job_has_no_explanation() -> None:
