@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json, tally
 from gpuctl.cli.terminal import painted
+from gpuctl.diag.codes import CODES
 from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceTree
 
@@ -68,15 +71,14 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
     from gpuctl.views import plan_report as forms  # noqa: PLC0415
 
-    try:
+    with _failing():
         trees = wiring.plan_trees(folder, base, head)
-    except WorldFault as fault:
-        raise Failure(fault.code, str(fault), exit_code=EXIT_FAILED) from fault
     revisions = (base, head or WORKING_TREE)
     before, after = (_compiled(tree, name) for tree, name in zip(trees, revisions, strict=True))
     if before is None and after is None:
         raise Failure("GPU8003", f"{folder} is in neither {base} nor the {revisions[1]}", exit_code=EXIT_FAILED)
-    foreseen = None if after is None else _foreseen(before, after, Basis(**cluster))
+    with _failing():
+        foreseen = None if after is None else _foreseen(before, after, Basis(**cluster))
     report = plan_report(before, after, revisions, foreseen)
     if output == "json":
         print_json(forms.document(report))
@@ -87,6 +89,15 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
             click.echo(painted(line))
     if not report.empty:
         raise click.exceptions.Exit(EXIT_CHANGES)
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """What fails outside ends the command with exit 1: 2 is for changes."""
+    try:
+        yield
+    except WorldFault as fault:
+        raise Failure(fault.code, str(fault), hint=CODES[fault.code].fix, exit_code=EXIT_FAILED) from fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +116,8 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
 
     named = bool(basis.kubeconfig or basis.context)
     if sum((named, basis.embedded is not None, basis.state is not None)) > 1:
-        raise Failure("GPU9002", "--state and --embedded exclude other names of a cluster", hint="name one cluster")
+        said = "--state and --embedded exclude other names of a cluster"
+        raise Failure("GPU9002", said, hint="name one cluster", exit_code=EXIT_FAILED)
     if basis.state is not None:
         return on_cluster(before, after, objects_of(_bodies(basis.state)), wiring.now_ms())
     if not named and basis.embedded is None:
@@ -129,7 +141,7 @@ def _bodies(file: IO[str]) -> list[dict[str, Any]]:
 
 def _no_state(file: IO[str], why: str) -> Failure:
     hint = "it holds what kubectl get -o json prints: see gpuctl plan --help"
-    return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint)
+    return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint, exit_code=EXIT_FAILED)
 
 
 def _compiled(tree: SourceTree | None, name: str) -> Declared | None:

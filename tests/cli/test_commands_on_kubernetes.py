@@ -17,6 +17,7 @@ from controlplane.server import ControlPlane, node
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.app.cycle import Site, cycle
@@ -153,6 +154,24 @@ def test_explain_says_why_it_waits(run: Run, stage: Stage) -> None:
     said = run("explain", "large", "-p", "team-s", *stage.where).stdout
     assert said.startswith("team-s/large asks for 4 GPUs and is Pending.\n")
     assert "limit" in said
+
+
+def test_plan_foresees_what_a_change_does_to_what_runs(run: Run, stage: Stage, tmp_path: Path) -> None:
+    copy = WorkingCopy.create(tmp_path / "repository")
+    copy.write("clusters/seen/cluster.yaml", CLUSTER.encode())
+    copy.commit("as it is", 1_596_000_000_000)
+    less = CLUSTER.replace("workers: 2}", "workers: 2, suspend: true}")
+    copy.write("clusters/seen/cluster.yaml", less.encode())
+    before = stage.plane.audited()
+    command = ("plan", copy.folder / "clusters" / "seen", "--base", "main", "-o", "json", *stage.where)
+    effect = json.loads(run(*command).stdout)["effect"]
+    assert effect["ground"].items() >= {"from": "cluster", "nodes": 2, "gpuMilli": 8000}.items()
+    assert effect["stopped"] == [{"job": "team-s/gang", "gpuMilli": 2000, "why": "suspended"}]
+    started = [start["job"] for start in effect["started"]]
+    waiting = [wait["job"] for wait in (*effect["starved"], *effect["eta"])]
+    assert started + waiting == ["team-s/large"]
+    seen = stage.plane.audited()[len(before) :]
+    assert [r for r in seen if "gpuctl/" in r.get("userAgent", "") and r["verb"] in WRITES] == []
 
 
 def test_project_list_shows_quota_and_use(run: Run, stage: Stage) -> None:

@@ -208,9 +208,11 @@ def test_a_state_that_is_none_and_two_clusters_are_refused(run: Run, repository:
     for text, why in (("{", "it is not JSON"), ("[]", "it has no list of objects"), ('{"items": [1]}', "it has no")):
         state.write_text(text)
         result = run("plan", folder(repository), "--base", "main", "--state", state)
-        assert (result.exit_code, why in result.stderr) == (2, True), result.stderr
+        assert (result.exit_code, why in result.stderr) == (1, True), result.stderr
     result = run("plan", folder(repository), "--base", "main", "--state", state, "--embedded", embedded)
-    assert (result.exit_code, "name one cluster" in result.stderr) == (2, True)
+    assert (result.exit_code, "name one cluster" in result.stderr) == (1, True)
+    away = run("plan", folder(repository), "--base", "main", "--context", "nowhere")
+    assert (away.exit_code, away.stderr.split(":")[0]) == (1, "error GPU7010")
 
 
 def test_what_a_commit_must_confirm_is_told_before_it_is_merged(run: Run, repository: WorkingCopy) -> None:
