@@ -41,8 +41,10 @@ def headline(effect: Effect) -> str:
     told_already = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
     waiting = sum(each.before is None and each.job not in told_already for each in effect.waits)
     other = sum(each.before is not None and each.news for each in effect.waits)
+    anew = sum(each.anew for each in effect.started)
     told = (
-        (len(effect.started), "starts", "start"),
+        (len(effect.started) - anew, "starts", "start"),
+        (anew, "starts anew", "start anew"),
         (len(effect.paused), "is paused", "are paused"),
         (len(effect.moved), "is moved", "are moved"),
         (len(effect.resized), "changes size", "change size"),
@@ -89,9 +91,10 @@ def rows(effect: Effect) -> Iterator[Row]:
 
 def remarks(effect: Effect) -> Iterator[str]:
     """What is the same, and what the expected starts rest on."""
-    as_before = sum(not each.news for each in effect.waits)
+    as_before = [each.job for each in effect.waits if not each.news]
     same = [_counted(effect.unaffected, "runs on as it is", "run on as they are")] if effect.unaffected else []
-    same += [_counted(as_before, "waits as before", "wait as before")] if as_before else []
+    if as_before:
+        same.append(f"{_counted(len(as_before), 'waits as before', 'wait as before')} ({_listed(as_before)})")
     if same:
         yield f"Of the other jobs {all_of(same)}."
     shifted = sorted(
@@ -232,6 +235,11 @@ def _change(pair: tuple[GpuMilli, GpuMilli]) -> str:
 
 def _nodes(placement: Placement) -> str:
     return _some(tuple(dict.fromkeys(worker.node for worker in placement.workers)))
+
+
+def _listed(jobs: Sequence[JobId]) -> str:
+    shown = [str(job) for job in jobs[:SHOWN]]
+    return ", ".join(shown if len(jobs) <= SHOWN else [*shown, "..."])
 
 
 def _some(named: Sequence[object]) -> str:

@@ -126,7 +126,7 @@ def text(report: PlanReport) -> Iterator[Line]:
         yield (Segment("refused ", "bad"), Segment(f"{refusal.code}: {refusal.message}"))
         yield (Segment("help", "help"), Segment(f": {refusal.help}"))
     if report.effect is not None:
-        yield from _effect_lines(report.effect, report.ground)
+        yield from _effect_lines(report.effect, report.ground, _remarks(report, report.effect))
     if report.quotas:
         yield ()
         yield (Segment("Quotas (GPUs)", "strong"),)
@@ -145,7 +145,7 @@ def text(report: PlanReport) -> Iterator[Line]:
             yield (mark, Segment(str(change.ref)), Segment(f"  {change.reason}", "dim"))
 
 
-def _effect_lines(effect: Effect, ground: Ground | None) -> Iterator[Line]:
+def _effect_lines(effect: Effect, ground: Ground | None, remarks: Sequence[str]) -> Iterator[Line]:
     yield ()
     yield (
         Segment("Effect: ", "strong"),
@@ -158,7 +158,7 @@ def _effect_lines(effect: Effect, ground: Ground | None) -> Iterator[Line]:
         yield (Segment(f"  {row.mark or '.'} ", MARK_STYLES[row.mark]), Segment(cells))
     if len(rows) > SHOWN_JOBS:
         yield (Segment(f"  ... and {len(rows) - SHOWN_JOBS} more; -o json has all"),)
-    for line in plan_effect.remarks(effect):
+    for line in remarks:
         yield (Segment(f"  {line}", "dim"),)
     holdings = [
         (project, f"holds {held}", f"fair share {share}") for project, held, share in plan_effect.holding_rows(effect)
@@ -168,6 +168,11 @@ def _effect_lines(effect: Effect, ground: Ground | None) -> Iterator[Line]:
         yield (Segment("Projects (GPUs)", "strong"),)
         for cells in _aligned(holdings):
             yield (Segment(f"  {cells}"),)
+
+
+def _remarks(report: PlanReport, effect: Effect) -> Sequence[str]:
+    confirmed = ("This is as if what is refused were confirmed.",) if report.refusals else ()
+    return (*confirmed, *plan_effect.remarks(effect))
 
 
 def _gpus(row: plan_effect.Row) -> str:
@@ -194,7 +199,7 @@ def markdown(report: PlanReport) -> Iterator[str]:
         yield f"> **refused** {refusal.code}: {refusal.message}  "
         yield f"> {refusal.help}"
     if report.effect is not None:
-        yield from _markdown_effect(report.effect, report.ground)
+        yield from _markdown_effect(report.effect, report.ground, _remarks(report, report.effect))
     if report.quotas:
         yield ""
         yield "| project | quota | limit | over-quota weight |"
@@ -208,7 +213,7 @@ def markdown(report: PlanReport) -> Iterator[str]:
     yield from _markdown_objects(report)
 
 
-def _markdown_effect(effect: Effect, ground: Ground | None) -> Iterator[str]:
+def _markdown_effect(effect: Effect, ground: Ground | None, remarks: Sequence[str]) -> Iterator[str]:
     yield ""
     yield f"**Effect**: {plan_effect.headline(effect)} {plan_effect.ground_text(ground)}"
     rows = list(plan_effect.rows(effect))
@@ -222,7 +227,7 @@ def _markdown_effect(effect: Effect, ground: Ground | None) -> Iterator[str]:
     yield ""
     if len(rows) > SHOWN_JOBS:
         yield f"… and {len(rows) - SHOWN_JOBS} more."
-    yield " ".join(plan_effect.remarks(effect))
+    yield " ".join(remarks)
     holdings = list(plan_effect.holding_rows(effect))
     if holdings:
         yield ""

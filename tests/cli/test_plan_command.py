@@ -252,3 +252,22 @@ def test_a_cluster_whose_folder_is_gone_has_no_effect(run: Run, repository: Work
     repository.commit("gone", AT_MS + 1000)
     report = json.loads(run("plan", folder(repository), "--base", "main~1", "--head", "main", "-o", "json").stdout)
     assert report["effect"] is None
+
+
+def test_what_is_refused_is_foreseen_as_if_it_were_confirmed(run: Run, repository: WorkingCopy) -> None:
+    for name in ("a-1-g", "a-2-gg", "a-1-1-jupyter"):
+        rewrite(repository, f"clusters/tr4858/projects/team-a/jobs/{name}.yaml", "image: ", "image: other/")
+    rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-\n  scheduling: {stopGuard: 10}")
+    text = run("plan", folder(repository), "--base", "main").stdout
+    assert "\nrefused GPU6007: 4 of 16 running GPUs, more than 10 %, would be stopped at once." in text
+    assert "\nEffect: 3 jobs start anew  (16 GPUs on 2 nodes, as declared)\n" in text
+    assert "  This is as if what is refused were confirmed.\n" in text
+
+
+def test_who_waits_as_before_is_named(run: Run, repository: WorkingCopy) -> None:
+    claim_of_team_d(repository)
+    repository.commit("a claim", AT_MS + 1000)
+    rewrite(repository, QUOTA, "quota: 4", "quota: 3")
+    text = run("plan", folder(repository), "--base", "main").stdout
+    assert "\nEffect: none: no job starts, stops or moves  (" in text
+    assert "2 wait as before (team-b/b-4-gg, team-c/c-4-gg).\n" in text
