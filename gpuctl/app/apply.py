@@ -19,11 +19,17 @@ from gpuctl.plan.order import Stage, wave
 _GROUND = Stage.SCOPE
 """Up to here a project's ledger and namespace are written: without them none of its later writes is safe."""
 _SOON = 64
-"""So many new runs are made, however late it is."""
+"""So many of the changes that can wait are made, however late it is."""
 
 
 def never() -> bool:
     """The stop that never comes."""
+    return False
+
+
+def in_time(change: Change) -> bool:
+    """Late for no change."""
+    del change
     return False
 
 
@@ -32,19 +38,20 @@ def apply_plan(
     cluster: Writable,
     stop: Callable[[], bool] = never,
     spared: frozenset[ObjectRef] = frozenset(),
-    late: Callable[[], bool] = never,
+    late: Callable[[Change], bool] = in_time,
 ) -> ApplyResult:
     """Apply in order, one outcome a change. `stop` is asked before each write; what is left is skipped, as are `spared`
-    objects. When it is `late`, most new runs are left to the next cycle: those that are made may start then."""
+    objects. New runs, and what runs that wait are told, are left to the next cycle when it is `late` for them, all but
+    a few: what is new may start then, and whoever has come meanwhile is answered first."""
     skips = _Skips()
-    made_runs = count()
+    patient = count()
 
     def cause_of(change: Change) -> str:
         if stop():
             return "stopped"
         if change.ref in spared:
             return "left alone"
-        return "left to the next cycle" if _is_new_run(change) and next(made_runs) >= _SOON and late() else ""
+        return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""
 
     def attempt(change: Change) -> Outcome:
         cause = skips.cause(change) or cause_of(change)
@@ -85,8 +92,8 @@ class _Skips:
         return "an earlier write it depends on failed" if change.stage > last else ""
 
 
-def _is_new_run(change: Change) -> bool:
-    return change.action is Action.CREATE and is_workload(change.ref)
+def _can_wait(change: Change) -> bool:
+    return change.stage == Stage.QUEUE or (change.action is Action.CREATE and is_workload(change.ref))
 
 
 def _owner(change: Change) -> object:

@@ -14,14 +14,14 @@ from gpuctl.app.mirror import Mirror
 from gpuctl.app.ports import Clock
 from gpuctl.app.recall import Recall
 from gpuctl.app.rejections import Rejections, still_refused, with_new
-from gpuctl.model.change import ApplyResult, Outcome, OutcomeStatus, Plan
+from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import make_plan, mass_stop, set_aside
+from gpuctl.plan import Stage, make_plan, mass_stop, set_aside
 from gpuctl.render import render
 from gpuctl.schedule import schedule
 
@@ -30,6 +30,12 @@ CYCLES_TO_A_FIXED_POINT = 64
 
 LONGEST_MAKING_MS: DurationMs = 1_000
 """New runs that are not made by then are left to the next cycle, which lets go those that are."""
+
+LONGEST_TELLING_MS: DurationMs = 250
+"""What runs that wait are not told by then is left to the next cycle: a job that has ended need not wait for it."""
+
+_LEADS_NOWHERE = frozenset({Stage.ADMIT, Stage.RECORD, Stage.QUEUE})
+"""Stages whose updates let no other write be made: what follows from them is the cluster's to do first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +57,31 @@ class CycleReport:
         return self.result.writes == 0
 
     @property
+    def calm(self) -> bool:
+        """Whether another cycle would write nothing before something happens in the cluster, as far as that is sure."""
+        return self.settled or all(map(_leads_nowhere, self.result.outcomes))
+
+    @property
     def faults(self) -> tuple[Outcome, ...]:
         """Writes the cluster refused, or did not answer, or that met a newer object than was read."""
         failed = {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}
         return tuple(o for o in self.result.outcomes if o.status in failed)
+
+
+def _leads_nowhere(outcome: Outcome) -> bool:
+    change = outcome.change
+    updated = outcome.status is OutcomeStatus.APPLIED and change.action is Action.UPDATE
+    return updated and change.stage in _LEADS_NOWHERE
+
+
+def at_rest(report: CycleReport) -> bool:
+    """The end of cycles that go on until one has written nothing."""
+    return report.settled
+
+
+def until_calm(report: CycleReport) -> bool:
+    """The end of cycles where somebody looks again a moment later."""
+    return report.calm
 
 
 def nothing() -> None:
@@ -85,7 +112,7 @@ def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = froz
     recall = site.recall
     state = recall.look(site.mirror.objects(), declared.cluster.name)
     rejected = still_refused(site.rejected, declared, state, now_ms)
-    stops = mass_stop(declared, state, confirmations)
+    stops = mass_stop(declared, state, confirmations, recall.checks)
     barred = dict.fromkeys(stops.jobs, "GPU5071") | {found.run[0]: "GPU5070" for found in rejected.values()}
     declared = replace(declared, held=set_aside(declared, state), barred=barred)
     decided = schedule(declared, state, now_ms, recall.outlook)
@@ -111,14 +138,23 @@ def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozen
         site.mirror,
         site.stop,
         site.spared | foreseen.rejected.keys(),
-        late=lambda: site.clock.now_ms() - began_ms > LONGEST_MAKING_MS,
+        late=lambda change: site.clock.now_ms() - began_ms > _longest_ms(change),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)
 
 
-def converge(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> tuple[CycleReport, ...]:
-    """Cycles until one writes nothing, the world settling after each that wrote something.
+def _longest_ms(change: Change) -> DurationMs:
+    return LONGEST_MAKING_MS if change.action is Action.CREATE else LONGEST_TELLING_MS
+
+
+def converge(
+    declared: Declared,
+    site: Site,
+    confirmations: frozenset[str] = frozenset(),
+    done: Callable[[CycleReport], bool] = at_rest,
+) -> tuple[CycleReport, ...]:
+    """Cycles until one is `done`: wrote nothing. The world settles after each that wrote something.
 
     The last report is the fixed point, unless a stop or the bound ended it first: then it is not `settled`.
     """
@@ -126,7 +162,7 @@ def converge(declared: Declared, site: Site, confirmations: frozenset[str] = fro
     for _ in range(CYCLES_TO_A_FIXED_POINT):
         reports.append(cycle(declared, site, confirmations))
         news = reports[-1].rejected != site.rejected
-        if (reports[-1].settled and not news) or site.stop():
+        if (done(reports[-1]) and not news) or site.stop():
             break
         site.settle()
         site = replace(site, rejected=reports[-1].rejected)

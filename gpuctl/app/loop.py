@@ -1,18 +1,19 @@
 """The unattended loop: follow the branch, enforce what it says, stay up whatever happens outside.
 
-Git is asked every interval; between two of those the cluster is watched, and a change there is answered at once. What
-can't be reached is tried again after one second, then two, then four: Git up to five minutes, and meanwhile what was
-last good is enforced; the cluster up to the interval. A bug in a cycle is reported and does not end the loop.
+Git is asked every interval; between two of those the cluster is watched, and a change there is answered at once; one
+that nobody waits for, and gpuctl's own writes, half a second later. What can't be reached is tried again after one
+second, then two, then four: Git up to five minutes, and meanwhile what was last good is enforced; the cluster up to the
+interval. A bug in a cycle is reported and does not end the loop.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from gpuctl.app.cycle import CycleReport, Site, converge
+from gpuctl.app.cycle import CycleReport, Site, at_rest, converge, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.mirror import Mirror
@@ -40,10 +41,11 @@ from gpuctl.app.report import (
     of_troubles,
 )
 from gpuctl.app.revisions import Desired, Revisions
-from gpuctl.app.stir import differs
+from gpuctl.app.stir import Stir, stir
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
+from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import Records, read_ledgers
 
@@ -51,6 +53,8 @@ FIRST_RETRY_MS: DurationMs = 1_000
 LAST_RETRY_MS: DurationMs = 300_000
 SHORTEST_WAIT_MS: DurationMs = 20
 """Between two looks at what is due: to be late by that is no loss."""
+LOOK_AGAIN_MS: DurationMs = 500
+"""When to look at what came of one's own writes, if nothing else calls for a look before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +126,23 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
             fetch_failures = 0 if reconciler.follow() else fetch_failures + 1
             fetch_due = clock.now_ms() + (retry_ms(fetch_failures) if fetch_failures else settings.interval_ms)
             enforce_due = enforce_due if enforce_failures else clock.now_ms()
-        if clock.now_ms() >= enforce_due or (not enforce_failures and reconciler.stirred()):
-            enforce_failures = 0 if reconciler.enforce() else enforce_failures + 1
+        if clock.now_ms() < enforce_due and not enforce_failures:
+            enforce_due = min(enforce_due, clock.now_ms() + _PATIENCE_MS[reconciler.stirred()])
+        if clock.now_ms() >= enforce_due:
+            well = reconciler.enforce(at_rest if settings.once else until_calm)
+            enforce_failures = 0 if well else enforce_failures + 1
             failures = enforce_failures or reconciler.unfinished
-            delay_ms = retry_ms(failures) if failures else settings.interval_ms * reconciler.settled
+            delay_ms = retry_ms(failures) if failures else reconciler.rest_ms(settings.interval_ms)
             enforce_due = clock.now_ms() + min(delay_ms, settings.interval_ms)
         if settings.once:
             return 1 if journal.has_errors else 0
-        stop.wait(min(settings.react_ms, max(SHORTEST_WAIT_MS, fetch_due - clock.now_ms())))
+        due_ms = min(fetch_due, enforce_due) - clock.now_ms()
+        stop.wait(min(settings.react_ms, max(SHORTEST_WAIT_MS, due_ms)))
     return 0
+
+
+_PATIENCE_MS: Mapping[Stir, DurationMs] = {Stir.NOTHING: LAST_RETRY_MS, Stir.PROGRESS: LOOK_AGAIN_MS, Stir.NEWS: 0}
+"""How long a cycle may wait for more of the kind."""
 
 
 class Reconciler:
@@ -155,8 +167,12 @@ class Reconciler:
         self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
         self._before: CycleReport | None = None
+        self._left: ClusterState | None = None
+        """What was observed last, with what the last cycle wrote since."""
         self.settled = True
         """Whether the last cycles came to where nothing was left to write."""
+        self.calm = True
+        """Whether they came to where nothing is left to write before something happens in the cluster."""
         self.unfinished = 0
         """How often in a row a write failed that may well go through soon."""
 
@@ -184,21 +200,26 @@ class Reconciler:
         self._outside.meters.fetched(well=well)
         return well
 
-    def enforce(self) -> bool:
-        """Run cycles until nothing is left to write; False when the cluster can't be read."""
-        return self._guarded("cluster", self._enforce)
+    def enforce(self, done: Callable[[CycleReport], bool] = until_calm) -> bool:
+        """Run cycles until one is done; False when the cluster can't be read."""
+        return self._guarded("cluster", lambda: self._enforce(done))
 
-    def stirred(self) -> bool:
-        """Whether something that matters changed since the cluster was last looked at; True when that can't be seen."""
+    def rest_ms(self, interval_ms: DurationMs) -> DurationMs:
+        """How long to rest after the last cycles, if nothing happens."""
+        return interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
+
+    def stirred(self) -> Stir:
+        """How much has changed since the last cycle was done; NEWS when that can't be seen."""
         try:
             changes = self._mirror.refresh()
         except WorldFault:
-            return True
+            return Stir.NEWS
+        if not changes:
+            return Stir.NOTHING
         declared = self._desired.declared
-        if not changes or self._mirror.altered or declared is None or self._before is None:
-            return changes > 0
-        seen = self._site.recall.look(self._mirror.objects(), declared.cluster.name)
-        return differs(self._before.state, seen)
+        if self._mirror.altered or declared is None or self._left is None:
+            return Stir.NEWS
+        return stir(self._left, self._site.recall.look(self._mirror.objects(), declared.cluster.name))
 
     def _look(self) -> list[Entry]:
         self._mirror.refresh()
@@ -256,7 +277,7 @@ class Reconciler:
                 facts = {"code": "GPU8007", "old": old, "new": head, "message": told}
                 self._journal.tell(self._now(), Entry(event="rewritten", level=Level.WARNING, fields=facts))
 
-    def _enforce(self) -> list[Entry]:
+    def _enforce(self, done: Callable[[CycleReport], bool]) -> list[Entry]:
         declared = self._desired.declared
         if declared is None:
             why = "the newest commit has errors" if self._desired.diagnostics else "nothing could be read yet"
@@ -266,10 +287,11 @@ class Reconciler:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
         spared = self._fights.fought_over(self._now())
-        reports = converge(declared, replace(self._site, spared=spared), self._confirmations)
+        reports = converge(declared, replace(self._site, spared=spared), self._confirmations, done)
         self._fights.note(reports)
         self._site = replace(self._site, rejected=reports[-1].rejected)
-        self.settled = reports[-1].settled
+        self.settled, self.calm = reports[-1].settled, reports[-1].calm
+        self._left = self._site.recall.look(self._mirror.objects(), declared.cluster.name)
         self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in reports[-1].faults) else 0
         self._outside.meters.synced()
         self._measure(reports)

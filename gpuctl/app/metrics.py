@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Protocol
 
 from gpuctl.app.cycle import CycleReport
@@ -98,9 +99,10 @@ def measure(report: CycleReport, previous: CycleReport | None, duration_ms: Dura
     Cost: linear in decisions; in objects too when something was written.
     """
     done = [o.change for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
+    told = map(attrgetter("__class__.__name__", "reason.code"), report.schedule.decisions)
     return Measurements(
         duration_ms=duration_ms,
-        decisions=Counter((type(d).__name__.lower(), d.reason.code) for d in report.schedule.decisions),
+        decisions={(kind.lower(), code): count for (kind, code), count in Counter(told).items()},
         shares=report.schedule.shares,
         queued=_queued(report),
         writes=Counter(filter(None, map(_request, report.result.outcomes))),
@@ -111,7 +113,7 @@ def measure(report: CycleReport, previous: CycleReport | None, duration_ms: Dura
 
 
 def _queued(report: CycleReport) -> Mapping[tuple[ProjectName, PoolName], int]:
-    waiting = {decision.job for decision in report.schedule.decisions if isinstance(decision, Pending)}
+    waiting = {decision.job for decision in report.schedule.decisions if type(decision) is Pending}
     jobs = (job for job in report.declared.jobs if job.id in waiting)
     return Counter((job.id.project, next(iter(job.pools), PoolName(""))) for job in jobs)
 

@@ -52,8 +52,11 @@ class Mirror:
     def objects(self) -> RawObjects:
         """The copy as it is now, the same value until something changes; what was returned never does."""
         if self._copy is None:
-            bodies = {ref: body for of_kind in self._objects.values() for ref, body in of_kind.items()}
-            self._copy = RawObjects(objects=bodies)
+            by_kind = {kind: dict(of_kind) for kind, of_kind in self._objects.items()}
+            bodies: dict[ObjectRef, Body] = {}
+            for of_kind in by_kind.values():
+                bodies.update(of_kind)
+            self._copy = RawObjects(objects=bodies, by_kind=by_kind)
         return self._copy
 
     def apply(self, body: Body) -> Body:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.ports import Note
 from gpuctl.diag.wording import all_of, reason_text
-from gpuctl.k8s import names
 from gpuctl.k8s.objects import uid
+from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Change, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, Displace, Move, Preempt, Reclaim, Resize, Suspended, TimeOut
-from gpuctl.model.ids import ObjectRef
+from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.plan import Stage
 
 _PAUSES: Mapping[type[Decision], str] = {
@@ -22,7 +22,6 @@ _PAUSES: Mapping[type[Decision], str] = {
     Suspended: "Suspended",
     TimeOut: "TimedOut",
 }
-_WORKLOADS = frozenset({names.JOB, names.DEPLOYMENT})
 
 
 class Unrecorded:
@@ -38,24 +37,24 @@ def notes_of(report: CycleReport) -> tuple[Note, ...]:
 
 
 def _notes(report: CycleReport) -> Iterator[Note]:
-    runs = {(job.id.project, names.run_name(job.id.name, job.digest)): job.id for job in report.declared.jobs}
-    decisions = {decision.job: decision for decision in report.schedule.decisions}
+    made: list[tuple[Change, JobId]] = []
     for outcome in report.result.outcomes:
         change = outcome.change
         if outcome.refused:
             yield _note(report, change.ref, "Refused", outcome.error, is_warning=True)
-        job = runs.get((change.project, change.ref.name)) if change.project else None
-        if job is None or outcome.status is not OutcomeStatus.APPLIED:
-            continue
+        job = job_of(change.body) if change.body is not None and is_workload(change.ref) else None
+        if job is not None and outcome.status is OutcomeStatus.APPLIED:
+            made.append((change, job))
+    jobs = {job for _, job in made}
+    decisions = {decision.job: decision for decision in report.schedule.decisions if decision.job in jobs}
+    for change, job in made:
         told = _told(change, decisions[job])
         if told is not None:
             yield _note(report, change.ref, *told, is_warning=False)
 
 
 def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
-    """The word and the sentence of a write that carried out a decision."""
-    if (change.ref.api_version, change.ref.kind) not in _WORKLOADS:
-        return None
+    """The word and the sentence of a workload's write that carried out a decision."""
     why = reason_text(decision.reason)
     if change.stage == Stage.ADMIT and isinstance(decision, Admit):
         nodes = sorted({worker.node for worker in decision.placement.workers})

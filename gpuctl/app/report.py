@@ -16,8 +16,8 @@ from gpuctl.app.fights import WRITES_IN_A_WINDOW, rival
 from gpuctl.app.ports import WorldFault
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import message
-from gpuctl.k8s import names
 from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Action, Change, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, Finished, JobState, Move, Preempt, Reclaim, Resize
 from gpuctl.model.ids import JobId, ObjectRef
@@ -136,25 +136,24 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
         count = sum(change.action is action for change in applied)
         if count:
             facts[f"{action}d"] = count
-    jobs = {job.id: names.run_name(job.id.name, job.digest) for job in report.declared.jobs}
     told: dict[str, list[str]] = {
-        "started": [str(d.job) for d in _decided(report, applied, jobs, Stage.ADMIT) if isinstance(d, Admit)],
+        "started": [str(d.job) for d in _decided(report, applied, Stage.ADMIT) if isinstance(d, Admit)],
         "paused": [
             f"{d.job} for {d.beneficiary}"
-            for d in _decided(report, applied, jobs, Stage.PAUSE)
+            for d in _decided(report, applied, Stage.PAUSE)
             if isinstance(d, Reclaim | Preempt)
         ],
         "moved": [
-            f"{d.job} for {d.beneficiary}" for d in _decided(report, applied, jobs, Stage.PAUSE) if isinstance(d, Move)
+            f"{d.job} for {d.beneficiary}" for d in _decided(report, applied, Stage.PAUSE) if isinstance(d, Move)
         ],
     }
     told["resized"] = [
         f"{d.job} to {len(d.placement.workers)} workers" + (f" for {d.beneficiary}" if d.beneficiary else "")
         for stage in (Stage.PAUSE, Stage.ADMIT)
-        for d in _decided(report, applied, jobs, stage)
+        for d in _decided(report, applied, stage)
         if isinstance(d, Resize)
     ]
-    ended = [d for d in report.schedule.decisions if isinstance(d, Finished) and _is_news(report, d)]
+    ended = _newly_ended(report)
     told["ended"] = [f"{d.job} {d.state}" for d in ended if d.state is not JobState.DELETED]
     facts |= {key: words for key, words in told.items() if words}
     yield Entry(event="applied", fields=facts)
@@ -164,10 +163,11 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
             yield Entry(event="deleted", level=Level.WARNING, fields=words)
 
 
-def _is_news(report: CycleReport, decision: Finished) -> bool:
-    """Whether the ledger does not say so yet."""
-    ledger = report.state.ledgers.get(decision.job.project)
-    return ledger is None or all(job != decision.job for job, _ in ledger.finished)
+def _newly_ended(report: CycleReport) -> list[Finished]:
+    """The ends that no ledger tells of yet."""
+    ended = [decision for decision in report.schedule.decisions if isinstance(decision, Finished)]
+    told = {job for ledger in report.state.ledgers.values() for job, _ in ledger.finished} if ended else set[JobId]()
+    return [decision for decision in ended if decision.job not in told]
 
 
 def of_troubles(report: CycleReport) -> Iterator[Entry]:
@@ -203,12 +203,10 @@ def of_fights(fought: Iterable[ObjectRef], state: ClusterState) -> Iterator[Entr
         yield Entry(event="restless", level=Level.WARNING, fields=facts)
 
 
-def _decided(
-    report: CycleReport, applied: Iterable[Change], jobs: Mapping[JobId, str], stage: Stage
-) -> Iterator[Decision]:
+def _decided(report: CycleReport, applied: Iterable[Change], stage: Stage) -> list[Decision]:
     """The decisions whose write in that stage was made."""
-    written = {(change.project, change.ref.name) for change in applied if change.stage == stage}
-    return (d for d in report.schedule.decisions if (d.job.project, jobs[d.job]) in written)
+    jobs = {job_of(change.body) for change in applied if change.stage == stage and change.body is not None}
+    return [decision for decision in report.schedule.decisions if decision.job in jobs] if jobs else []
 
 
 def _plain(value: FieldValue) -> str:

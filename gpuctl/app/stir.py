@@ -1,20 +1,25 @@
-"""Which changes of objects are worth a cycle. Most are not: a running job's counters, a pod on its way.
+"""Which changes of objects are worth a cycle, and how soon. Most are not: a running job's counters, a pod on its way.
 
 A change matters when it is to what somebody declares of an object (its own fields, its labels, who owns them), when a
 workload has come to its rest, or when what is observed of the whole cluster is another. All else a cycle would look at
-and write nothing; what this overlooks is seen by the next cycle at the latest.
+and write nothing; what this overlooks is seen by the next cycle at the latest. That runs which were let go come up
+where they were sent is worth a look, but nobody waits for it: a job that ends meanwhile must not wait for that look.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from itertools import compress
+from operator import is_not
 from typing import Any
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import items, mapping
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
-from gpuctl.model.state import Body, ClusterState
+from gpuctl.model.state import Body, ClusterState, Run, RunPhase
 from gpuctl.plan import is_stopped
 
 _ONLY_OBSERVED = frozenset({names.POD, names.RESOURCE_CLAIM, names.RESOURCE_SLICE})
@@ -33,14 +38,36 @@ def alters(ref: ObjectRef, old: Body | None, new: Body | None) -> bool:
     return _declared_part(old) != _declared_part(new) or _owners(old) != _owners(new)
 
 
-def differs(before: ClusterState, now: ClusterState) -> bool:
-    """Whether something else is observed than before. Cheap where both are made of the same values."""
-    return (
-        before.runs != now.runs
-        or before.nodes != now.nodes
-        or before.ledgers != now.ledgers
-        or (before.damaged, before.shards, before.claimed) != (now.damaged, now.shards, now.claimed)
+class Stir(Enum):
+    """How much has changed: nothing; only what was to be expected; or something that may have others wait."""
+
+    NOTHING = 0
+    PROGRESS = 1
+    NEWS = 2
+
+
+def stir(before: ClusterState, now: ClusterState) -> Stir:
+    """How much else is observed than before. Cheap where both are made of the same values."""
+    if len(before.runs) != len(now.runs) or (
+        (before.nodes, before.ledgers, before.damaged, before.shards, before.claimed)
+        != (now.nodes, now.ledgers, now.damaged, now.shards, now.claimed)
+    ):
+        return Stir.NEWS
+    pairs = zip(before.runs, now.runs, strict=True)
+    changed = [(old, new) for old, new in compress(pairs, map(is_not, before.runs, now.runs)) if old != new]
+    if not changed:
+        return Stir.NOTHING
+    return Stir.PROGRESS if all(_comes_up(old, new) for old, new in changed) else Stir.NEWS
+
+
+def _comes_up(old: Run, new: Run) -> bool:
+    """Whether a run that was let go is just further on its way, in the place that it had."""
+    if old.phase is not RunPhase.STARTING or new.phase not in (RunPhase.STARTING, RunPhase.RUNNING):
+        return False
+    onward = replace(
+        old, phase=new.phase, started_at_ms=new.started_at_ms, unbound=new.unbound, unstarted=new.unstarted
     )
+    return onward == new
 
 
 def _declared_part(body: Body) -> Mapping[str, Any]:

@@ -1,12 +1,14 @@
 """What was made of what, kept for one turn: values that would come out the same again are not made again.
 
-A memo changes no result, only what it costs: its maker must be a function of the inputs it is given. It is empty at
-first, may be thrown away at any time, and holds no more than one turn asked for and the turn before.
+They change no result, only what it costs: a maker must be a function of the inputs it is given. They are empty at
+first, may be thrown away at any time, and hold no more than was asked for last, a memo than in the last two turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import compress, count
+from operator import is_not
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -37,3 +39,46 @@ class Memo(Generic[K, V]):
     def __len__(self) -> int:
         """How many values this turn has asked for."""
         return len(self._now)
+
+
+_UNKNOWN = object()
+
+
+class Sweep(Generic[K, V]):
+    """Values for all of many keys at once, that are made again only where an input has changed since the last time.
+
+    Inputs come as columns, one of each kind for all keys, so that for what stays (nearly all, nearly always) Python
+    takes no step of its own: columns are compared by identity, and only where that differs by value.
+    """
+
+    __slots__ = ("_columns", "_keys", "_values")
+
+    def __init__(self) -> None:
+        self._keys: list[K] = []
+        self._columns: list[list[object]] = []
+        self._values: list[V] = []
+
+    def over(self, keys: Iterable[K], columns: Iterable[Iterable[object]], make: Callable[[int], V]) -> list[V]:
+        """The value for each key, in their order. `make` is given the place of a key and of its inputs."""
+        names, inputs = list(keys), [list(column) for column in columns]
+        before, values = self._columns or [[] for _ in inputs], self._values
+        if names != self._keys:
+            before, values = self._laid_out(names, before)
+        stale: set[int] = set()
+        for old, new in zip(before, inputs, strict=True):
+            moved = compress(count(), map(is_not, old, new))
+            stale.update(place for place in moved if old[place] is _UNKNOWN or old[place] != new[place])
+        values = values.copy()
+        for place in sorted(stale):
+            values[place] = make(place)
+        self._keys, self._columns, self._values = names, inputs, values
+        return values
+
+    def _laid_out(self, keys: Sequence[K], before: Sequence[Sequence[object]]) -> tuple[list[list[object]], list[V]]:
+        """What there was, at the places that keys have now; `_UNKNOWN` for new ones."""
+        places = dict(zip(self._keys, count()))
+        at = [places.get(key, -1) for key in keys]
+        kept: list[V] = [*self._values, _UNKNOWN]  # type: ignore[list-item]
+        return [[_UNKNOWN if place < 0 else column[place] for place in at] for column in before], [
+            kept[place] for place in at
+        ]

@@ -19,9 +19,13 @@ Body: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawObjects:
-    """Every live object of the kinds gpuctl uses, by reference. Bodies are never changed in place."""
+    """Every live object of the kinds gpuctl uses, by reference. Bodies are never changed in place.
+
+    `by_kind`: the very same, by API version and kind too, from who has them so; empty from who has not.
+    """
 
     objects: Mapping[ObjectRef, Body] = field(default_factory=dict)
+    by_kind: Mapping[tuple[str, str], Mapping[ObjectRef, Body]] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

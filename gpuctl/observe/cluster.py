@@ -6,6 +6,7 @@ Cost: linear in the number of objects.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, text
@@ -28,33 +29,21 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
     """
     sights = sights or Sights()
     sights.turn()
-    kinds: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
-    for ref, body in raw.objects.items():
-        kinds[ref.api_version, ref.kind][ref] = body
+    kinds = defaultdict[tuple[str, str], Mapping[ObjectRef, Body]](dict, raw.by_kind or _by_kind(raw.objects))
     inventory = device_inventory(kinds[names.RESOURCE_SLICE].values(), kinds[names.DEVICE_CLASS].values())
     registered = {
         NodeName(ref.name): node for ref, body in kinds[names.NODE].items() if (node := hami_node(body)) is not None
     }
-    pods_of_runs = {
-        ref: run for ref, body in kinds[names.POD].items() if (run := sights.pod_run(ref, body, cluster)) is not None
-    }
+    pods_of_runs = sights.pod_runs(kinds[names.POD], cluster)
     our_pods = frozenset((ref.namespace, ref.name) for ref in pods_of_runs)
     claims = claimed_devices(kinds[names.RESOURCE_CLAIM].values(), inventory, our_pods, cluster)
-    pods = [
-        sights.pod(
-            ref,
-            body,
-            pods_of_runs.get(ref),
-            claims.of_pods.get((ref.namespace, ref.name), ()) or (registered and hami_devices(body, registered)) or (),
-        )
-        for ref, body in sorted(kinds[names.POD].items())
-    ]
-    leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
-    own = {
-        key: (ref, body)
-        for ref, body in sorted({**kinds[names.JOB], **kinds[names.DEPLOYMENT]}.items())
-        if (key := sights.workload_run(ref, body, cluster)) is not None
+    devices_of = {
+        ref: claims.of_pods.get((ref.namespace, ref.name), ()) or (registered and hami_devices(body, registered)) or ()
+        for ref, body in (kinds[names.POD].items() if claims.of_pods or registered else ())
     }
+    pods = sights.pods(kinds[names.POD], pods_of_runs, devices_of)
+    leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
+    own = sights.workloads({**kinds[names.JOB], **kinds[names.DEPLOYMENT]}, cluster)
     runs = observe_runs(own, pods, leaving, sights.runs)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
     others = [*claims.foreign, *(device for pod in foreign for device in pod.devices)]
@@ -74,6 +63,13 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
         shards=ours.shards,
         claimed=records.claimed_besides(cluster),
     )
+
+
+def _by_kind(objects: Mapping[ObjectRef, Body]) -> dict[tuple[str, str], dict[ObjectRef, Body]]:
+    kinds: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
+    for ref, body in objects.items():
+        kinds[ref.api_version, ref.kind][ref] = body
+    return kinds
 
 
 def _terminates(namespace: Body) -> bool:

@@ -8,16 +8,15 @@ broke) gets the highest slots that no run of gpuctl's holds.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
-from gpuctl.model.memo import Memo
+from gpuctl.model.memo import Sweep
 from gpuctl.model.state import Body, CutGpu, Node, Run, RunPhase, Taint
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.observe.devices import HeldDevice, NodeDevices
@@ -54,7 +53,7 @@ class _Slots:
 class _Taken:
     """What is taken on a node: indexes in anybody's hands and how often, what others have by index and by count."""
 
-    held: Counter[int]
+    held: Mapping[int, int]
     foreign_milli: Mapping[int, int]
     foreign_slices: Mapping[int, int]
     foreign: Requests
@@ -66,24 +65,27 @@ class NodeSights:
     __slots__ = ("_nodes", "_slots")
 
     def __init__(self) -> None:
-        self._nodes: Memo[NodeName, Node] = Memo()
-        self._slots: Memo[NodeName, _Slots] = Memo()
+        self._nodes: Sweep[NodeName, Node] = Sweep()
+        self._slots: Sweep[NodeName, _Slots] = Sweep()
 
-    def turn(self) -> None:
-        """Another observation begins."""
-        self._nodes.turn()
-        self._slots.turn()
+    def slots(self, bodies: Mapping[NodeName, Body], devices: Mapping[NodeName, NodeDevices]) -> dict[NodeName, _Slots]:
+        """The indexes of each node's GPUs."""
+        lives, given = list(bodies.values()), list(map(devices.get, bodies))
+        found = self._slots.over(bodies, [lives, given], lambda place: _slots(lives[place], given[place]))
+        return dict(zip(bodies, found, strict=True))
 
-    def slots(self, name: NodeName, body: Body, devices: NodeDevices | None) -> _Slots:
-        """The indexes of a node's GPUs."""
-        return self._slots.get(name, (body, devices), partial(_slots, body, devices))
-
-    def node(self, name: NodeName, body: Body, slots: _Slots, taken: _Taken) -> Node:
-        """A node. What runs hold there matters only where others' GPUs are known by their count."""
-        by_count = slots.lost_unknown or taken.foreign.gpus or taken.foreign.slices
-        held = dict(taken.held) if by_count else {}
-        facts = (body, slots, held, dict(taken.foreign_milli), dict(taken.foreign_slices), taken.foreign)
-        return self._nodes.get(name, facts, partial(_node, name, body, slots, taken))
+    def nodes(
+        self, bodies: Mapping[NodeName, Body], slots: Mapping[NodeName, _Slots], taken: Sequence[_Taken]
+    ) -> tuple[Node, ...]:
+        """All nodes."""
+        names, lives, indexes = list(bodies), list(bodies.values()), list(slots.values())
+        return tuple(
+            self._nodes.over(
+                names,
+                [lives, indexes, taken],
+                lambda place: _node(names[place], lives[place], indexes[place], taken[place]),
+            )
+        )
 
 
 def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is known
@@ -101,10 +103,11 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
 
     `own_pods` are those of runs, `workloads` the runs' own objects.
     """
-    by_name = {NodeName(text(body, "metadata", "name")): body for body in bodies}
-    slots = {name: known.slots(name, body, devices.get(name)) for name, body in by_name.items()}
+    found = {NodeName(text(body, "metadata", "name")): body for body in bodies}
+    by_name = {name: found[name] for name in sorted(found)}
+    slots = known.slots(by_name, devices)
     held: dict[NodeName, Counter[int]] = defaultdict(Counter)
-    foreign_milli: dict[NodeName, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    foreign_milli: dict[NodeName, Counter[int]] = defaultdict(Counter)
     foreign_slices: dict[NodeName, Counter[int]] = defaultdict(Counter)
     for device in foreign_devices:
         if device.slices:
@@ -117,21 +120,28 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     for pod in foreign_pods:
         if pod.node is not None:
             use[pod.node] = use[pod.node].plus(pod.requests)
-    nodes = tuple(
-        known.node(
-            name,
-            body,
-            slots[name],
+    taken = []
+    for name in by_name:
+        foreign = _by_count(use.get(name, _NONE_USED), slots[name])
+        # What runs hold there matters only where others' GPUs are known by their count.
+        by_number = slots[name].lost_unknown or foreign.gpus or foreign.slices
+        if not (by_number or name in use or name in foreign_milli or name in foreign_slices):
+            taken.append(_UNTOUCHED)
+            continue
+        taken.append(
             _Taken(
-                held=held[name],
-                foreign_milli=foreign_milli[name],
-                foreign_slices=foreign_slices[name],
-                foreign=_by_count(use[name], slots[name]),
-            ),
+                held=held[name] if by_number else _NONE_HELD,
+                foreign_milli=foreign_milli.get(name, _NONE_HELD),
+                foreign_slices=foreign_slices.get(name, _NONE_HELD),
+                foreign=foreign,
+            )
         )
-        for name, body in sorted(by_name.items())
-    )
-    return nodes, runs
+    return known.nodes(by_name, slots, taken), runs
+
+
+_NONE_USED = Requests()
+_NONE_HELD: Mapping[int, int] = {}
+_UNTOUCHED = _Taken(held=_NONE_HELD, foreign_milli=_NONE_HELD, foreign_slices=_NONE_HELD, foreign=_NONE_USED)
 
 
 def _by_count(use: Requests, slots: _Slots) -> Requests:
@@ -247,6 +257,12 @@ def _counts_gpus(workload: Body) -> bool:
     return requests_of(mapping(workload, "spec", "template", "spec")).gpus > 0
 
 
+def _lacks_indexes(run: Run) -> bool:
+    """Whether it holds GPUs of which the indexes are not all known."""
+    place = run.placement
+    return place is not None and run.gpu_milli > 0 and not all(worker.gpus for worker in place.workers)
+
+
 def _with_indexes(
     runs: tuple[Run, ...], slots: Mapping[NodeName, _Slots], held: dict[NodeName, Counter[int]]
 ) -> tuple[Run, ...]:
@@ -256,10 +272,14 @@ def _with_indexes(
     """
     holding = [run for run in runs if run.placement is not None and run.phase is not RunPhase.QUEUED]
     for worker in (worker for run in holding for worker in (run.placement.workers if run.placement else ())):
-        held[worker.node].update(worker.gpus)
+        taken = held[worker.node]
+        for gpu in worker.gpus:
+            taken[gpu] += 1
+    if not any(map(_lacks_indexes, runs)):
+        return runs
     found: list[Run] = []
     for run in runs:
-        if run.placement is None or not run.gpu_milli or all(worker.gpus for worker in run.placement.workers):
+        if run.placement is None or not _lacks_indexes(run):
             found.append(run)
             continue
         wanted = max(1, run.gpu_milli // WHOLE_GPU)

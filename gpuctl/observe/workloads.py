@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from operator import attrgetter
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement, decode_reason, decode_record
 from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, mapping, number
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
-from gpuctl.model.memo import Memo
+from gpuctl.model.memo import Sweep
 from gpuctl.model.state import Body, Run, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.observe.pods import Pod
@@ -30,7 +30,7 @@ def observe_runs(
     workloads: Mapping[RunKey, tuple[ObjectRef, Body]],
     pods: Iterable[Pod],
     leaving_namespaces: frozenset[str],
-    known: Memo[RunKey, Run],
+    known: Sweep[RunKey, Run],
 ) -> tuple[Run, ...]:
     """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
 
@@ -40,15 +40,27 @@ def observe_runs(
     for pod in pods:
         if pod.run is not None:
             crew[pod.ref.namespace, pod.run].append(pod)
-    runs: dict[RunKey, Run] = {}
-    for key, (ref, body) in workloads.items():
-        leaving = ref.namespace in leaving_namespaces
-        own = tuple(crew.pop((ref.namespace, key), ()))
-        runs[key] = known.get(key, (body, leaving, own), partial(_observe_run, key, body, own, leaving=leaving))
+    keys = list(workloads)
+    bodies = [body for _, body in workloads.values()]
+    leaving = [ref.namespace in leaving_namespaces for ref, _ in workloads.values()]
+    own = [_in_order(crew.pop((ref.namespace, key), _NOBODY)) for key, (ref, _) in workloads.items()]
+    found = known.over(
+        keys,
+        [bodies, leaving, own],
+        lambda place: _observe_run(keys[place], bodies[place], own[place], leaving=leaving[place]),
+    )
+    runs = dict(zip(keys, found, strict=True))
     for (_, key), orphans in sorted(crew.items()):
         if key not in runs and any(pod.live for pod in orphans):
-            runs[key] = _orphaned(key, orphans)
-    return tuple(run for _, run in sorted(runs.items()))
+            runs[key] = _orphaned(key, _in_order(orphans))
+    return tuple(map(runs.__getitem__, sorted(runs)))
+
+
+_NOBODY: tuple[Pod, ...] = ()
+
+
+def _in_order(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    return tuple(sorted(pods, key=attrgetter("ref"))) if len(pods) > 1 else tuple(pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +165,7 @@ def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool)
     )
 
 
-def _orphaned(key: RunKey, pods: list[Pod]) -> Run:
+def _orphaned(key: RunKey, pods: Sequence[Pod]) -> Run:
     charge = _charge_of(pods)
     record = RunRecord(queued_at_ms=_first_start(pods) or 0)
     return Run(

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.k8s.ledger import ledger_ref
-from gpuctl.k8s.objects import is_deleting
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
@@ -30,7 +30,7 @@ from gpuctl.plan.guard import CONFIRM_TRAILER, Stops, damaged_projects, foreign_
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger, shards_by_project
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
-from gpuctl.plan.writes import Writer, book, delete, remade
+from gpuctl.plan.writes import book, delete, remade, writer_of
 
 __all__ = [
     "CONFIRM_TRAILER",
@@ -46,6 +46,8 @@ __all__ = [
     "set_aside",
 ]
 
+_REF = attrgetter("ref")
+
 
 def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, and what is known already
     declared: Declared,
@@ -57,7 +59,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     stops: Stops | None = None,
     checks: Checks | None = None,
 ) -> Plan:
-    """Everything there is to write now. Cost: linear in manifests, inventories and live objects.
+    """Everything there is to write now. Cost: a glance at each manifest and live object, and what has changed.
 
     `stops`, what `mass_stop` said already, and `checks`, those of the plan before, save work and change no result.
     """
@@ -66,21 +68,22 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     untouched = set_aside(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
     wanted = [item for item in manifests.items if item.project not in untouched]
-    anew = remade(wanted, state, checks)
+    owners = checks.owners(wanted)
+    lives = list(map(state.live.get, map(_REF, wanted)))
+    anew = remade(wanted, owners, lives, state, checks)
     books = replace(gather(declared, schedule, manifests, state, checks), remade=anew)
-    names_of_declared = {project.name for project in declared.projects}
     cluster = declared.cluster.name
-    staying = manifests.retained.union(item.ref for item in manifests.items)
+    staying = manifests.retained.union(map(_REF, manifests.items))
     changes: list[Change] = []
     stops = stops or mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
-    recorded: set[RunKey] = set()
+    recorded: list[frozenset[RunKey]] = []
     shards = shards_by_project(state)
-    for project in sorted({OWN, *ledgers, *names_of_declared, *shards} - untouched):
+    for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
         new = next_ledger(declared, old, books, state)
-        recorded |= new.seen
-        closing = project not in names_of_declared and project != OWN
+        recorded.append(new.seen)
+        closing = project not in books.projects and project != OWN
         gone = [r for r in surplus(cluster, old, staying, state) if job_of(state.live[r]) not in stops.jobs]
         reviewed = review(declared, old, tuple(gone), state, confirmations)
         owner = None if project == OWN else project
@@ -90,20 +93,12 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
-    spaces = {ref: live for ref, live in state.live.items() if is_namespace(ref)}
-    writer = Writer(
-        state=state,
-        seen=frozenset(key for ledger in ledgers.values() for key in (*ledger.seen, *ledger.finished)),
-        recorded=frozenset(recorded),
-        phases={(run.job, run.digest): run.phase for run in state.runs},
-        ending=frozenset(ref.name for ref, live in spaces.items() if is_deleting(live)),
-        remade=anew,
-        checks=checks,
-    )
-    written = [change for item in wanted for change in writer.writes(item)]
+    spaces = {ref: state.live[ref] for ref in state.live if is_namespace(ref)}
+    writer = writer_of(state, spaces, ledgers.values(), recorded, anew)
+    written = writer.writes(wanted, owners, lives, checks)
     return Plan(
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
-        unchanged=len({item.ref for item in wanted} - {change.ref for change in written}),
+        unchanged=len(wanted) - len({change.ref for change in written}),
         notices=sorted_diagnostics(departures(declared, state, spaces)),
     )

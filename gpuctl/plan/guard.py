@@ -22,6 +22,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, format_gpus
+from gpuctl.plan.checks import Checks
 from gpuctl.plan.inventory import OWN
 from gpuctl.plan.prune import is_namespace, is_ours
 
@@ -102,17 +103,23 @@ class Stops:
     refusals: tuple[Diagnostic, ...] = ()
 
 
-def mass_stop(declared: Declared, state: ClusterState, confirmed: frozenset[str]) -> Stops:
+def mass_stop(
+    declared: Declared, state: ClusterState, confirmed: frozenset[str], checks: Checks | None = None
+) -> Stops:
     """Whether jobs that were removed or changed would end more of the running GPUs than the cluster lets one commit.
 
     Pauses that the engine decides are no part of it. The digest is bound to all that is declared: it stays good while
     the jobs end, over crashes too, and is void for the next change. Projects that are set aside, or are removed as a
-    whole, have guards of their own.
+    whole, have guards of their own. `checks`, those of the plan before, save work and change no result.
     """
     mine = {project.name for project in declared.projects} - set_aside(declared, state)
-    wanted = {(job.id, job.digest) for job in declared.jobs}
-    running = [run for run in state.runs if run.phase in _HOLDS_GPUS]
-    ended = [run for run in running if run.job.project in mine and (run.job, run.digest) not in wanted]
+    wanted = (checks or Checks()).declared(declared.jobs)
+    running = [run for run in state.runs if run.phase is RunPhase.STARTING or run.phase is RunPhase.RUNNING]
+    ended = [
+        run
+        for run in running
+        if run.job.project in mine and (run.job, run.digest) not in wanted.get(run.job.project, frozenset())
+    ]
     percent = declared.cluster.scheduling.stop_guard_percent
     stopped_milli, running_milli = (sum(map(_held_milli, runs)) for runs in (ended, running))
     if len(ended) <= 1 or stopped_milli * 100 <= percent * running_milli:

@@ -6,18 +6,22 @@ plan applies and shrinks only by what is observed to be gone. Nothing is in it t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import compress
+from operator import attrgetter
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
-from gpuctl.k8s.workloads import is_workload
+from gpuctl.k8s.workloads import WORKLOADS, is_workload
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import JobType
 from gpuctl.model.manifest import Manifests
-from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run
+from gpuctl.model.state import ClusterState, FinishedRun, Ledger
 from gpuctl.model.usage import Usage
 from gpuctl.plan.checks import Checks
 
@@ -31,7 +35,7 @@ class Books:
 
     wanted: Mapping[ProjectName, frozenset[ObjectRef]]
     projects: frozenset[ProjectName]
-    declared: frozenset[RunKey]
+    declared: Mapping[ProjectName, frozenset[RunKey]]
     standing: Mapping[ProjectName, frozenset[RunKey]]
     remade: frozenset[RunKey] = frozenset()
     ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
@@ -59,82 +63,101 @@ def shards_by_project(state: ClusterState) -> Mapping[ProjectName, Sequence[Obje
 
 def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState, checks: Checks) -> Books:
     """Read the books' entries off what is declared, decided and observed."""
-    observed = {(run.job, run.digest): run for run in state.runs}
     return Books(
-        wanted=_by_project(declared, manifests),
+        wanted=checks.inventories(
+            tuple(map(attrgetter("ref"), manifests.items)),
+            (declared.projects,),
+            partial(_by_project, declared, manifests),
+        ),
         projects=frozenset(project.name for project in declared.projects),
-        declared=frozenset((job.id, job.digest) for job in declared.jobs),
+        declared=checks.declared(declared.jobs),
         standing=_standing(declared, state, checks),
-        ended=_ended(declared, schedule, observed),
+        ended=_ended(declared, schedule, state, checks),
         usage=schedule.usage,
     )
 
 
 def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterState) -> Ledger:
-    """The project's ledger after `old`. Equal to it when nothing changed.
+    """The project's ledger after `old`; `old` itself when nothing changed.
 
     A run is forgotten as soon as it is no longer declared: declared once more, it is a new wish, and what is still
     leaving then is not taken for it. Of a project that is gone, all that stands is kept: its removal may be refused.
     """
     project = old.project
-    wanted = books.wanted.get(project, frozenset())
-    standing = books.standing.get(project, frozenset())
-    kept = books.declared if project in books.projects else books.declared | standing
-    seen = {key for key in (old.seen | standing) - books.remade if key[0].project == project and key in kept}
-    finished = {key: run for key, run in old.finished.items() if key in kept}
-    for run in books.ended.get(project, ()):
-        finished.setdefault((run.job, run.digest), run)
-    return Ledger(
+    standing = books.standing.get(project, _NO_RUNS)
+    kept = books.declared.get(project, _NO_RUNS)
+    if project not in books.projects:
+        kept |= standing
+    finished = old.finished
+    if not finished.keys() <= kept:
+        finished = {key: run for key, run in finished.items() if key in kept}
+    ended = {(run.job, run.digest): run for run in books.ended.get(project, ())}
+    if not ended.keys() <= finished.keys():
+        finished = {**ended, **finished}
+    new = Ledger(
         project=project,
         revision=declared.project_revisions.get(project, old.revision),
         content=declared.project_contents.get(project, old.content),
-        inventory=wanted | frozenset(ref for ref in old.inventory if ref in state.live),
-        seen=frozenset(seen),
+        inventory=books.wanted.get(project, _NO_OBJECTS).union(old.inventory & state.live.keys()),
+        seen=((old.seen | standing) - books.remade) & kept,
         finished=finished,
         usage=books.usage.get(project),
     )
+    return old if new == old else new
 
 
-def _standing(declared: Declared, state: ClusterState, checks: Checks) -> dict[ProjectName, frozenset[RunKey]]:
+_NO_RUNS: frozenset[RunKey] = frozenset()
+_NO_OBJECTS: frozenset[ObjectRef] = frozenset()
+_ENDS = frozenset({Finished, TimeOut})
+_WORKLOADS = frozenset(kind for _, kind in WORKLOADS)
+
+
+def _standing(declared: Declared, state: ClusterState, checks: Checks) -> Mapping[ProjectName, frozenset[RunKey]]:
     """The cluster's runs whose object is there and is not being deleted."""
-    found: dict[ProjectName, set[RunKey]] = {}
-    for ref, live in state.live.items():
-        run = checks.standing(ref, live, declared.cluster.name) if is_workload(ref) else None
-        if run is not None:
-            found.setdefault(run[0].project, set()).add(run)
-    return {project: frozenset(runs) for project, runs in found.items()}
+    refs = [ref for ref in state.live if ref.kind in _WORKLOADS and is_workload(ref)]
+    return checks.standing(refs, list(map(state.live.__getitem__, refs)), declared.cluster.name)
 
 
 def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, frozenset[ObjectRef]]:
     """What each project's inventory takes up. A namespace that was adopted is not gpuctl's to delete, ever."""
     adopted = {project.name for project in declared.projects if project.adopt}
-    wanted: dict[ProjectName, set[ObjectRef]] = {}
+    wanted: dict[ProjectName | None, set[ObjectRef]] = defaultdict(set)
+    kept: set[ObjectRef] = set()
     for item in manifests.items:
-        project = OWN if item.project is None else item.project
-        kind = (item.ref.api_version, item.ref.kind)
-        if kind == names.NAMESPACE and (project in adopted or item.ref.name == names.SYSTEM_NAMESPACE):
-            continue
-        wanted.setdefault(project, set()).add(item.ref)
-    return {project: frozenset(refs) for project, refs in wanted.items()}
+        wanted[item.project].add(item.ref)
+        if item.ref.kind == names.NAMESPACE[1] and (item.project in adopted or item.ref.name == names.SYSTEM_NAMESPACE):
+            kept.add(item.ref)
+    return {OWN if project is None else project: frozenset(refs - kept) for project, refs in wanted.items()}
 
 
 def _ended(
-    declared: Declared, schedule: Schedule, observed: Mapping[RunKey, Run]
+    declared: Declared, schedule: Schedule, state: ClusterState, checks: Checks
 ) -> dict[ProjectName, tuple[FinishedRun, ...]]:
-    """Runs this cycle found ended or ends for good. A Job is ended by its own deadline, a Deployment has none."""
-    jobs = {job.id: job for job in declared.jobs}
-    ended: dict[ProjectName, list[FinishedRun]] = {}
-    for decision in schedule.decisions:
+    """Runs this cycle found ended or ends for good, and no ledger says so. A Job is ended by its own deadline, a
+    Deployment has none."""
+    jobs = checks.jobs(declared.jobs)
+    known = frozenset[RunKey]().union(*(ledger.finished for ledger in state.ledgers.values()))
+    ended: dict[RunKey, Finished | TimeOut] = {}
+    for decision in compress(schedule.decisions, map(_ENDS.__contains__, map(type, schedule.decisions))):
         job = jobs[decision.job]
-        if isinstance(decision, Finished):
-            state = decision.state
-        elif isinstance(decision, TimeOut) and job.type is JobType.INFERENCE:
-            state = JobState.TIMED_OUT
-        else:
-            continue
-        run = observed.get((job.id, job.digest))
-        at_ms = run.finished_at_ms if run is not None and run.finished_at_ms is not None else schedule.at_ms
-        ended.setdefault(job.id.project, []).append(
-            FinishedRun(job=job.id, digest=job.digest, state=state, at_ms=at_ms, starts=decision.record.starts)
+        if isinstance(decision, Finished) or (isinstance(decision, TimeOut) and job.type is JobType.INFERENCE):
+            ended[job.id, job.digest] = decision
+    news = ended.keys() - known
+    at_ms = {
+        (run.job, run.digest): run.finished_at_ms
+        for run in (state.runs if news else ())
+        if run.finished_at_ms is not None and (run.job, run.digest) in news
+    }
+    found: dict[ProjectName, list[FinishedRun]] = defaultdict(list)
+    for key in sorted(news):
+        decision = ended[key]
+        found[key[0].project].append(
+            FinishedRun(
+                job=key[0],
+                digest=key[1],
+                state=decision.state if isinstance(decision, Finished) else JobState.TIMED_OUT,
+                at_ms=at_ms.get(key, schedule.at_ms),
+                starts=decision.record.starts,
+            )
         )
-    return {project: tuple(runs) for project, runs in ended.items()}
+    return {project: tuple(runs) for project, runs in found.items()}

@@ -3,7 +3,8 @@
 What must come first: gpuctl's namespace, a ledger's shards before the head that counts them, the ledger before what it
 records, a namespace before what is in it, a place reserved before the
 jobs are paused that hold it, a claim template before the run that needs it, runs that may start before those that have
-to wait, what is only told of those that wait after that, and deletions when all else is done.
+to wait. After that: what is only put on record (runs that were seen to end), what is only told of those that wait, and
+deletions when all else is done.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ class Stage(IntEnum):
     RELEASE = 7
     CLAIM = 8
     ADMIT = 9
-    QUEUE = 10
-    PRUNE = 11
+    RECORD = 10
+    QUEUE = 11
+    PRUNE = 12
 
 
 _PRUNE_ORDER = (

@@ -13,14 +13,17 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, ClusterState, Ledger
 from gpuctl.plan.inventory import OWN
 
+_NAMESPACE = names.NAMESPACE[1]
+
 
 def surplus(cluster: str, ledger: Ledger, wanted: frozenset[ObjectRef], state: ClusterState) -> tuple[ObjectRef, ...]:
     """The project's objects to delete now, sorted; `wanted` are all that stay. Cost: linear in its inventory."""
-    remaining = {ref for ref in ledger.inventory if ref in state.live}
-    occupied = {ref.namespace for ref in remaining}
+    remaining = ledger.inventory & state.live.keys()
+    found = sorted(remaining - wanted)
+    occupied = {ref.namespace for ref in remaining} if any(map(is_namespace, found)) else set[str]()
     return tuple(
         ref
-        for ref in sorted(remaining - wanted)
+        for ref in found
         if not is_deleting(state.live[ref])
         and is_ours(state.live[ref], cluster, ledger.project)
         and not (is_namespace(ref) and ref.name in occupied)
@@ -29,7 +32,7 @@ def surplus(cluster: str, ledger: Ledger, wanted: frozenset[ObjectRef], state: C
 
 def is_namespace(ref: ObjectRef) -> bool:
     """Whether the object is a Namespace."""
-    return (ref.api_version, ref.kind) == names.NAMESPACE
+    return ref.kind == _NAMESPACE and (ref.api_version, ref.kind) == names.NAMESPACE
 
 
 def is_ours(live: Body, cluster: str, project: str) -> bool:

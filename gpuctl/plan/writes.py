@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import chain, compress
+from operator import attrgetter
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
 from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, resource_version, uid
 from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.change import Action, Change
+from gpuctl.model.decision import JobState
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
@@ -35,17 +37,30 @@ class Writer:
     state: ClusterState
     seen: frozenset[RunKey]
     recorded: frozenset[RunKey]
-    phases: Mapping[RunKey, RunPhase]
+    phases: Mapping[RunKey | None, RunPhase]
     ending: frozenset[str]
-    checks: Checks
     remade: frozenset[RunKey] = frozenset()
 
-    def writes(self, item: Manifest) -> tuple[Change, ...]:
-        """What to write for one wanted object. It is worked out anew when anything that it depends on has changed."""
-        run = self.checks.run_of(item)
-        about_run = (run in self.remade, run in self.seen, run in self.recorded, self.phases.get(run) if run else None)
-        facts = (self.state.live.get(item.ref), item.ref.namespace in self.ending, *about_run)
-        return self.checks.writes(item, facts, partial(self._writes, item))
+    def writes(
+        self,
+        items: Sequence[Manifest],
+        owners: Sequence[RunKey | None],
+        lives: Sequence[Body | None],
+        checks: Checks,
+    ) -> list[Change]:
+        """What to write for the wanted objects, each of a run or of none, and there or not.
+
+        It is worked out anew for those of which anything has changed that it depends on.
+        """
+        facts: list[Iterable[object]] = [
+            lives,
+            map(self.ending.__contains__, map(attrgetter("ref.namespace"), items)),
+            map(self.remade.__contains__, owners),
+            map(self.seen.__contains__, owners),
+            map(self.recorded.__contains__, owners),
+            map(self.phases.get, owners),
+        ]
+        return list(chain.from_iterable(checks.writes(items, facts, self._writes)))
 
     def _writes(self, item: Manifest) -> Iterator[Change]:
         live = self.state.live.get(item.ref)
@@ -87,22 +102,47 @@ class Writer:
         return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
 
 
-def remade(items: Iterable[Manifest], state: ClusterState, checks: Checks) -> frozenset[RunKey]:
+def writer_of(
+    state: ClusterState,
+    spaces: Mapping[ObjectRef, Body],
+    ledgers: Iterable[Ledger],
+    recorded: Iterable[frozenset[RunKey]],
+    anew: frozenset[RunKey],
+) -> Writer:
+    """What decides over the writes of one plan. `spaces`: the live namespaces."""
+    keys = map(attrgetter("job", "digest"), state.runs)
+    return Writer(
+        state=state,
+        seen=frozenset[RunKey]().union(*(runs for ledger in ledgers for runs in (ledger.seen, ledger.finished))),
+        recorded=frozenset[RunKey]().union(*recorded),
+        phases=dict(zip(keys, map(attrgetter("phase"), state.runs), strict=True)),
+        ending=frozenset(ref.name for ref, live in spaces.items() if is_deleting(live)),
+        remade=anew,
+    )
+
+
+def remade(
+    items: Sequence[Manifest],
+    owners: Sequence[RunKey | None],
+    lives: Sequence[Body | None],
+    state: ClusterState,
+    checks: Checks,
+) -> frozenset[RunKey]:
     """Queued runs that were never let go and whose Job was made with another pod template than is wanted now.
 
     They are taken off the record before they are made anew, so that a crash in between loses none of them. A template
     that somebody else changes (an admission webhook) is no other one: what counts is what gpuctl made it with.
     """
+    otherwise = set(compress(owners, checks.templates(items, lives, _is_made_otherwise))) - {None}
+    if not otherwise:
+        return frozenset()
     fresh = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.QUEUED and not run.starts}
-    found: set[RunKey] = set()
-    for item in items:
-        run = checks.run_of(item) if (item.ref.api_version, item.ref.kind) == names.JOB else None
-        if run is not None and run in fresh and checks.template(item, state.live.get(item.ref, {}), _is_made_otherwise):
-            found.add(run)
-    return frozenset(found)
+    return frozenset(fresh & otherwise)
 
 
-def _is_made_otherwise(item: Manifest, live: Body) -> bool:
+def _is_made_otherwise(item: Manifest, live: Body | None) -> bool:
+    if live is None or (item.ref.api_version, item.ref.kind) != names.JOB:
+        return False
     made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
     wanted = annotations_of(item.body).get(names.TEMPLATE_ANNOTATION)
     return made_with is not None and made_with != wanted and is_stopped(live) and not is_deleting(live)
@@ -113,6 +153,7 @@ def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, clos
 
     A large ledger that says what it said is not even worked out: that takes a second for 100,000 runs.
     A shard that the live head counts is never deleted: a crash in between would leave a ledger with a part missing.
+    What nothing in this plan depends on is put on record after it: whoever waits for a GPU does not wait for that.
     """
     ref = ledger_ref(cluster, ledger.project)
     head = state.live.get(ref)
@@ -123,13 +164,28 @@ def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, clos
             yield delete(ref, head, project, "no longer needed")
     elif not (counted and ledger == old and counted <= state.live.keys()):
         wanted = encode_ledger(cluster, ledger, shards_of(head))
+        late = head is not None and counted == wanted.shards.keys() and _only_ends(old, ledger)
         counted.update(wanted.shards)
         for shard, body in wanted.shards.items():
-            yield from _recorded(shard, body, state.live.get(shard), project, Stage.SHARD)
-        yield from _recorded(ref, wanted.head, head, project, Stage.LEDGER)
+            yield from _recorded(shard, body, state.live.get(shard), project, Stage.RECORD if late else Stage.SHARD)
+        yield from _recorded(ref, wanted.head, head, project, Stage.RECORD if late else Stage.LEDGER)
     for shard in state.shards:
         if shard_owner(shard) == ledger.project and shard not in counted:
             yield delete(shard, state.live[shard], project, "no longer needed")
+
+
+def _only_ends(old: Ledger, new: Ledger) -> bool:
+    """Whether a ledger takes up no more than that runs were seen to end, and lets go what is gone.
+
+    Not so where gpuctl ends them: then nothing else says that they did.
+    """
+    added = [run for key, run in new.finished.items() if key not in old.finished]
+    return (
+        replace(new, finished=old.finished, inventory=old.inventory) == old
+        and new.inventory <= old.inventory
+        and not any(run.state == JobState.TIMED_OUT for run in added)
+        and len(new.finished) == len(old.finished) + len(added)
+    )
 
 
 def _recorded(

@@ -5,16 +5,18 @@ A cycle decides anew about every job, and nearly always what it decided before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 from gpuctl.model.decision import Decision, Placement
-from gpuctl.model.declared import Cluster, Project
+from gpuctl.model.declared import Cluster, Declared, Project
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.manifest import Manifest
-from gpuctl.model.memo import Memo
+from gpuctl.model.memo import Memo, Sweep
+from gpuctl.render.canonical import in_order
 from gpuctl.render.claim_template import claim_template
 from gpuctl.render.claims import volume_claims
 from gpuctl.render.devices import DeviceTerms, device_terms
@@ -22,6 +24,7 @@ from gpuctl.render.gang import rendezvous_service
 from gpuctl.render.inference import deployment
 from gpuctl.render.ingress import job_ingress
 from gpuctl.render.owner import ClusterOwner, JobOwner, ProjectOwner
+from gpuctl.render.quota import resource_quota
 from gpuctl.render.service import job_service
 from gpuctl.render.standing import Standing, standing_of
 from gpuctl.render.workload import batch_job
@@ -41,16 +44,18 @@ class JobDraft:
 class Drafts:
     """What rendering may carry from one cycle to the next: owners and jobs' objects, of the last two cycles."""
 
-    __slots__ = ("_clusters", "_jobs", "_projects")
+    __slots__ = ("_clusters", "_jobs", "_order", "_projects", "_quotas")
 
     def __init__(self) -> None:
         self._clusters: Memo[str, ClusterOwner] = Memo()
         self._projects: Memo[ProjectName, ProjectOwner] = Memo()
-        self._jobs: Memo[JobId, JobDraft] = Memo()
+        self._jobs: Sweep[JobId, JobDraft] = Sweep()
+        self._quotas: Memo[ProjectName, Manifest] = Memo()
+        self._order: list[ObjectRef] = []
 
     def turn(self) -> None:
         """Another rendering begins."""
-        for memo in (self._clusters, self._projects, self._jobs):
+        for memo in (self._clusters, self._projects, self._quotas):
             memo.turn()
 
     def cluster(self, cluster: Cluster) -> ClusterOwner:
@@ -62,12 +67,32 @@ class Drafts:
         make = partial(ProjectOwner, cluster=cluster, project=project, revision=revision)
         return self._projects.get(project.name, (cluster, project, revision), make)
 
-    def job(self, owner: ProjectOwner, job: Job, decision: Decision) -> JobDraft:
-        """A job's objects under one decision."""
+    def jobs(
+        self, owners: Mapping[ProjectName, ProjectOwner], jobs: Sequence[Job], decisions: Sequence[Decision]
+    ) -> list[JobDraft]:
+        """The objects of all jobs, each under its decision."""
+        own = [owners[job.id.project] for job in jobs]
         # Of the project's commit nothing is written on objects of a job that has its own: see `JobOwner.annotations`.
-        revision = "" if job.span.revision else owner.revision
-        inputs = (owner.cluster, owner.project, revision, job, decision)
-        return self._jobs.get(job.id, inputs, partial(_draw, owner, job, decision))
+        commits = [None if job.span.revision else owner.revision for job, owner in zip(jobs, own, strict=True)]
+        return self._jobs.over(
+            map(attrgetter("id"), jobs),
+            [map(attrgetter("cluster"), own), map(attrgetter("project"), own), commits, jobs, decisions],
+            lambda place: _draw(own[place], jobs[place], decisions[place]),
+        )
+
+    def quota(self, owner: ProjectOwner, declared: Declared, drawn: Sequence[JobDraft]) -> Manifest:
+        """A project's ceiling."""
+
+        def make() -> Manifest:
+            return resource_quota(owner, declared, [(draft.job, draft.terms, draft.place) for draft in drawn])
+
+        return self._quotas.get(owner.project.name, (owner, declared.cluster, declared.domains, tuple(drawn)), make)
+
+    def in_order(self, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
+        """All of them, sorted by reference."""
+        ordered = in_order(manifests, self._order)
+        self._order = list(map(attrgetter("ref"), ordered))
+        return ordered
 
 
 def _cluster_owner(cluster: Cluster) -> ClusterOwner:

@@ -17,7 +17,7 @@ from gpuctl.k8s import names
 from gpuctl.k8s.objects import resource_version, uid
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
-from gpuctl.model.memo import Memo
+from gpuctl.model.memo import Memo, Sweep
 from gpuctl.model.state import RunPhase
 from gpuctl.simulate.scenario import EPOCH_MS
 from gpuctl.wiring import sandbox
@@ -97,3 +97,25 @@ def test_a_memo_makes_nothing_twice_and_forgets_what_is_not_asked_for() -> None:
     assert len(memo) == 0
     memo.turn()
     assert memo.get("x", (body,), object) is not made
+
+
+def test_a_sweep_makes_what_is_new_or_changed_at_its_place_and_nothing_else() -> None:
+    known: Sweep[str, str] = Sweep()
+    made: list[int] = []
+
+    def over(keys: str, *columns: list[object]) -> list[str]:
+        made.clear()
+
+        def make(place: int) -> str:
+            made.append(place)
+            return keys[place] + "".join(str(column[place]) for column in columns)
+
+        return known.over(keys, columns, make)
+
+    assert (over("abc", [1, 2, 3], ["x", "x", "y"]), made) == (["a1x", "b2x", "c3y"], [0, 1, 2])
+    assert (over("abc", [1, 2, 3], ["x", "z", "y"]), made) == (["a1x", "b2z", "c3y"], [1])
+    assert (over("cda", [3, 9, 1], ["y", "y", "x"]), made) == (["c3y", "d9y", "a1x"], [1])
+    assert (over("ca", [{3}, {1}], ["y", "x"]), made) == (["c{3}y", "a{1}x"], [0, 1])
+    assert (over("ca", [{3}, {1}], ["y", "x"]), made) == (["c{3}y", "a{1}x"], [])
+    assert over("", [], []) == []
+    assert (over("a", [1], [None]), made) == (["a1None"], [0])

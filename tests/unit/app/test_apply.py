@@ -109,3 +109,13 @@ def test_a_stop_between_two_writes_leaves_the_rest() -> None:
     cluster = Recorder()
     plan = Plan(changes=tuple(change(f"x{n}", Stage.UPDATE) for n in range(4)))
     assert statuses(plan, cluster, lambda: len(cluster.done) == 2) == ["applied", "applied", "skipped", "skipped"]
+
+
+def test_what_runs_that_wait_are_told_is_left_to_the_next_cycle_when_it_takes_long() -> None:
+    told = tuple(change(f"job-{number}", Stage.QUEUE) for number in range(100))
+    plan = Plan(changes=(change("next", Stage.ADMIT), *told, change("old", Stage.PRUNE, action=Action.DELETE)))
+    cluster = Recorder()
+    result = apply_plan(plan, cluster, late=lambda late: late.stage == Stage.QUEUE)
+    left = [o.change.stage for o in result.outcomes if o.status is OutcomeStatus.SKIPPED]
+    assert left == [Stage.QUEUE] * 36
+    assert {o.error for o in result.outcomes if o.status is OutcomeStatus.SKIPPED} == {"left to the next cycle"}

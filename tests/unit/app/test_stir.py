@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuctl.app.stir import alters, differs
+from gpuctl.app.stir import Stir, alters, stir
 from gpuctl.k8s.names import JOB, POD
-from gpuctl.model.ids import NodeName, ObjectRef
-from gpuctl.model.state import ClusterState, Node
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 
 REF = ObjectRef(*JOB, "a", "j")
 LIVE: dict[str, Any] = {
@@ -44,5 +45,22 @@ def test_of_pods_only_what_is_observed_matters() -> None:
     assert not alters(ObjectRef(*POD, "a", "p"), None, {"kind": "Pod"})
     node = Node(name=NodeName("n"), labels={}, gpus=8, cpu_milli=0, mem_bytes=0)
     before = ClusterState(nodes=(node,))
-    assert not differs(before, ClusterState(nodes=(replace(node),), live={REF: LIVE}))
-    assert differs(before, ClusterState(nodes=(replace(node, gpus=7),)))
+    assert stir(before, ClusterState(nodes=(replace(node),), live={REF: LIVE})) is Stir.NOTHING
+    assert stir(before, ClusterState(nodes=(replace(node, gpus=7),))) is Stir.NEWS
+
+
+def test_nobody_waits_for_a_run_that_comes_up_but_for_one_that_ends() -> None:
+    place = Placement(workers=(WorkerPlacement(node=NodeName("n"), gpus=(0,)),))
+    job = JobId(ProjectName("a"), "j")
+    sent = Run(job=job, digest=RunDigest("1"), phase=RunPhase.STARTING, placement=place, unstarted=True)
+    up = replace(sent, phase=RunPhase.RUNNING, started_at_ms=5, unstarted=False)
+    elsewhere = replace(up, placement=Placement(workers=(WorkerPlacement(node=NodeName("m"), gpus=(0,)),)))
+    ended = replace(up, phase=RunPhase.SUCCEEDED, placement=None)
+
+    def found(old: Run, new: Run) -> Stir:
+        return stir(ClusterState(runs=(old,)), ClusterState(runs=(new,)))
+
+    assert found(sent, replace(sent)) is Stir.NOTHING
+    assert found(sent, up) is Stir.PROGRESS
+    assert [found(sent, elsewhere), found(up, sent), found(up, ended)] == [Stir.NEWS] * 3
+    assert stir(ClusterState(), ClusterState(runs=(sent,))) is Stir.NEWS

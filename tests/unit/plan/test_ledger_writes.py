@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger
 from gpuctl.observe import observe
 from gpuctl.plan.guard import damaged_projects
-from gpuctl.plan.order import in_order
+from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.writes import book
 
 CLUSTER, TEAM, DIGEST = "tr4858", ProjectName("team-a"), RunDigest("0badcafe")
@@ -130,3 +131,35 @@ def test_shards_without_a_head_are_those_of_a_ledger_that_is_gone(ledgers: tuple
     state = shelf.state()
     assert state.shards == ()
     assert shards_of(state.live[ledger_ref(CLUSTER, TEAM)]) == 1
+
+
+def test_only_that_runs_were_seen_to_end_waits_until_others_are_let_go() -> None:
+    """What gpuctl ends itself, or is about to make or let go, is on record before."""
+    shelf, whole = Shelf(), ledger(3)
+    known = replace(whole, finished={})
+    for change in shelf.changes(known):
+        shelf.make(change)
+    first, *others = whole.finished.items()
+    later = JobId(TEAM, "later")
+
+    def stages(wanted: Ledger) -> set[Stage | int]:
+        return {change.stage for change in shelf.changes(wanted)}
+
+    assert stages(replace(known, finished=dict([first]))) == {Stage.RECORD}
+    assert stages(replace(known, finished=dict([first]), inventory=frozenset())) == {Stage.RECORD}
+    assert stages(replace(known, finished={key: replace(run, state="TimedOut") for key, run in others})) == {
+        Stage.LEDGER
+    }
+    assert stages(replace(known, seen=known.seen | {(later, DIGEST)})) == {Stage.LEDGER}
+    assert stages(replace(whole, seen=frozenset())) == {Stage.LEDGER}
+
+
+def test_shards_that_stay_as_many_are_put_on_record_as_late() -> None:
+    shelf, whole = Shelf(), ledger(LARGE)
+    known = replace(whole, finished=dict(list(whole.finished.items())[1:]))
+    for change in shelf.changes(known):
+        shelf.make(change)
+    changes = shelf.changes(whole)
+    assert [(change.stage, names.shard_owner(change.ref.name)) for change in changes] == [
+        (Stage.RECORD, (CLUSTER, TEAM))
+    ]
