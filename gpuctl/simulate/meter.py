@@ -22,7 +22,7 @@ class Short:
     `unfair`: work by which it held less than its fluid share. `below_quota`: the same for min(quota, demand), whether
     or not a job of it was small enough for the difference. `violation_ms`: time that jobs waited, one of each size at a
     time, which would have left it within its quota, beyond what a reclaim takes; `longest_ms` the longest such wait,
-    a reclaim included.
+    a reclaim included. A paused job is held no more at once, and waits from when it has left.
     """
 
     unfair: int
@@ -83,14 +83,19 @@ class Meter:
             self._below[project] += lasted_ms * missing
         self._at_ms = end_ms
 
-    def wait(self, job: JobId, milli: GpuMilli, *, again: bool = False) -> None:
-        """A job begins to wait: a new one, or one that was paused and no longer holds what it held."""
-        project = job.project
-        if again:
-            self._hold(project, -milli)
-        else:
-            self._want(project, milli)
-        self._queues[project].setdefault(milli, OrderedDict())[job] = None
+    def come(self, job: JobId, milli: GpuMilli) -> None:
+        """A new job, which waits."""
+        self._want(job.project, milli)
+        self.wait(job, milli)
+
+    def wait(self, job: JobId, milli: GpuMilli) -> None:
+        """A job begins to wait: it could start from now on."""
+        self._touched.add(job.project)
+        self._queues[job.project].setdefault(milli, OrderedDict())[job] = None
+
+    def pause(self, job: JobId, milli: GpuMilli) -> None:
+        """A running job is told to leave: what it holds from now on is of no use to it."""
+        self._hold(job.project, -milli)
 
     def start(self, job: JobId, milli: GpuMilli) -> None:
         """A waiting job starts."""

@@ -176,7 +176,7 @@ class Replay:
         )  # fmt: skip
         ticket = Ticket(job, run, now_ms, traced.duration_ms, traced.duration_ms, job.total_gpu_milli)
         self._tickets[job.id] = ticket
-        self._meter.wait(job.id, ticket.total_milli)
+        self._meter.come(job.id, ticket.total_milli)
         self._put(ticket, run)
 
     def _put(self, ticket: Ticket, run: Run) -> None:
@@ -194,8 +194,9 @@ class Replay:
         self.course.waits_ms.append(now_ms - ticket.submitted_ms - ticket.duration_ms)
 
     def _leave(self, ticket: Ticket) -> None:
-        """A paused job's place is free."""
+        """A paused job's place is free, and it waits."""
         run = ticket.run
+        self._meter.wait(run.job, ticket.total_milli)
         self._put(
             ticket, replace(run, phase=RunPhase.QUEUED, placement=run.reserved, reserved=None, started_at_ms=None)
         )
@@ -241,7 +242,7 @@ class Replay:
         self.course.displaced += ticket.total_milli * ran_ms
         self.course.lost += ticket.total_milli * lost_ms
         self.course.leaving += ticket.total_milli * self._pace.stop_ms
-        self._meter.wait(run.job, ticket.total_milli, again=True)
+        self._meter.pause(run.job, ticket.total_milli)
         reserved = pause.reserved if isinstance(pause, Move) else None
         ticket.run = _after(run, pause, phase=RunPhase.STOPPING, reserved=reserved)
         self._note(Act(at_ms=now_ms, deed=pause))

@@ -18,7 +18,7 @@ def _meter(until_ms: int = 1000, reclaim_ms: int = 30) -> Meter:
 def test_what_lasts_no_time_counts_for_nothing() -> None:
     meter = _meter()
     meter.advance(100)
-    meter.wait(FIRST, 8000)
+    meter.come(FIRST, 8000)
     meter.start(FIRST, 8000)
     short = meter.close()
     assert meter.used == 900 * 8000
@@ -27,12 +27,13 @@ def test_what_lasts_no_time_counts_for_nothing() -> None:
 
 def test_unfair_is_what_is_missing_of_the_fluid_share() -> None:
     meter = _meter()
-    meter.wait(OTHER, 8000)
+    meter.come(OTHER, 8000)
     meter.start(OTHER, 8000)
     meter.advance(100)
-    meter.wait(FIRST, 6000)
+    meter.come(FIRST, 6000)
     meter.advance(300)
-    meter.wait(OTHER, 8000, again=True)
+    meter.pause(OTHER, 8000)
+    meter.wait(OTHER, 8000)
     meter.start(FIRST, 6000)
     meter.advance(350)
     short = meter.close()
@@ -44,11 +45,11 @@ def test_unfair_is_what_is_missing_of_the_fluid_share() -> None:
 
 def test_a_job_that_is_larger_than_what_is_left_of_the_quota_is_no_violation() -> None:
     meter = _meter()
-    meter.wait(OTHER, 5000)
+    meter.come(OTHER, 5000)
     meter.start(OTHER, 5000)
-    meter.wait(FIRST, 3000)
+    meter.come(FIRST, 3000)
     meter.start(FIRST, 3000)
-    meter.wait(SECOND, 2000)
+    meter.come(SECOND, 2000)
     short = meter.close()
     assert short[A].below_quota == 1000 * 1000
     assert (short[A].violations, short[A].violation_ms, short[A].longest_ms) == (0, 0, 0)
@@ -56,12 +57,12 @@ def test_a_job_that_is_larger_than_what_is_left_of_the_quota_is_no_violation() -
 
 def test_a_violation_is_what_a_job_within_quota_waits_beyond_a_reclaim() -> None:
     meter = _meter()
-    meter.wait(OTHER, 8000)
+    meter.come(OTHER, 8000)
     meter.start(OTHER, 8000)
     meter.advance(100)
-    meter.wait(FIRST, 1000)
+    meter.come(FIRST, 1000)
     meter.advance(200)
-    meter.wait(SECOND, 1000)
+    meter.come(SECOND, 1000)
     meter.advance(210)
     meter.start(FIRST, 1000)
     meter.advance(230)
@@ -70,12 +71,27 @@ def test_a_violation_is_what_a_job_within_quota_waits_beyond_a_reclaim() -> None
     assert (short[A].violations, short[A].violation_ms, short[A].longest_ms) == (1, 80, 110)
 
 
+def test_a_paused_job_waits_from_when_it_has_left() -> None:
+    meter = _meter()
+    meter.come(FIRST, 4000)
+    meter.start(FIRST, 4000)
+    meter.advance(100)
+    meter.pause(FIRST, 4000)
+    meter.advance(130)
+    meter.wait(FIRST, 4000)
+    meter.advance(160)
+    meter.start(FIRST, 4000)
+    short = meter.close()
+    assert short[A].unfair == short[A].below_quota == 60 * 4000
+    assert (short[A].violations, short[A].longest_ms) == (0, 30)
+
+
 def test_nothing_counts_beyond_the_window() -> None:
     meter = _meter(until_ms=150)
-    meter.wait(OTHER, 8000)
+    meter.come(OTHER, 8000)
     meter.start(OTHER, 8000)
     meter.advance(100)
-    meter.wait(FIRST, 1000)
+    meter.come(FIRST, 1000)
     meter.advance(5000)
     meter.start(FIRST, 1000)
     meter.advance(6000)
@@ -88,10 +104,10 @@ def test_nothing_counts_beyond_the_window() -> None:
 def test_more_of_what_is_not_served_anyway_changes_no_share() -> None:
     quotas, capacity = {A: 4000, B: 2000}, 8000
     meter = Meter(quotas, capacity, (0, 1000), 0)
-    meter.wait(OTHER, 8000)
+    meter.come(OTHER, 8000)
     meter.start(OTHER, 8000)
     for index in range(9):
-        meter.wait(JobId(A, str(index)), 1000)
+        meter.come(JobId(A, str(index)), 1000)
         meter.advance(100 * index + 1)
     expected = 0
     for index, (begin, end) in enumerate(zip([0, *range(1, 802, 100)], [*range(1, 802, 100), 1000], strict=True)):
@@ -142,14 +158,15 @@ def test_integrals_are_those_of_a_look_at_everything_in_each_instant(steps: list
             job, milli = running.pop(0)
             held[job.project] -= milli
             if what == "p":
-                meter.wait(job, milli, again=True)
+                meter.pause(job, milli)
+                meter.wait(job, milli)
                 waiting.append((job, milli))
             else:
                 meter.end(job, milli)
                 demand[job.project] -= milli
         else:
             job, milli = JobId(ProjectName(name), str(number)), 1000 * gpus
-            meter.wait(job, milli)
+            meter.come(job, milli)
             demand[job.project] += milli
             waiting.append((job, milli))
     used += pass_by(1000 - now_ms)
