@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gpuctl.explain.forecast import forecasts
-from gpuctl.explain.progress import ACTIVE, come_to_rest, settled
+from gpuctl.explain.progress import ACTIVE, come_to_rest
 from gpuctl.model.decision import (
     Admit,
     Decision,
@@ -93,7 +93,7 @@ def _at_rest(declared: Declared, state: ClusterState, now_ms: Instant) -> _Rest:
     starts: dict[JobId, Admit] = {}
     sizes: dict[JobId, Resize] = {}
     decided, rest = Schedule(at_ms=now_ms), state
-    for decided, rest in come_to_rest(declared, settled(declared, state, now_ms), now_ms, Outlook()):  # noqa: B007
+    for decided, rest in come_to_rest(declared, state, now_ms, Outlook()):  # noqa: B007 - the last ones
         for decision in decided.decisions:
             match decision:
                 case Admit():

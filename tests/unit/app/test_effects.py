@@ -1,0 +1,127 @@
+"""What `plan` foresees is what then happens, commit by commit, in the embedded cluster."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from commits import job, project
+
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.app.effects import on_cluster, read_objects
+from gpuctl.app.play import Play, Sandbox
+from gpuctl.compile import compile_tree
+from gpuctl.model.decision import Placement
+from gpuctl.model.declared import Declared
+from gpuctl.model.effect import Effect
+from gpuctl.model.ids import JobId
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import RunPhase
+from gpuctl.observe import observe
+
+AT_MS = 1_596_000_000_000
+CLUSTER = """apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: one}
+spec:
+  nodePools: [{name: p, nodes: [n1, n2], gpusPerNode: 4, gpuMemory: 32Gi, gpuProduct: T, sharing: device-plugin}]
+  scheduling: {stopGuard: 100, overcommitQuota: true, starvationGuard: 24h}
+"""
+PROJECTS = ("a", "b", "c")
+SEEDS, STEPS = 12, 14
+
+Running = dict[JobId, tuple[str, Placement | None]]
+Files = dict[str, str]
+
+
+def declared(files: Files) -> Declared:
+    sources = {path: SourceFile(content=text.encode()) for path, text in files.items()}
+    compiled = compile_tree(SourceTree(cluster_dir="c", files=sources))
+    assert compiled.declared is not None, compiled.diagnostics
+    return compiled.declared
+
+
+def changed(files: Files, random: Random) -> Files:
+    """One to three things that people do: a quota, a job more, a job less, one changed, one suspended."""
+    after = dict(files)
+    for _ in range(random.randint(1, 3)):
+        owner = random.choice(PROJECTS)
+        mine = sorted(path for path in after if path.startswith(f"c/projects/{owner}/j"))
+        match random.choice(("quota", "more", "more", "more", "less", "changed", "suspended", "resumed")):
+            case "quota":
+                after[f"c/projects/{owner}/project.yaml"] = project(owner, random.randint(0, 5))
+            case "more":
+                name = f"j{len(after)}-{random.randint(0, 99)}"
+                text = job(name, owner, random.randint(1, 4)).replace(
+                    "gpus:", f"priority: {random.randint(0, 2)}, gpus:"
+                )
+                after[f"c/projects/{owner}/{name}.yaml"] = text
+            case "less" if mine:
+                del after[random.choice(mine)]
+            case "changed" if mine:
+                path = random.choice(mine)
+                after[path] = after[path].replace("image: x", "image: xx")
+            case "suspended" if mine:
+                path = random.choice(mine)
+                after[path] = after[path].replace("spec: {image", "spec: {suspend: true, image")
+            case "resumed":
+                for path in mine:
+                    after[path] = after[path].replace("suspend: true, ", "")
+            case _:
+                pass
+    return after
+
+
+class Lab:
+    """An embedded cluster that is made like one tree after the other."""
+
+    def __init__(self) -> None:
+        clock = VirtualClock(AT_MS)
+        self.clock, self.cluster = clock, EmbeddedCluster(clock)
+        self.sandbox = Sandbox(cluster=self.cluster, machines=self.cluster, world=self.cluster, time=clock)
+        self.play: Play | None = None
+
+    def take(self, tree: Declared) -> None:
+        """Enforce it until nothing starts or stops any more."""
+        if self.play is None:
+            self.play = Play(self.sandbox, tree, AT_MS)
+        else:
+            self.play.declare(tree)
+        self.play.pass_until(self.clock.now_ms() + 60_000, "step")
+        self.play.move_to(self.clock.now_ms() + 60_000)
+
+    def running(self) -> Running:
+        state = observe(read_objects(self.cluster), "one")
+        active = (run for run in state.runs if run.phase in {RunPhase.STARTING, RunPhase.RUNNING})
+        return {run.job: (run.digest, run.placement) for run in active}
+
+    def foresee(self, base: Declared, head: Declared) -> Effect:
+        return on_cluster(base, head, read_objects(self.cluster), self.clock.now_ms()).effect
+
+
+def foreseen(before: Running, effect: Effect, head: Declared) -> Running:
+    """Who runs where, if the effect comes true."""
+    digests = {each.id: each.digest for each in head.jobs}
+    gone = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
+    placed = {start.job: start.placement for start in effect.started}
+    placed |= {move.job: move.after for move in effect.moved}
+    kept = {name: run for name, run in before.items() if name not in gone | placed.keys()}
+    return kept | {name: (digests[name], place) for name, place in placed.items()}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_is_foreseen_happens(seed: int) -> None:
+    random, lab = Random(seed), Lab()
+    files: Files = {"c/cluster.yaml": CLUSTER} | {
+        f"c/projects/{name}/project.yaml": project(name, 3) for name in PROJECTS
+    }
+    base = declared(files)
+    lab.take(base)
+    for _ in range(STEPS):
+        files = changed(files, random)
+        head = declared(files)
+        before, effect = lab.running(), lab.foresee(base, head)
+        lab.take(head)
+        assert lab.running() == foreseen(before, effect, head)
+        base = head
