@@ -34,8 +34,8 @@ LONGEST_MAKING_MS: DurationMs = 1_000
 LONGEST_TELLING_MS: DurationMs = 250
 """What runs that wait are not told by then is left to the next cycle: a job that has ended need not wait for it."""
 
-_LEADS_NOWHERE = frozenset({Stage.ADMIT, Stage.RECORD, Stage.QUEUE})
-"""Stages whose updates let no other write be made: what follows from them is the cluster's to do first."""
+_LEADS_NOWHERE = frozenset({Stage.LEDGER, Stage.ADMIT, Stage.RECORD, Stage.QUEUE})
+"""Stages whose updates let no write of a later cycle be made: what follows from them is the cluster's to do first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,7 @@ class Revisions:
         self._files: Mapping[str, SourceFile] = {}
         self._readings = Readings()
         self._digests: Memo[JobId, bytes] = Memo()
+        self._last: Declared | None = None
 
     def compose(self, newest: SourceTree | None, records: Records) -> Desired:
         """What to enforce now that `newest` is the newest commit; None: it can't be read, keep to what was good."""
@@ -126,9 +127,11 @@ class Revisions:
             for owner, part in taken.parts.items()
             if head is not None and not part.says_the_same(head.parts.get(owner))
         }
+        declared = replace(self._stamped(taken.compiled.declared, taken.parts, ledgers), held=held)
+        self._last = declared = _as_before(declared, self._last)
         return Desired(
             revision=revision,
-            declared=replace(self._stamped(taken.compiled.declared, taken.parts, ledgers), held=held),
+            declared=declared,
             diagnostics=sorted_diagnostics([*told, *_notes(kept_back, held, told, revision)]),
             kept_back=kept_back,
         )
@@ -193,6 +196,16 @@ class _Grown:
 
     parts: Parts
     compiled: Compiled | None = None
+
+
+def _as_before(declared: Declared, before: Declared | None) -> Declared:
+    """With the very same cluster and projects as before, as far as they are equal: a commit that only concerns jobs
+    leaves all standing that a cycle knows of the others."""
+    if before is None:
+        return declared
+    whole = ("cluster", "domains", "departments", "projects")
+    same = {name: getattr(before, name) for name in whole if getattr(before, name) == getattr(declared, name)}
+    return replace(declared, **same)
 
 
 def _as_seen(files: Mapping[str, SourceFile], before: Mapping[str, SourceFile]) -> dict[str, SourceFile]:

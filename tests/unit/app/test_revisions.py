@@ -246,6 +246,13 @@ def test_a_job_that_a_commit_leaves_alone_is_the_very_same_and_says_the_commit_i
     assert after is not None
     assert {str(one.id): one.span.revision for one in after.jobs} == {"a/j1": first, "a/j3": second, "b/j2": first}
     assert {id(one) for one in before.jobs} < {id(one) for one in after.jobs}
+    assert after.cluster is before.cluster
+    assert after.projects is before.projects
+    third = commits.commit({**BASE, "c/projects/b/project.yaml": project("b", 1)})
+    changed = revisions.compose(commits.tree(third), Records()).declared
+    assert changed is not None
+    assert changed.cluster is before.cluster
+    assert changed.projects != before.projects
     afresh = Revisions(commits).compose(commits.tree(second), Records()).declared
     assert afresh is not None
     assert afresh.project_contents == after.project_contents
