@@ -43,25 +43,16 @@ class Admission:
     """The turns of one cycle over its books."""
 
     __slots__ = (
-        "_books",
-        "_failed",
-        "_guards",
-        "_hints",
-        "_layout",
-        "_lifted",
-        "_mover",
-        "_policy",
-        "_settled",
-        "outcome",
-    )
+        "_books", "_failed", "_guards", "_hints", "_layout", "_lifted", "_mover", "_policy", "_settled", "outcome",
+    )  # fmt: skip
 
     def __init__(self, books: Books, policy: SchedulingPolicy) -> None:
         self._books = books
         self._policy = policy
+        self._hints: Hints | None = None
         self._layout = Layout(books)
         self._failed: set[object] = set()
         self._guards = Guards(books)
-        self._hints: Hints | None = None
         self._mover = Mover(books)
         self._lifted: PoolName | None = None
         self._settled: set[JobId] = set()
@@ -72,7 +63,8 @@ class Admission:
         self._keep_promises(lineup.promised())
         lanes = [Lane(line, self._books, self._settled) for line in lineup.lines.values()]
         for _ in range(MAX_ROUNDS):
-            self._hints = Hints(self._books, self._guards, self._layout, lineup, may_move=self._policy.consolidation)
+            may_move = self._policy.consolidation
+            self._hints = Hints(self._books, self._guards, self._layout, lineup, may_move=may_move)
             take_turns(lanes, self._books, self._hints, self._turn)
             if not self._layout.compact():
                 break
@@ -195,7 +187,7 @@ class Admission:
         seat = self._layout.admit(waiting, offers)
         if seat is None:
             self._failed.add(key)
-            if self._lifted is None and self._hints is not None:
+            if self._hints is not None and self._lifted is None:
                 self._hints.no_room(offers)
             return False
         self._note(waiting, "start", seat.offer)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gpuctl.model.decision import Placement, Reason
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import JobType
+from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.runs import Holder
@@ -47,6 +48,10 @@ class Wholes:
     def price(self, tally: Tally) -> int | None:
         """As the rule."""
         return self.rule.price(tally)
+
+    def most_milli(self, project: ProjectName) -> GpuMilli:
+        """As the rule."""
+        return self.rule.most_milli(project)
 
     def paused(self, victim: Holder) -> Reason:
         """As the rule."""

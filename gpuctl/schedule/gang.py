@@ -15,7 +15,7 @@ from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.fit import Request, slots
 from gpuctl.schedule.ledger import Ledger, Room
-from gpuctl.schedule.placement import place_worker
+from gpuctl.schedule.placement import has_room, place_worker
 from gpuctl.schedule.topology import Site, closest
 
 
@@ -74,6 +74,19 @@ def place_in(ledger: Ledger, offer: Offer) -> Placement | None:
     ledger.effort.placings += 1
     found = _place_anew(ledger, offer)
     if found is None:
+        refusals.add(offer.request.sizes)
+    return found
+
+
+def has_place(ledger: Ledger, offer: Offer) -> bool:
+    """Whether all workers have seats in one pool, without looking for the best. Cost: as `place_in`, less for one."""
+    refusals = ledger.refusals(offer.pool.name, offer.request.profile)
+    if refusals.cover(offer.request.sizes):
+        return False
+    if offer.request.workers > 1:
+        return place_in(ledger, offer) is not None
+    found = has_room(ledger, offer.pool, offer.request)
+    if not found:
         refusals.add(offer.request.sizes)
     return found
 

@@ -18,9 +18,9 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.gang import Offer, place_in
+from gpuctl.schedule.gang import Offer, has_place
 from gpuctl.schedule.layout import Layout
-from gpuctl.schedule.lineup import Group, Line, Lineup
+from gpuctl.schedule.lineup import Group, Line, Lineup, Shape, Wish
 from gpuctl.schedule.ordering import is_first_class
 from gpuctl.schedule.reclaim import Claim, overdrawn
 from gpuctl.schedule.rights import forbidden
@@ -36,65 +36,67 @@ class Room(Enum):
 
 
 class Hints:
-    """What is known when the turns begin. From then on idle room only shrinks; what is held is read as it stands."""
+    """What is known when the turns begin. From then on idle room only shrinks; what is held is read as it stands.
 
-    __slots__ = ("_books", "_guards", "_may_move", "_roomy", "_sources", "version")
+    `version` counts for how many shapes of request room is gone.
+    """
+
+    __slots__ = (
+        "_books",
+        "_guards",
+        "_layout",
+        "_lineup",
+        "_may_move",
+        "_rooms",
+        "_roomy",
+        "_sources",
+        "_with_wish",
+        "version",
+    )
 
     def __init__(self, books: Books, guards: Guards, layout: Layout, lineup: Lineup, *, may_move: bool) -> None:
         self._books = books
         self._guards = guards
+        self._layout = layout
+        self._lineup = lineup
         self._may_move = may_move
         self.version = 0
         self._sources: tuple[int, dict[DomainName, tuple[bool, bool, GpuMilli]]] = (-1, {})
         wishes = {wish: offer for alike in lineup.shapes.values() for wish, offer in next(iter(alike)).wishes()}
-        rooms = {wish: Room.IDLE for wish, offer in wishes.items() if self._has_room(layout, offer)}
+        self._rooms = {wish: Room.IDLE for wish, offer in wishes.items() if self._has_room(offer)}
         if guards:
             with guards.lifted():
-                kept = [wish for wish, offer in wishes.items() if wish not in rooms and self._has_room(layout, offer)]
-            rooms.update(dict.fromkeys(kept, Room.KEPT))
-        shapes = lineup.shapes if rooms else ()
-        self._roomy = {shape: tuple(map(rooms.get, shape)) for shape in shapes if not rooms.keys().isdisjoint(shape)}
+                none = ((wish, offer) for wish, offer in wishes.items() if wish not in self._rooms)
+                kept = [wish for wish, offer in none if self._has_room(offer)]
+            self._rooms.update(dict.fromkeys(kept, Room.KEPT))
+        self._roomy: set[Group] = set()
+        self._with_wish: dict[Wish, list[Shape]] = {wish: [] for wish in self._rooms}
+        for shape, alike in lineup.shapes.items() if self._rooms else ():
+            for wish in shape:
+                if wish in self._rooms:
+                    self._with_wish[wish].append(shape)
+                    self._roomy.update(alike)
 
-    def worth_asking(self, line: Line) -> list[Group]:
-        """The groups of a line that may have a chance."""
-        needs = line.needs(self._books.capacity)
+    def of_line(self, line: Line) -> list[Group]:
+        """The groups of a line that may have a chance, as far as that is told without a look at each."""
+        needs, project = line.needs(self._books.capacity), line.project
         if (
-            all(guard.waiting.job.id.project != line.project for guard in self._guards)
-            and self._roomy.keys().isdisjoint(needs.shapes)
-            and not any(self._may_claim(line.project, domain, needs.gpu_milli) for domain in needs.domains)
-            and not self._ranks_above_some(line.project, needs.domains, needs.priority, is_fixed=needs.is_fixed)
+            any(guard.waiting.job.id.project == project for guard in self._guards)
+            or any(self._may_claim(project, domain, needs.gpu_milli) for domain in needs.domains)
+            or self._ranks_above_some(project, needs.domains, needs.priority, is_fixed=needs.is_fixed)
         ):
-            return []
-        return [group for group in line.groups.values() if self._is_worth_asking(group)]
+            return list(line.groups.values())
+        return [group for group in line.groups.values() if group in self._roomy] if self._roomy else []
 
-    def no_room(self, offers: Iterable[Offer]) -> None:
-        """There is no idle room any more for these; with fewer workers, or where a place is kept, there may be."""
-        gone = {(offer.pool.name, offer.request, offer.least) for offer in offers if not offer.least}
-        instead = Room.KEPT if self._guards else None
-        for shape, rooms in list(self._roomy.items()):
-            left = tuple(
-                instead if wish in gone and room is Room.IDLE else room for wish, room in zip(shape, rooms, strict=True)
-            )
-            if left != rooms:
-                self.version += 1
-                if any(left):
-                    self._roomy[shape] = left
-                else:
-                    del self._roomy[shape]
-
-    def _has_room(self, layout: Layout, offer: Offer) -> bool:
-        """With as few workers as it may start with; or enough is there, and those that start may move together."""
-        least = offer.sized(offer.least or offer.request.workers) or offer
-        return layout.may_lay_out(least) or place_in(self._books.now, least) is not None
-
-    def _is_worth_asking(self, group: Group) -> bool:
+    def may_have_a_chance(self, group: Group) -> bool:
+        """Whether the group is worth a turn as the books stand."""
         waiting, domain_of = group.first, self._books.capacity.domain_of
         job, project = waiting.job, group.line.project
         if self._guards.of(waiting) is not None:
             return True
-        for offer, room in zip(waiting.offers, self._roomy.get(group.shape, ()), strict=False):
+        for wish, offer in group.wishes() if group in self._roomy else ():
+            room, domain = self._room_of(wish, offer), domain_of[offer.pool.name]
             may_start = room is Room.IDLE or (room is Room.KEPT and self._may_pass(job, offer))
-            domain = domain_of[offer.pool.name]
             if may_start and forbidden(self._books.accounts, job, domain, offer.least_milli) is None:
                 return True
         if waiting.run is None:
@@ -103,6 +105,37 @@ class Hints:
         if any(self._may_claim(project, domain, milli) for domain, milli in domains.items()):
             return True
         return self._ranks_above_some(project, domains, job.priority, is_fixed=is_first_class(job))
+
+    def no_room(self, offers: Iterable[Offer]) -> None:
+        """These were tried, and there is no idle room for them any more; with fewer workers there may be."""
+        for offer in offers:
+            wish = offer.pool.name, offer.request, offer.least
+            if not offer.least and self._rooms.get(wish) is Room.IDLE:
+                self._close(wish, offer)
+
+    def _room_of(self, wish: Wish, offer: Offer) -> Room | None:
+        """Where there is room for an offer still."""
+        if self._rooms.get(wish) is Room.IDLE and not self._has_room(offer):
+            self._close(wish, offer)
+        return self._rooms.get(wish)
+
+    def _close(self, wish: Wish, offer: Offer) -> None:
+        """What there is of room is kept for another, if there is any."""
+        if self._guards:
+            with self._guards.lifted():
+                if has_place(self._books.now, offer):
+                    self._rooms[wish] = Room.KEPT
+                    return
+        del self._rooms[wish]
+        for shape in self._with_wish[wish]:
+            if self._rooms.keys().isdisjoint(shape):
+                self._roomy.difference_update(self._lineup.shapes[shape])
+                self.version += 1
+
+    def _has_room(self, offer: Offer) -> bool:
+        """With as few workers as it may start with; or enough is there, and those that start may move together."""
+        least = offer.sized(offer.least or offer.request.workers) or offer
+        return self._layout.may_lay_out(least) or has_place(self._books.now, least)
 
     def _may_claim(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
         """Whether a project has a right to so many GPUs more, and they could come from somewhere."""

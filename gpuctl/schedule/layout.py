@@ -23,11 +23,12 @@ MAX_PLACINGS = 10_000
 class Layout:
     """The admissions of one cycle and their seats; each is entered in the books as long as it stands."""
 
-    __slots__ = ("_books", "_in_pool", "_in_vain", "_left", "seats")
+    __slots__ = ("_books", "_fractions", "_in_pool", "_in_vain", "_left", "seats")
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._left = MAX_PLACINGS
+        self._fractions: dict[PoolName, int] = {}
         self._in_pool: dict[PoolName, int] = {}
         self._in_vain: dict[tuple[PoolName, str], tuple[int, Refusals]] = {}
         self.seats: dict[Waiting, Seat] = {}
@@ -49,11 +50,19 @@ class Layout:
         request, pool = offer.request, offer.pool.name
         if not self._in_pool.get(pool):
             return False
-        return self._books.now.free_milli(pool, request.profile) >= request.total_milli > 0
+        ledger = self._books.now
+        if not request.fraction_milli and not request.profile:
+            # A device that is not whole now becomes so only by a fraction that is put elsewhere.
+            whole = ledger.whole_devices(pool) + self._fractions.get(pool, 0)
+            return whole >= request.devices * request.workers > 0
+        return ledger.free_milli(pool, request.profile) >= request.total_milli > 0
 
     def _sit(self, waiting: Waiting, seat: Seat) -> None:
         pool = seat.offer.pool.name
-        self._in_pool[pool] = self._in_pool.get(pool, 0) + (waiting not in self.seats)
+        if waiting not in self.seats:
+            self._in_pool[pool] = self._in_pool.get(pool, 0) + 1
+            if seat.offer.request.fraction_milli:
+                self._fractions[pool] = self._fractions.get(pool, 0) + seat.offer.request.workers
         self.seats[waiting] = seat
 
     def compact(self) -> bool:

@@ -45,6 +45,20 @@ def place_worker(ledger: Ledger, pool: NodePool, request: Request) -> WorkerPlac
     return WorkerPlacement(node=node, gpus=whole_devices(room, request.devices))
 
 
+def has_room(ledger: Ledger, pool: NodePool, request: Request) -> bool:
+    """Whether one worker has a place, the best or not. Cost: O(log devices) unless CPU or memory is what is short."""
+    size = request.fraction_milli
+    if size:
+        partial = ledger.partial_devices(pool.name, request.profile)
+        start = bisect_left(partial, (size, NodeName(""), -1))
+        if any(holds(ledger.rooms[node], request) for _, node, _ in partial[start:]):
+            return True
+        if request.profile:
+            return False
+    nodes = _nodes_with(ledger, pool, 1 if size else request.devices)
+    return any(holds(ledger.rooms[node], request) for node in nodes)
+
+
 def _grader(habits: Habits, pool: NodePool, request: Request) -> Callable[[Room], Grade | None]:
     """How good a node is for a request, by the habits of its pool."""
 

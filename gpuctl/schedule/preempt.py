@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.ordering import is_first_class
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Tally
+from gpuctl.schedule.victims import ENDLESS, Tally
 
 
 class Preemption:
@@ -53,6 +54,10 @@ class Preemption:
     def price(self, tally: Tally) -> int | None:  # noqa: ARG002 - the rule's shape: what a project loses to itself is free
         """What a project loses to itself is its own affair."""
         return 0
+
+    def most_milli(self, project: ProjectName) -> GpuMilli:  # noqa: ARG002 - the rule's shape
+        """As much as it has."""
+        return ENDLESS
 
     def paused(self, victim: Holder) -> Reason:
         """The reason a victim is given."""

@@ -19,7 +19,7 @@ from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Tally
+from gpuctl.schedule.victims import ENDLESS, Tally
 
 
 class Claim(StrEnum):
@@ -95,6 +95,13 @@ class Reclaim:
                     return None
                 worst = max(worst, price)
         return worst
+
+    def most_milli(self, project: ProjectName) -> GpuMilli:
+        """What it holds above its share; by the guarantee a last one may straddle the line, however large."""
+        if self.claim is Claim.GUARANTEE:
+            return ENDLESS
+        losers = (owner for owner in self.books.accounts.tree.chain(project) if owner not in self.chain)
+        return max(0, min(map(self._slack, losers), default=0))
 
     def paused(self, victim: Holder) -> Reason:  # noqa: ARG002 - the rule's shape
         """The reason a victim is given."""

@@ -14,7 +14,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.gang import Offer, place_in
+from gpuctl.schedule.gang import Offer, has_place
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.lineup import Group, Line, Lineup, Shape, Wish
 from gpuctl.schedule.ordering import Waiting
@@ -71,12 +71,12 @@ def _wants(lineup: Lineup, books: Books, guards: Guards) -> dict[Shape, tuple[Wa
         with guards.lifted():
             for wish, offer in wishes.items():
                 guard = guards.in_pool(offer.pool.name)
-                if guard is not None and _free_for(books.now, offer) and place_in(books.now, offer) is not None:
+                if guard is not None and _free_for(books.now, offer) and has_place(books.now, offer):
                     kept[wish] = guard.waiting.job.id
     found: dict[Wish, Want] = {}
     for wish, offer in wishes.items():
         enough = _free_for(books.now, offer)
-        is_cpu = enough and place_in(books.now, Offer(offer.pool, offer.request.without_cpu())) is not None
+        is_cpu = enough and has_place(books.now, Offer(offer.pool, offer.request.without_cpu()))
         found[wish] = Want(enough, is_cpu, kept.get(wish))
     return {shape: tuple([found[wish] for wish in shape]) for shape in lineup.shapes}
 

@@ -49,29 +49,38 @@ class Lane:
 
     def widen(self, hints: Hints) -> None:
         """Let all take part who may have a chance."""
-        self.open = hints.worth_asking(self.line)
+        self.open = hints.of_line(self.line)
         self._seen = hints.version
-        self._refresh()
+        self._find_next(hints)
 
     def narrow(self, hints: Hints) -> None:
         """Let those go who have no chance any more."""
         if self._seen != hints.version:
             self._seen = hints.version
-            worth = frozenset(hints.worth_asking(self.line))
-            self.open = [group for group in self.open if group in worth]
-        self._refresh()
+            still = frozenset(hints.of_line(self.line))
+            self.open = [group for group in self.open if group in still]
+        self._find_next(hints)
 
-    def _refresh(self) -> None:
-        """Find who is next of the open groups."""
-        best: tuple[Rank, Waiting, Group] | None = None
-        for group in self.open:
-            at = self._at.get(group, 0)
-            while at < len(group.jobs) and group.jobs[at][1].job.id in self._settled:
-                at += 1
-            self._at[group] = at
-            if at < len(group.jobs) and (best is None or group.jobs[at][0] < best[0]):
-                best = *group.jobs[at], group
-        self.call(best and best[1:])
+    def _find_next(self, hints: Hints) -> None:
+        """The first in order who may have a chance; those before it take no part."""
+        while True:
+            best: tuple[Rank, Waiting, Group] | None = None
+            for group in self.open:
+                entry = self._first_of(group)
+                if entry is not None and (best is None or entry[0] < best[0]):
+                    best = *entry, group
+            if best is None or hints.may_have_a_chance(best[2]):
+                self.call(best and best[1:])
+                return
+            self.open.remove(best[2])
+
+    def _first_of(self, group: Group) -> tuple[Rank, Waiting] | None:
+        """The first of a group that needs a turn."""
+        at, jobs = self._at.get(group, 0), group.jobs
+        while at < len(jobs) and jobs[at][1].job.id in self._settled:
+            at += 1
+        self._at[group] = at
+        return jobs[at] if at < len(jobs) else None
 
     def call(self, following: tuple[Waiting, Group] | None) -> None:
         """Have this one next, and read what the project holds."""

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Protocol, TypeAlias
 
 from gpuctl.model.decision import Placement, Reason
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import Request, of_its_kind, slots_in
@@ -23,6 +23,9 @@ from gpuctl.schedule.runs import Holder
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
+
+ENDLESS: GpuMilli = 1 << 62
+"""More than there is anywhere."""
 
 Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[tuple[GpuMilli, int, int, int, JobId], ...]]
 """What pausing a set costs: the rule's price, GPUs, runs, and their preferences; smaller is better."""
@@ -53,6 +56,10 @@ class Rule(Protocol):
 
     def price(self, tally: Tally) -> int | None:
         """0 for victims that may be taken, 1 for some taken as the last choice only, None for some that may not."""
+        ...
+
+    def most_milli(self, project: ProjectName) -> GpuMilli:
+        """The most that a project may lose at once: no set of its runs that holds more may be taken."""
         ...
 
     def paused(self, victim: Holder) -> Reason:
@@ -263,6 +270,8 @@ class _Search:
                 missing -= self._take(victims)
                 continue
             left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
+            if self._most_milli(left) < self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1):
+                continue
             self.books.effort.searches += 1
             search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left)
             found = search.run(self.tally)
@@ -275,6 +284,13 @@ class _Search:
         """What one worker more on a node costs at the very least; its exact cost is searched only when that is best."""
         short = self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1)
         return (0, short, 0, ()), name, self.stamp[name], 0, ()
+
+    def _most_milli(self, holders: Iterable[Holder]) -> GpuMilli:
+        """What can be taken of some runs at the very most, whichever."""
+        of_project: dict[ProjectName, GpuMilli] = {}
+        for holder in holders:
+            of_project[holder.project] = of_project.get(holder.project, 0) + holder.total_milli
+        return sum(min(milli, self.rule.most_milli(project)) for project, milli in of_project.items())
 
     def _still(self, victims: tuple[Holder, ...]) -> bool:
         """These may be taken besides those taken since they were found."""
