@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from gpuctl.model.decision import WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName
+from gpuctl.model.units import CpuMilli, MemBytes
 from gpuctl.schedule.fit import Request, holds
+from gpuctl.schedule.fragmentation import Free
 from gpuctl.schedule.habits import Habits
 from gpuctl.schedule.ledger import Ledger, Room
 from gpuctl.schedule.ranking import Grade
@@ -60,16 +62,27 @@ def has_room(ledger: Ledger, pool: NodePool, request: Request) -> bool:
 
 
 def _grader(habits: Habits, pool: NodePool, request: Request) -> Callable[[Room], Grade | None]:
-    """How good a node is for a request, by the habits of its pool."""
+    """How good a node is for a request, by the habits of its pool: once for all nodes of which the same is free."""
+    known: dict[tuple[Free, CpuMilli, MemBytes], Grade | None] = {}
 
     def grade(room: Room) -> Grade | None:
-        if room.pool != pool.name or not holds(room, request):
+        if room.pool != pool.name:
             return None
-        if request.fraction_milli:
-            return _grade_fraction(habits, room, request)
-        return _grade_whole(habits, room, request) if room.whole >= request.devices else None
+        state = room.free, room.cpu_milli, room.mem_bytes
+        if state not in known:
+            known[state] = _grade(habits, room, request)
+        return known[state]
 
     return grade
+
+
+def _grade(habits: Habits, room: Room, request: Request) -> Grade | None:
+    """None where the request does not fit."""
+    if not holds(room, request):
+        return None
+    if request.fraction_milli:
+        return _grade_fraction(habits, room, request)
+    return _grade_whole(habits, room, request) if room.whole >= request.devices else None
 
 
 def _grade_whole(habits: Habits, room: Room, request: Request) -> Grade:
