@@ -80,6 +80,13 @@ class Books:
         self.effort = self.now.effort = self.soon.effort = effort
         return touched
 
+    def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> None:
+        """Nodes that no run is entered on are as they now are."""
+        self.capacity = capacity
+        if nodes:
+            self.now.refit(capacity, nodes)
+            self.soon.refit(capacity, nodes)
+
     def adopt(self, habits: Mapping[PoolName, Habits]) -> None:
         """Place by these habits from now on."""
         self.now.adopt(habits)

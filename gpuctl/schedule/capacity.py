@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
 from gpuctl.model.ids import NodeName, PoolName
@@ -99,26 +100,31 @@ def _profiles(node: Node) -> tuple[str, ...]:
     return tuple(node.cut[index].profile if index in node.cut else "" for index in range(node.gpus))
 
 
-def survey(declared: Declared, nodes: Iterable[Node]) -> Capacity:
-    """Sort the nodes into pools. Cost: O(nodes x pools)."""
+def _space(node: Node, pool: NodePool | None, domain_of: Mapping[PoolName, DomainName]) -> NodeSpace:
+    return NodeSpace(
+        name=node.name,
+        pool=pool.name if pool else None,
+        domain=domain_of.get(pool.name) if pool else None,
+        gpu_milli=_devices(node, pool),
+        cpu_milli=node.cpu_milli - node.foreign_cpu_milli,
+        mem_bytes=node.mem_bytes - node.foreign_mem_bytes,
+        ready=node.ready,
+        usable=node.ready and node.usable and pool is not None,
+        profiles=_profiles(node),
+        served=pool is None or is_served(node, pool),
+        topology=_topology(node, pool),
+    )
+
+
+def survey(
+    declared: Declared, nodes: Iterable[Node], known: Mapping[NodeName, NodeSpace] = MappingProxyType({})
+) -> Capacity:
+    """Sort the nodes into pools; those that are `known` are as they were. Cost: O(nodes + new nodes x pools)."""
     domain_of = {pool: domain.name for domain in declared.domains for pool in domain.pools}
     spaces: dict[NodeName, NodeSpace] = {}
     usable: dict[PoolName, list[NodeSpace]] = {pool.name: [] for pool in declared.cluster.pools}
     for node in sorted(nodes, key=lambda n: n.name):
-        pool = _pool_of(node, declared.cluster.pools)
-        space = NodeSpace(
-            name=node.name,
-            pool=pool.name if pool else None,
-            domain=domain_of.get(pool.name) if pool else None,
-            gpu_milli=_devices(node, pool),
-            cpu_milli=node.cpu_milli - node.foreign_cpu_milli,
-            mem_bytes=node.mem_bytes - node.foreign_mem_bytes,
-            ready=node.ready,
-            usable=node.ready and node.usable and pool is not None,
-            profiles=_profiles(node),
-            served=pool is None or is_served(node, pool),
-            topology=_topology(node, pool),
-        )
+        space = known.get(node.name) or _space(node, _pool_of(node, declared.cluster.pools), domain_of)
         spaces[node.name] = space
         if space.usable and space.pool is not None:
             usable[space.pool].append(space)
@@ -128,3 +134,11 @@ def survey(declared: Declared, nodes: Iterable[Node]) -> Capacity:
         usable={name: tuple(members) for name, members in usable.items()},
         domain_of=domain_of,
     )
+
+
+def changed_nodes(before: Capacity, after: Capacity) -> frozenset[NodeName]:
+    """Nodes that are not as they were, that came, or that went. Cost: O(nodes)."""
+    if before is after:
+        return frozenset()
+    names = before.nodes.keys() | after.nodes.keys()
+    return frozenset(name for name in names if before.nodes.get(name) != after.nodes.get(name))

@@ -5,12 +5,12 @@ A job that could not run on an empty cluster, or that alone breaks a ceiling, is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import JobId, PoolName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
@@ -31,18 +31,31 @@ class Prospects:
     Cost: one placement for each distinct request, and one look for a job that was asked for before.
     """
 
-    __slots__ = ("_capacity", "_empty", "_fitting", "_told", "_tree")
+    __slots__ = ("_capacity", "_empty", "_fits_of", "_told", "_tree")
 
     def __init__(self, capacity: Capacity, tree: Tree) -> None:
         self._capacity = capacity
         self._tree = tree
         self._empty = Ledger.of(capacity)
-        self._fitting: set[tuple[PoolName, Request]] = set()
+        self._fits_of: dict[tuple[PoolName, Request], tuple[Offer, bool]] = {}
         self._told: dict[JobId, tuple[Job, tuple[Offer, ...] | Reason]] = {}
 
     def forget(self, job: JobId) -> None:
         """The job is declared no more."""
         self._told.pop(job, None)
+
+    def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
+        """Some nodes are others now: whether jobs that could run may have other offers. Cost: the distinct requests."""
+        self._capacity = capacity
+        self._empty.refit(capacity, nodes)
+        before = self._fits_of
+        self._fits_of = {key: (offer, place_in(self._empty, offer) is not None) for key, (offer, _) in before.items()}
+        same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
+        if same:
+            self._told = {job: told for job, told in self._told.items() if isinstance(told[1], tuple)}
+        else:
+            self._told.clear()
+        return not same
 
     def offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         """The pools that could serve the job, in its order, or why none can."""
@@ -109,12 +122,9 @@ class Prospects:
 
     def _fits(self, offer: Offer) -> bool:
         key = (offer.pool.name, offer.request)
-        if key in self._fitting:
-            return True
-        fits = place_in(self._empty, offer) is not None
-        if fits:
-            self._fitting.add(key)
-        return fits
+        if key not in self._fits_of:
+            self._fits_of[key] = offer, place_in(self._empty, offer) is not None
+        return self._fits_of[key][1]
 
 
 class Demand:

@@ -10,14 +10,14 @@ among the whole ones; those of each profile have an index of their own.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
-from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.capacity import Capacity, NodeSpace
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.fragmentation import Free
 from gpuctl.schedule.habits import Habits
@@ -181,14 +181,20 @@ class Ledger:
     @staticmethod
     def of(capacity: Capacity) -> Ledger:
         """The usable nodes with nothing on them."""
-        rooms = {
-            node.name: Room(
-                node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles, node.topology
-            )
-            for pool, nodes in capacity.usable.items()
-            for node in nodes
-        }
-        return Ledger(rooms)
+        return Ledger({node.name: _empty(node, pool) for pool, nodes in capacity.usable.items() for node in nodes})
+
+    def refit(self, capacity: Capacity, nodes: Iterable[NodeName]) -> None:
+        """Nodes that nothing is on are as they now are, or are not there. Cost: O(devices log devices) of all nodes."""
+        for name in nodes:
+            space = capacity.nodes.get(name)
+            if space is not None and space.usable and space.pool is not None:
+                self.rooms[name] = _empty(space, space.pool)
+            else:
+                self.rooms.pop(name, None)
+        self._index()
+        self._rankings.clear()
+        self._touched.clear()
+        self._refusals.clear()
 
     def copy(self) -> Ledger:
         """A ledger of its own with the same contents. Cost: O(devices)."""
@@ -322,6 +328,11 @@ class Ledger:
             old = buckets[whole_before]
             del old[bisect_left(old, room.name)]
             insort(buckets[room.whole], room.name)
+
+
+def _empty(node: NodeSpace, pool: PoolName) -> Room:
+    """A node with nothing on it."""
+    return Room(node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles, node.topology)
 
 
 def _is_partial(free: GpuMilli, profile: str) -> bool:

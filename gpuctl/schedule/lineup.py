@@ -7,13 +7,13 @@ where there is a choice is it made anew, job by job. Cost: O(log jobs) for one t
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.decision import Reason, RunRecord
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, PoolName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
@@ -168,6 +168,14 @@ class Lineup:
         if group.reason is None:
             raise KeyError(job)
         return entry[1].record, group.reason
+
+    def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> set[JobId]:
+        """Some nodes are others now; the jobs that may have other prospects by that."""
+        self._capacity = capacity
+        others = set(self.unable)
+        if self._prospects.refit(capacity, nodes):
+            others.update(self._of)
+        return others
 
     def groups(self) -> Iterator[Group]:
         """Those that could start, alike by alike."""

@@ -45,15 +45,20 @@ class Outlook:
         """Where everybody stands now. Cost: what has changed since the last call, where cluster and nodes stay."""
         self.effort = Effort()
         same = (declared.cluster, declared.domains, declared.departments, declared.projects)
-        if self._standing is None or not all(map(is_, same, self._declared)) or self._nodes != state.nodes:
+        if self._standing is None or not all(map(is_, same, self._declared)):
             self._declared, self._nodes = same, state.nodes
             self.capacity, self.tree = survey(declared, state.nodes), Tree(declared)
             self._standing = None
+        elif self._nodes != state.nodes:
+            before = {node.name: node for node in self._nodes}
+            spaces = self.capacity.nodes
+            known = {node.name: spaces[node.name] for node in state.nodes if before.get(node.name) is node}
+            self.capacity, self._nodes = survey(declared, state.nodes, known), state.nodes
         if self._standing is None or not self._standing.fits(declared, now_ms):
             self.prospects = Prospects(self.capacity, self.tree)
             self._standing = Standing(declared, self.capacity, self.tree, self.prospects)
         standing, self._standing = self._standing, None
-        standing.update(declared, state, now_ms, self.effort)
+        standing.update(declared, state, self.capacity, now_ms, self.effort)
         return standing
 
     def keep(self, standing: Standing) -> None:

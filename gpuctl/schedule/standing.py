@@ -7,7 +7,7 @@ Cost of a cycle: what has changed, and one glance at each object to see that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain, compress, count
 from operator import attrgetter, is_not
@@ -22,7 +22,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import Accounts, Tree
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.capacity import Capacity
+from gpuctl.schedule.capacity import Capacity, changed_nodes
 from gpuctl.schedule.demand import Prospects
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.elastic import parted
@@ -101,9 +101,13 @@ class Standing:
         """All runs in place, whole."""
         return chain.from_iterable(self._raw.values())
 
-    def update(self, declared: Declared, state: ClusterState, now_ms: Instant, effort: Effort) -> None:
-        """Bring everything up to date."""
+    def update(
+        self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, effort: Effort
+    ) -> None:
+        """Bring everything up to date. `capacity` is of the same pools and projects as before."""
         touched = self.books.renew(now_ms, effort)
+        before, self._capacity = self._capacity, capacity
+        nodes = changed_nodes(before, capacity)
         touched |= self._restless
         self._now_ms = now_ms
         touched |= self._changed_jobs(declared.jobs)
@@ -111,13 +115,23 @@ class Standing:
         touched |= self._changed_records(declared.barred, state.ledgers)
         while self._due and self._due[0][0] <= now_ms:
             touched.add(heappop(self._due)[1])
+        if nodes:
+            touched |= self._on_any_of(nodes) | self.lineup.refit(capacity, nodes)
+            self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         raw = {job: self._raw_holders(job) for job in touched}
         twice = self._use(raw)
         if twice != self._twice:
             moved = {job for job, _ in dict(twice.items() ^ self._twice.items())} - touched
             raw.update((job, self._raw.get(job, ())) for job in moved)
             self._twice = twice
-        self._settle(sorted(raw), raw, declared, state)
+        leaving, entering = self._settle(sorted(raw), raw, declared, state)
+        for holder in leaving:
+            self._adjust(holder, before, -1)
+        for holder in entering:
+            self._adjust(holder, capacity, 1)
+        self.books.leave_all(leaving)
+        self.books.refit(capacity, nodes)
+        self.books.enter_all(entering)
         self.touched = set(raw)
         effort.read += len(raw)
 
@@ -196,6 +210,17 @@ class Standing:
         self._barred, self._ledgers = barred, ledgers
         return found
 
+    def _on_any_of(self, nodes: Collection[NodeName]) -> set[JobId]:
+        """Jobs with a run that has its place on one of some nodes, or workers that stop there. Cost: O(runs)."""
+        found: set[JobId] = set()
+        for job, runs in self._runs.items():
+            for run in runs:
+                for place in (run.placement, run.leaving):
+                    for worker in place.workers if place is not None else ():
+                        if worker.node in nodes:
+                            found.add(job)
+        return found
+
     # What each says
 
     def _raw_holders(self, job: JobId) -> tuple[Holder, ...]:
@@ -246,8 +271,8 @@ class Standing:
 
     def _settle(
         self, jobs: Iterable[JobId], raw: Mapping[JobId, tuple[Holder, ...]], declared: Declared, state: ClusterState
-    ) -> None:
-        """Read them one by one; the books and the queue change as they do."""
+    ) -> tuple[list[Holder], list[Holder]]:
+        """Read them one by one; the queue changes as they do. Who leaves the books, and who enters them."""
         entering: list[Holder] = []
         leaving: list[Holder] = []
         for job_id in jobs:
@@ -264,20 +289,15 @@ class Standing:
             if holders:
                 self._entered[job_id] = holders
                 entering.extend(holders)
-        for holder in leaving:
-            self._adjust(holder, -1)
-        for holder in entering:
-            self._adjust(holder, 1)
-        self.books.leave_all(leaving)
-        self.books.enter_all(entering)
+        return leaving, entering
 
-    def _adjust(self, holder: Holder, sign: int) -> None:
+    def _adjust(self, holder: Holder, capacity: Capacity, sign: int) -> None:
         """GPUs to be shared besides what new work may use: what runs on elsewhere; less what nobody declared holds."""
         if holder.domain is None or holder.leaving:
             return
         declared = bool(self.books.accounts.tree.chain(holder.project))
         for worker in holder.placement.workers:
-            space = self._capacity.nodes.get(worker.node)
+            space = capacity.nodes.get(worker.node)
             if space is not None and space.usable is not declared:
                 on_node = sign * len(worker.gpus) * holder.charge.on_device(worker)
                 milli = on_node if declared else -on_node

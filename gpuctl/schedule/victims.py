@@ -250,7 +250,7 @@ class _Search:
                 if room is not None and room.pool == offer.pool.name:
                     self.candidates.setdefault(node, []).append(holder)
         self.floors = {name: Floor(books.soon.rooms[name]) for name in self.candidates}
-        self.seats = seats(books.soon, offer) if self.candidates else {}
+        self.seats = seats(books.soon, offer) if self.candidates and offer.request.workers > 1 else {}
         self.taken: dict[JobId, Holder] = {}
         self.tally: Tally = {}
         self.stamp = dict.fromkeys(self.candidates, 0)
