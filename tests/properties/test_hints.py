@@ -1,0 +1,42 @@
+"""HINTS: who is left out of the turns could neither have started nor had anybody make way, whatever happened before."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import Story, stories
+from test_outlook import TO_JOBS, TO_RUNS, TO_THE_REST, Life
+
+from gpuctl.model.ids import JobId
+from gpuctl.schedule import Outlook, schedule
+from gpuctl.schedule.admission import Admission
+from gpuctl.schedule.hints import Hints
+
+
+def left_out(life: Life) -> dict[JobId, bool]:
+    """The jobs that would not be asked now, and whether asking them would have come to anything."""
+    tree, state, now_ms, outlook = life.tree, life.world.state(), life.world.now_ms, Outlook()
+    schedule(tree, state, now_ms, outlook)  # works out what each project may have
+    standing = outlook.over(tree, state, now_ms)
+    policy, lineup = tree.cluster.scheduling, standing.lineup
+    admission = Admission(standing.books, policy)
+    admission._keep_promises(lineup.promised())
+    hints = Hints(
+        standing.books, admission._guards, admission._layout, lineup, may_move=policy.consolidation
+    )  # fmt: skip
+    hopeful = {
+        group for line in lineup.lines.values() for group in hints.of_line(line) if hints.may_have_a_chance(group)
+    }
+    others = [group.first for group in lineup.groups() if group not in hopeful]
+    return {each.job.id: admission._turn(each) for each in others if each.job.id not in admission._settled}
+
+
+@given(stories(), st.lists(st.tuples(st.sampled_from(TO_JOBS + TO_RUNS + TO_THE_REST), st.integers(0, 7)), max_size=8))
+@settings(max_examples=150)
+def test_nobody_is_left_out_who_has_a_chance(story: Story, events: list[tuple[str, int]]) -> None:
+    life = Life(story.tree)
+    for event, which in (("cycle", 0), ("cycle", 0), *events):
+        life.happen(event, which)
+        found = left_out(life)
+        assert not any(found.values()), found
+        life.cycle()
