@@ -34,7 +34,7 @@ class Lane:
 
     def __init__(self, line: Line, books: Books, settled: Collection[JobId]) -> None:
         self.line = line
-        self.open: list[Group] = []
+        self.open: list[tuple[Rank, Waiting, Group]] = []
         self.next: tuple[Waiting, Group] | None = None
         self._books = books
         self._settled = settled
@@ -49,7 +49,9 @@ class Lane:
 
     def widen(self, hints: Hints) -> None:
         """Let all take part who may have a chance."""
-        self.open = hints.of_line(self.line)
+        firsts = ((self._first_of(group), group) for group in hints.of_line(self.line))
+        self.open = [(*entry, group) for entry, group in firsts if entry is not None]
+        heapify(self.open)
         self._seen = hints.version
         self._find_next(hints)
 
@@ -58,21 +60,28 @@ class Lane:
         if self._seen != hints.version:
             self._seen = hints.version
             still = frozenset(hints.of_line(self.line))
-            self.open = [group for group in self.open if group in still]
+            self.open = [entry for entry in self.open if entry[2] in still]
+            heapify(self.open)
         self._find_next(hints)
 
     def _find_next(self, hints: Hints) -> None:
         """The first in order who may have a chance; those before it take no part."""
-        while True:
-            best: tuple[Rank, Waiting, Group] | None = None
-            for group in self.open:
+        while self.open:
+            _, waiting, group = self.open[0]
+            if waiting.job.id in self._settled:
                 entry = self._first_of(group)
-                if entry is not None and (best is None or entry[0] < best[0]):
-                    best = *entry, group
-            if best is None or hints.may_have_a_chance(best[2]):
-                self.call(best and best[1:])
+                if entry is not None:
+                    heapreplace(self.open, (*entry, group))
+                    continue
+            elif hints.may_have_a_chance(group):
+                self.call((waiting, group))
                 return
-            self.open.remove(best[2])
+            heappop(self.open)
+        self.call(None)
+
+    def strike(self) -> None:
+        """Who was next was asked in vain: none like it takes part any more."""
+        heappop(self.open)
 
     def _first_of(self, group: Group) -> tuple[Rank, Waiting] | None:
         """The first of a group that needs a turn."""
@@ -120,10 +129,8 @@ def take_turns(lanes: Iterable[Lane], books: Books, hints: Hints, turn: Callable
             heappop(first)
         elif any(other < lane for other in first[1:3]):
             heapreplace(first, lane)
-        else:
-            waiting, group = lane.next
-            if not turn(waiting):
-                lane.open.remove(group)
+        elif not turn(lane.next[0]):
+            lane.strike()
 
 
 def _opened(lanes: Iterable[Lane], hints: Hints) -> list[Lane]:
