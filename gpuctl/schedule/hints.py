@@ -42,17 +42,8 @@ class Hints:
     """
 
     __slots__ = (
-        "_books",
-        "_guards",
-        "_layout",
-        "_lineup",
-        "_may_move",
-        "_rooms",
-        "_roomy",
-        "_sources",
-        "_with_wish",
-        "version",
-    )
+        "_books", "_guards", "_layout", "_lineup", "_may_move", "_rooms", "_roomy", "_sources", "_with_wish", "version",
+    )  # fmt: skip
 
     def __init__(self, books: Books, guards: Guards, layout: Layout, lineup: Lineup, *, may_move: bool) -> None:
         self._books = books

@@ -56,12 +56,11 @@ class Group:
 
 class Needs(NamedTuple):
     """What the most modest of some jobs would need: the fewest GPUs with which one that has a run could start, the
-    highest priority, and whether one is a person's or a service that can't be paused. All shapes and domains."""
+    highest priority, and whether one is a person's or a service that can't be paused. All quota domains."""
 
     gpu_milli: GpuMilli
     priority: int
     is_fixed: bool
-    shapes: frozenset[Shape]
     domains: frozenset[DomainName]
 
 
@@ -119,9 +118,8 @@ class Line:
                     least = min(least, *(offer.least_milli or _ENDLESS for offer in group.first.offers))
                 priority = max(priority, job.priority)
                 is_fixed = is_fixed or is_first_class(job)
-            shapes = frozenset(group.shape for group in self.groups.values())
-            domains = frozenset(capacity.domain_of[name] for shape in shapes for name, _, _ in shape)
-            self._needs = Needs(least, priority, is_fixed, shapes, domains)
+            pools = {name for group in self.groups.values() for name, _, _ in group.shape}
+            self._needs = Needs(least, priority, is_fixed, frozenset(capacity.domain_of[name] for name in pools))
         return self._needs
 
 
