@@ -203,7 +203,7 @@ _COLLECT_AFTER = (200_000, 20, 20)
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """The process holds a large heap of values without cycles: a full collection costs with its size and finds nothing."""
+    """The heap is large, and nearly all of it values without cycles: a full collection is dear and finds nothing."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECT_AFTER)
     try:
