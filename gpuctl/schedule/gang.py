@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
-from gpuctl.model.ids import NodeName
+from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.fit import Request, slots
 from gpuctl.schedule.ledger import Ledger, Room
 from gpuctl.schedule.placement import has_room, place_worker
 from gpuctl.schedule.topology import Site, closest
+
+Wish: TypeAlias = tuple[PoolName, Request, int]
+"""An offer by what it asks: the pool, the request, and with how few workers it could start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,11 @@ class Offer:
         if not 0 < self.least <= workers < self.request.workers:
             return None
         return Offer(self.pool, self.request._replace(workers=workers), self.least)
+
+    @property
+    def wish(self) -> Wish:
+        """All that it asks."""
+        return self.pool.name, self.request, self.least
 
     @property
     def least_milli(self) -> GpuMilli:

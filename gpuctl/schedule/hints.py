@@ -18,11 +18,11 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.gang import Offer, has_place
+from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.layout import Layout
-from gpuctl.schedule.lineup import Group, Line, Lineup, Shape, Wish
+from gpuctl.schedule.lineup import Group, Line, Lineup, Shape
 from gpuctl.schedule.ordering import is_first_class
-from gpuctl.schedule.reclaim import Claim, overdrawn
+from gpuctl.schedule.reclaim import Claim, overdrawn, slack
 from gpuctl.schedule.rights import forbidden
 from gpuctl.schedule.starvation import Guards
 
@@ -53,7 +53,7 @@ class Hints:
         self._may_move = may_move
         self.version = 0
         self._sources: tuple[int, dict[DomainName, tuple[bool, bool, GpuMilli]]] = (-1, {})
-        wishes = {wish: offer for alike in lineup.shapes.values() for wish, offer in next(iter(alike)).wishes()}
+        wishes = lineup.wishes()
         self._rooms = {wish: Room.IDLE for wish, offer in wishes.items() if self._has_room(offer)}
         if guards:
             with guards.lifted():
@@ -100,9 +100,8 @@ class Hints:
     def no_room(self, offers: Iterable[Offer]) -> None:
         """These were tried, and there is no idle room for them any more; with fewer workers there may be."""
         for offer in offers:
-            wish = offer.pool.name, offer.request, offer.least
-            if not offer.least and self._rooms.get(wish) is Room.IDLE:
-                self._close(wish, offer)
+            if not offer.least and self._rooms.get(offer.wish) is Room.IDLE:
+                self._close(offer.wish, offer)
 
     def _room_of(self, wish: Wish, offer: Offer) -> Room | None:
         """Where there is room for an offer still."""
@@ -138,10 +137,9 @@ class Hints:
 
     def _rights(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> tuple[bool, bool]:
         """Whether a project stays within its guarantee, and within its share, with so many GPUs more."""
-        owner = project_owner(project)
-        held = self._books.accounts.held(domain, owner) + milli
-        portion = self._books.accounts.portion(domain, owner)
-        return held <= portion.guarantee_milli, held <= portion.share_milli
+        books, owner = self._books, project_owner(project)
+        guarantee, share = (slack(books, domain, claim, owner) + milli <= 0 for claim in Claim)
+        return guarantee, share
 
     def _sources_in(self, domain: DomainName) -> tuple[bool, bool, GpuMilli]:
         """Whether anybody holds more than is guaranteed, or than a fair share, and can be paused; and what is free, or

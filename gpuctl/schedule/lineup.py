@@ -13,20 +13,17 @@ from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.decision import Reason, RunRecord
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, Prospects
-from gpuctl.schedule.fit import Request
-from gpuctl.schedule.gang import Offer
+from gpuctl.schedule.gang import Offer, Wish
 from gpuctl.schedule.ordering import Kind, Rank, Waiting, is_first_class, job_rank, kind_of
 from gpuctl.schedule.runs import record_of
 
 LaneKey: TypeAlias = tuple[ProjectName, DomainName]
-Wish: TypeAlias = tuple[PoolName, Request, int]
-"""An offer by what it asks: the pool, the request, and with how few workers it could start."""
 Shape: TypeAlias = tuple[Wish, ...]
 """All offers of a job by what they ask, in its order."""
 
@@ -36,11 +33,12 @@ _ENDLESS = 1 << 62
 class Group:
     """Jobs of one line and one kind, in their order. `reason`: what they were told last."""
 
-    __slots__ = ("jobs", "line", "reason", "shape")
+    __slots__ = ("jobs", "kind", "line", "reason", "shape")
 
-    def __init__(self, line: Line, offers: tuple[Offer, ...]) -> None:
+    def __init__(self, line: Line, kind: Kind, offers: tuple[Offer, ...]) -> None:
         self.line = line
-        self.shape: Shape = tuple((offer.pool.name, offer.request, offer.least) for offer in offers)
+        self.kind = kind
+        self.shape: Shape = tuple(offer.wish for offer in offers)
         self.jobs: list[tuple[Rank, Waiting]] = []
         self.reason: Reason | None = None
 
@@ -85,19 +83,17 @@ class Line:
         kind = kind_of(entry[1])
         group = self.groups.get(kind)
         if group is None:
-            group = self.groups[kind] = Group(self, entry[1].offers)
+            group = self.groups[kind] = Group(self, kind, entry[1].offers)
             self._needs = self.numbers = None
         insort(group.jobs, entry)
         self._order = None
         return group
 
-    def leave(self, entry: tuple[Rank, Waiting]) -> None:
-        """One less."""
-        kind = kind_of(entry[1])
-        jobs = self.groups[kind].jobs
-        del jobs[bisect_left(jobs, entry[:1])]
-        if not jobs:
-            del self.groups[kind]
+    def leave(self, entry: tuple[Rank, Waiting], group: Group) -> None:
+        """One less, of the group it is in."""
+        del group.jobs[bisect_left(group.jobs, entry[:1])]
+        if not group.jobs:
+            del self.groups[group.kind]
             self._needs = None
         self._order = None
 
@@ -179,6 +175,10 @@ class Lineup:
         """Those that could start, alike by alike."""
         return (group for line in self.lines.values() for group in line.groups.values())
 
+    def wishes(self) -> dict[Wish, Offer]:
+        """All that is asked for by those that could start, once each."""
+        return {wish: offer for alike in self.shapes.values() for wish, offer in next(iter(alike)).wishes()}
+
     def join(self, job: Job, run: Run | None, now_ms: Instant) -> None:
         """A job waits from now on, or as it did; one without a run since now."""
         offers = self._prospects.offers(job)
@@ -242,7 +242,7 @@ class Lineup:
 
     def _exit(self, entry: tuple[Rank, Waiting], group: Group) -> None:
         line = group.line
-        line.leave(entry)
+        line.leave(entry, group)
         del self._of[entry[1].job.id]
         if not group.jobs:
             alike = self.shapes[group.shape]

@@ -52,7 +52,7 @@ def kind_of(waiting: Waiting) -> Kind:
     return (
         run is not None, job.type.value, job.priority, job.preemptible, job.gpu_milli, job.gpu_mem_bytes,
         job.workers, job.min_workers, job.cpu_milli, job.mem_bytes, job.max_duration_ms, job.pools,
-        tuple((offer.pool.name, offer.request, offer.least) for offer in waiting.offers),
+        tuple(offer.wish for offer in waiting.offers),
     )  # fmt: skip
 
 

@@ -73,15 +73,15 @@ class Reclaim:
         gainers = [owner for owner in self.chain if owner not in theirs]
         if project == self.job.project or not all(map(self._stays_within, gainers)):
             return ()
-        slack = min(map(self._slack, losers), default=0)
-        if slack <= 0:
+        most = min(map(self._slack, losers), default=0)
+        if most <= 0:
             return ()
         # By the guarantee the last one may straddle the line; shares are kept.
         return (
             holder
             for holder in holders
             if holder.total_milli > 0
-            and (holder.total_milli <= slack or self.claim is Claim.GUARANTEE)
+            and (holder.total_milli <= most or self.claim is Claim.GUARANTEE)
             and holder.run.job not in self.books.spared
         )
 
@@ -112,11 +112,11 @@ class Reclaim:
                 return reasons.paused_by_fairness(self.job)
 
     def _stays_within(self, owner: str) -> bool:
-        return self.books.accounts.held(self.domain, owner) + self.milli <= self._floor(owner)
+        return self._slack(owner) + self.milli <= 0
 
     def _slack(self, owner: str) -> GpuMilli:
         """By how much an owner holds more than it keeps."""
-        return _slack(self.books, self.domain, self.claim, owner)
+        return slack(self.books, self.domain, self.claim, owner)
 
     def _floor(self, owner: str) -> GpuMilli:
         return _floor(self.books, self.domain, self.claim, owner)
@@ -136,14 +136,15 @@ def overdrawn(books: Books, domain: DomainName, claim: Claim) -> tuple[ProjectNa
 
     def find() -> Iterator[ProjectName]:
         for project in books.pausable(domain):
-            slack = _slack(books, domain, claim, project_owner(project))
-            if slack > 0 and (claim is Claim.GUARANTEE or books.smallest(domain, project) <= slack):
+            most = slack(books, domain, claim, project_owner(project))
+            if most > 0 and (claim is Claim.GUARANTEE or books.smallest(domain, project) <= most):
                 yield project
 
     return books.projects((claim, domain), find)
 
 
-def _slack(books: Books, domain: DomainName, claim: Claim, owner: str) -> GpuMilli:
+def slack(books: Books, domain: DomainName, claim: Claim, owner: str) -> GpuMilli:
+    """By how much an owner holds more than it keeps by a claim; below zero what it may gain by it."""
     return books.accounts.held(domain, owner) - _floor(books, domain, claim, owner)
 
 

@@ -14,9 +14,9 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.gang import Offer, has_place
+from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.lineup import Group, Line, Lineup, Shape, Wish
+from gpuctl.schedule.lineup import Group, Line, Lineup, Shape
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.rights import forbidden
 from gpuctl.schedule.starvation import Guards
@@ -65,7 +65,7 @@ class Shortages:
 
 def _wants(lineup: Lineup, books: Books, guards: Guards) -> dict[Shape, tuple[Want, ...]]:
     """What each shape of request wants for."""
-    wishes = {wish: offer for alike in lineup.shapes.values() for wish, offer in next(iter(alike)).wishes()}
+    wishes = lineup.wishes()
     kept: dict[Wish, JobId] = {}
     if guards:
         with guards.lifted():
