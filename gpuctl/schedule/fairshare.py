@@ -6,9 +6,12 @@ the limit, and equal the exact rational solution to within one milli-GPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import repeat
+from operator import attrgetter, itemgetter, sub
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.usage import tempered
@@ -30,8 +33,10 @@ class Claim:
     @property
     def wanted_milli(self) -> GpuMilli:
         """Demand up to the limit."""
-        demand = max(0, self.demand_milli)
-        return demand if self.limit_milli is None else min(demand, max(0, self.limit_milli))
+        demand, limit = self.demand_milli, self.limit_milli
+        if limit is not None and limit < demand:
+            demand = limit
+        return max(0, demand)
 
 
 class Portion(NamedTuple):
@@ -44,96 +49,91 @@ class Portion(NamedTuple):
 NOTHING = Portion(guarantee_milli=0, share_milli=0)
 
 
-class Vessel(NamedTuple):
-    """One taker in a water-filling: it takes in proportion to `weight` until it holds `cap`."""
-
-    owner: str
-    weight: int
-    cap: int
+Vessel: TypeAlias = tuple[int, int, int]
+"""One taker in a water-filling: its position, its weight, above 0, and its cap, above 0. It takes in proportion to the
+weight until it holds the cap."""
 
 
-def water_fill(amount: int, vessels: Iterable[Vessel]) -> dict[str, int]:
+def water_fill(amount: int, vessels: Sequence[Vessel]) -> list[tuple[int, int]]:
     """Pour an amount over vessels by weight, none above its cap; nothing is left over while one has room.
 
-    What whole units leave over goes by largest remainder, ties by owner. Weight 0 takes nothing.
+    What whole units leave over goes by largest remainder, ties by position. Who takes what, by position.
     Cost: O(n log n), and O(n) where there is enough for all.
     """
-    filling = [vessel for vessel in vessels if vessel[1] > 0 and vessel[2] > 0]
     rest = max(0, amount)
-    if sum(cap for _, _, cap in filling) <= rest:
-        return {owner: cap for owner, _, cap in filling}
-    weights = sum(weight for _, weight, _ in filling)
+    if sum(map(itemgetter(2), vessels)) <= rest:
+        return [(taker, cap) for taker, _, cap in vessels]
+    weights = sum(map(itemgetter(1), vessels))
     # The level at which a vessel is full is cap / weight. With that many binary places no two of them look alike.
     places = 2 * weights.bit_length()
-    by_level = sorted([((cap << places) // weight, owner, weight, cap) for owner, weight, cap in filling])
-    given: dict[str, int] = {}
-    for full, (_, owner, weight, cap) in enumerate(by_level):
+    by_level = sorted([((cap << places) // weight, taker, weight, cap) for taker, weight, cap in vessels])
+    given: list[tuple[int, int]] = []
+    for full, (_, taker, weight, cap) in enumerate(by_level):
         if cap * weights > rest * weight:
-            given.update(_in_proportion(rest, weights, [entry[1:3] for entry in by_level[full:]]))
-            break
-        given[owner] = cap
+            return given + _in_proportion(rest, weights, [(taker, weight) for _, taker, weight, _ in by_level[full:]])
+        given.append((taker, cap))
         rest -= cap
         weights -= weight
     return given
 
 
-def _in_proportion(rest: int, weights: int, takers: list[tuple[str, int]]) -> dict[str, int]:
+def _in_proportion(rest: int, weights: int, takers: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Whole units by weight, then one unit each to the largest remainders."""
-    given = {owner: rest * weight // weights for owner, weight in takers}
+    given = {taker: rest * weight // weights for taker, weight in takers}
     left = rest - sum(given.values())
-    for _, owner in sorted([(-(rest * weight % weights), owner) for owner, weight in takers])[:left]:
-        given[owner] += 1
-    return given
+    for _, taker in sorted([(-(rest * weight % weights), taker) for taker, weight in takers])[:left]:
+        given[taker] += 1
+    return list(given.items())
 
 
-def _spare(amount: int, claims: Sequence[Claim], wanted: Mapping[str, int], held: dict[str, int], full: int) -> None:
+def _spare(amount: int, claims: Sequence[Claim], wanted: Sequence[int], held: list[int], full: int) -> None:
     """Pour spare GPUs into `held`, band by band from the highest, weight 0 after everybody else.
 
     A band takes all it can, remainders included, before a lower one sees any. Among weights of 0 all count alike.
     """
     rest = amount
-    bands: dict[tuple[bool, int], list[Vessel]] = {}
-    used = {claim.owner: claim.used_milli_hours for claim in claims} if full else {}
-    for claim in claims:
-        owner = claim.owner
-        cap = wanted[owner] - held[owner]
+    bands: defaultdict[tuple[bool, int], list[Vessel]] = defaultdict(list)
+    for taker, (claim, cap) in enumerate(zip(claims, map(sub, wanted, held), strict=True)):
         if cap > 0:
-            weight = claim.weight
-            bands.setdefault((weight <= 0, -claim.priority), []).append(Vessel(owner, max(weight, 1), cap))
+            last = claim.weight <= 0
+            bands[last, -claim.priority].append((taker, 1 if last else claim.weight, cap))
     for band in sorted(bands):
         if rest <= 0:
             break
-        poured = water_fill(rest, _by_use(bands[band], used, full) if full else bands[band])
-        for owner, milli in poured.items():
-            held[owner] += milli
-        rest -= sum(poured.values())
+        for taker, milli in water_fill(rest, _by_use(bands[band], claims, full) if full else bands[band]):
+            held[taker] += milli
+            rest -= milli
 
 
-def _by_use(band: list[Vessel], used: Mapping[str, int], full: int) -> list[Vessel]:
+def _by_use(band: list[Vessel], claims: Sequence[Claim], full: int) -> list[Vessel]:
     """The takers with weights that past use has tempered."""
-    weights = tempered([vessel.weight for vessel in band], [used[vessel.owner] for vessel in band], full)
-    return [Vessel(vessel.owner, weight, vessel.cap) for vessel, weight in zip(band, weights, strict=True)]
+    used = [claims[taker].used_milli_hours for taker, _, _ in band]
+    weights = tempered([weight for _, weight, _ in band], used, full)
+    return [(taker, weight, cap) for (taker, _, cap), weight in zip(band, weights, strict=True)]
 
 
-def divide(capacity_milli: GpuMilli, claims: Sequence[Claim], full: int = 0) -> dict[str, Portion]:
+def divide(capacity_milli: GpuMilli, claims: Iterable[Claim], full: int = 0) -> dict[str, Portion]:
     """Divide a capacity among siblings and, top-down, each one's share among its children.
 
     `full`: the use that past use is measured by, all that there could have been of it; 0: past use does not count.
-    Cost: O(n log n) a level. Source: DESIGN of the fair share, items 1 and 2.
+    Ties go by owner. Cost: O(n log n) a level. Source: DESIGN of the fair share, items 1 and 2.
     """
     capacity = max(0, capacity_milli)
-    wanted = {claim.owner: claim.wanted_milli for claim in claims}
-    in_quota = {c.owner: min(max(0, c.quota_milli), wanted[c.owner]) for c in claims}
-    scarce = sum(in_quota.values()) > capacity
-    if scarce:
-        poured = water_fill(capacity, [Vessel(c.owner, c.quota_milli, in_quota[c.owner]) for c in claims])
-        in_quota = {claim.owner: poured.get(claim.owner, 0) for claim in claims}
-    held = dict(in_quota)
-    _spare(capacity - sum(held.values()), claims, wanted, held, full)
-    guarantees = in_quota if scarce else {claim.owner: max(0, claim.quota_milli) for claim in claims}
-    portions = {owner: Portion(guarantee, held[owner]) for owner, guarantee in guarantees.items()}
-    for claim in claims:
+    siblings = sorted(claims, key=attrgetter("owner"))
+    wanted = [claim.wanted_milli for claim in siblings]
+    guarantees = list(map(max, repeat(0), map(attrgetter("quota_milli"), siblings)))
+    held = list(map(min, guarantees, wanted))
+    if sum(held) > capacity:
+        vessels = [(taker, guarantees[taker], cap) for taker, cap in enumerate(held) if cap > 0]
+        held = [0] * len(siblings)
+        for taker, milli in water_fill(capacity, vessels):
+            held[taker] = milli
+        guarantees = list(held)
+    _spare(capacity - sum(held), siblings, wanted, held, full)
+    owners = [claim.owner for claim in siblings]
+    portions = dict(zip(owners, map(Portion, guarantees, held), strict=True))
+    for claim, share in zip(siblings, held, strict=True):
         if claim.children:
-            below = full * held[claim.owner] // capacity if capacity else 0
-            portions.update(divide(held[claim.owner], claim.children, below))
+            below = full * share // capacity if capacity else 0
+            portions.update(divide(share, claim.children, below))
     return portions
