@@ -60,6 +60,8 @@ def bench_cluster(
     for name in workloads:
         before = (bench.bare(name),) if name == "flow" else ()
         measured[name] = getattr(bench, name)()
+        if name == "flow":
+            measured["queued"] = bench.queued()
         bare[name] = (*before, bench.bare(name))
     return ClusterBench(scale=scale, bare=bare, **measured)
 
@@ -109,6 +111,11 @@ class _Bench:
                 return bare.reclaim()
             case _:
                 return bare.crowd()
+
+    def queued(self) -> Costs:
+        """The flow's Jobs made suspended and let go, without gpuctl."""
+        self._say("flow without gpuctl, its Jobs suspended at first")
+        return Bare(self._yard.ground, self._scale).queued(flowing(self._scale))
 
     def flow(self) -> Flow:
         """Brief jobs, twice as many as GPUs."""

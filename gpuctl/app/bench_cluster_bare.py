@@ -7,7 +7,8 @@ others, that is written by hand, with the choice already made.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from statistics import median_low
@@ -39,6 +40,8 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
 _MS_NS = 1_000_000
+_AT_A_TIME = 64
+"""So many Jobs are made between two looks at what has ended."""
 
 
 class Bare:
@@ -54,6 +57,14 @@ class Bare:
             begun = self._begin()
             self._make(bodies)
             log.until("bare Jobs end", lambda: all(log.of_job(ref_of(body)).ended_ns for body in bodies))
+            return self._since(begun)
+
+    def queued(self, wishes: Sequence[Wish]) -> Costs:
+        """All Jobs made suspended, each let go once a GPU is free: what a queue costs where deciding costs nothing."""
+        with self._held((), wishes) as (log, bodies):
+            begun = self._begin()
+            waiting = _Waiting(log, bodies, self._scale.gpus)
+            log.until("bare Jobs end", lambda: waiting.all_ended(self._apply))
             return self._since(begun)
 
     def reclaim(self) -> Costs:
@@ -113,6 +124,28 @@ class Bare:
         began_ns, cpu_ms = begun
         wall_ms = (time.monotonic_ns() - began_ns) // _MS_NS
         return Costs(wall_ms=wall_ms, server_cpu_ms=self._ground.server_cpu_ms() - cpu_ms)
+
+
+class _Waiting:
+    """Jobs that are made suspended, a few at a time, and let go in the order in which they were."""
+
+    def __init__(self, log: JobLog, bodies: Sequence[Body], gpus: int) -> None:
+        self._log = log
+        self._gpus = gpus
+        self._unmade = deque(bodies)
+        self._made: deque[Body] = deque()
+        self._let_go: set[ObjectRef] = set()
+
+    def all_ended(self, write: Callable[[Sequence[Body]], None]) -> bool:
+        """Write what is next, if anything is; whether no Job is left."""
+        self._let_go = {ref for ref in self._let_go if not self._log.of_job(ref).ended_ns}
+        free = self._gpus - len(self._let_go)
+        starts = [self._made.popleft() for _ in range(min(free, len(self._made)))]
+        fresh = [self._unmade.popleft() for _ in range(min(_AT_A_TIME, len(self._unmade)))]
+        write([_suspended(body, suspend=False) for body in starts] + [_suspended(body, suspend=True) for body in fresh])
+        self._made.extend(fresh)
+        self._let_go.update(map(ref_of, starts))
+        return not (self._unmade or self._made or self._let_go)
 
 
 def _has_ended(log: JobLog, ref: ObjectRef) -> bool:

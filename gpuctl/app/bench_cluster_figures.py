@@ -90,12 +90,14 @@ class Refills:
 class ClusterBench:
     """All that was measured; None for what was not asked for.
 
-    `bare`: each workload without gpuctl, as often as tried.
+    `bare`: each workload without gpuctl, as often as tried; `queued`: the flow without it, its Jobs made suspended and
+    let go as they are by gpuctl.
     """
 
     scale: Scale
     bare: Mapping[str, tuple[Costs, ...]] = field(default_factory=dict)
     flow: Flow | None = None
+    queued: Costs | None = None
     turnover: Flow | None = None
     reclaim: Reclaimed | None = None
     crowd: Crowd | None = None

@@ -46,7 +46,8 @@ def cluster(  # noqa: PLR0913, PLR0917 - one for each option
 
     The cluster needs KWOK, with a stage that ends a pod after the time that its variable RUN_FOR says, and must have no
     nodes: the benchmark makes its own, and removes all it makes besides. The controller is a process of its own. Each
-    workload is run without it too: the same Jobs, that wait for kube-scheduler or are stopped by hand.
+    workload is run without it too: the same Jobs, that wait for kube-scheduler or are stopped by hand; the brief ones
+    also made suspended and let go, as any queue does, with nobody who decides.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.bench_cluster import bench_cluster  # noqa: PLC0415
@@ -74,8 +75,8 @@ def _machine() -> str:
 
 def _rows(measured: ClusterBench) -> Iterator[Row]:
     bare = {name: _median_ms(costs) for name, costs in measured.bare.items()}
-    if measured.flow is not None:
-        yield from _of_flow(measured.flow, measured.bare["flow"])
+    if measured.flow is not None and measured.queued is not None:
+        yield from _of_flow(measured.flow, measured.bare["flow"], measured.queued)
     if measured.turnover is not None:
         turn = measured.turnover
         full = f"full after {_seconds(turn.filled_ms)}; {turn.busy_all_milli // 10} % with the time until then"
@@ -110,14 +111,15 @@ def _writes(costs: Costs) -> str:
     return ", ".join(f"{kind} {one.taken_ms // one.count} ms" for kind, one in costs.by_kind.items())
 
 
-def _of_flow(flow: Flow, bare: Sequence[Costs]) -> Iterator[Row]:
-    """Against the bare Jobs before and after."""
+def _of_flow(flow: Flow, bare: Sequence[Costs], queued: Costs) -> Iterator[Row]:
+    """Against the bare Jobs before and after, and against those that are made suspended and let go by nobody."""
     what, costs = f"{flow.jobs} jobs of 1 s", flow.costs
     bare_ms, bare_cpu = _median_ms(bare), median_low(one.server_cpu_ms for one in bare)
     rate, bare_rate = (1_000_000 * flow.jobs // wall_ms for wall_ms in (costs.wall_ms, bare_ms))
-    ratio = 1000 * bare_ms // costs.wall_ms
+    ratio, most = 1000 * bare_ms // costs.wall_ms, 1000 * bare_ms // queued.wall_ms
     rates = f"{_tenths(rate)} jobs/s, bare Jobs {_tenths(bare_rate)}"
-    yield what, f"{_tenths(ratio, 2)} of bare Jobs", "0.7", f"{rates}; {_own(costs)}"
+    beside = f"{rates}; bare Jobs made suspended and let go, {_tenths(most, 2)}; {_own(costs)}"
+    yield what, f"{_tenths(ratio, 2)} of bare Jobs", "0.7", beside
     server = f"{_each(costs.server_cpu_ms, flow)} ms a job, bare Jobs {_each(bare_cpu, flow)} ms"
     yield "API server's CPU", f"{_tenths(1000 * costs.server_cpu_ms // max(1, bare_cpu), 2)} times bare", "2", server
     ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers; {costs.events} Events besides; {_writes(costs)}"

@@ -26,6 +26,7 @@ def test_the_owner_gets_its_gpus_back_in_one_decision_and_everything_runs(
     written = {kind: one["count"] for kind, one in flow["costs"]["by_kind"].items()}
     assert sum(count for kind, count in written.items() if kind != "Event") == flow["costs"]["writes"]
     assert (reclaim["wanted"], reclaim["paused"], reclaim["pausing_cycles"]) == (4, 4, 1)
+    assert measured["queued"]["wall_ms"] >= 1_000
     assert {name: len(costs) for name, costs in measured["bare"].items()} == {"flow": 2, "reclaim": 1}
     namespaces = plane.call("GET", "/api/v1/namespaces")["items"]
     assert [name for one in namespaces if (name := one["metadata"]["name"]).startswith("bench-")] == []
