@@ -18,7 +18,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.simulate.report import Checkpoint
-from gpuctl.simulate.wakeups import wakeups
+from gpuctl.simulate.wakeups import faded, wakeups
 
 INSTANTS = 100_000
 """A cluster that is not at rest after so many instants is reported as unstable."""
@@ -77,7 +77,7 @@ class Play:
         report = self._come_to_rest()
         noted = self._note(report, label) if label and _at_rest(report) else None
         for _ in range(INSTANTS):
-            due = self._next_due(report)
+            due = self._next_due(report, until_ms)
             if due is None or (until_ms is not None and due > until_ms):
                 break
             report = self._come_to_rest(due)
@@ -125,10 +125,14 @@ class Play:
         self._noted = report
         return noted
 
-    def _next_due(self, report: CycleReport) -> Instant | None:
+    def _next_due(self, report: CycleReport, until_ms: Instant | None) -> Instant | None:
+        """Past use alone carries nothing on without an end: those who share by turns would do so for ever."""
         now_ms = self.venue.time.now_ms()
         due = [self.venue.world.next_event_ms(), *wakeups(self.declared, report.state, now_ms)]
-        return min((at_ms for at_ms in due if at_ms is not None and at_ms > now_ms), default=None)
+        upcoming = min((at_ms for at_ms in due if at_ms is not None and at_ms > now_ms), default=None)
+        end_ms = min((at_ms for at_ms in (upcoming, until_ms) if at_ms is not None), default=now_ms)
+        by_use = faded(self.declared, report.state, report.schedule, end_ms)
+        return upcoming if by_use is None else by_use
 
 
 class LivePlay(Play):

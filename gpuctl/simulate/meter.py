@@ -6,13 +6,21 @@ states that last no time count for nothing.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from typing import TypeAlias
 
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
-from gpuctl.schedule.fairshare import Claim, divide
+from gpuctl.schedule.fairshare import Claim, Portion, divide
+
+Place: TypeAlias = tuple[int, Instant, JobId]
+"""A job's in its project's order, least first: 0 and since when it has a promise, or 1 and since when it waits."""
+
+Lines: TypeAlias = dict[GpuMilli, list[Place]]
+"""Those that wait by their size, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +28,9 @@ class Short:
     """What one project was short of.
 
     `unfair`: work by which it held less than its fluid share. `below_quota`: the same for min(quota, demand), whether
-    or not a job of it was small enough for the difference. `violation_ms`: time that jobs waited, one of each size at a
-    time, which would have left it within its quota, beyond what a reclaim takes; `longest_ms` the longest such wait,
-    a reclaim included. A paused job is held no more at once, and waits from when it has left.
+    or not a job of it was small enough for the difference. `violation_ms`: time that jobs waited although they were
+    `owed` GPUs, beyond what a reclaim takes; `longest_ms` the longest such wait, a reclaim included. A paused job is
+    held no more at once, and waits from when it has left.
     """
 
     unfair: int
@@ -56,7 +64,7 @@ class Meter:
         self._held_milli = 0
         self._demand = dict.fromkeys(quotas, 0)
         self._demand_milli = 0
-        self._shares = dict.fromkeys(quotas, 0)
+        self._portions = {project: Portion(quota, 0) for project, quota in quotas.items()}
         self._asked = dict.fromkeys(quotas, 0)
         self._short: dict[ProjectName, GpuMilli] = {}
         self._missing: dict[ProjectName, GpuMilli] = {}
@@ -64,8 +72,10 @@ class Meter:
         self._below = dict.fromkeys(quotas, 0)
         self._enough = True
         self._touched: set[ProjectName] = set()
-        self._queues: dict[ProjectName, dict[GpuMilli, OrderedDict[JobId, None]]] = {p: {} for p in quotas}
-        self._clocks: dict[ProjectName, dict[GpuMilli, tuple[JobId, Instant]]] = {p: {} for p in quotas}
+        self._places: dict[JobId, Place] = {}
+        self._moving: set[JobId] = set()
+        self._lines: dict[ProjectName, Lines] = {project: {} for project in quotas}
+        self._clocks: dict[ProjectName, dict[JobId, Instant]] = {project: {} for project in quotas}
         self._violations = {project: [0, 0, 0] for project in quotas}
 
     def advance(self, at_ms: Instant) -> None:
@@ -83,37 +93,66 @@ class Meter:
             self._below[project] += lasted_ms * missing
         self._at_ms = end_ms
 
-    def come(self, job: JobId, milli: GpuMilli) -> None:
+    def come(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
         """A new job, which waits."""
         self._want(job.project, milli)
-        self.wait(job, milli)
+        self.wait(job, milli, since_ms)
 
-    def wait(self, job: JobId, milli: GpuMilli) -> None:
-        """A job begins to wait: it could start from now on."""
+    def wait(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
+        """A job could start from now on; in its project's order it stands where it has been since an instant."""
         self._touched.add(job.project)
-        self._queues[job.project].setdefault(milli, OrderedDict())[job] = None
+        if job in self._moving:
+            self._moving.remove(job)
+        else:
+            self._stand(job, milli, (1, since_ms, job))
+
+    def promise(self, job: JobId, milli: GpuMilli, at_ms: Instant) -> None:
+        """A waiting job has the promise of a place from now on, if it had none."""
+        if self._places[job][0]:
+            self._step_out(job, milli)
+            self._stand(job, milli, (0, at_ms, job))
+
+    def lapse(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
+        """A job that waits, or moves, has no promise any more, if it had one."""
+        place = self._places.get(job)
+        if place is not None and not place[0]:
+            self._step_out(job, milli)
+            if job in self._moving:
+                self._moving.remove(job)
+            else:
+                self._stand(job, milli, (1, since_ms, job))
 
     def pause(self, job: JobId, milli: GpuMilli) -> None:
         """A running job is told to leave: what it holds from now on is of no use to it."""
         self._hold(job.project, -milli)
 
+    def move(self, job: JobId, milli: GpuMilli, at_ms: Instant) -> None:
+        """The same, to go on in another place, which is promised to it while it leaves."""
+        self._hold(job.project, -milli)
+        self._moving.add(job)
+        self._stand(job, milli, (0, at_ms, job))
+
     def start(self, job: JobId, milli: GpuMilli) -> None:
         """A waiting job starts."""
-        project = job.project
-        self._hold(project, milli)
-        del self._queues[project][milli][job]
+        self._hold(job.project, milli)
+        self._step_out(job, milli)
 
     def end(self, job: JobId, milli: GpuMilli) -> None:
         """A running job ends."""
         self._hold(job.project, -milli)
         self._want(job.project, -milli)
 
+    def counted(self, project: ProjectName) -> GpuMilli:
+        """What a project has of its guarantee, held or promised. Cost: O(its jobs that wait)."""
+        lines = self._lines[project].items()
+        return self._held[project] + sum(size for size, line in lines for without, _, _ in line if not without)
+
     def close(self) -> dict[ProjectName, Short]:
         """The window ends."""
         self.advance(self._until_ms)
         for project, clocks in self._clocks.items():
-            for size in list(clocks):
-                self._stop_clock(project, size)
+            for job in list(clocks):
+                self._stop_clock(project, job)
         return {
             project: Short(
                 unfair=self._unfair[project],
@@ -124,6 +163,16 @@ class Meter:
             )
             for project in self.quotas
         }
+
+    def _stand(self, job: JobId, milli: GpuMilli, place: Place) -> None:
+        self._touched.add(job.project)
+        self._places[job] = place
+        insort(self._lines[job.project].setdefault(milli, []), place)
+
+    def _step_out(self, job: JobId, milli: GpuMilli) -> None:
+        self._touched.add(job.project)
+        line = self._lines[job.project][milli]
+        del line[bisect_left(line, self._places.pop(job))]
 
     def _hold(self, project: ProjectName, milli: GpuMilli) -> None:
         self._touched.add(project)
@@ -138,11 +187,12 @@ class Meter:
     def _settle(self) -> None:
         """Work out anew what depends on what was touched; what is so now has been so since the last instant."""
         for project in self._share_out():
-            _note(self._short, project, self._shares[project] - self._held[project])
+            _note(self._short, project, self._portions[project].share_milli - self._held[project])
         for project in self._touched:
             held = self._held[project]
-            _note(self._missing, project, min(self.quotas[project], self._demand[project]) - held)
-            self._set_clocks(project, self.quotas[project] - held)
+            guarantee = self._portions[project].guarantee_milli
+            _note(self._missing, project, min(guarantee, self._demand[project]) - held)
+            self._set_clocks(project, guarantee - held)
             steps = self.steps[project]
             if not steps or steps[-1][1] != held:
                 steps.append((self._at_ms, held))
@@ -153,33 +203,33 @@ class Meter:
         enough = self._demand_milli <= self._capacity_milli
         if enough and self._enough:
             for project in self._touched:
-                self._shares[project] = self._asked[project] = self._demand[project]
+                self._asked[project] = self._demand[project]
+                self._portions[project] = Portion(self.quotas[project], self._demand[project])
         elif not all(self._is_open(project) for project in self._touched):
-            self._shares = fluid_shares(self._capacity_milli, self.quotas, self._demand)
+            before = self._portions
+            self._portions = fluid_shares(self._capacity_milli, self.quotas, self._demand)
             self._asked = dict(self._demand)
             self._enough = enough
+            self._touched.update(p for p, portion in self._portions.items() if portion[0] != before[p][0])
             return self.quotas
         return self._touched
 
     def _is_open(self, project: ProjectName) -> bool:
         """It wanted and wants more than its share, so that what it wants above that changes nobody's."""
-        return self._shares[project] < min(self._asked[project], self._demand[project])
+        return self._portions[project].share_milli < min(self._asked[project], self._demand[project])
 
     def _set_clocks(self, project: ProjectName, room_milli: GpuMilli) -> None:
-        """One clock for each size that would leave the project within its quota, for the first job of that size."""
+        """A clock for each job from when it is owed GPUs until it is no more."""
         clocks = self._clocks[project]
-        for size, queue in self._queues[project].items():
-            first = next(iter(queue)) if queue and size <= room_milli else None
-            known = clocks.get(size)
-            if known is not None and known[0] != first:
-                self._stop_clock(project, size)
-                known = None
-            if known is None and first is not None:
-                clocks[size] = first, self._at_ms
+        if room_milli > 0 or clocks:
+            waiting = owed(room_milli, self._lines[project])
+            for job in [job for job in clocks if job not in waiting]:
+                self._stop_clock(project, job)
+            for job in waiting - self._moving:
+                clocks.setdefault(job, self._at_ms)
 
-    def _stop_clock(self, project: ProjectName, size: GpuMilli) -> None:
-        _, since_ms = self._clocks[project].pop(size)
-        waited_ms = self._at_ms - since_ms
+    def _stop_clock(self, project: ProjectName, job: JobId) -> None:
+        waited_ms = self._at_ms - self._clocks[project].pop(job)
         tally = self._violations[project]
         tally[2] = max(tally[2], waited_ms)
         if waited_ms > self._reclaim_ms:
@@ -195,15 +245,43 @@ def _note(short: dict[ProjectName, GpuMilli], project: ProjectName, milli: GpuMi
         short.pop(project, None)
 
 
+def owed(room_milli: GpuMilli, lines: Lines) -> set[JobId]:
+    """Those that what is left of a project's guarantee has room for, one after another.
+
+    What is promised counts as held, as it does in the engine's accounts, whoever else has waited longer; who has no
+    promise follows in the order in which they wait. Who is larger than what is left is passed over.
+    Cost: O(found x log(sizes)).
+    """
+    heads = [(line[0], size, 0) for size, line in lines.items() if line and size <= room_milli]
+    heapify(heads)
+    found: set[JobId] = set()
+    while heads:
+        (_, _, job), size, index = heads[0]
+        if size > room_milli:
+            heappop(heads)
+            continue
+        found.add(job)
+        room_milli -= size
+        line = lines[size]
+        if index + 1 < len(line):
+            heapreplace(heads, (line[index + 1], size, index + 1))
+        else:
+            heappop(heads)
+    return found
+
+
 def fluid_shares(
     capacity_milli: GpuMilli, quotas: Mapping[ProjectName, GpuMilli], demand: Mapping[ProjectName, GpuMilli]
-) -> dict[ProjectName, GpuMilli]:
-    """Each project's fair share: guaranteed quota first, then what is spare by quota. Cost: O(n log n)."""
+) -> dict[ProjectName, Portion]:
+    """Each project's guarantee and fair share: guaranteed quota first, then what is spare by quota.
+
+    Cost: O(n log n).
+    """
     if sum(demand.values()) <= capacity_milli:
-        return dict(demand)
+        return {project: Portion(quota, demand[project]) for project, quota in quotas.items()}
     claims = [
         Claim(owner=project, quota_milli=quota, demand_milli=demand[project], weight=quota)
         for project, quota in quotas.items()
     ]
     portions = divide(capacity_milli, claims)
-    return {project: portions[project].share_milli for project in quotas}
+    return {project: portions[project] for project in quotas}

@@ -14,7 +14,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TypeAlias, TypeGuard
 
-from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord
+from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord, Schedule
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
@@ -64,8 +64,10 @@ class Engine:
     """`schedule`, over declarations and runs that change by what happens: nothing else is told to it.
 
     It is asked only while somebody waits or leaves: jobs of a trace have no limits and one size, so all others go on.
-    Of what it decides only what it did not decide the last time is looked at.
+    Of what it decides only what it did not decide the last time is looked at. `last` is all that it decided then.
     """
+
+    last: Schedule | None = None
 
     def __init__(self, workload: Workload) -> None:
         self._declared = workload.declared
@@ -75,7 +77,6 @@ class Engine:
         self._jobs: list[Job] = []
         self._runs: list[Run] = []
         self._restless: set[JobId] = set()
-        self._decisions: tuple[Decision, ...] = ()
         self._promised: set[JobId] = set()
         self._declared_anew = True
 
@@ -109,9 +110,9 @@ class Engine:
             self._declared = replace(self._declared, jobs=tuple(self._jobs))
             self._declared_anew = False
         state = replace(self._state, runs=tuple(self._runs))
-        decisions = schedule(self._declared, state, now_ms, self._outlook).decisions
-        _, changed = differences(self._decisions, decisions, attrgetter("job"))
-        self._decisions = decisions
+        before = self.last.decisions if self.last is not None else ()
+        self.last = schedule(self._declared, state, now_ms, self._outlook)
+        _, changed = differences(before, self.last.decisions, attrgetter("job"))
         return [decision for decision in changed if self._is_deed(decision)]
 
     def _is_deed(self, decision: Decision) -> TypeGuard[Deed]:

@@ -16,6 +16,7 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
+from gpuctl.schedule.reasons import GUARDED
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.workload import Workload
 
@@ -176,7 +177,7 @@ class Replay:
         )  # fmt: skip
         ticket = Ticket(job, run, now_ms, traced.duration_ms, traced.duration_ms, job.total_gpu_milli)
         self._tickets[job.id] = ticket
-        self._meter.come(job.id, ticket.total_milli)
+        self._meter.come(job.id, ticket.total_milli, now_ms)
         self._put(ticket, run)
 
     def _put(self, ticket: Ticket, run: Run) -> None:
@@ -196,7 +197,7 @@ class Replay:
     def _leave(self, ticket: Ticket) -> None:
         """A paused job's place is free, and it waits."""
         run = ticket.run
-        self._meter.wait(run.job, ticket.total_milli)
+        self._meter.wait(run.job, ticket.total_milli, run.queued_at_ms)
         self._put(
             ticket, replace(run, phase=RunPhase.QUEUED, placement=run.reserved, reserved=None, started_at_ms=None)
         )
@@ -210,7 +211,7 @@ class Replay:
                 case Admit():
                     self._start(ticket, deed, now_ms)
                 case Pending():
-                    self._promise(ticket, deed)
+                    self._promise(ticket, deed, now_ms)
                 case _:
                     self._pause(ticket, deed, now_ms)
                     paused = True
@@ -223,13 +224,20 @@ class Replay:
         self._put(ticket, run)
         self._note(Act(at_ms=now_ms, deed=admit))
 
-    def _promise(self, ticket: Ticket, pending: Pending) -> None:
-        """A place kept for it stands on its run: where it goes, not where it still is."""
+    def _promise(self, ticket: Ticket, pending: Pending, now_ms: Instant) -> None:
+        """A place kept for it stands on its run: where it goes, not where it still is.
+
+        One that is kept as it empties counts as nobody's in the engine's accounts.
+        """
         run, place = ticket.run, pending.reserved
         if run.phase is RunPhase.QUEUED:
             run = replace(run, reason=pending.reason, placement=place)
         elif run.phase is RunPhase.STOPPING:
             run = replace(run, reason=pending.reason, reserved=place)
+        if place is None or pending.reason.code == GUARDED:
+            self._meter.lapse(run.job, ticket.total_milli, run.queued_at_ms)
+        elif run.phase is RunPhase.QUEUED:
+            self._meter.promise(run.job, ticket.total_milli, now_ms)
         ticket.run = run
         self._mode.put(ticket.job, run)
 
@@ -242,8 +250,11 @@ class Replay:
         self.course.displaced += ticket.total_milli * ran_ms
         self.course.lost += ticket.total_milli * lost_ms
         self.course.leaving += ticket.total_milli * self._pace.stop_ms
-        self._meter.pause(run.job, ticket.total_milli)
         reserved = pause.reserved if isinstance(pause, Move) else None
+        if reserved is None:
+            self._meter.pause(run.job, ticket.total_milli)
+        else:
+            self._meter.move(run.job, ticket.total_milli, now_ms)
         ticket.run = _after(run, pause, phase=RunPhase.STOPPING, reserved=reserved)
         self._note(Act(at_ms=now_ms, deed=pause))
         if self._pace.stop_ms:

@@ -1,14 +1,26 @@
-"""Instants from which on the engine may decide differently though nothing happens: limits and patience run out."""
+"""Instants from which on the engine may decide differently though nothing happens: limits and patience run out, and
+past use fades.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from gpuctl.model.decision import Pending, Schedule
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ClusterState, Run, RunPhase
-from gpuctl.model.units import Instant
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.schedule import schedule
 from gpuctl.schedule.interactive import latest_end_ms
+from gpuctl.schedule.outlook import Outlook
+
+LOOKS_A_HALF_LIFE = 16
+"""How often a half-life is looked at, twice over; then ever more seldom, for ever less of past use is left."""
+
+PRECISION_MS: DurationMs = 1000
+"""How exactly it is found out when past use has faded enough."""
 
 _HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
@@ -35,3 +47,57 @@ def _of_run(declared: Declared, job: Job, run: Run, now_ms: Instant) -> Iterator
     end_ms = latest_end_ms(job, run, now_ms)
     if end_ms is not None and job.type is JobType.INFERENCE:
         yield end_ms
+
+
+def faded(declared: Declared, state: ClusterState, now: Schedule, until_ms: Instant) -> Instant | None:
+    """When past use has faded so far, or grown, that the engine decides otherwise than now; None: not until then.
+
+    That is found out by asking it. Nothing else may happen before. Cost: some sixty schedules, while somebody waits.
+    """
+    half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
+    waits = any(isinstance(decision, Pending) and decision.reserved is None for decision in now.decisions)
+    if not half_life_ms or not waits or not any(ledger.usage for ledger in state.ledgers.values()):
+        return None
+    outlook, known = Outlook(), _kinds(now)
+
+    def otherwise(at_ms: Instant) -> bool:
+        return _kinds(schedule(declared, state, at_ms, outlook)) != known
+
+    same_ms = now.at_ms
+    for look_ms in _looks(now.at_ms, until_ms, half_life_ms):
+        if otherwise(look_ms):
+            return _first(otherwise, same_ms, look_ms)
+        same_ms = look_ms
+    return None
+
+
+def _first(otherwise: Callable[[Instant], bool], same_ms: Instant, other_ms: Instant) -> Instant:
+    """The first instant after one at which it is otherwise, up to one at which it is known to be, by halving."""
+    while other_ms - same_ms > PRECISION_MS:
+        between_ms = (same_ms + other_ms) // 2
+        if otherwise(between_ms):
+            other_ms = between_ms
+        else:
+            same_ms = between_ms
+    return other_ms
+
+
+def _looks(now_ms: Instant, until_ms: Instant, half_life_ms: DurationMs) -> Iterator[Instant]:
+    """Instants to look at, ever further apart, the last one of them `until_ms`."""
+    step_ms = max(PRECISION_MS, half_life_ms // LOOKS_A_HALF_LIFE)
+    at_ms = now_ms + step_ms
+    while at_ms < until_ms:
+        yield at_ms
+        if at_ms - now_ms >= 2 * half_life_ms:
+            step_ms *= 2
+        at_ms += step_ms
+    if now_ms < until_ms:
+        yield until_ms
+
+
+def _kinds(decided: Schedule) -> dict[JobId, tuple[type, bool]]:
+    """What is decided about each job, and whether a place is kept for it."""
+    return {
+        decision.job: (type(decision), isinstance(decision, Pending) and decision.reserved is not None)
+        for decision in decided.decisions
+    }

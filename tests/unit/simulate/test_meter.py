@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.simulate.meter import Meter, fluid_shares
+from gpuctl.schedule.fairshare import Portion
+from gpuctl.simulate.meter import Meter, Place, fluid_shares, owed
 
 A, B = ProjectName("a"), ProjectName("b")
 FIRST, SECOND, THIRD, OTHER = JobId(A, "1"), JobId(A, "2"), JobId(A, "3"), JobId(B, "1")
@@ -18,7 +19,7 @@ def _meter(until_ms: int = 1000, reclaim_ms: int = 30) -> Meter:
 def test_what_lasts_no_time_counts_for_nothing() -> None:
     meter = _meter()
     meter.advance(100)
-    meter.come(FIRST, 8000)
+    meter.come(FIRST, 8000, 100)
     meter.start(FIRST, 8000)
     short = meter.close()
     assert meter.used == 900 * 8000
@@ -27,13 +28,13 @@ def test_what_lasts_no_time_counts_for_nothing() -> None:
 
 def test_unfair_is_what_is_missing_of_the_fluid_share() -> None:
     meter = _meter()
-    meter.come(OTHER, 8000)
+    meter.come(OTHER, 8000, 0)
     meter.start(OTHER, 8000)
     meter.advance(100)
-    meter.come(FIRST, 6000)
+    meter.come(FIRST, 6000, 100)
     meter.advance(300)
     meter.pause(OTHER, 8000)
-    meter.wait(OTHER, 8000)
+    meter.wait(OTHER, 8000, 300)
     meter.start(FIRST, 6000)
     meter.advance(350)
     short = meter.close()
@@ -45,11 +46,11 @@ def test_unfair_is_what_is_missing_of_the_fluid_share() -> None:
 
 def test_a_job_that_is_larger_than_what_is_left_of_the_quota_is_no_violation() -> None:
     meter = _meter()
-    meter.come(OTHER, 5000)
+    meter.come(OTHER, 5000, 0)
     meter.start(OTHER, 5000)
-    meter.come(FIRST, 3000)
+    meter.come(FIRST, 3000, 0)
     meter.start(FIRST, 3000)
-    meter.come(SECOND, 2000)
+    meter.come(SECOND, 2000, 0)
     short = meter.close()
     assert short[A].below_quota == 1000 * 1000
     assert (short[A].violations, short[A].violation_ms, short[A].longest_ms) == (0, 0, 0)
@@ -57,12 +58,12 @@ def test_a_job_that_is_larger_than_what_is_left_of_the_quota_is_no_violation() -
 
 def test_a_violation_is_what_a_job_within_quota_waits_beyond_a_reclaim() -> None:
     meter = _meter()
-    meter.come(OTHER, 8000)
+    meter.come(OTHER, 8000, 0)
     meter.start(OTHER, 8000)
     meter.advance(100)
-    meter.come(FIRST, 1000)
+    meter.come(FIRST, 1000, 100)
     meter.advance(200)
-    meter.come(SECOND, 1000)
+    meter.come(SECOND, 1000, 200)
     meter.advance(210)
     meter.start(FIRST, 1000)
     meter.advance(230)
@@ -73,12 +74,12 @@ def test_a_violation_is_what_a_job_within_quota_waits_beyond_a_reclaim() -> None
 
 def test_a_paused_job_waits_from_when_it_has_left() -> None:
     meter = _meter()
-    meter.come(FIRST, 4000)
+    meter.come(FIRST, 4000, 0)
     meter.start(FIRST, 4000)
     meter.advance(100)
     meter.pause(FIRST, 4000)
     meter.advance(130)
-    meter.wait(FIRST, 4000)
+    meter.wait(FIRST, 4000, 130)
     meter.advance(160)
     meter.start(FIRST, 4000)
     short = meter.close()
@@ -86,12 +87,122 @@ def test_a_paused_job_waits_from_when_it_has_left() -> None:
     assert (short[A].violations, short[A].longest_ms) == (0, 30)
 
 
-def test_nothing_counts_beyond_the_window() -> None:
-    meter = _meter(until_ms=150)
-    meter.come(OTHER, 8000)
+def test_what_one_job_is_owed_is_no_room_for_those_behind_it() -> None:
+    meter = _meter()
+    meter.come(OTHER, 8000, 0)
     meter.start(OTHER, 8000)
     meter.advance(100)
-    meter.come(FIRST, 1000)
+    meter.come(FIRST, 3000, 100)
+    meter.come(SECOND, 2000, 100)
+    meter.come(THIRD, 1000, 100)
+    meter.advance(130)
+    meter.start(FIRST, 3000)
+    meter.advance(150)
+    meter.start(THIRD, 1000)
+    meter.advance(900)
+    short = meter.close()
+    assert (short[A].violations, short[A].violation_ms, short[A].longest_ms) == (1, 20, 50)
+
+
+def test_who_has_a_promise_is_owed_first_then_who_has_waited_longest() -> None:
+    waiting: list[Place] = [(1, 7, FIRST), (1, 9, THIRD)]
+    second: list[Place] = [(1, 8, SECOND)]
+    assert owed(4000, {3000: waiting, 2000: second}) == {FIRST}
+    assert owed(5000, {3000: waiting, 2000: second}) == {FIRST, SECOND}
+    assert owed(4000, {3000: waiting, 1000: second}) == {FIRST, SECOND}
+    assert owed(4000, {5000: waiting, 2000: second}) == {SECOND}
+    assert owed(4000, {3000: [(0, 99, THIRD), (1, 7, FIRST)], 2000: second}) == {THIRD}
+    assert owed(0, {3000: waiting}) == set()
+
+
+def test_what_is_promised_to_others_is_no_room() -> None:
+    """FIRST has waited longest, but a place within the quota was found for SECOND: FIRST would be beyond it."""
+    meter = _meter()
+    meter.come(FIRST, 3000, 0)
+    meter.come(SECOND, 2000, 0)
+    meter.promise(SECOND, 2000, 0)
+    meter.promise(SECOND, 2000, 0)
+    meter.advance(30)
+    meter.start(SECOND, 2000)
+    meter.advance(900)
+    short = meter.close()
+    assert (short[A].violations, short[A].longest_ms) == (0, 30)
+
+
+def test_a_promise_that_is_not_kept_is_a_violation_and_one_that_lapses_is_none() -> None:
+    meter = _meter()
+    meter.come(FIRST, 3000, 0)
+    meter.come(SECOND, 2000, 0)
+    meter.promise(SECOND, 2000, 0)
+    meter.advance(100)
+    meter.lapse(SECOND, 2000, 0)
+    meter.lapse(SECOND, 2000, 0)
+    meter.advance(120)
+    meter.start(FIRST, 3000)
+    meter.advance(900)
+    short = meter.close()
+    assert (short[A].violations, short[A].violation_ms, short[A].longest_ms) == (1, 70, 100)
+
+
+def test_where_a_job_moves_to_is_its_own_while_it_leaves_and_it_waits_from_then_on() -> None:
+    meter = _meter()
+    meter.come(FIRST, 4000, 0)
+    meter.start(FIRST, 4000)
+    meter.come(SECOND, 1000, 0)
+    meter.advance(100)
+    meter.move(FIRST, 4000, 100)
+    meter.advance(200)
+    meter.wait(FIRST, 4000, 100)
+    meter.advance(215)
+    meter.start(FIRST, 4000)
+    meter.advance(300)
+    meter.move(FIRST, 4000, 300)
+    meter.advance(310)
+    meter.lapse(FIRST, 4000, 300)
+    meter.advance(330)
+    meter.start(SECOND, 1000)
+    meter.wait(FIRST, 4000, 300)
+    meter.advance(900)
+    short = meter.close()
+    assert (short[A].violations, short[A].longest_ms) == (0, 20)
+
+
+def test_who_left_last_stands_where_it_was_told_to_leave() -> None:
+    """A paused job needs time to leave; who came meanwhile is behind it."""
+    meter = _meter()
+    meter.come(FIRST, 3000, 0)
+    meter.start(FIRST, 3000)
+    meter.advance(100)
+    meter.pause(FIRST, 3000)
+    meter.advance(120)
+    meter.come(SECOND, 3000, 120)
+    meter.advance(130)
+    meter.wait(FIRST, 3000, 100)
+    meter.advance(155)
+    meter.start(FIRST, 3000)
+    meter.advance(900)
+    short = meter.close()
+    assert (short[A].violations, short[A].longest_ms) == (0, 25)
+
+
+def test_quotas_of_more_than_there_is_are_scaled_as_the_engine_does() -> None:
+    meter = Meter({A: 8000, B: 8000}, 8000, (0, 1000), 30)
+    meter.come(OTHER, 4000, 0)
+    meter.come(FIRST, 4000, 0)
+    meter.come(SECOND, 1000, 0)
+    for job in (OTHER, FIRST):
+        meter.start(job, 4000)
+    meter.advance(500)
+    short = meter.close()
+    assert (short[A].below_quota, short[A].violations) == (0, 0)
+
+
+def test_nothing_counts_beyond_the_window() -> None:
+    meter = _meter(until_ms=150)
+    meter.come(OTHER, 8000, 0)
+    meter.start(OTHER, 8000)
+    meter.advance(100)
+    meter.come(FIRST, 1000, 100)
     meter.advance(5000)
     meter.start(FIRST, 1000)
     meter.advance(6000)
@@ -104,21 +215,23 @@ def test_nothing_counts_beyond_the_window() -> None:
 def test_more_of_what_is_not_served_anyway_changes_no_share() -> None:
     quotas, capacity = {A: 4000, B: 2000}, 8000
     meter = Meter(quotas, capacity, (0, 1000), 0)
-    meter.come(OTHER, 8000)
+    meter.come(OTHER, 8000, 0)
     meter.start(OTHER, 8000)
     for index in range(9):
-        meter.come(JobId(A, str(index)), 1000)
+        meter.come(JobId(A, str(index)), 1000, 100 * index)
         meter.advance(100 * index + 1)
     expected = 0
     for index, (begin, end) in enumerate(zip([0, *range(1, 802, 100)], [*range(1, 802, 100), 1000], strict=True)):
-        share = fluid_shares(capacity, quotas, {A: 1000 * min(9, index + 1), B: 8000})[A]
+        share = fluid_shares(capacity, quotas, {A: 1000 * min(9, index + 1), B: 8000})[A].share_milli
         expected += share * (end - begin)
     assert meter.close()[A].unfair == expected
 
 
 def test_shares_are_demand_where_there_is_enough() -> None:
-    assert fluid_shares(8000, {A: 1000, B: 0}, {A: 3000, B: 5000}) == {A: 3000, B: 5000}
-    assert fluid_shares(8000, {A: 1000, B: 0}, {A: 8000, B: 5000}) == {A: 8000, B: 0}
+    enough = fluid_shares(8000, {A: 1000, B: 0}, {A: 3000, B: 5000})
+    assert enough == {A: Portion(1000, 3000), B: Portion(0, 5000)}
+    scarce = fluid_shares(8000, {A: 1000, B: 0}, {A: 8000, B: 5000})
+    assert scarce == {A: Portion(1000, 8000), B: Portion(0, 0)}
 
 
 @given(
@@ -140,7 +253,7 @@ def test_integrals_are_those_of_a_look_at_everything_in_each_instant(steps: list
     def pass_by(lasts_ms: int) -> int:
         shares = fluid_shares(capacity, quotas, demand)
         for project, quota in quotas.items():
-            unfair[project] += lasts_ms * max(0, shares[project] - held[project])
+            unfair[project] += lasts_ms * max(0, shares[project].share_milli - held[project])
             below[project] += lasts_ms * max(0, min(quota, demand[project]) - held[project])
         return lasts_ms * sum(held.values())
 
@@ -159,14 +272,14 @@ def test_integrals_are_those_of_a_look_at_everything_in_each_instant(steps: list
             held[job.project] -= milli
             if what == "p":
                 meter.pause(job, milli)
-                meter.wait(job, milli)
+                meter.wait(job, milli, now_ms)
                 waiting.append((job, milli))
             else:
                 meter.end(job, milli)
                 demand[job.project] -= milli
         else:
             job, milli = JobId(ProjectName(name), str(number)), 1000 * gpus
-            meter.come(job, milli)
+            meter.come(job, milli, now_ms)
             demand[job.project] += milli
             waiting.append((job, milli))
     used += pass_by(1000 - now_ms)

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from gpuctl.model.decision import Decision, Pending, Schedule
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import ProjectName
-from gpuctl.simulate.modes import ModeName
-from gpuctl.simulate.replay import Pace
+from gpuctl.model.state import RunPhase
+from gpuctl.schedule.reasons import GUARDED
+from gpuctl.simulate.meter import Meter
+from gpuctl.simulate.modes import Engine, ModeName
+from gpuctl.simulate.replay import Deed, Pace, Replay
 from gpuctl.simulate.replay_report import Figures, document, replay, replay_all
 from gpuctl.simulate.trace import Trace, TraceJob
 from gpuctl.simulate.workload import Layout, Workload, workload
@@ -126,6 +133,56 @@ def test_the_engine_ends_all_jobs_where_it_is_crowded() -> None:
     fair = replay(_mixed(), ModeName.FAIR, SLOW, (0, 24 * HOUR))
     assert (fair.ended, fair.unfinished) == (120, 0)
     assert 800_000 < fair.used_ppm <= 1_000_000
+
+
+class Audited(Replay):
+    """A replay whose measure is compared with the engine's accounts after each cycle."""
+
+    def __init__(self, load: Workload) -> None:
+        self.engine = Engine(load)
+        self.meter = Meter(load.quotas, load.capacity_milli, WINDOW, SLOW.stop_ms)
+        super().__init__(load, self.engine, SLOW, self.meter)
+        self._audited: Schedule | None = None
+
+    def _carry_out(self, deeds: Sequence[Deed], now_ms: int) -> bool:
+        paused = super()._carry_out(deeds, now_ms)
+        decided = self.engine.last
+        if decided is not None and decided is not self._audited:
+            self._audited = decided
+            promised = self._promised(decided.decisions)
+            counted = {row.project: row.allocated_milli + promised.get(row.project, 0) for row in decided.shares}
+            assert {project: self.meter.counted(project) for project in counted} == counted
+        return paused
+
+    def _promised(self, decisions: Iterable[Decision]) -> dict[ProjectName, int]:
+        """What is promised to runs that wait; one that moves is counted where it goes."""
+        found: dict[ProjectName, int] = {}
+        for each in decisions:
+            if isinstance(each, Pending) and each.reserved is not None and each.reason.code != GUARDED:
+                ticket = self._tickets[each.job]
+                if ticket.run.phase is RunPhase.QUEUED:
+                    found[each.job.project] = found.get(each.job.project, 0) + ticket.total_milli
+        return found
+
+
+@given(
+    st.integers(1, 3),
+    st.lists(
+        st.tuples(
+            st.sampled_from([A, B]), st.integers(0, 240), st.integers(1, 300), st.sampled_from([1, 1, 2, 3, 4, 8, 16])
+        ),
+        min_size=4,
+        max_size=30,
+    ),
+)
+@settings(max_examples=40)
+def test_the_measure_counts_as_held_what_the_engine_does(
+    nodes: int, jobs: list[tuple[ProjectName, int, int, int]]
+) -> None:
+    """What is promised counts, what is only kept for who waits longest does not, a run that moves counts once."""
+    Audited(
+        _load(*(_job(project, 1000 * at, 1000 * lasts, gpus) for project, at, lasts, gpus in jobs), nodes=nodes)
+    ).run()
 
 
 def _no_float(text: str) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from gpuctl import wiring
 from gpuctl.app.simulation import Simulated, simulate_file
+from gpuctl.model.units import Instant
+from gpuctl.simulate.report import SimulationReport
 
 SCENARIO = """\
 apiVersion: gpuctl.dev/v1
@@ -103,3 +105,49 @@ def test_without_until_it_ends_when_the_last_thing_has_changed() -> None:
 def test_the_same_scenario_gives_the_same_report() -> None:
     rest = "when: [{at: 1m, finish: {job: a/a-1, exitCode: 2}}]\n"
     assert simulated(rest) == simulated(rest)
+
+
+FADING = """\
+apiVersion: gpuctl.dev/v1
+kind: Scenario
+metadata: {name: fading}
+given:
+  documents:
+  - {apiVersion: gpuctl.dev/v1, kind: Cluster, metadata: {name: tiny},
+     spec: {nodePools: [{name: pool, nodes: [n1], gpusPerNode: 8}], scheduling: {fairness: {halfLife: 24h}}}}
+  - {apiVersion: gpuctl.dev/v1, kind: Project, metadata: {name: a}, spec: {quota: 0, overQuotaWeight: 1}}
+  - {apiVersion: gpuctl.dev/v1, kind: Project, metadata: {name: b}, spec: {quota: 0, overQuotaWeight: 1}}
+""" + "".join(
+    f"  - {{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {{name: {team}-{index}, project: {team}}},"
+    " spec: {image: train, gpus: 1}}\n"
+    for team in "ab"
+    for index in range(6)
+)
+
+
+def fading(rest: str) -> SimulationReport:
+    read = wiring.scenario_reader(Path("s.yaml"))
+    report = simulate_file("s.yaml", (FADING + "  usage: {a: 138.5}\n" + rest).encode(), read, wiring.sandbox).report
+    assert report is not None
+    return report
+
+
+def pauses(report: SimulationReport) -> list[tuple[Instant, str]]:
+    return [(each.at_ms, each.job.project) for each in report.transitions if each.evicted]
+
+
+def test_past_use_that_has_faded_enough_is_seen_though_nothing_happens() -> None:
+    """Two looks at other times find it at the same time: it is found out when it is, not looked at now and then."""
+    (seen,) = pauses(fading("until: 48h\n"))
+    assert seen[1] == "b"
+    (again,) = pauses(fading("until: 47h\nexpect: [{at: 11h, projects: {a: {allocated: 3}}}]\n"))
+    assert abs(again[0] - seen[0]) <= 1000
+    assert not pauses(fading(f"until: {seen[0] // 1000 - 2}s\n"))
+
+
+def test_who_shares_by_turns_does_so_until_the_end_that_is_told_and_not_for_ever() -> None:
+    assert fading("").stable
+    month = fading("until: 672h\n")
+    assert month.stable
+    assert 1 <= len(pauses(month)) <= 10
+    assert month.cycles < 100
