@@ -135,6 +135,11 @@ class Accounts:
                 return owner, limit
         return None
 
+    def over_limits(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
+        """By how much so many GPUs more would break the limits upwards; none, or less, when they break none."""
+        limits = self.tree.limits(domain, project)
+        return max((self.held(domain, owner) + milli - limit for owner, limit in limits), default=0)
+
     def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """A project's declared quota."""
         return self.tree.quota(domain, project)

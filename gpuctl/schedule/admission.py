@@ -244,19 +244,17 @@ class Admission:
         """Under a ceiling that is used up, pause lower-ranking work of the same project for as many GPUs."""
         project, milli = waiting.job.id.project, offer.request.total_milli
         accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
-        hit = accounts.ceiling_hit(domain, project, milli)
+        over_milli = accounts.over_limits(domain, project, milli)
         rule = Preemption(self._books, waiting.job, domain, milli)
         key = ("exchange", self._lifted, rule.key, offer.pool.name, offer.request, self._books.version)
-        if hit is None or key in self._failed or beyond_quota(accounts, waiting.job, domain, milli) is not None:
+        if over_milli <= 0 or key in self._failed or beyond_quota(accounts, waiting.job, domain, milli) is not None:
             return False
         self._failed.add(key)
-        owner, limit = hit
-        victims = exchange_for(self._books, offer, rule, accounts.held(domain, owner) + milli - limit)
+        victims = exchange_for(self._books, offer, rule, over_milli)
         if victims is None:
             return False
-        lost = sum(holder.total_milli for holder in victims)
         placement = self._place_without(victims, offer)
-        if placement is None or accounts.ceiling_hit(domain, project, milli - lost) is not None:
+        if placement is None:
             return False
         self._pause(waiting, Seat(offer, placement), victims, rule)
         return True

@@ -17,11 +17,11 @@ from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import request_on
+from gpuctl.schedule.floor import Floor
 from gpuctl.schedule.gang import Offer, Seat, place, place_in, seats
 from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Floor
 
 MAX_STEPS = 500
 """Sets of runs tried for one job in all: the bound on what it can cost."""

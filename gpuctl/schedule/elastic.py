@@ -17,9 +17,10 @@ from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import JobType
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
+from gpuctl.schedule.exchange import find_exchange
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Rule, Tally, find_exchange, find_victims, tally_with
+from gpuctl.schedule.victims import Rule, Tally, find_victims, tally_with
 
 MAX_SIZES = 8
 """Numbers of workers for which room is made by pausing others, at most."""
@@ -105,19 +106,23 @@ def victims_for(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | 
     return None
 
 
-def exchange_for(books: Books, offer: Offer, rule: Rule, lost_milli: int) -> tuple[Holder, ...] | None:
-    """As `find_exchange`, with surplus workers alone where they are enough."""
-    chosen: list[Holder] = []
-    missing = lost_milli
-    for part in (holder for holder in rule.candidates() if holder.surplus) if books.elastic else ():
-        chosen.append(part)
-        missing -= part.total_milli
-        if missing <= 0:
-            with books.without(chosen):
-                if place_in(books.soon, offer) is not None:
-                    return tuple(chosen)
-    found = find_exchange(books, offer, Wholes(rule) if chosen else rule, lost_milli)
-    return None if found is None else with_bound(books, found)
+def exchange_for(books: Books, offer: Offer, rule: Rule, lost_milli: GpuMilli) -> tuple[Holder, ...] | None:
+    """As `find_exchange`, surplus workers before all."""
+    surplus = [holder for holder in rule.candidates() if holder.surplus] if books.elastic else []
+    if not surplus:
+        found = find_exchange(books, offer, rule, lost_milli)
+        return None if found is None else with_bound(books, found)
+    missing = lost_milli - _gpu_milli(surplus)
+    with books.without(surplus):
+        enough = missing <= 0 and place_in(books.soon, offer) is not None
+        besides: tuple[Holder, ...] | None = () if enough else find_exchange(books, offer, Wholes(rule), missing)
+    if besides is None:
+        return None
+    chosen = with_bound(books, besides)
+    with books.without(chosen):
+        left = [part for part in surplus if part not in chosen]
+        chosen += _needed(books, offer, left, lost_milli - _gpu_milli(chosen))
+    return chosen
 
 
 def smaller_offers(books: Books, legal: Sequence[Offer], claimed: Sequence[Offer]) -> Iterator[Offer]:
@@ -170,20 +175,26 @@ def _besides(books: Books, offer: Offer, rule: Rule, given: Sequence[Holder]) ->
     return chosen if rule.price(tally) is not None else None
 
 
-def _needed(books: Books, offer: Offer, given: Sequence[Holder]) -> tuple[Holder, ...]:
+def _needed(books: Books, offer: Offer, given: Sequence[Holder], lost_milli: GpuMilli = 0) -> tuple[Holder, ...]:
     """The fewest of the surplus workers given without which the offer has no place, those that mind least.
 
-    Cost: a placement for each doubling of their number, and for each doubling of a run's.
+    So many GPUs leave with them at least, or all that do. Cost: a placement for each doubling of their number, and for
+    each doubling of a run's.
     """
-    first = _fewest(len(given), lambda count: _fits_without(books, offer, given[:count]))
+    first = _fewest(
+        len(given), lambda n: _gpu_milli(given[:n]) >= lost_milli and _fits_without(books, offer, given[:n])
+    )
     by_run: dict[JobId, list[Holder]] = {}
     for part in given[:first]:
         by_run.setdefault(part.run.job, []).append(part)
+    over_milli = _gpu_milli(given[:first]) - lost_milli
     needed: list[Holder] = []
     spared: list[Holder] = []
     with books.without(given[:first]):
         for parts in reversed(by_run.values()):
-            count = _fewest(len(parts), partial(_fits_beside, books, offer, parts))
+            must = len(parts) - over_milli // max(1, parts[0].total_milli)
+            count = max(must, _fewest(len(parts), partial(_fits_beside, books, offer, parts)))
+            over_milli -= _gpu_milli(parts[count:])
             needed += parts[:count]
             spared += parts[count:]
             for part in parts[count:]:
@@ -191,6 +202,10 @@ def _needed(books: Books, offer: Offer, given: Sequence[Holder]) -> tuple[Holder
         for part in spared:
             books.soon.give_back(part.placement, part.charge)
     return tuple(needed)
+
+
+def _gpu_milli(holders: Iterable[Holder]) -> GpuMilli:
+    return sum(holder.total_milli for holder in holders)
 
 
 def _fewest(most: int, enough: Callable[[int], bool]) -> int:

@@ -26,6 +26,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import Request
+from gpuctl.schedule.floor import Floor
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.interactive import latest_end_ms
 from gpuctl.schedule.ledger import Charge
@@ -34,7 +35,6 @@ from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import promised
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Floor
 
 Emptying: TypeAlias = tuple[GpuMilli, Instant]
 """What must happen before a place is free: GPUs without a known end must, and the last of the known ends. Smaller is

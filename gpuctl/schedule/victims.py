@@ -12,13 +12,13 @@ from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import Protocol, TypeAlias
 
-from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.decision import Reason
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.fit import Request, of_its_kind, slots_in
-from gpuctl.schedule.gang import Offer, place_in, seats
-from gpuctl.schedule.ledger import Charge, Room
+from gpuctl.schedule.fit import Request
+from gpuctl.schedule.floor import Floor
+from gpuctl.schedule.gang import Offer, seats
 from gpuctl.schedule.runs import Holder
 
 MAX_STEPS = 2_000
@@ -81,51 +81,6 @@ def tally_with_all(tally: Tally, holders: Iterable[Holder], books: Books) -> Tal
             total, largest = after.get(owner, (0, 0))
             after[owner] = (total + milli, max(largest, milli))
     return after
-
-
-class Floor:
-    """A node's devices, CPU and memory as they are once some runs have left it."""
-
-    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name", "profiles")
-
-    def __init__(self, room: Room) -> None:
-        self.name = room.name
-        self.gpu_milli = list(room.gpu_milli)
-        self.profiles = room.profiles
-        self.cpu_milli = room.cpu_milli
-        self.mem_bytes = room.mem_bytes
-
-    def remove(self, holder: Holder, sign: int = 1) -> None:
-        """Take a run off this node; with -1, put it back."""
-        self.vacate(holder.placement, holder.charge, sign)
-
-    def vacate(self, placement: Placement, charge: Charge, sign: int = 1) -> None:
-        """What is taken by a placement on this node is free again; with -1, it is taken again."""
-        for worker in placement.workers:
-            if worker.node != self.name:
-                continue
-            self.cpu_milli += sign * charge.cpu_milli
-            self.mem_bytes += sign * charge.mem_bytes
-            for index in worker.gpus:
-                if 0 <= index < len(self.gpu_milli):
-                    self.gpu_milli[index] += sign * charge.on_device(worker)
-
-    def slots(self, request: Request) -> int:
-        """Workers that fit."""
-        devices = of_its_kind(self.gpu_milli, self.profiles, request)
-        return slots_in(devices, self.cpu_milli, self.mem_bytes, request)
-
-    def short_milli(self, request: Request, wanted: int) -> GpuMilli:
-        """GPUs that must leave, at least, before that many workers fit."""
-        its_kind = of_its_kind(self.gpu_milli, self.profiles, request)
-        if request.fraction_milli:
-            free = [max(0, milli) for milli in its_kind]
-            if sum(milli // request.fraction_milli for milli in free) >= wanted:
-                return 0
-            return request.fraction_milli - max((milli % request.fraction_milli for milli in free), default=0)
-        devices = request.devices * wanted
-        free = sorted((max(0, milli) for milli in its_kind), reverse=True)[:devices]
-        return devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free)
 
 
 class _NodeSearch:
@@ -369,27 +324,6 @@ def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] |
     if victims is None and search.exhaustive and offer.request.workers == 1:
         in_vain.add(offer.request.sizes)
     return victims
-
-
-def find_exchange(books: Books, offer: Offer, rule: Rule, lost_milli: GpuMilli) -> tuple[Holder, ...] | None:
-    """The runs to pause so that an offer fits and at least so many GPUs leave with them: what a ceiling asks for.
-
-    The smallest run that completes the amount is taken, else several in order of preference. None when it can't be.
-    """
-    fits = place_in(books.soon, offer) is not None
-    victims = () if fits else find_victims(books, offer, rule)
-    if victims is None:
-        return None
-    chosen = list(victims)
-    missing = lost_milli - sum(holder.total_milli for holder in chosen)
-    others = [holder for holder in rule.candidates() if holder not in chosen]
-    while missing > 0 and others:
-        enough = [holder for holder in others if holder.total_milli >= missing]
-        following = min(enough, key=lambda h: h.total_milli) if enough else others[0]
-        others.remove(following)
-        chosen.append(following)
-        missing -= following.total_milli
-    return tuple(chosen) if missing <= 0 and chosen else None
 
 
 def _exact_fit(books: Books, offer: Offer, rule: Rule) -> Holder | None:

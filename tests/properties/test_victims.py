@@ -1,30 +1,44 @@
-"""Victims against trying every set of runs: no set that makes room has fewer GPUs, nor as many in fewer runs."""
+"""Victims against trying every set of runs: no set that makes room has fewer GPUs, nor as many in fewer runs.
+
+Under a ceiling as many GPUs must leave as the job would be above it.
+"""
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import combinations, zip_longest
 
 from checks import empty_rooms, occupy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import World, declared, job, live_nodes, pool, project
 
-from gpuctl.model.decision import Reclaim
-from gpuctl.model.declared import NodePool
-from gpuctl.model.job import Job
+from gpuctl.model.decision import Placement, Preempt, Reclaim, Resize
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run
 
+TREE = declared([], [])
+"""All nodes are of its pool."""
 
-def cheapest(world: World, pools: list[NodePool], wanted: Job, runs: list[Run]) -> tuple[int, int] | None:
-    """(GPUs, runs) of the cheapest set that makes room for the job on some node."""
+
+def size(run: Run) -> int:
+    """Its GPUs, of all workers."""
+    return run.gpu_milli * len(run.placement.workers if run.placement else ())
+
+
+def cheapest(
+    world: World, wanted: Job, runs: list[Run], staying: Sequence[Run] = (), lost_milli: int = 0
+) -> tuple[int, int] | None:
+    """(GPUs, runs) of the cheapest set that makes room for the job on some node, and has so many GPUs."""
     best: tuple[int, int] | None = None
-    for size in range(1, len(runs) + 1):
-        for leaving in combinations(runs, size):
-            cost = sum(run.gpu_milli for run in leaving), size
-            if best is not None and cost >= best:
+    for count in range(1, len(runs) + 1):
+        for leaving in combinations(runs, count):
+            cost = sum(map(size, leaving)), count
+            if cost[0] < lost_milli or (best is not None and cost >= best):
                 continue
-            rooms = empty_rooms(declared([], [], pools), world.nodes)
-            for run in runs:
+            rooms = empty_rooms(TREE, world.nodes)
+            for run in (*runs, *staying):
                 if run not in leaving:
                     occupy(rooms, run.placement, run.gpu_milli, run.cpu_milli, run.mem_bytes)
             for free, _, _ in rooms.values():
@@ -55,6 +69,87 @@ def test_no_cheaper_set_of_victims_exists(nodes: list[int], sizes: list[int], wa
     victims = [d.job for d in world.cycle(tree).decisions if isinstance(d, Reclaim)]
     sizes_by_job = {each.id: each.gpu_milli for each in jobs}
     if victims:
-        assert (sum(sizes_by_job[v] for v in victims), len(victims)) == cheapest(world, pools, wanted, running)
+        assert (sum(sizes_by_job[v] for v in victims), len(victims)) == cheapest(world, wanted, running)
     elif str(wanted.id) not in world.running():
-        assert cheapest(world, pools, wanted, running) is None
+        assert cheapest(world, wanted, running) is None
+
+
+@given(
+    st.lists(st.sampled_from((2, 4)), min_size=1, max_size=3),
+    st.lists(st.sampled_from(((1000, 1), (1000, 1), (2000, 1), (3000, 1), (500, 1), (300, 1), (1000, 2))), max_size=8),
+    st.integers(0, 3),
+    st.sampled_from((1000, 2000, 3000, 500, 300)),
+    st.integers(1, 10),
+)
+@settings(max_examples=200)
+def test_no_cheaper_set_makes_way_under_a_ceiling(
+    nodes: list[int], shapes: list[tuple[int, int]], guests: int, wanted_milli: int, limit: int
+) -> None:
+    pools = [pool(nodes=nodes)]
+    projects = [project("a", 10_000, limit=limit * 1000), project("guest", 10_000)]
+    world = World(nodes=live_nodes(pools))
+    fixed = [job(f"guest/{index}", kind=JobType.INTERACTIVE) for index in range(guests)]
+    lower = [job(f"a/{index}", milli, workers=workers) for index, (milli, workers) in enumerate(shapes)]
+    jobs = [each for pair in zip_longest(lower, fixed) for each in pair if each is not None]
+    for count in range(1, len(jobs) + 1):
+        world.settle(declared(projects, jobs[:count], pools))
+    running = [run for run in world.runs.values() if run.placement]
+    theirs = [run for run in running if run.job.project == "guest"]
+    ours = [run for run in running if run not in theirs]
+    wanted = job("a/job", wanted_milli, priority=1)
+    tree = declared(projects, [*jobs, wanted], pools)
+    victims = [d.job for _ in range(2) for d in world.cycle(tree).decisions if isinstance(d, Preempt)]
+    sizes = {run.job: size(run) for run in ours}
+    over_milli = sum(sizes.values()) + wanted_milli - limit * 1000
+    best = cheapest(world, wanted, ours, theirs, over_milli)
+    if victims:
+        assert (sum(sizes[victim] for victim in victims), len(victims)) == best
+    elif str(wanted.id) not in world.running():
+        assert best is None or wanted_milli > limit * 1000
+
+
+@given(
+    st.lists(st.sampled_from((2, 4)), min_size=1, max_size=3),
+    st.lists(st.sampled_from(((1000, 1, 1), (2000, 1, 1), (500, 1, 1), (1000, 2, 2), (1000, 4, 1))), max_size=8),
+    st.sampled_from(((1000, 2), (1000, 3), (2000, 2))),
+    st.integers(2, 10),
+)
+@settings(max_examples=120)
+def test_nobody_makes_way_for_a_gang_who_could_be_spared(
+    nodes: list[int], shapes: list[tuple[int, int, int]], gang: tuple[int, int], limit: int
+) -> None:
+    pools = [pool(nodes=nodes)]
+    projects = [project("a", 10_000, limit=limit * 1000)]
+    world = World(nodes=live_nodes(pools))
+    lower = [job(f"a/{n}", milli, workers=most, min_workers=least) for n, (milli, most, least) in enumerate(shapes)]
+    for count in range(1, len(lower) + 1):
+        world.settle(declared(projects, lower[:count], pools))
+    running = {run.job: run for run in world.runs.values() if run.placement}
+    wanted = job("a/job", gang[0], priority=1, workers=gang[1])
+    tree = declared(projects, [*lower, wanted], pools)
+    made = [d for _ in range(2) for d in world.cycle(tree).decisions]
+    left = dict(running)
+    for decision in made:
+        if isinstance(decision, Preempt):
+            del left[decision.job]
+        elif isinstance(decision, Resize) and decision.beneficiary == wanted.id:
+            left[decision.job] = replace(running[decision.job], placement=decision.placement)
+    if left == running:
+        return
+    assert is_enough(world, wanted, left.values(), limit)
+    for name, run in running.items():
+        held = left[name].placement if name in left else None
+        spared = len(held.workers) + 1 if held else len(run.placement.workers if run.placement else ())
+        if run.placement and run.placement != held:
+            back = replace(run, placement=Placement(workers=run.placement.workers[:spared]))
+            assert not is_enough(world, wanted, [*(r for n, r in left.items() if n != name), back], limit)
+
+
+def is_enough(world: World, wanted: Job, left: Collection[Run], limit: int) -> bool:
+    """All workers have room beside those that are left, and the limit holds."""
+    rooms = empty_rooms(TREE, world.nodes)
+    for run in left:
+        occupy(rooms, run.placement, run.gpu_milli, run.cpu_milli, run.mem_bytes)
+    devices = wanted.gpu_milli // 1000
+    there = sum(sum(milli >= 1000 for milli in free) // devices for free, _, _ in rooms.values())
+    return there >= wanted.workers and sum(map(size, left)) + wanted.total_gpu_milli <= limit * 1000
