@@ -17,7 +17,7 @@ from gpuctl.explain import at_rest, effect_of
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Declared, NodePool
 from gpuctl.model.effect import Effect, Ground, Stop
-from gpuctl.model.state import Body, ClusterState, Node, RawObjects
+from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.observe import observe
 from gpuctl.plan import CONFIRM_TRAILER, make_plan, mass_stop, set_aside
@@ -42,12 +42,10 @@ class Foreseen:
 
 def on_inventory(base: Declared | None, head: Declared, inventory: Inventory) -> Foreseen:
     """What a change does where everything runs that can, on the nodes that are declared."""
-    before = None if base is None else _patient(base)
-    after = _patient(head)
     nodes = _nodes(head, inventory)
-    empty = ClusterState(nodes=nodes if base is None else _nodes(base, inventory))
-    began = empty if before is None else at_rest(before, empty, _AT_MS)
-    effect = effect_of(before, after, began, _AT_MS, nodes)
+    before = None if base is None else at_rest(_patient(base), _idle(base, inventory), _AT_MS)
+    began = ClusterState(nodes=nodes) if before is None else replace(before.state, nodes=nodes)
+    effect = effect_of(before, at_rest(_patient(head), began, _AT_MS))
     stops = mass_stop(head, began, frozenset())
     refusals = (*_told(stops.refusals, head), *_unconfirmed(base, head, effect))
     return Foreseen(effect=effect, ground=_ground(nodes, live=False), refusals=refusals)
@@ -56,9 +54,9 @@ def on_inventory(base: Declared | None, head: Declared, inventory: Inventory) ->
 def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant) -> Foreseen:
     """What a change does in a cluster as it is."""
     state = observe(objects, head.cluster.name)
-    before = None if base is None else replace(base, held=set_aside(base, state))
+    before = None if base is None else at_rest(replace(base, held=set_aside(base, state)), state, now_ms)
     after = replace(head, held=set_aside(head, state))
-    effect = effect_of(before, after, state, now_ms)
+    effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms))
     stops = mass_stop(after, state, frozenset())
     waiting = schedule(replace(after, barred=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms)
     plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)
@@ -80,6 +78,15 @@ def objects_of(bodies: Iterable[Body]) -> RawObjects:
 
 def _ground(nodes: Sequence[Node], *, live: bool) -> Ground:
     return Ground(live=live, nodes=len(nodes), gpus=sum(node.gpus for node in nodes))
+
+
+def _idle(declared: Declared, inventory: Inventory) -> ClusterState:
+    """The declared nodes, and everybody's run as it is made: nothing is let go yet.
+
+    An engine that finds no run at all could but have them made first.
+    """
+    made = (Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED, queued_at_ms=_AT_MS) for job in declared.jobs)
+    return ClusterState(nodes=_nodes(declared, inventory), runs=tuple(made))
 
 
 def _nodes(declared: Declared, inventory: Inventory) -> tuple[Node, ...]:

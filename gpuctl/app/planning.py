@@ -6,7 +6,7 @@ No cluster is looked at for that: every job is rendered as it is born, waiting. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gpuctl.app.effects import Foreseen
@@ -18,7 +18,7 @@ from gpuctl.model.decision import Pending, RunRecord, Schedule
 from gpuctl.model.declared import Allowance, Declared, DomainName
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.manifest import Manifest, Manifests
-from gpuctl.render import render
+from gpuctl.render import Drafts, render
 from gpuctl.schedule import reasons
 from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
 
@@ -30,22 +30,25 @@ _TOLD_ELSEWHERE = names.PROVENANCE_ANNOTATIONS | {
 }  # fmt: skip
 
 
-def waiting_manifests(declared: Declared) -> Manifests:
-    """Everything that is declared, with no job started."""
+def waiting_manifests(declared: Declared, drafts: Drafts | None = None) -> Manifests:
+    """Everything that is declared, with no job started. `drafts`: those of other declarations, nearly the same."""
     decisions = tuple(
         Pending(job=job.id, reason=reasons.no_free_gpus(job), record=RunRecord(queued_at_ms=0)) for job in declared.jobs
     )
-    return render(declared, Schedule(at_ms=0, decisions=decisions))
+    return render(declared, Schedule(at_ms=0, decisions=decisions), drafts)
 
 
 def plan_report(
     base: Declared | None, head: Declared | None, names_of: tuple[str, str], foreseen: Foreseen | None = None
 ) -> PlanReport:
     """What head wants differently from base, by the names of the two; None is a cluster that is not declared there."""
+    drafts = Drafts()
+    stay = _job_names(base) & _job_names(head)
+    changes = _object_changes(_by_ref(base, drafts), _by_ref(head, drafts), stay)
     return PlanReport(
         base=names_of[0],
         head=names_of[1],
-        objects=tuple(sorted(_object_changes(_by_ref(base), _by_ref(head)), key=_in_reading_order)),
+        objects=tuple(sorted(changes, key=_in_reading_order)),
         quotas=tuple(_quota_changes(base, head)),
         settings=tuple(setting_changes(base, head)),
         effect=foreseen.effect if foreseen is not None else None,
@@ -54,16 +57,22 @@ def plan_report(
     )
 
 
-def _by_ref(declared: Declared | None) -> Mapping[ObjectRef, Manifest]:
-    return {item.ref: item for item in waiting_manifests(declared).items} if declared is not None else {}
+def _by_ref(declared: Declared | None, drafts: Drafts) -> Mapping[ObjectRef, Manifest]:
+    return {item.ref: item for item in waiting_manifests(declared, drafts).items} if declared is not None else {}
+
+
+def _job_names(declared: Declared | None) -> frozenset[JobId]:
+    return frozenset(job.id for job in declared.jobs) if declared is not None else frozenset()
 
 
 def _in_reading_order(change: ObjectChange) -> tuple[str, ObjectRef, str]:
     return (change.project or "", change.ref, change.action.value)
 
 
-def _object_changes(base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef, Manifest]) -> Iterable[ObjectChange]:
-    stay = {_job_of(item) for item in base.values()} & {_job_of(item) for item in head.values()} - {None}
+def _object_changes(
+    base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef, Manifest], stay: Collection[JobId]
+) -> Iterable[ObjectChange]:
+    """`stay`: jobs that both declare."""
     for ref in base.keys() | head.keys():
         before, after = base.get(ref), head.get(ref)
         if before is None and after is not None:
@@ -72,7 +81,7 @@ def _object_changes(base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef,
         elif before is not None and after is None:
             reason = "its declaration changed" if _job_of(before) in stay else "no longer declared"
             yield ObjectChange(action=Action.DELETE, ref=ref, project=before.project, reason=reason)
-        elif before is not None and after is not None:
+        elif before is not None and after is not None and before is not after:
             changed = sorted(_differences(_lasting(before.body), _lasting(after.body), ""))
             if changed:
                 yield ObjectChange(action=Action.UPDATE, ref=ref, project=after.project, reason=_named(changed))

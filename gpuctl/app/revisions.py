@@ -97,7 +97,7 @@ class Revisions:
         if newest is None:
             ledgers = records.of(self._cluster_name({}, records) or _NO_CLUSTER).ledgers
             return self._desired(None, _grow({}, _each(self._known(ledgers)), self._readings), ledgers)
-        newest = replace(newest, files=_as_seen(newest.files, self._files))
+        newest = replace(newest, files=as_seen(newest.files, self._files))
         self._files = newest.files
         compiled = compile_tree(newest, self._readings)
         head = _Head(newest.revision, _parts(newest, compiled.owners), compiled.diagnostics, _blamed(compiled))
@@ -208,7 +208,7 @@ def _as_before(declared: Declared, before: Declared | None) -> Declared:
     return replace(declared, **same)
 
 
-def _as_seen(files: Mapping[str, SourceFile], before: Mapping[str, SourceFile]) -> dict[str, SourceFile]:
+def as_seen(files: Mapping[str, SourceFile], before: Mapping[str, SourceFile]) -> dict[str, SourceFile]:
     """The files, each with the first commit of a row in which it was seen to be as it is.
 
     What is made of a file says its commit, so that a later one which says the same would change all of it.

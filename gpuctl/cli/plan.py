@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ import click
 
 from gpuctl.app.ports import WorldFault
 from gpuctl.cli.clusters import Where
+from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
@@ -20,7 +21,7 @@ from gpuctl.cli.output import print_json, tally
 from gpuctl.cli.terminal import painted
 from gpuctl.diag.codes import CODES
 from gpuctl.model.declared import Declared
-from gpuctl.model.source import SourceTree
+from gpuctl.model.source import SourceFile, SourceTree
 
 if TYPE_CHECKING:
     from gpuctl.app.effects import Foreseen
@@ -71,10 +72,11 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
     from gpuctl.views import plan_report as forms  # noqa: PLC0415
 
+    collect_seldom()
     with _failing():
         trees = wiring.plan_trees(folder, base, head)
     revisions = (base, head or WORKING_TREE)
-    before, after = (_compiled(tree, name) for tree, name in zip(trees, revisions, strict=True))
+    before, after = _compiled(trees, revisions)
     if before is None and after is None:
         raise Failure("GPU8003", f"{folder} is in neither {base} nor the {revisions[1]}", exit_code=EXIT_FAILED)
     with _failing():
@@ -144,16 +146,24 @@ def _no_state(file: IO[str], why: str) -> Failure:
     return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint, exit_code=EXIT_FAILED)
 
 
-def _compiled(tree: SourceTree | None, name: str) -> Declared | None:
-    """What a tree declares; None when the folder isn't there. Mistakes end the command with exit 1."""
-    from gpuctl.app.revisions import contents_of  # noqa: PLC0415
-    from gpuctl.compile import compile_tree  # noqa: PLC0415
+def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> Iterator[Declared | None]:
+    """What trees declare; None for a folder that isn't there. Mistakes end the command with exit 1.
 
-    if tree is None:
-        return None
-    compiled = compile_tree(tree)
-    if compiled.declared is None:
-        tell(compiled.diagnostics)
-        click.echo(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
-        raise click.exceptions.Exit(EXIT_FAILED)
-    return replace(compiled.declared, project_contents=contents_of(tree, compiled))
+    What files of one say is not read again in the next, where those are the same.
+    """
+    from gpuctl.app.revisions import as_seen, contents_of  # noqa: PLC0415
+    from gpuctl.compile import Readings, compile_tree  # noqa: PLC0415
+
+    files: Mapping[str, SourceFile] = {}
+    readings = Readings()
+    for tree, name in zip(trees, names, strict=True):
+        if tree is None:
+            yield None
+            continue
+        files = as_seen(tree.files, files)
+        compiled = compile_tree(replace(tree, files=files), readings)
+        if compiled.declared is None:
+            tell(compiled.diagnostics)
+            click.echo(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
+            raise click.exceptions.Exit(EXIT_FAILED)
+        yield replace(compiled.declared, project_contents=contents_of(tree, compiled))

@@ -5,9 +5,10 @@ Nothing here decides: each "it would start if" is a schedule by the same engine 
 
 from __future__ import annotations
 
-from gpuctl.explain.effect import at_rest, effect_of, queue_places
+from gpuctl.explain.effect import effect_of, queue_places
 from gpuctl.explain.forecast import forecast
 from gpuctl.explain.remedies import remedies_for
+from gpuctl.explain.rest import at_rest
 from gpuctl.model.decision import Decision, Move, Pending, Preempt, Reclaim, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Explanation, Vacancy

@@ -7,75 +7,27 @@ effect: a job that would start by itself is not said to be started by a change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from gpuctl.explain.forecast import forecasts
-from gpuctl.explain.progress import ACTIVE, come_to_rest
-from gpuctl.model.decision import (
-    Admit,
-    Decision,
-    Displace,
-    Move,
-    Pending,
-    Placement,
-    Preempt,
-    Reclaim,
-    Resize,
-    Schedule,
-    Suspended,
-)
-from gpuctl.model.declared import Declared
+from gpuctl.explain.rest import Pause, Rest
+from gpuctl.model.decision import Decision, Displace, Pending, Placement, Suspended
 from gpuctl.model.effect import Effect, Holding, Moved, Paused, Prospect, Resized, Started, Stop, Stopped, Waits
 from gpuctl.model.explanation import QueuePlace
 from gpuctl.model.ids import JobId
-from gpuctl.model.state import ClusterState, Node, Run
-from gpuctl.model.units import GpuMilli, Instant
-from gpuctl.schedule import Outlook
+from gpuctl.model.state import Run
+from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.reasons import GUARDED
 
-Pause: TypeAlias = Reclaim | Preempt | Displace | Move
 
+def effect_of(before: Rest | None, after: Rest) -> Effect:
+    """What a change does to the jobs of a cluster that was at rest before it; None: nothing was declared.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rest:
-    """A cluster at rest: its runs by job, what was decided last, and on the way there: pauses, starts, sizes."""
-
-    declared: Declared
-    state: ClusterState
-    decided: Schedule
-    pauses: Mapping[JobId, Pause]
-    starts: Mapping[JobId, Admit]
-    sizes: Mapping[JobId, Resize]
-
-    @property
-    def running(self) -> dict[JobId, Run]:
-        return {run.job: run for run in self.state.runs if run.phase in ACTIVE}
-
-    @property
-    def waiting(self) -> dict[JobId, Pending]:
-        return {d.job: d for d in self.decided.decisions if isinstance(d, Pending)}
-
-
-def at_rest(declared: Declared, state: ClusterState, now_ms: Instant) -> ClusterState:
-    """The cluster once everything is done that the declarations ask for now. Cost: a few schedules."""
-    return _at_rest(declared, state, now_ms).state
-
-
-def effect_of(
-    base: Declared | None, head: Declared, state: ClusterState, now_ms: Instant, nodes: tuple[Node, ...] | None = None
-) -> Effect:
-    """What head does to the jobs of a cluster that was to be as base says; no base: nothing was declared.
-
-    `nodes`: those of the cluster under head, where they are others. Cost: some ten schedules, and two forecasts.
+    Cost: two forecasts, besides what is linear.
     """
-    before = None if base is None else _at_rest(base, state, now_ms)
-    began = state if before is None else before.state
-    after = _at_rest(head, began if nodes is None else replace(began, nodes=nodes), now_ms)
     old, new = {} if before is None else before.running, after.running
-    waits = tuple(_waits(before, after, now_ms))
+    waits = tuple(_waits(before, after))
     return Effect(
-        at_ms=now_ms,
+        at_ms=after.at_ms,
         started=tuple(_started(old, after)),
         paused=tuple(_paused(old, after)),
         moved=tuple(_moved(old, after)),
@@ -84,27 +36,8 @@ def effect_of(
         waits=waits,
         holdings=tuple(_holdings(before, after)),
         unaffected=sum(_is_same(old.get(job), run) for job, run in new.items()),
-        endless=sum(job.max_duration_ms is None and job.id in new for job in head.jobs),
+        endless=sum(job.max_duration_ms is None and job.id in new for job in after.declared.jobs),
     )
-
-
-def _at_rest(declared: Declared, state: ClusterState, now_ms: Instant) -> _Rest:
-    pauses: dict[JobId, Pause] = {}
-    starts: dict[JobId, Admit] = {}
-    sizes: dict[JobId, Resize] = {}
-    decided, rest = Schedule(at_ms=now_ms), state
-    for decided, rest in come_to_rest(declared, state, now_ms, Outlook()):  # noqa: B007 - the last ones
-        for decision in decided.decisions:
-            match decision:
-                case Admit():
-                    starts[decision.job] = decision
-                case Reclaim() | Preempt() | Displace() | Move():
-                    pauses[decision.job] = decision
-                case Resize():
-                    sizes[decision.job] = decision
-                case _:
-                    pass
-    return _Rest(declared=declared, state=rest, decided=decided, pauses=pauses, starts=starts, sizes=sizes)
 
 
 def _is_same(old: Run | None, new: Run) -> bool:
@@ -112,7 +45,7 @@ def _is_same(old: Run | None, new: Run) -> bool:
     return old is not None and (old.digest, old.starts, old.placement) == (new.digest, new.starts, new.placement)
 
 
-def _started(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Started]:
+def _started(old: Mapping[JobId, Run], after: Rest) -> Iterator[Started]:
     for job, run in sorted(after.running.items()):
         was, start = old.get(job), after.starts.get(job)
         if start is None or (was is not None and was.digest == run.digest):
@@ -127,7 +60,7 @@ def _started(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Started]:
         )
 
 
-def _paused(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Paused]:
+def _paused(old: Mapping[JobId, Run], after: Rest) -> Iterator[Paused]:
     running, waiting = after.running, after.waiting
     for job, pause in sorted(after.pauses.items()):
         was = old.get(job)
@@ -135,7 +68,7 @@ def _paused(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Paused]:
             yield Paused(job=job, gpu_milli=_held(was), reason=pause.reason, beneficiary=_beneficiary(pause))
 
 
-def _moved(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Moved]:
+def _moved(old: Mapping[JobId, Run], after: Rest) -> Iterator[Moved]:
     for job, run in sorted(after.running.items()):
         was, pause = old.get(job), after.pauses.get(job)
         if was is None or pause is None or was.digest != run.digest or was.starts == run.starts:
@@ -150,7 +83,7 @@ def _moved(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Moved]:
         )
 
 
-def _resized(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Resized]:
+def _resized(old: Mapping[JobId, Run], after: Rest) -> Iterator[Resized]:
     for job, run in sorted(after.running.items()):
         was, size = old.get(job), after.sizes.get(job)
         if was is None or size is None or (was.digest, was.starts) != (run.digest, run.starts):
@@ -159,7 +92,7 @@ def _resized(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Resized]:
             yield Resized(job=job, before=_workers(was), after=_workers(run), beneficiary=size.beneficiary)
 
 
-def _stopped(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Stopped]:
+def _stopped(old: Mapping[JobId, Run], after: Rest) -> Iterator[Stopped]:
     """Runs that end for good, but for those whose job runs anew."""
     running = after.running
     declared = {job.id: job for job in after.declared.jobs}
@@ -180,10 +113,10 @@ def _stopped(old: Mapping[JobId, Run], after: _Rest) -> Iterator[Stopped]:
         yield Stopped(job=job, gpu_milli=_held(was), why=why)
 
 
-def _waits(before: _Rest | None, after: _Rest, now_ms: Instant) -> Iterator[Waits]:
+def _waits(before: Rest | None, after: Rest) -> Iterator[Waits]:
     waiting = after.waiting
-    then = {} if before is None else _prospects(before, waiting.keys() & before.waiting.keys(), now_ms)
-    now = _prospects(after, waiting.keys(), now_ms)
+    then = {} if before is None else _prospects(before, waiting.keys() & before.waiting.keys())
+    now = _prospects(after, waiting.keys())
     asked = {job.id: job.total_gpu_milli for job in after.declared.jobs}
     advances = {} if before is None else _advances(before.decided.queue, after.decided.queue)
     for job, decision in sorted(waiting.items()):
@@ -199,11 +132,11 @@ def _waits(before: _Rest | None, after: _Rest, now_ms: Instant) -> Iterator[Wait
         )
 
 
-def _prospects(rest: _Rest, jobs: Iterable[JobId], now_ms: Instant) -> dict[JobId, Prospect]:
+def _prospects(rest: Rest, jobs: Iterable[JobId]) -> dict[JobId, Prospect]:
     wanted = frozenset(jobs)
     if not wanted:
         return {}
-    found = forecasts(rest.declared, rest.state, now_ms, wanted)
+    found = forecasts(rest, wanted)
     places = queue_places(rest.decided.queue)
     return {job: Prospect(forecast=found[job], place=places.get(job)) for job in wanted}
 
@@ -230,7 +163,7 @@ def queue_places(queue: tuple[JobId, ...]) -> dict[JobId, QueuePlace]:
     return places
 
 
-def _holdings(before: _Rest | None, after: _Rest) -> Iterator[Holding]:
+def _holdings(before: Rest | None, after: Rest) -> Iterator[Holding]:
     """Projects whose GPUs or share change."""
     then = {} if before is None else {(row.project, row.domain): row for row in before.decided.shares}
     now = {(row.project, row.domain): row for row in after.decided.shares}

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from gpuctl.explain.progress import ACTIVE, Jobs, come_to_rest, settled
+from gpuctl.explain.rest import Rest, at_rest
 from gpuctl.model.decision import Admit
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Forecast
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ClusterState, Run
 from gpuctl.model.units import Instant
-from gpuctl.schedule import Outlook
 from gpuctl.schedule.interactive import latest_end_ms
 
 MAX_ENDS = 24
@@ -28,29 +28,22 @@ CYCLES_AN_END = 2
 
 def forecast(declared: Declared, state: ClusterState, now_ms: Instant, job: JobId) -> Forecast:
     """Carry the cluster forward until the job starts. Cost: up to some MAX_ENDS x 4 schedules."""
-    return forecasts(declared, state, now_ms, {job})[job]
+    return forecasts(at_rest(declared, settled(declared, state, now_ms), now_ms), {job})[job]
 
 
-def forecasts(
-    declared: Declared, state: ClusterState, now_ms: Instant, wanted: Collection[JobId]
-) -> Mapping[JobId, Forecast]:
-    """The same for several jobs, at the cost of the one that starts last. Cost: bounded by MAX_ENDS and MAX_ASKED."""
+def forecasts(rest: Rest, wanted: Collection[JobId]) -> Mapping[JobId, Forecast]:
+    """When jobs start in a cluster that goes on from its rest, at the cost of the one that starts last.
+
+    What the engine remembers of the cluster goes ahead in time with it. Cost: bounded by MAX_ENDS and MAX_ASKED.
+    """
+    declared, state, now_ms = rest.declared, rest.state, rest.at_ms
     jobs = {job.id: job for job in declared.jobs}
-    state = settled(declared, state, now_ms)
     endless = sum(run.phase in ACTIVE and _end_ms(jobs, run, now_ms) is None for run in state.runs)
-    found: dict[JobId, Forecast] = {}
-    at_ms, ended, outlook = now_ms, tuple[JobId, ...](), Outlook()
-    asked = looked = waiting = 0
+    at_once = Forecast(start_ms=now_ms, endless=endless, horizon_ms=0)
+    found = {job: at_once for job in rest.starts if job in wanted}
+    at_ms, looked = now_ms, 1
+    asked = waiting = len(rest.decided.queue)
     while True:
-        for decided, after in come_to_rest(declared, state, at_ms, outlook):
-            state = after
-            waiting = len(decided.queue)
-            asked += waiting
-            for started in (d.job for d in decided.decisions if isinstance(d, Admit) and d.job in wanted):
-                found.setdefault(
-                    started, Forecast(start_ms=at_ms, ends=ended, endless=endless, horizon_ms=at_ms - now_ms)
-                )
-        looked += 1
         ends = dict(_ends(jobs, state, at_ms))
         grown_ms = _grown_ms(declared, state, at_ms)
         more = bool(ends) or grown_ms is not None
@@ -59,6 +52,15 @@ def forecasts(
             break
         at_ms = min((*ends.values(), *([grown_ms] if grown_ms is not None else [])))
         ended = tuple(sorted(run for run, end in ends.items() if end == at_ms))
+        for decided, after in come_to_rest(declared, state, at_ms, rest.outlook):
+            state = after
+            waiting = len(decided.queue)
+            asked += waiting
+            for started in (d.job for d in decided.decisions if isinstance(d, Admit) and d.job in wanted):
+                found.setdefault(
+                    started, Forecast(start_ms=at_ms, ends=ended, endless=endless, horizon_ms=at_ms - now_ms)
+                )
+        looked += 1
     never = Forecast(start_ms=None, endless=endless, horizon_ms=at_ms - now_ms, more=more)
     return {job: found.get(job, never) for job in wanted}
 

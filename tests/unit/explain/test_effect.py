@@ -7,6 +7,7 @@ from dataclasses import replace
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.explain import at_rest, effect_of
+from gpuctl.explain.forecast import forecasts
 from gpuctl.model.declared import Declared, SchedulingPolicy
 from gpuctl.model.effect import Effect, Stop
 from gpuctl.model.ids import JobId, RunDigest
@@ -23,8 +24,22 @@ def cluster(*jobs: Job, nodes: tuple[int, ...] = (4,), **quotas: int) -> Declare
 
 def effect(base: Declared | None, head: Declared) -> Effect:
     """Where base has come to rest on its nodes; those of head are there then."""
-    before = live_nodes((head if base is None else base).cluster.pools)
-    return effect_of(base, head, ClusterState(nodes=before), NOW_MS, live_nodes(head.cluster.pools))
+    nodes = live_nodes(head.cluster.pools)
+    if base is None:
+        return effect_of(None, at_rest(head, ClusterState(nodes=nodes), NOW_MS))
+    before = at_rest(base, ClusterState(nodes=live_nodes(base.cluster.pools)), NOW_MS)
+    return effect_of(before, at_rest(head, replace(before.state, nodes=nodes), NOW_MS))
+
+
+def test_a_forecast_goes_on_from_where_all_stand() -> None:
+    ending = job("a/ends", 4000, max_duration_ms=HOUR_MS)
+    tree = cluster(ending, *(job(f"a/waits-{number}", 4000) for number in range(50)), job("a/next", 4000), a=4000)
+    tree = replace(tree, jobs=tuple(sorted(tree.jobs, key=lambda each: each.id)))
+    rest = at_rest(tree, ClusterState(nodes=live_nodes(tree.cluster.pools)), NOW_MS)
+    waiting = job("a/next").id
+    assert rest.starts.keys() == {ending.id}
+    assert forecasts(rest, {waiting})[waiting].start_ms == NOW_MS + HOUR_MS
+    assert rest.outlook.effort.read == 1
 
 
 def names(jobs: object) -> list[str]:
@@ -153,7 +168,7 @@ def test_what_is_under_way_has_come_to_its_end() -> None:
     (run,) = world.state().runs
     gone = replace(run, job=JobId.parse("a/gone"), phase=RunPhase.STOPPING)
     state = replace(world.state(), runs=(gone,), ledgers={})
-    rest = at_rest(tree, state, NOW_MS)
+    rest = at_rest(tree, state, NOW_MS).state
     assert [(str(r.job), r.phase) for r in rest.runs] == [("a/x", RunPhase.RUNNING)]
     stopping = replace(world.state(), runs=(replace(run, phase=RunPhase.STOPPING, reserved=None),))
-    assert [r.phase for r in at_rest(tree, stopping, NOW_MS).runs] == [RunPhase.RUNNING]
+    assert [r.phase for r in at_rest(tree, stopping, NOW_MS).state.runs] == [RunPhase.RUNNING]

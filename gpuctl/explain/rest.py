@@ -1,0 +1,73 @@
+"""A cluster at rest, and how it came to be: everything done that declarations ask for at an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gpuctl.explain.progress import ACTIVE, come_to_rest
+from gpuctl.model.decision import Admit, Displace, Move, Pending, Preempt, Reclaim, Resize, Schedule
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId
+from gpuctl.model.state import ClusterState, Run
+from gpuctl.model.units import Instant
+from gpuctl.schedule import Outlook
+
+Pause: TypeAlias = Reclaim | Preempt | Displace | Move
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """A cluster at rest, what was decided last, and on the way there: pauses, starts, sizes.
+
+    `outlook` is what the engine remembers of it, to go on from.
+    """
+
+    declared: Declared
+    state: ClusterState
+    decided: Schedule
+    outlook: Outlook
+    pauses: Mapping[JobId, Pause]
+    starts: Mapping[JobId, Admit]
+    sizes: Mapping[JobId, Resize]
+
+    @property
+    def at_ms(self) -> Instant:
+        """When it is."""
+        return self.decided.at_ms
+
+    @property
+    def running(self) -> dict[JobId, Run]:
+        """The runs in place, by job."""
+        return {run.job: run for run in self.state.runs if run.phase in ACTIVE}
+
+    @property
+    def waiting(self) -> dict[JobId, Pending]:
+        """Why others wait, by job."""
+        return {d.job: d for d in self.decided.decisions if isinstance(d, Pending)}
+
+
+def at_rest(declared: Declared, state: ClusterState, now_ms: Instant) -> Rest:
+    """The cluster once everything is done that the declarations ask for now.
+
+    Cost: a cold schedule, and a few of what has changed.
+    """
+    pauses: dict[JobId, Pause] = {}
+    starts: dict[JobId, Admit] = {}
+    sizes: dict[JobId, Resize] = {}
+    decided, rest, outlook = Schedule(at_ms=now_ms), state, Outlook()
+    for decided, rest in come_to_rest(declared, state, now_ms, outlook):  # noqa: B007 - the last ones
+        for decision in decided.decisions:
+            match decision:
+                case Admit():
+                    starts[decision.job] = decision
+                case Reclaim() | Preempt() | Displace() | Move():
+                    pauses[decision.job] = decision
+                case Resize():
+                    sizes[decision.job] = decision
+                case _:
+                    pass
+    return Rest(
+        declared=declared, state=rest, decided=decided, outlook=outlook, pauses=pauses, starts=starts, sizes=sizes
+    )
