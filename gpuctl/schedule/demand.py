@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
+from gpuctl.model.ids import NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
@@ -20,15 +20,16 @@ from gpuctl.schedule.fairshare import Claim
 from gpuctl.schedule.fit import Request, request_on
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.ordering import Likeness, likeness
 
-MOST_TOLD = 1_000
-"""Jobs that are gone are forgotten when there are so many, and more than those that are there."""
+MOST_ALIKE = 10_000
+"""Answers remembered at once, before all are forgotten: those for jobs that are there are few."""
 
 
 class Prospects:
     """Which pools could ever serve a job, asked of empty nodes; nothing that changes while jobs start and end.
 
-    Cost: one placement for each distinct request, and one look for a job that was asked for before.
+    Cost: one placement for each distinct request, and one look for a job like one that was asked for before.
     """
 
     __slots__ = ("_capacity", "_empty", "_fits_of", "_told", "_tree")
@@ -38,11 +39,7 @@ class Prospects:
         self._tree = tree
         self._empty = Ledger.of(capacity)
         self._fits_of: dict[tuple[PoolName, Request], tuple[Offer, bool]] = {}
-        self._told: dict[JobId, tuple[Job, tuple[Offer, ...] | Reason]] = {}
-
-    def forget(self, job: JobId) -> None:
-        """The job is declared no more."""
-        self._told.pop(job, None)
+        self._told: dict[Likeness, tuple[Offer, ...] | Reason] = {}
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
         """Some nodes are others now: whether jobs that could run may have other offers. Cost: the distinct requests."""
@@ -52,17 +49,20 @@ class Prospects:
         self._fits_of = {key: (offer, place_in(self._empty, offer) is not None) for key, (offer, _) in before.items()}
         same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
         if same:
-            self._told = {job: told for job, told in self._told.items() if isinstance(told[1], tuple)}
+            self._told = {alike: told for alike, told in self._told.items() if isinstance(told, tuple)}
         else:
             self._told.clear()
         return not same
 
     def offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         """The pools that could serve the job, in its order, or why none can."""
-        told = self._told.get(job.id)
-        if told is None or told[0] is not job:
-            told = self._told[job.id] = job, self._offers(job)
-        return told[1]
+        alike = likeness(job)
+        told = self._told.get(alike)
+        if told is None:
+            if len(self._told) >= MOST_ALIKE:
+                self._told.clear()
+            told = self._told[alike] = self._offers(job)
+        return told
 
     def _offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         if not self._tree.chain(job.id.project):

@@ -7,6 +7,7 @@ A gang counts once for each worker. A job that may use several pools counts in e
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import PoolName
@@ -18,6 +19,9 @@ from gpuctl.schedule.habits import Habits
 EXACT_BITS = 7
 """Leading binary places that a count keeps: what is usual does not change with every job among many."""
 
+_asked = attrgetter("workers", "min_workers", "gpu_milli", "cpu_milli", "gpu_mem_bytes", "pools")
+"""What jobs that are alike here have in common."""
+
 
 class Lessons:
     """What has been asked of the pools, as jobs come and go; `elastic` counts those that may run with fewer workers."""
@@ -26,7 +30,7 @@ class Lessons:
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._packed = {pool.name: pool for pool in pools if pool.placement is PlacementStrategy.BINPACK}
-        self._wants: dict[tuple[object, ...], tuple[tuple[PoolName, Want], ...]] = {}
+        self._wants: dict[object, tuple[tuple[PoolName, Want], ...]] = {}
         self._counts: dict[PoolName, dict[Want, int]] = {name: {} for name in self._packed}
         self._stale = set(self._packed)
         self._habits: dict[PoolName, Habits] = {}
@@ -34,14 +38,17 @@ class Lessons:
 
     def take(self, jobs: Iterable[Job], sign: int = 1) -> None:
         """Learn from jobs; with -1, forget them. Cost: O(jobs)."""
+        alike: dict[object, list[Job]] = {}
         for job in jobs:
-            workers = sign * max(1, job.workers)
+            alike.setdefault(_asked(job), []).append(job)
+        for same in alike.values():
+            count, job = sign * len(same), same[0]
             for name, want in self._wants_of(job):
                 before = self._counts[name].get(want, 0)
-                self._counts[name][want] = before + workers
-                if _rounded(before) != _rounded(before + workers):
+                self._counts[name][want] = after = before + count * max(1, job.workers)
+                if _rounded(before) != _rounded(after):
                     self._stale.add(name)
-            self.elastic += sign * job.is_elastic
+            self.elastic += count * job.is_elastic
 
     def habits(self) -> dict[PoolName, Habits]:
         """The habits of each packed pool, the same objects as long as they are as before.
@@ -55,13 +62,13 @@ class Lessons:
         return dict(self._habits)
 
     def _wants_of(self, job: Job) -> tuple[tuple[PoolName, Want], ...]:
-        key = (job.gpu_milli, job.cpu_milli, job.gpu_mem_bytes, job.pools)
-        found = self._wants.get(key)
+        asked = _asked(job)
+        found = self._wants.get(asked)
         if found is None:
-            asked = ((name, request_on(job, self._packed[name])) for name in job.pools if name in self._packed)
-            found = self._wants[key] = tuple(
+            requests = ((name, request_on(job, self._packed[name])) for name in job.pools if name in self._packed)
+            found = self._wants[asked] = tuple(
                 (name, (request.gpu_milli, request.cpu_milli))
-                for name, request in asked
+                for name, request in requests
                 if request is not None and not request.profile
             )
         return found

@@ -122,12 +122,28 @@ class Line:
 class _Sum:
     """What those of a project's jobs add up to that leave no choice, and all of them in order if some leave one."""
 
-    __slots__ = ("choosy", "jobs", "plain_milli")
+    __slots__ = ("_order", "_ranks", "choosy", "plain_milli")
 
     def __init__(self) -> None:
-        self.jobs: list[tuple[Rank, JobId]] = []
+        self._ranks: set[Rank] = set()
+        self._order: list[JobId] | None = None
         self.plain_milli: dict[DomainName, GpuMilli] = {}
         self.choosy = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._ranks)
+
+    def enter(self, rank: Rank, sign: int) -> None:
+        """One more; with -1, one less."""
+        (self._ranks.add if sign > 0 else self._ranks.remove)(rank)
+        self._order = None
+
+    @property
+    def order(self) -> list[JobId]:
+        """All of them in order. Cost: O(jobs log jobs) where one came or went."""
+        if self._order is None:
+            self._order = [rank[3] for rank in sorted(self._ranks)]
+        return self._order
 
 
 class Lineup:
@@ -187,15 +203,11 @@ class Lineup:
             return
         since = run.queued_at_ms if run else now_ms
         domain = self._capacity.domain_of[offers[0].pool.name]
-        waiting = Waiting(job, run, since, offers, domain, record_of(run, now_ms))
-        self._enter((job_rank(job, since), waiting))
+        entry = job_rank(job, since), Waiting(job, run, since, offers, domain, record_of(run, now_ms))
+        self._enter(entry)
         if run is not None and run.placement is not None:
             self._promised.add(job.id)
-        self._weigh(waiting, 1)
-
-    def forget(self, job: JobId) -> None:
-        """A job is declared no more."""
-        self._prospects.forget(job)
+        self._weigh(entry, 1)
 
     def find(self, job: JobId) -> tuple[Waiting, Group]:
         """One of those that could start, and those that are like it. KeyError for another."""
@@ -209,7 +221,7 @@ class Lineup:
         if found is not None:
             self._promised.discard(job)
             self._exit(*found)
-            self._weigh(found[0][1], -1)
+            self._weigh(found[0], -1)
 
     def count(self, demand: Demand) -> None:
         """Count everybody as demand, each in the domain it is meant for."""
@@ -218,7 +230,7 @@ class Lineup:
                 for domain, milli in total.plain_milli.items():
                     demand.more(domain, project, milli)
                 continue
-            for _, job in total.jobs:
+            for job in total.order:
                 (rank, waiting), group = self._of[job]
                 domain = demand.count(waiting.job, waiting.offers)
                 if domain != waiting.domain:
@@ -252,19 +264,17 @@ class Lineup:
         if not line.groups:
             del self.lines[line.project, line.domain]
 
-    def _weigh(self, waiting: Waiting, sign: int) -> None:
-        job = waiting.job
-        total = self._sums.setdefault(job.id.project, _Sum())
-        entry = job_rank(job, waiting.queued_at_ms), job.id
-        if sign > 0:
-            insort(total.jobs, entry)
-        else:
-            del total.jobs[bisect_left(total.jobs, entry)]
-        domains = {self._capacity.domain_of[offer.pool.name] for offer in waiting.offers}
-        if len(domains) > 1 or not job.preemptible:
+    def _weigh(self, entry: tuple[Rank, Waiting], sign: int) -> None:
+        rank, waiting = entry
+        project, domain_of = waiting.job.id.project, self._capacity.domain_of
+        total = self._sums.get(project)
+        if total is None:
+            total = self._sums[project] = _Sum()
+        total.enter(rank, sign)
+        domain = domain_of[waiting.offers[0].pool.name]
+        if not waiting.job.preemptible or any(domain_of[offer.pool.name] != domain for offer in waiting.offers[1:]):
             total.choosy += sign
         else:
-            domain = next(iter(domains))
             total.plain_milli[domain] = total.plain_milli.get(domain, 0) + sign * waiting.gpu_milli
-        if not total.jobs:
-            del self._sums[job.id.project]
+        if not total:
+            del self._sums[project]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TypeAlias
 
 from gpuctl.model.decision import RunRecord
@@ -16,8 +18,17 @@ from gpuctl.schedule.gang import Offer
 Rank: TypeAlias = tuple[bool, int, Instant, JobId]
 """A job's place in its project's order: the least is first."""
 
+Likeness: TypeAlias = tuple[object, ...]
+"""All of a declared job that its turn may depend on: what it asks for, and whose it is."""
+
 Kind: TypeAlias = tuple[object, ...]
-"""All of a waiting job that its turn may depend on, but for its project: jobs of one kind come to the same."""
+"""All of a waiting job that its turn may depend on: jobs of one kind come to the same."""
+
+likeness: Callable[[Job], Likeness] = attrgetter(
+    "id.project", "type", "priority", "preemptible", "gpu_milli", "gpu_mem_bytes", "workers", "min_workers",
+    "cpu_milli", "mem_bytes", "max_duration_ms", "pools",
+)  # fmt: skip
+"""The likeness of a job."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,11 +60,7 @@ def kind_of(waiting: Waiting) -> Kind:
     job, run = waiting.job, waiting.run
     if run is not None and (run.starts or run.placement is not None):
         return (job.id,)
-    return (
-        run is not None, job.type.value, job.priority, job.preemptible, job.gpu_milli, job.gpu_mem_bytes,
-        job.workers, job.min_workers, job.cpu_milli, job.mem_bytes, job.max_duration_ms, job.pools,
-        tuple(offer.wish for offer in waiting.offers),
-    )  # fmt: skip
+    return run is not None, likeness(job), tuple([offer.wish for offer in waiting.offers])
 
 
 def job_rank(job: Job, queued_at_ms: Instant) -> Rank:

@@ -123,20 +123,25 @@ def next_change_ms(
 def _holder(run: Run, job: Job | None, capacity: Capacity) -> Holder:
     placement = run.placement or NOWHERE
     workers = len(placement.workers) or (job.workers if job else 1)
-    spaces = (capacity.nodes.get(worker.node) for worker in placement.workers)
-    domain = next((space.domain for space in spaces if space is not None and space.domain is not None), None)
-    if domain is None and job is not None:
-        domain = next((capacity.domain_of[pool] for pool in job.pools if pool in capacity.domain_of), None)
     return Holder(
         run=run,
         job=job,
-        domain=domain,
+        domain=_domain(placement, job, capacity),
         total_milli=max(0, run.gpu_milli) * workers,
         placement=placement,
         charge=Charge(max(0, run.gpu_milli), max(0, run.cpu_milli), max(0, run.mem_bytes)),
         leaving=run.phase is RunPhase.STOPPING,
         preemptible=job.preemptible if job else True,
     )
+
+
+def _domain(placement: Placement, job: Job | None, capacity: Capacity) -> DomainName | None:
+    """The quota domain a run counts in: that of the first node that has one, else the first its job may use."""
+    for worker in placement.workers:
+        space = capacity.nodes.get(worker.node)
+        if space is not None and space.domain is not None:
+            return space.domain
+    return next((capacity.domain_of[pool] for pool in job.pools if pool in capacity.domain_of), None) if job else None
 
 
 def _left_behind(holder: Holder, placement: Placement) -> Holder:

@@ -105,23 +105,23 @@ class Standing:
         self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, effort: Effort
     ) -> None:
         """Bring everything up to date. `capacity` is of the same pools and projects as before."""
-        touched = self.books.renew(now_ms, effort)
+        touched = dict.fromkeys(self.books.renew(now_ms, effort))
         before, self._capacity = self._capacity, capacity
         nodes = changed_nodes(before, capacity)
-        touched |= self._restless
         self._now_ms = now_ms
-        touched |= self._changed_jobs(declared.jobs)
-        touched |= self._changed_runs(state.runs)
-        touched |= self._changed_records(declared.barred, state.ledgers)
+        touched.update(self._changed_jobs(declared.jobs))
+        touched.update(self._changed_runs(state.runs))
+        touched.update(dict.fromkeys(self._changed_records(declared.barred, state.ledgers)))
+        touched.update(dict.fromkeys(self._restless))
         while self._due and self._due[0][0] <= now_ms:
-            touched.add(heappop(self._due)[1])
+            touched[heappop(self._due)[1]] = None
         if nodes:
-            touched |= self._on_any_of(nodes) | self.lineup.refit(capacity, nodes)
+            touched.update(dict.fromkeys(self._on_any_of(nodes) | self.lineup.refit(capacity, nodes)))
             self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         raw = {job: self._raw_holders(job) for job in touched}
         twice = self._use(raw)
         if twice != self._twice:
-            moved = {job for job, _ in dict(twice.items() ^ self._twice.items())} - touched
+            moved = {job for job, _ in dict(twice.items() ^ self._twice.items())} - touched.keys()
             raw.update((job, self._raw.get(job, ())) for job in moved)
             self._twice = twice
         leaving, entering = self._settle(sorted(raw), raw, declared, state)
@@ -139,8 +139,7 @@ class Standing:
         """Enter this cycle's decisions: what each says by itself, what those who wait were told, and the rest."""
         verdicts = self.verdicts
         if not verdicts:
-            everybody = chain(self.decisions, self.lineup)
-            verdicts.begin({job: self._by_itself(job) for job in everybody} | dict(overlay))
+            verdicts.begin(self.decisions | {job: self._by_itself(job) for job in self.lineup} | dict(overlay))
         else:
             anew = {waiting.job.id for group in told for _, waiting in group.jobs}
             for job in (anew | self.touched | self._overlaid) - overlay.keys():
@@ -162,7 +161,7 @@ class Standing:
 
     # What is different
 
-    def _changed_jobs(self, jobs: tuple[Job, ...]) -> set[JobId]:
+    def _changed_jobs(self, jobs: tuple[Job, ...]) -> dict[JobId, None]:
         gone, come = differences(self._job_list, jobs, attrgetter("id"))
         self._job_list = jobs
         if gone or come:
@@ -173,9 +172,9 @@ class Standing:
             if self._jobs.get(job.id) == job:
                 del self._jobs[job.id]
         self._jobs.update((job.id, job) for job in come)
-        return {job.id for job in chain(gone, come)}
+        return dict.fromkeys(map(attrgetter("id"), chain(gone, come)))
 
-    def _changed_runs(self, runs: tuple[Run, ...]) -> set[JobId]:
+    def _changed_runs(self, runs: tuple[Run, ...]) -> dict[JobId, None]:
         gone, come = differences(self._run_list, runs, attrgetter("job", "digest"))
         self._run_list = runs
         for run in gone:
@@ -188,7 +187,7 @@ class Standing:
         for run in come:
             others = self._runs.get(run.job)
             self._runs[run.job] = (run,) if others is None else tuple(sorted((*others, run), key=_seniority))
-        return {run.job for run in chain(gone, come)}
+        return dict.fromkeys(map(attrgetter("job"), chain(gone, come)))
 
     def _changed_records(
         self, barred: Mapping[JobId, str], ledgers: Mapping[ProjectName, Ledger]
@@ -277,9 +276,7 @@ class Standing:
         leaving: list[Holder] = []
         for job_id in jobs:
             job = self._jobs.get(job_id)
-            run = None
-            if job is not None:
-                run = next((r for r in self._runs.get(job_id, ()) if r.digest == job.digest), None)
+            run = None if job is None else self._run_of(job)
             decision = None if job is None else self._decided(job, run, declared, state)
             self._note(job_id, job, run, decision)
             holders = tuple([settled(holder, decision, declared) for holder in raw[job_id]])
@@ -290,6 +287,13 @@ class Standing:
                 self._entered[job_id] = holders
                 entering.extend(holders)
         return leaving, entering
+
+    def _run_of(self, job: Job) -> Run | None:
+        """The run of a job as it is declared now."""
+        for run in self._runs.get(job.id, ()):
+            if run.digest == job.digest:
+                return run
+        return None
 
     def _adjust(self, holder: Holder, capacity: Capacity, sign: int) -> None:
         """GPUs to be shared besides what new work may use: what runs on elsewhere; less what nobody declared holds."""
@@ -317,7 +321,6 @@ class Standing:
         self.lineup.leave(job_id)
         if job is None:
             self.verdicts.drop(job_id)
-            self.lineup.forget(job_id)
             return
         if decision is None:
             self.lineup.join(job, run, self._now_ms)
