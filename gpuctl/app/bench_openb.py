@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from math import isqrt
 from multiprocessing import get_context
 
 from gpuctl.app.bench_openb_policies import ENGINE, POLICIES, POOL
@@ -28,23 +29,24 @@ FIRST_SEED = 42
 UNTIL_PERCENT = 130
 MILLION = 1_000_000
 
-PUBLISHED: Mapping[str, Mapping[str, int]] = {
-    "default": {"random": 86_30, "bestfit": 92_86, "fgd": 95_23},
-    "gpushare40": {"random": 84_86, "bestfit": 91_44, "fgd": 93_96},
-    "gpushare60": {"random": 82_81, "bestfit": 89_06, "fgd": 91_25},
-    "gpushare80": {"random": 80_62, "bestfit": 86_66, "fgd": 89_08},
-    "gpushare100": {"random": 78_90, "bestfit": 84_62, "fgd": 86_64},
-    "multigpu20": {"random": 86_92, "bestfit": 93_73, "fgd": 95_53},
-    "multigpu30": {"random": 86_63, "bestfit": 94_57, "fgd": 96_36},
-    "multigpu40": {"random": 85_38, "bestfit": 95_10, "fgd": 96_91},
-    "multigpu50": {"random": 81_28, "bestfit": 95_62, "fgd": 97_09},
-    "cpu050": {"random": 89_02, "bestfit": 93_56, "fgd": 95_00},
-    "cpu100": {"random": 87_44, "bestfit": 93_26, "fgd": 95_21},
-    "cpu200": {"random": 83_03, "bestfit": 92_15, "fgd": 94_82},
-    "cpu250": {"random": 80_00, "bestfit": 91_21, "fgd": 93_20},
-}
-"""What the paper's authors measured, the mean of ten runs at 100 %, in hundredths of a percent: from their repository's
-analysis_allo_discrete.csv. Lists that ask for GPU models are left out."""
+PUBLISHED_RUNS = 10
+PUBLISHED: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "default": {"random": (86_30, 33), "bestfit": (92_86, 14), "fgd": (95_23, 11)},
+    "gpushare40": {"random": (84_86, 34), "bestfit": (91_44, 20), "fgd": (93_96, 7)},
+    "gpushare60": {"random": (82_81, 35), "bestfit": (89_06, 18), "fgd": (91_25, 13)},
+    "gpushare80": {"random": (80_62, 28), "bestfit": (86_66, 24), "fgd": (89_08, 11)},
+    "gpushare100": {"random": (78_90, 15), "bestfit": (84_62, 22), "fgd": (86_64, 16)},
+    "multigpu20": {"random": (86_92, 52), "bestfit": (93_73, 25), "fgd": (95_53, 16)},
+    "multigpu30": {"random": (86_63, 47), "bestfit": (94_57, 24), "fgd": (96_36, 10)},
+    "multigpu40": {"random": (85_38, 76), "bestfit": (95_10, 23), "fgd": (96_91, 10)},
+    "multigpu50": {"random": (81_28, 83), "bestfit": (95_62, 18), "fgd": (97_09, 11)},
+    "cpu050": {"random": (89_02, 26), "bestfit": (93_56, 13), "fgd": (95_00, 11)},
+    "cpu100": {"random": (87_44, 28), "bestfit": (93_26, 13), "fgd": (95_21, 14)},
+    "cpu200": {"random": (83_03, 27), "bestfit": (92_15, 21), "fgd": (94_82, 16)},
+    "cpu250": {"random": (80_00, 33), "bestfit": (91_21, 25), "fgd": (93_20, 29)},
+}  # fmt: skip
+"""What the paper's authors measured at 100 %, the mean and the standard deviation of their runs, in hundredths of a
+percent: from their repository's analysis_allo_discrete.csv. Lists that ask for GPU models are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +65,17 @@ class OpenbRun:
 class OpenbFigure:
     """All runs of one policy on one list, and their mean in millionths of all GPUs.
 
-    `published`: the paper's, in the same unit; of FGD beside gpuctl's own policy. None where there is none.
+    `published`: the paper's, in the same unit; of FGD beside gpuctl's own policy. None where there is none. `*error*`:
+    the standard error of a mean; None of a single run. Two means may differ by chance by twice the root of the sum of
+    both errors' squares.
     """
 
     pod_list: str
     policy: str
     published: int | None
+    published_error: int | None
     mean_at_100: int
+    error_at_100: int | None
     mean_at_130: int
     runs: tuple[OpenbRun, ...]
 
@@ -107,15 +113,25 @@ def _seeds(case: OpenbCase) -> range:
 
 def _figure(case: OpenbCase, runs: Sequence[OpenbRun]) -> OpenbFigure:
     published = PUBLISHED.get(case.pod_list, {})
-    told = published.get("fgd" if case.policy == ENGINE else case.policy)
+    told, deviation = published.get("fgd" if case.policy == ENGINE else case.policy, (None, 0))
+    at_100 = [run.allocated_at_100 for run in runs]
     return OpenbFigure(
         pod_list=case.pod_list,
         policy=case.policy,
         published=None if told is None else 100 * told,
-        mean_at_100=sum(run.allocated_at_100 for run in runs) // len(runs),
+        published_error=None if told is None else isqrt((100 * deviation) ** 2 // PUBLISHED_RUNS),
+        mean_at_100=sum(at_100) // len(runs),
+        error_at_100=_error(at_100),
         mean_at_130=sum(run.allocated_at_130 for run in runs) // len(runs),
         runs=tuple(runs),
     )
+
+
+def _error(values: Sequence[int]) -> int | None:
+    """The standard error of their mean."""
+    count = len(values)
+    squares = count * sum(value * value for value in values) - sum(values) ** 2
+    return isqrt(squares // (count * count * (count - 1))) if count > 1 else None
 
 
 def run_once(case: OpenbCase, seed: int) -> OpenbRun:

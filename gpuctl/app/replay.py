@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic
@@ -12,16 +13,26 @@ from gpuctl.diag.wording import message
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.simulate import trace_openb, trace_philly
 from gpuctl.simulate.modes import ModeName
 from gpuctl.simulate.replay import Pace
 from gpuctl.simulate.replay_report import ReplayReport, replay_all
-from gpuctl.simulate.trace import ReadTrace, Trace
-from gpuctl.simulate.trace_openb import read_openb
-from gpuctl.simulate.trace_philly import read_philly
+from gpuctl.simulate.trace import ReadTrace, Table, Trace, header_of, lines_of
 from gpuctl.simulate.workload import Layout, equal_quotas, quotas_by_history, read_quotas, workload
 
-READERS: Mapping[str, ReadTrace] = {"philly": read_philly, "openb": read_openb}
-"""By the name of the format."""
+
+class Format(NamedTuple):
+    """How a trace is read, and the columns by which it is known."""
+
+    read: ReadTrace
+    columns: Sequence[str]
+
+
+FORMATS: Mapping[str, Format] = {
+    "philly": Format(trace_philly.read_philly, trace_philly.COLUMNS),
+    "openb": Format(trace_openb.read_openb, trace_openb.COLUMNS),
+}
+"""By name."""
 
 FROM_HISTORY = "from-history"
 EQUAL = "equal"
@@ -51,13 +62,14 @@ class Bound:
 class Order:
     """What is to be replayed: the jobs that came from one bound until the other.
 
-    `quotas`: FROM_HISTORY, EQUAL, or a file that holds them.
+    `format`: one of FORMATS; None: the one that has the file's columns. `quotas`: FROM_HISTORY, EQUAL, or a file that
+    holds them; None: from history where there is one.
     """
 
     trace: File
-    format: str
+    format: str | None
     layout: Layout
-    quotas: str | File
+    quotas: str | File | None
     modes: Sequence[ModeName]
     pace: Pace
     policy: SchedulingPolicy
@@ -75,7 +87,10 @@ class Replayed:
 
 def replay_trace(order: Order) -> Replayed:
     """Read a trace and replay it."""
-    whole, mistakes = READERS[order.format](order.trace.path, order.trace.content)
+    format_ = FORMATS[order.format] if order.format is not None else _format_of(order.trace)
+    if format_ is None:
+        return _unknown(order.trace)
+    whole, mistakes = format_.read(order.trace.path, order.trace.content)
     if whole is None:
         return Replayed(report=None, diagnostics=mistakes)
     first_ms = whole.jobs[0].submitted_ms
@@ -84,25 +99,48 @@ def replay_trace(order: Order) -> Replayed:
     trace = whole.between(from_ms, until_ms)
     if not trace.jobs:
         return _wrong("GPU3913", order.trace)
-    quotas, mistakes = _quotas(order, trace)
+    wanted = order.quotas or (FROM_HISTORY if any(trace.history.values()) else EQUAL)
+    quotas, mistakes = _quotas(wanted, order.layout, trace)
     if mistakes:
         return Replayed(report=None, diagnostics=mistakes)
     if not quotas:
         return _wrong("GPU3912", order.trace)
-    window = (
-        trace.jobs[0].submitted_ms if from_ms is None else from_ms,
-        trace.jobs[-1].submitted_ms if until_ms is None else until_ms,
-    )
     load = workload(trace, order.layout, quotas, order.policy)
-    return Replayed(report=replay_all(load, str(order.layout), order.modes, order.pace, window))
+    report = replay_all(load, str(order.layout), order.modes, order.pace, _window(trace, from_ms, until_ms))
+    told = wanted.path if isinstance(wanted, File) else wanted
+    return Replayed(report=replace(report, quotas_from=told))
 
 
-def _quotas(order: Order, trace: Trace) -> tuple[dict[ProjectName, GpuMilli], tuple[Diagnostic, ...]]:
-    if isinstance(order.quotas, File):
-        return read_quotas(order.quotas.path, order.quotas.content)
-    if order.quotas == EQUAL:
-        return equal_quotas({job.project for job in trace.jobs}, order.layout), ()
-    return quotas_by_history(trace, order.layout), ()
+def _format_of(file: File) -> Format | None:
+    """The format that has the file's columns."""
+    header = header_of(lines_of(file.content))
+    return next((each for each in FORMATS.values() if set(each.columns) <= set(header)), None)
+
+
+def _unknown(file: File) -> Replayed:
+    """Nothing is known of the file, or there is nothing in it."""
+    table = Table(file.path, file.content, ())
+    if not table.mistakes:
+        formats = "; ".join(f"{name} ({', '.join(each.columns)})" for name, each in FORMATS.items())
+        table.mistakes.append(table.mistake("GPU3914", 1, formats=formats))
+    return Replayed(report=None, diagnostics=tuple(table.mistakes))
+
+
+def _window(trace: Trace, from_ms: Instant | None, until_ms: Instant | None) -> tuple[Instant, Instant]:
+    """What integrals are over: while jobs came, or, where all came at once, until the last of them could have ended."""
+    begin_ms = trace.jobs[0].submitted_ms if from_ms is None else from_ms
+    end_ms = trace.jobs[-1].submitted_ms if until_ms is None else until_ms
+    return begin_ms, end_ms if end_ms > begin_ms else begin_ms + max(job.duration_ms for job in trace.jobs)
+
+
+def _quotas(
+    wanted: str | File, layout: Layout, trace: Trace
+) -> tuple[dict[ProjectName, GpuMilli], tuple[Diagnostic, ...]]:
+    if isinstance(wanted, File):
+        return read_quotas(wanted.path, wanted.content)
+    if wanted == EQUAL:
+        return equal_quotas({job.project for job in trace.jobs}, layout), ()
+    return quotas_by_history(trace, layout), ()
 
 
 def _wrong(code: str, file: File) -> Replayed:

@@ -56,8 +56,8 @@ def openb(  # noqa: PLR0913, PLR0917 - one argument an option
     """Fill a cluster until nothing fits, by several policies.
 
     The experiment of FGD (ATC 2023) on Alibaba's openb traces. Pods come and never leave; what does not fit is lost.
-    Told is what part of the GPUs is given away when 100 % of them were asked for, the mean of all runs, beside what the
-    paper's authors published: for gpuctl's own policy beside their FGD.
+    Told is what part of the GPUs is given away when 100 % of them were asked for, the mean of all runs and twice its
+    standard error, beside what the paper's authors published of theirs: for gpuctl's own policy beside their FGD.
     """
     nodes, mistakes = read_nodes(*_file(traces / NODE_LIST))
     names = lists or tuple(sorted(path.stem.removeprefix(_POD_LIST) for path in traces.glob(f"{_POD_LIST}*.csv")))
@@ -91,12 +91,17 @@ def _file(path: Path) -> tuple[str, bytes]:
 def _row(figure: OpenbFigure) -> tuple[str, ...]:
     runs = [run.allocated_at_100 for run in figure.runs]
     cpu = sorted(run.cpu_ms for run in figure.runs)[len(figure.runs) // 2]
-    published = "" if figure.published is None else _percent(figure.published)
+    published = "" if figure.published is None else _about(figure.published, figure.published_error)
     beside = f"{published} (FGD)" if figure.policy == ENGINE and published else published
     return (
-        figure.pod_list, figure.policy, _percent(figure.mean_at_100), beside, _percent(figure.mean_at_130),
-        _percent(min(runs)), _percent(max(runs)), str(cpu),
+        figure.pod_list, figure.policy, _about(figure.mean_at_100, figure.error_at_100), beside,
+        _percent(figure.mean_at_130), _percent(min(runs)), _percent(max(runs)), str(cpu),
     )  # fmt: skip
+
+
+def _about(millionths: int, error: int | None) -> str:
+    """With twice its standard error: most means of as many runs lie within that of the true one."""
+    return _percent(millionths) if error is None else f"{_percent(millionths)} ± {_percent(2 * error)}"
 
 
 def _percent(millionths: int) -> str:

@@ -29,7 +29,8 @@ CHART_WIDTH = 80
     examples=(
         "gpuctl simulate tests/scenarios/tr4858/whole-story.yaml",
         "gpuctl simulate tests/scenarios/*/*.yaml -o json",
-        "gpuctl simulate --trace philly.csv --format philly --nodes 80x8 --mode fair --mode fifo --until 2d",
+        "gpuctl simulate --trace philly.csv --nodes 80x8 --mode fair --mode fifo --mode static --mode drf --until 2d",
+        "gpuctl simulate --trace openb_pod_list_default.csv --nodes 8x8 --from 100d -o chart",
     ),
 )
 @click.argument("scenarios", metavar="[SCENARIO...]", nargs=-1, type=click.Path(exists=True, dir_okay=False))
@@ -37,14 +38,13 @@ CHART_WIDTH = 80
     "-o", "--output", type=click.Choice(["table", "json", "chart", "svg"]), default="table", show_default=True
 )
 @click.option("--trace", type=click.Path(exists=True, dir_okay=False), help="Replay this trace; no scenario then.")
-@click.option("--format", "format_", type=click.Choice(["philly", "openb"]), default="philly", show_default=True)
+@click.option("--format", "format_", type=click.Choice(["philly", "openb"]), help="Default: by its columns.")
 @click.option("--nodes", default="64x8", show_default=True, help="Nodes by GPUs of each, for the trace.")
 @click.option(
     "--quotas",
-    default="from-history",
-    show_default=True,
     metavar="from-history|equal|FILE",
-    help="From what was used before the first job; or all alike; or a table with the columns project and quota.",
+    help="From what was used before the first job; or all alike, the default where nothing was; or a table with the"
+    " columns project and quota.",
 )
 @click.option(
     "--mode",

@@ -11,9 +11,9 @@ import click
 
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
-from gpuctl.cli.output import print_json
+from gpuctl.cli.output import counted, print_json
 from gpuctl.cli.terminal import painted
-from gpuctl.diag.wording import duration
+from gpuctl.diag.wording import duration, printable
 from gpuctl.model.units import Instant, format_gpus
 from gpuctl.views.chart import svg_chart, text_chart
 
@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from gpuctl.simulate.replay_report import Figures, ReplayReport
     from gpuctl.simulate.workload import Layout
 
-FILES = frozenset({"from-history", "equal"})
+WORDS = frozenset({"from-history", "equal"})
 """What --quotas may say instead of a file."""
+
+
+MOST_MS = 36_500 * 86_400_000
+"""No trace is longer."""
 
 
 def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
@@ -40,7 +44,7 @@ def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
             trace=_file(trace),
             format=options["format_"],
             layout=_layout(options["nodes"]),
-            quotas=quotas if quotas in FILES else _file(quotas),
+            quotas=quotas if quotas is None or quotas in WORDS else _file(quotas),
             modes=[ModeName(mode) for mode in dict.fromkeys(options["modes"])],
             begin=_bound(options["begin"], "--from"),
             end=_bound(options["end"], "--until"),
@@ -94,11 +98,12 @@ def _day(at_ms: Instant) -> str:
 def _table(report: ReplayReport) -> None:
     from gpuctl.views.replay import ModeRow, mode_table  # noqa: PLC0415 - only now
 
-    gpus, hours = format_gpus(report.capacity_milli), report.work // 1000 // 3_600_000
+    gpus, tenths = format_gpus(report.capacity_milli), report.work // 100 // 3_600_000
+    hours = f"{tenths // 10}.{tenths % 10}" if tenths < 100 else str(tenths // 10)
     click.echo(
-        f"{report.name}: {report.jobs} jobs of {hours} GPU-hours on {report.layout} = {gpus} GPUs,"
+        f"{report.name}: {counted(report.jobs, 'job')} of {hours} GPU-hours on {report.layout} = {gpus} GPUs,"
         f" {_day(report.window[0])} to {_day(report.window[1])};"
-        f" a paused job leaves in {duration(report.pace.stop_ms)}"
+        f" a paused job leaves in {duration(report.pace.stop_ms)}; quotas {_source(report)}"
     )
     rows = [
         ModeRow(
@@ -119,6 +124,12 @@ def _table(report: ReplayReport) -> None:
         for figures in report.modes
     ]
     click.echo(mode_table(rows), nl=False)
+
+
+def _source(report: ReplayReport) -> str:
+    """Where quotas are from."""
+    named = {"from-history": "by what was used before", "equal": "all alike"}
+    return named.get(report.quotas_from, f"of {printable(report.quotas_from)}")
 
 
 def _file(path: str) -> File:
@@ -146,12 +157,16 @@ def _bound(text: str | None, option: str) -> Bound | None:
 
     if text is None:
         return None
+    from gpuctl.simulate.trace_philly import instant_of  # noqa: PLC0415 - only now
+
+    at_ms = instant_of(text)
+    if at_ms is not None:
+        return Bound(ms=at_ms, after_first=False)
     try:
-        return Bound(ms=1000 * int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()), after_first=False)
+        after_ms = read_duration(text)
     except ValueError:
-        pass
-    try:
-        return Bound(ms=read_duration(text), after_first=True)
-    except ValueError:
+        after_ms = MOST_MS + 1
+    if after_ms > MOST_MS:
         wanted = "write 2017-10-16, 2017-10-16T12:00:00 (UTC), or 7d after the first job"
-        raise click.BadParameter(f"{text!r} is no time; {wanted}", param_hint=option) from None
+        raise click.BadParameter(f"{text!r} is no time; {wanted}", param_hint=option)
+    return Bound(ms=after_ms, after_first=True)

@@ -54,7 +54,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """Several modes over the same jobs on the same nodes. The window is what integrals are over."""
+    """Several modes over the same jobs on the same nodes. The window is what integrals are over.
+
+    `quotas_from` tells where quotas are from.
+    """
 
     name: str
     jobs: int
@@ -65,6 +68,7 @@ class ReplayReport:
     pace: Pace
     quotas: Mapping[ProjectName, GpuMilli]
     modes: tuple[Figures, ...]
+    quotas_from: str = ""
 
     def wait_ratio_milli(self, figures: Figures) -> int | None:
         """A mode's mean wait in thousandths of the floor's; None where the floor is not among the modes, or 0."""
@@ -136,6 +140,7 @@ def document(report: ReplayReport) -> dict[str, Any]:
         "untilMs": report.window[1],
         "stopMs": report.pace.stop_ms,
         "checkpointMs": report.pace.checkpoint_ms,
+        "quotasFrom": report.quotas_from,
         "modes": [_mode(report, figures) for figures in report.modes],
     }
 

@@ -5,6 +5,7 @@ A trace says when each job came, how long it ran and how many GPUs it held. It s
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -61,22 +62,36 @@ class Table:
 
     def __init__(self, path: str, content: bytes, columns: Sequence[str]) -> None:
         self.path = path
-        self.lines = content.decode("utf-8", "replace").splitlines()
+        self.lines = lines_of(content)
         self.mistakes: list[Diagnostic] = []
-        header = self.lines[0].split(",") if self.lines else []
+        header = header_of(self.lines)
         missing = [column for column in columns if column not in header]
         self.positions = [] if missing else [header.index(column) for column in columns]
-        if missing:
+        if not any(header):
+            self.nothing("the file is empty" if len(self.lines) < 2 else "its first line is empty")
+        elif missing:
             self.mistakes.append(self.mistake("GPU3911", 1, columns=", ".join(missing)))
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """The wanted columns of each line that has them, with the line's number; empty lines are passed over."""
-        for number, line in enumerate(self.lines[1:], start=2) if self.positions else ():
-            cells = line.split(",")
+        reader = csv.reader(self.lines[1:] if self.positions else [])
+        while True:
+            number = reader.line_num + 2
+            try:
+                cells = next(reader, None)
+            except csv.Error as error:
+                self.wrong(number, str(error))
+                continue
+            if cells is None:
+                return
             if len(cells) > max(self.positions):
                 yield number, [cells[position] for position in self.positions]
-            elif line.strip():
+            elif "".join(cells).strip():
                 self.wrong(number, "too few columns")
+
+    def nothing(self, problem: str) -> None:
+        """The file holds nothing that can be used, and no line of it is to blame."""
+        self.mistakes.append(self.mistake("GPU3915", 1, problem=problem))
 
     def wrong(self, number: int, problem: str) -> None:
         """A line can't be used."""
@@ -88,6 +103,19 @@ class Table:
         text = self.lines[number - 1] if number <= len(self.lines) else ""
         span = SourceSpan(file=self.path, line=number, column=1, end_column=len(text) + 1)
         return Diagnostic(code=code, message=message(code, params), span=span, help=CODES[code].fix, source_line=text)
+
+
+def lines_of(content: bytes) -> list[str]:
+    """A file's lines, without the mark that some programs begin a file with."""
+    return content.decode("utf-8-sig", "replace").splitlines()
+
+
+def header_of(lines: Sequence[str]) -> list[str]:
+    """The names of the columns."""
+    try:
+        return [name.strip() for name in next(csv.reader(lines[:1]), [])]
+    except csv.Error:
+        return ["?"]
 
 
 ReadTrace = Callable[[str, bytes], "tuple[Trace | None, tuple[Diagnostic, ...]]"]

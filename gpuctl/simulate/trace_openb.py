@@ -18,9 +18,13 @@ from gpuctl.simulate.trace import Table, Trace, TraceJob
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIME_COLUMNS = ("qos", "creation_time", "deletion_time")
+COLUMNS = (*POD_COLUMNS, *TIME_COLUMNS)
+"""Of a list that tells when pods came and went."""
+
 T = TypeVar("T")
 _MIB = 1 << 20
 _MOST_DIGITS = 12
+_MOST_SECONDS = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +81,18 @@ def read_openb(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnosti
 
     openb tells of no teams. A pod that was deleted when it came held nothing and is left out.
     """
-    table = Table(path, content, (*POD_COLUMNS, *TIME_COLUMNS))
+    table = Table(path, content, COLUMNS)
     jobs: list[TraceJob] = []
     for number, cells in table.rows():
-        pod, times = _pod(cells[: len(POD_COLUMNS)]), _numbers(*cells[-2:])
-        if isinstance(pod, str) or times is None:
-            table.wrong(number, pod if isinstance(pod, str) else "creation_time and deletion_time are whole numbers")
+        pod, times = _pod(cells[: len(POD_COLUMNS)]), _times(*cells[-2:])
+        if isinstance(pod, str):
+            table.wrong(number, pod)
+        elif isinstance(times, str):
+            table.wrong(number, times)
         elif pod.gpu_milli and times[0] < times[1]:
             jobs.append(_job(pod, cells[len(POD_COLUMNS)], times[0], times[1]))
     if not jobs and not table.mistakes:
-        table.wrong(1, "no line follows")
+        table.nothing("no pod of it held GPUs for any time")
     if table.mistakes:
         return None, tuple(table.mistakes)
     return Trace(name="openb", jobs=tuple(sorted(jobs, key=lambda job: job.submitted_ms))), ()
@@ -116,6 +122,14 @@ def _pod(cells: list[str]) -> OpenbPod | str:
     return OpenbPod(name=cells[0], cpu_milli=cpu, mem_bytes=mib * _MIB, gpu_milli=gpus * gpu_milli)
 
 
+def _times(created: str, deleted: str) -> list[int] | str:
+    """When a pod came and went, in seconds, or what is wrong with it."""
+    times = _numbers(created, deleted)
+    if times is None or max(times) > _MOST_SECONDS:
+        return "creation_time and deletion_time are whole numbers of seconds"
+    return times if times[0] <= times[1] else f"deleted at {times[1]}, before it was created at {times[0]}"
+
+
 def _numbers(*cells: str) -> list[int] | None:
     """Whole numbers that are no larger than anything there could be."""
     if all(cell.isdecimal() and len(cell) <= _MOST_DIGITS for cell in cells):
@@ -125,5 +139,5 @@ def _numbers(*cells: str) -> list[int] | None:
 
 def _checked(table: Table, found: tuple[T, ...]) -> tuple[tuple[T, ...], tuple[Diagnostic, ...]]:
     if not found and not table.mistakes:
-        table.wrong(1, "no line follows")
+        table.nothing("no line follows the first")
     return (() if table.mistakes else found), tuple(table.mistakes)

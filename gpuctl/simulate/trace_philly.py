@@ -1,6 +1,7 @@
 """Microsoft's Philly cluster, 2017: jobs of its virtual clusters, in the table that the authors of Pollux made of it.
 
-Columns: timestamp, duration (seconds), num_gpus, gpu_time, cluster. Times have no zone and are read as UTC.
+Columns: timestamp, duration (seconds), num_gpus, gpu_time, cluster. Times without a zone are read as UTC; lines may
+be in any order.
 Source: msr-fiddle/philly-traces, CC-BY-4.0; petuum/adaptdl, simulator/traces/philly.csv.
 """
 
@@ -17,7 +18,10 @@ from gpuctl.simulate.trace import Table, Trace, TraceJob
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 MOST_GPUS = 100_000
 MOST_SECONDS = 10**9
+LATEST_MS: Instant = 10**13
 """A line that says more is wrong."""
+
+_MOST_DIGITS = 9
 
 HISTORY_UNTIL_MS: Instant = 1_507_507_200_000
 """2017-10-09 00:00:00."""
@@ -40,7 +44,7 @@ def read_philly(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnost
         else:
             jobs.append(job)
     if not jobs and not table.mistakes:
-        table.wrong(1, "no line follows")
+        table.nothing("no line follows the first")
     if table.mistakes:
         return None, tuple(table.mistakes)
     jobs.sort(key=lambda job: job.submitted_ms)
@@ -51,10 +55,9 @@ def read_philly(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnost
 
 def _job(timestamp: str, duration: str, gpus: str, cluster: str) -> TraceJob | str:
     """The job of a line, or what is wrong with it."""
-    try:
-        submitted = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return f"{timestamp!r} is no time"
+    submitted_ms = instant_of(timestamp)
+    if submitted_ms is None or not 0 <= submitted_ms < LATEST_MS:
+        return f"{timestamp!r} is no time from 1970 on"
     try:
         seconds = Decimal(duration)
         duration_ms = int(seconds * 1000) if 0 < seconds < MOST_SECONDS else 0
@@ -62,14 +65,22 @@ def _job(timestamp: str, duration: str, gpus: str, cluster: str) -> TraceJob | s
         duration_ms = 0
     if not duration_ms:
         return f"{duration!r} is no duration in seconds"
-    if not gpus.isdecimal() or not 0 < int(gpus) <= MOST_GPUS:
+    if not gpus.isdecimal() or len(gpus) > _MOST_DIGITS or not 0 < int(gpus) <= MOST_GPUS:
         return f"{gpus!r} is no number of GPUs"
-    if not cluster:
-        return "no cluster"
-    submitted_ms = int(submitted.replace(tzinfo=UTC).timestamp()) * 1000
+    if not cluster.strip() or not cluster.isprintable():
+        return "no cluster" if not cluster.strip() else f"{cluster!r} is no name of a cluster"
     return TraceJob(
         project=ProjectName(cluster),
         submitted_ms=submitted_ms,
         duration_ms=duration_ms,
         gpu_milli=WHOLE_GPU * int(gpus),
     )
+
+
+def instant_of(text: str) -> Instant | None:
+    """An ISO 8601 date or time, in UTC where it names no zone, to the second; None for anything else."""
+    try:
+        when = datetime.fromisoformat(text)
+        return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()) * 1000
+    except (ValueError, OverflowError):
+        return None

@@ -40,7 +40,7 @@ def text_chart(held: Held, capacity_milli: GpuMilli, begin: str, end: str) -> tu
         most = max(held[project], default=0)
         lines.append((
             Segment(" " * (width + 1)), Segment(team.letter, team.style),
-            Segment(f" {project}: at most {format_gpus(most // 1000 * 1000)} GPUs in a step"),
+            Segment(f" {project}: at most {format_gpus(most // 100 * 100)} GPUs in a step"),
         ))  # fmt: skip
     return tuple(lines)
 

@@ -54,12 +54,53 @@ def test_charts(run: Run, small: str, output: str, begins: str) -> None:
         (("--until", "2017-10-01"), 1, "GPU3913"),
         (("--format", "openb"), 1, "GPU3911"),
         (("--quotas", "nowhere.csv"), 2, "GPU3904"),
+        (("--format", "helios"), 2, "'helios' is not one of"),
+        (("--until", "99999999999h"), 2, "write 2017-10-16"),
+        (("--stop", "-5s"), 2, "write 30s"),
+        (("--nodes", "0x8"), 2, "write nodes x GPUs"),
     ],
 )
 def test_what_is_wrong_is_told(run: Run, small: str, args: tuple[str, ...], code: int, told: str) -> None:
     result = run("simulate", "--trace", small, *args)
     assert result.exit_code == code
     assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "code"),
+    [
+        (b"", "1:1", "GPU3915"),
+        (HEADER.encode(), "1:1", "GPU3915"),
+        (b'{"jobs": []}\n', "1:1", "GPU3914"),
+        (b"\x7fELF\x00\xff\n\x00", "1:1", "GPU3914"),
+        (b"timestamp,duration,num_gpus\n2017-10-09,1,1\n", "1:1", "GPU3914"),
+        (HEADER.encode() + b"2017-10-09 00:00:00,60,-8,0,a\n", "2:1", "GPU3910"),
+        (HEADER.encode() + b"2017-10-09 00:00:00,-60,8,0,a\n", "2:1", "GPU3910"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_told_with_a_place(
+    run: Run, tmp_path: Path, content: bytes, place: str, code: str
+) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content)
+    result = run("simulate", "--trace", str(path), "--nodes", "2x8")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"{path}:{place}: error {code}: ")
+
+
+def test_the_format_is_known_by_the_columns_and_quotas_are_alike_without_a_history(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv"
+    path.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+        "p-0,12000,16384,1,500,,LS,Running,0,3600,61\np-1,6000,12288,8,1000,,BE,Running,0,7200,\n"
+    )
+    result = run("simulate", "--trace", str(path), "--nodes", "2x8", "--mode", "fair", "--mode", "static")
+    assert result.exit_code == 0, result.stderr
+    first, _, fair, _ = result.stdout.splitlines()
+    assert first.startswith("openb: 2 jobs of 16 GPU-hours on 2x8 = 16 GPUs, 1970-01-01 00:00 to 1970-01-01 02:00;")
+    assert first.endswith("quotas all alike")
+    assert fair.split()[11] == "51.56%", "of two hours, since all came at once"
+    assert run("simulate", "--trace", str(path), "--quotas", "from-history").exit_code == 1
 
 
 def test_a_trace_or_scenarios(run: Run, small: str) -> None:

@@ -68,4 +68,18 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="--from and --until leave nothing of it.",
         fix="widen the span",
     ),
+    CodeEntry(
+        code="GPU3914",
+        title="a trace of an unknown format",
+        message="the first line has the columns of no format that is known: {formats}",
+        why="A trace is known, and read, by the names of its columns.",
+        fix="give its columns these names, as far as it has them",
+    ),
+    CodeEntry(
+        code="GPU3915",
+        title="a trace with nothing in it",
+        message="there is nothing to replay: {problem}",
+        why="The file could be read, but holds no job.",
+        fix="look whether it is the right file, and whole",
+    ),
 )

@@ -57,10 +57,32 @@ def test_a_wrong_line_is_told_with_its_place(line: bytes, problem: str) -> None:
     assert problem in mistakes[0].message
 
 
+@pytest.mark.parametrize(
+    ("times", "problem"),
+    [
+        (b"20,10", "deleted at 10, before it was created at 20"),
+        (b",10", "whole numbers of seconds"),
+        (b"10,999999999999", "whole numbers of seconds"),
+    ],
+)
+def test_a_pod_that_came_after_it_went_is_told(times: bytes, problem: str) -> None:
+    trace, mistakes = read_openb("pods.csv", TIMED + b"p-9,1,1,1,460,,LS,Running," + times + b",\n")
+    assert trace is None
+    assert [(m.code, m.span.line) for m in mistakes] == [("GPU3910", 6)]
+    assert problem in mistakes[0].message
+
+
+def test_pods_without_gpus_are_no_trace() -> None:
+    _, (mistake,) = read_openb("pods.csv", b"\n".join([*TIMED.splitlines()[:1], *TIMED.splitlines()[3:]]))
+    assert (mistake.code, mistake.message) == (
+        "GPU3915", "there is nothing to replay: no pod of it held GPUs for any time"
+    )  # fmt: skip
+
+
 def test_a_table_of_another_kind_is_refused() -> None:
     assert [m.code for m in read_pods("pods.csv", NODES)[1]] == ["GPU3911"]
-    assert [m.code for m in read_nodes("nodes.csv", b"")[1]] == ["GPU3911"]
-    assert [m.code for m in read_pods("pods.csv", PODS.splitlines()[0])[1]] == ["GPU3910"]
+    assert [m.code for m in read_nodes("nodes.csv", b"")[1]] == ["GPU3915"]
+    assert [m.code for m in read_pods("pods.csv", PODS.splitlines()[0])[1]] == ["GPU3915"]
     assert len(read_pods("pods.csv", PODS + b"x,y,z,0,0\n" * 50)[1]) == MOST_TOLD
 
 

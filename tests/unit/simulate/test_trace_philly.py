@@ -43,7 +43,12 @@ def test_a_table_that_begins_earlier_has_no_history_but_its_own() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("yesterday,66.0,1,66.0,11cb48", "'yesterday' is no time"),
+        ("yesterday,66.0,1,66.0,11cb48", "'yesterday' is no time from 1970 on"),
+        ("1817-10-09 07:01:55,66.0,1,66.0,11cb48", "'1817-10-09 07:01:55' is no time from 1970 on"),
+        ("9999-10-09 07:01:55,66.0,1,66.0,11cb48", "'9999-10-09 07:01:55' is no time from 1970 on"),
+        ("2017-10-09 07:01:55,-66.0,1,66.0,11cb48", "'-66.0' is no duration in seconds"),
+        ("2017-10-09 07:01:55,66.0,-1,66.0,11cb48", "'-1' is no number of GPUs"),
+        ("2017-10-09 07:01:55,66.0,1000000000,66.0,11cb48", "'1000000000' is no number of GPUs"),
         ("2017-10-09 07:01:55,soon,1,66.0,11cb48", "'soon' is no duration in seconds"),
         ("2017-10-09 07:01:55,0,1,66.0,11cb48", "'0' is no duration in seconds"),
         ("2017-10-09 07:01:55,NaN,1,66.0,11cb48", "'NaN' is no duration in seconds"),
@@ -51,6 +56,7 @@ def test_a_table_that_begins_earlier_has_no_history_but_its_own() -> None:
         ("2017-10-09 07:01:55,66.0,0,66.0,11cb48", "'0' is no number of GPUs"),
         ("2017-10-09 07:01:55,66.0,1.5,66.0,11cb48", "'1.5' is no number of GPUs"),
         ("2017-10-09 07:01:55,66.0,1,66.0,", "no cluster"),
+        ("2017-10-09 07:01:55,66.0,1,66.0,a\x1b[2J", "'a\\x1b[2J' is no name of a cluster"),
         ("2017-10-09 07:01:55,66.0", "too few columns"),
     ],
 )
@@ -58,6 +64,27 @@ def test_a_wrong_line_is_told_with_its_place(line: str, problem: str) -> None:
     trace, told = read_philly("t.csv", (HEADER + ONE + line + "\n").encode())
     assert trace is None
     assert [(d.code, d.span.line, d.message) for d in told] == [("GPU3910", 3, f"this line can't be used: {problem}")]
+
+
+def test_quotes_spaces_zones_and_a_byte_order_mark_are_read() -> None:
+    table = 'timestamp, duration,num_gpus,"gpu_time",cluster\r\n2017-10-09 09:01:55+02:00,66.5,1,66.5,"a, b"\r\n\r\n'
+    trace, told = read_philly("t.csv", b"\xef\xbb\xbf" + table.encode())
+    assert told == ()
+    assert trace is not None
+    (job,) = trace.jobs
+    assert (job.project, job.submitted_ms) == ("a, b", HISTORY_UNTIL_MS + (7 * 3600 + 115) * 1000)
+
+
+def test_a_quote_that_never_ends_is_told_where_it_begins() -> None:
+    _, (told,) = read_philly("t.csv", (HEADER + ONE + '"' + ONE + EIGHT).encode())
+    assert (told.code, told.span.line) == ("GPU3910", 3)
+
+
+@pytest.mark.parametrize("cells", ["x" * 200_000, "2017-10-09 07:01:55,66.0," + "1" * 5000 + ",66.0,11cb48"])
+def test_a_line_that_is_far_too_long_is_told(cells: str) -> None:
+    _, (told,) = read_philly("t.csv", (HEADER + ONE + cells + "\n").encode())
+    assert (told.code, told.span.line) == ("GPU3910", 3)
+    assert len(told.message) < 300
 
 
 def test_missing_columns_are_told_once() -> None:
@@ -69,9 +96,9 @@ def test_missing_columns_are_told_once() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", HEADER.encode()])
 def test_a_file_without_jobs_is_told(content: bytes) -> None:
-    trace, told = read_philly("t.csv", content)
+    trace, (told,) = read_philly("t.csv", content)
     assert trace is None
-    assert told
+    assert told.code in {"GPU3911", "GPU3915"}
 
 
 def test_a_file_of_wrong_lines_is_not_told_line_by_line() -> None:
