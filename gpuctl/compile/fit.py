@@ -42,7 +42,7 @@ def fit_jobs(
 ) -> tuple[list[ResolvedJob], list[Diagnostic]]:
     """The jobs that fit, and what is wrong with the others.
 
-    Cost: linear in the jobs that were not fitted before; nodes are looked at once for each kind of worker.
+    Cost: linear in the jobs that were not fitted before; kinds of node are looked at once for each kind of worker.
     """
     fitted.turn()
     fitting = _Fitting(declarations, resolved)
@@ -145,6 +145,7 @@ class _Nodes:
     def __init__(self, resolved: Resolved, backends: Backends) -> None:
         self.backends = backends
         self.by_pool = {pool.name: backends.nodes(pool) for pool in resolved.pools.values()}
+        self.kinds = {name: _kinds(nodes) for name, nodes in self.by_pool.items()}
         self.rooms: dict[tuple[object, ...], int] = {}
 
     def mistakes(self, job: ResolvedJob) -> Iterator[Diagnostic]:
@@ -188,7 +189,8 @@ class _Nodes:
         cpu, size, grant = spec.resources.cpu, spec.resources.memory, self.backends.grant(spec, pool)
         kind = (pool.name, grant, cpu, size)
         if kind not in self.rooms:
-            self.rooms[kind] = sum(_workers(node, grant, cpu, size) for node in self.by_pool[pool.name])
+            nodes = self.kinds[pool.name]
+            self.rooms[kind] = sum(count * _workers(node, grant, cpu, size) for node, count in nodes)
         return self.rooms[kind]
 
     def _no_node(self, job: ResolvedJob, document: Document) -> Diagnostic:
@@ -210,6 +212,16 @@ class _Nodes:
             largest = max(node.cpu_milli if path is _CPU else node.mem_bytes for node, _ in nodes)
             fix = "" if largest else "declare resourcesPerNode of the pool"
         return document.diagnostic("GPU3016", document.span(path), {"pools": pool_words(job.pools), "need": need}, fix)
+
+
+def _kinds(nodes: Sequence[DeclaredNode]) -> Sequence[tuple[DeclaredNode, int]]:
+    """One node of each kind, and how many are like it."""
+    found: dict[tuple[object, ...], tuple[DeclaredNode, int]] = {}
+    for node in nodes:
+        kind = node.whole_gpus, tuple(sorted(node.mig.items())), node.cpu_milli, node.mem_bytes
+        first, count = found.get(kind, (node, 0))
+        found[kind] = first, count + 1
+    return tuple(found.values())
 
 
 def _workers(node: DeclaredNode, grant: Grant | None, cpu_milli: int, mem_bytes: MemBytes) -> int:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
 from test_outlook import TO_JOBS, TO_RUNS, TO_THE_REST, Life
 
 from gpuctl.model.ids import JobId
+from gpuctl.model.state import RunPhase
 from gpuctl.schedule import Outlook, schedule
 from gpuctl.schedule.admission import Admission
 from gpuctl.schedule.hints import Hints
 
 
-def left_out(life: Life) -> dict[JobId, bool]:
-    """The jobs that would not be asked now, and whether asking them would have come to anything."""
+def left_out(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
+    """The jobs that would not be asked now, and whether asking them would have come to anything.
+
+    `leaving`: which of the runs in place is still seen to stop, if any.
+    """
     tree, state, now_ms, outlook = life.tree, life.world.state(), life.world.now_ms, Outlook()
+    running = [run for run in state.runs if run.phase is RunPhase.RUNNING]
+    if leaving is not None and running:
+        stops = running[leaving % len(running)]
+        runs = (replace(run, phase=RunPhase.STOPPING) if run is stops else run for run in state.runs)
+        state = replace(state, runs=tuple(runs))
     schedule(tree, state, now_ms, outlook)  # works out what each project may have
     standing = outlook.over(tree, state, now_ms)
     policy, lineup = tree.cluster.scheduling, standing.lineup
@@ -31,12 +42,28 @@ def left_out(life: Life) -> dict[JobId, bool]:
     return {each.job.id: admission._turn(each) for each in others if each.job.id not in admission._settled}
 
 
-@given(stories(), st.lists(st.tuples(st.sampled_from(TO_JOBS + TO_RUNS + TO_THE_REST), st.integers(0, 7)), max_size=8))
+EVENTS = st.lists(st.tuples(st.sampled_from(TO_JOBS + TO_RUNS + TO_THE_REST), st.integers(0, 7)), max_size=8)
+
+
+@given(stories(), EVENTS)
 @settings(max_examples=150)
 def test_nobody_is_left_out_who_has_a_chance(story: Story, events: list[tuple[str, int]]) -> None:
     life = Life(story.tree)
     for event, which in (("cycle", 0), ("cycle", 0), *events):
         life.happen(event, which)
         found = left_out(life)
+        assert not any(found.values()), found
+        life.cycle()
+
+
+@given(stories(), EVENTS, st.integers(0, 7))
+@settings(max_examples=150)
+def test_nobody_is_left_out_while_others_leave(story: Story, events: list[tuple[str, int]], leaving: int) -> None:
+    """What comes free is worth a turn to who has a claim to it, also where nobody may be moved."""
+    policy = replace(story.tree.cluster.scheduling, consolidation=False)
+    life = Life(replace(story.tree, cluster=replace(story.tree.cluster, scheduling=policy)))
+    for event, which in (("cycle", 0), ("cycle", 0), *events):
+        life.happen(event, which)
+        found = left_out(life, leaving)
         assert not any(found.values()), found
         life.cycle()
