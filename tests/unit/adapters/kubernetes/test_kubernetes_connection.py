@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -113,6 +114,23 @@ def test_the_token_of_a_login_command_is_carried(tmp_path: Path) -> None:
     connection = connect(kubeconfig(tmp_path, HTTPS, plugin(tmp_path, f"print({said!r})")))
     assert connection.headers()["authorization"] == "Bearer fresh"
     connection.close()
+
+
+def test_the_id_token_of_an_identity_provider_is_carried(tmp_path: Path) -> None:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": 32_503_680_000}).encode()).decode().rstrip("=")
+    settings = {"idp-issuer-url": "https://127.0.0.1:1", "client-id": "gpuctl", "id-token": f"e30.{claims}.sig"}
+    user = {"auth-provider": {"name": "oidc", "config": settings}}
+    connection = connect(kubeconfig(tmp_path, HTTPS, user))
+    assert connection.headers()["authorization"] == f"Bearer e30.{claims}.sig"
+    connection.close()
+
+
+def test_an_identity_provider_that_does_not_answer(tmp_path: Path) -> None:
+    expired = base64.urlsafe_b64encode(b'{"exp": 1}').decode().rstrip("=")
+    settings = {"idp-issuer-url": "https://127.0.0.1:1", "client-id": "gpuctl", "id-token": f"e30.{expired}.sig"}
+    user = {"auth-provider": {"name": "oidc", "config": {**settings, "refresh-token": "r", "client-secret": "s"}}}
+    code, text = refused(kubeconfig(tmp_path, HTTPS, user))
+    assert (code, "127.0.0.1" in text) == ("GPU7011", True)
 
 
 def test_a_token_a_password_and_no_credentials_on_a_plain_address(tmp_path: Path) -> None:
