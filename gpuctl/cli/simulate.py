@@ -70,8 +70,16 @@ def simulate(scenarios: tuple[str, ...], output: str, trace: str | None, **optio
     """Run scenario files, or a trace, in virtual time.
 
     Scenarios go through the ordinary compiler and reconciler, against the embedded cluster. With -o json the report of
-    one file is one document, those of several are a list. A trace goes through the engine alone, or through simpler
-    modes to compare it with. Charts show GPUs by project over time.
+    one file is one document, those of several are a list. Charts show GPUs by project over time.
+
+    A trace goes through the engine alone (fair), or through simpler modes to compare it with: fifo, first come, first
+    served; static, the same within each quota, and nothing is lent; drf, who holds least is next; floor, who holds
+    least of its quota, by counting GPUs without nodes. None of these pauses anybody.
+
+    UNFAIR and BELOW QUOTA are what projects were short of their fluid share, and of min(quota, demand), in parts of all
+    work; VIOLATIONS jobs within quota that waited longer than a pause takes, LONGEST the longest wait of one within
+    quota. DISPLACED is what paused jobs had done since they started, WASTED what of it they did again, and what they
+    held while they left. OF FLOOR is the mean wait by that of floor, USED of all GPU time while jobs came.
 
     Exit code: 0 all as expected, 1 an expectation failed or a file is wrong, 2 wrong use or internal error.
     """

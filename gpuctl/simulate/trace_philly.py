@@ -34,7 +34,9 @@ HISTORY_GPU_HOURS = {
 
 
 def read_philly(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnostic, ...]]:
-    """The jobs of a table, by time. A table that begins with HISTORY_UNTIL_MS or later has the history above."""
+    """The jobs of a table, by time. One of these clusters' that begins with HISTORY_UNTIL_MS or later has the history
+    above.
+    """
     table = Table(path, content, COLUMNS)
     jobs: list[TraceJob] = []
     for number, (timestamp, duration, gpus, cluster) in table.rows():
@@ -48,7 +50,7 @@ def read_philly(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnost
     if table.mistakes:
         return None, tuple(table.mistakes)
     jobs.sort(key=lambda job: job.submitted_ms)
-    known = jobs[0].submitted_ms >= HISTORY_UNTIL_MS
+    known = jobs[0].submitted_ms >= HISTORY_UNTIL_MS and any(job.project in HISTORY_GPU_HOURS for job in jobs)
     history = {ProjectName(vc): hours * WHOLE_GPU * 3_600_000 for vc, hours in HISTORY_GPU_HOURS.items() if known}
     return Trace(name="philly", jobs=tuple(jobs), history=history), ()
 

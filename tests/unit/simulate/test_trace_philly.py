@@ -40,6 +40,12 @@ def test_a_table_that_begins_earlier_has_no_history_but_its_own() -> None:
     assert trace.history == {}
 
 
+def test_a_table_of_other_clusters_has_not_their_history() -> None:
+    trace, _ = read_philly("t.csv", (HEADER + ONE.replace("11cb48", "team-a")).encode())
+    assert trace is not None
+    assert trace.history == {}
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
