@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from gpuctl.diag.span import SourceSpan
-from gpuctl.model.decision import Admit, Displace, Keep, Pending, Placement, Preempt, Reclaim, WorkerPlacement
+from gpuctl.explain import at_rest
+from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import (
     WHOLE_CLUSTER,
     Allowance,
@@ -24,14 +25,11 @@ from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import Container, Job, JobType
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
-from gpuctl.schedule import Outlook, schedule
+from gpuctl.schedule import reasons
 
 SEED = 4858
 NOW_MS: Instant = 1_596_000_000_000
 POOL = PoolName("h100")
-MAX_CYCLES = 20
-"""Cycles that a made-up cluster may take to come to rest."""
-
 MIX: tuple[tuple[int, GpuMilli, int], ...] = (
     (250, 500, 1), (170, 250, 1), (80, 700, 1), (400, 1000, 1), (63, 2000, 1), (28, 4000, 1), (6, 8000, 1),
     (3, 8000, 2),
@@ -88,6 +86,7 @@ def run_of(job: Job, placement: Placement | None = None, since_ms: Instant = NOW
         job=job.id, digest=job.digest, phase=RunPhase.RUNNING if placement else RunPhase.QUEUED, placement=placement,
         gpu_milli=job.gpu_milli, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes, queued_at_ms=since_ms,
         started_at_ms=since_ms if placement else None, starts=1 if placement else 0,
+        reason=reasons.runs_in_quota(job.id.project) if placement else None,
     )  # fmt: skip
 
 
@@ -140,42 +139,8 @@ def crowded(nodes: Sequence[int], jobs: int, projects: int) -> World:
     made = mixed_jobs(jobs, projects)
     places = _Shelves(there)
     runs = [run_of(each, places.place(each), NOW_MS - 1000 * (jobs - index)) for index, each in enumerate(made)]
-    return at_rest(empty.jobs(made).runs(runs))
-
-
-def at_rest(busy: World) -> World:
-    """The cluster after as many cycles as it takes until nothing changes. RuntimeError if it does not come to rest."""
-    outlook = Outlook()
-    for _ in range(MAX_CYCLES):
-        after = carried_out(busy, outlook)
-        if after.state.runs == busy.state.runs:
-            return after
-        busy = after
-    raise RuntimeError("the generated cluster does not come to rest")
-
-
-def carried_out(busy: World, outlook: Outlook) -> World:
-    """The cluster after one cycle's decisions, with pods that start and stop at once."""
-    runs = {run.job: run for run in busy.state.runs}
-    decided = schedule(busy.declared, busy.state, NOW_MS, outlook)
-    for decision in decided.decisions:
-        run = runs.get(decision.job)
-        if run is None:
-            continue
-        if isinstance(decision, Admit):
-            runs[run.job] = replace(
-                run, phase=RunPhase.RUNNING, placement=decision.placement, starts=run.starts + 1,
-                started_at_ms=NOW_MS - 1, reason=decision.reason,
-            )  # fmt: skip
-        elif isinstance(decision, Reclaim | Preempt | Displace):
-            runs[run.job] = replace(
-                run, phase=RunPhase.QUEUED, placement=None, started_at_ms=None, reason=decision.reason
-            )
-        elif isinstance(decision, Pending) and (decision.reserved, decision.reason) != (run.placement, run.reason):
-            runs[run.job] = replace(run, placement=decision.reserved, reason=decision.reason)
-        elif isinstance(decision, Keep) and decision.reason != run.reason:
-            runs[run.job] = replace(run, reason=decision.reason)
-    return busy.runs(runs.values())
+    busy = empty.jobs(made).runs(runs)
+    return replace(busy, state=at_rest(busy.declared, busy.state, NOW_MS).state)
 
 
 class _Shelves:

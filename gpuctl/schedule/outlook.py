@@ -42,7 +42,10 @@ class Outlook:
         self.effort = Effort()
 
     def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> Standing:
-        """Where everybody stands now. Cost: what has changed since the last call, where cluster and nodes stay."""
+        """Where everybody stands now. Cost: what has changed since the last call, where cluster and nodes stay.
+
+        Cluster and projects stay as long as they are the same objects: equal ones are right too, and a cold start.
+        """
         self.effort = Effort()
         same = (declared.cluster, declared.domains, declared.departments, declared.projects)
         if self._standing is None or not all(map(is_, same, self._declared)):

@@ -17,13 +17,25 @@ from gpuctl.schedule import Outlook, schedule
 
 TO_JOBS = ("withdraw", "declare", "suspend", "edit", "hold", "bar")
 TO_RUNS = ("end", "fail", "touch", "delete", "forget")
-TO_THE_REST = ("cycle", "lose a node", "find it", "crash", "wait", "earlier", "shuffle")
+TO_THE_REST = ("cycle", "lose a node", "find it", "crash", "wait", "earlier", "shuffle", "copy")
 HOUR_MS = 3_600_000
 
 
 def told(made: Schedule) -> tuple[object, ...]:
     """All that a schedule says."""
     return made.decisions, made.shares, [(s.job, s.rule, dict(s.numbers)) for s in made.trace], made.queue
+
+
+def copied(tree: Declared) -> Declared:
+    """The same declarations in other objects."""
+    return replace(
+        tree,
+        cluster=replace(tree.cluster),
+        domains=tuple(map(replace, tree.domains)),
+        departments=tuple(map(replace, tree.departments)),
+        projects=tuple(map(replace, tree.projects)),
+        jobs=tuple(map(replace, tree.jobs)),
+    )
 
 
 class Life:
@@ -99,6 +111,9 @@ class Life:
             case "shuffle":
                 state = world.state()
                 self.look(replace(state, runs=state.runs[::-1], nodes=state.nodes[::-1]))
+            case "copy":
+                self.tree = copied(self.tree)
+                world.nodes = tuple(map(replace, world.nodes))
             case "crash":
                 self.cycle(stop_after=which)
             case _:
