@@ -51,18 +51,18 @@ def traces() -> Path:
 
 
 @pytest.fixture(scope="session")
-def new_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], ControlPlane]]:
+def new_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ControlPlane]]:
     """Starts real control planes, which last for the test run. Not built: its tests skip, in CI they fail."""
     started: list[ControlPlane] = []
 
-    def begin() -> ControlPlane:
+    def begin(emulated: str = "") -> ControlPlane:
         binaries = find()
         if binaries is None:
             missing = f"no Kubernetes control plane for the tests: {HOW}"
             if os.environ.get("CI"):
                 pytest.fail(missing, pytrace=False)
             pytest.skip(missing)
-        started.append(start(binaries, tmp_path_factory.mktemp("control-plane")))
+        started.append(start(binaries, tmp_path_factory.mktemp("control-plane"), emulated))
         return started[-1]
 
     yield begin

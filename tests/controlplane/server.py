@@ -34,6 +34,7 @@ class ControlPlane:
 
     binaries: Path
     folder: Path
+    emulated: str = ""
     url: str = ""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -76,11 +77,13 @@ class ControlPlane:
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--concurrent-job-syncs=20",
+            *self._older(),
         )
         self._spawn(
             "kube-scheduler",
             f"--config={self._scheduler_config(component)}",
             "--secure-port=0",
+            *self._older(),
         )
         self._spawn(
             "kwok",
@@ -191,7 +194,11 @@ class ControlPlane:
             f"--audit-policy-file={HERE / 'audit.yaml'}",
             f"--audit-log-path={self.audit_log}",
             "--profiling=false",
+            *self._older(),
         )
+
+    def _older(self) -> list[str]:
+        return [f"--emulated-version={self.emulated}"] if self.emulated else []
 
     def _spawn(self, name: str, *arguments: str) -> None:
         path = command(self.binaries, name)
@@ -223,9 +230,9 @@ class ControlPlane:
         return True
 
 
-def start(binaries: Path, folder: Path) -> ControlPlane:
-    """A control plane in a folder, ready for requests."""
-    plane = ControlPlane(binaries=binaries, folder=folder)
+def start(binaries: Path, folder: Path, emulated: str = "") -> ControlPlane:
+    """A control plane in a folder, ready for requests. `emulated`: the older version that it is to be like."""
+    plane = ControlPlane(binaries=binaries, folder=folder, emulated=emulated)
     try:
         plane.start()
     except BaseException:

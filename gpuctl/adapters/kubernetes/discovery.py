@@ -12,6 +12,7 @@ from gpuctl.diag.wording import all_of, message
 from gpuctl.k8s import names
 from gpuctl.k8s.names import Kind
 from gpuctl.k8s.objects import items, text
+from gpuctl.model.state import Body
 
 _NEEDED_FOR: Mapping[Kind, str] = {
     names.RESOURCE_SLICE: "pools with `sharing: dra`",
@@ -24,12 +25,14 @@ _NEEDED_FOR: Mapping[Kind, str] = {
     names.LEASE: "more than one replica of gpuctl",
     names.EVENT: "events beside the objects",
 }
-_USED: tuple[Kind, ...] = (*names.OBSERVED_KINDS, names.DEVICE_CLASS, names.LEASE, names.EVENT)
+_USED: tuple[Kind, ...] = (*names.OBSERVED_KINDS, names.LEASE, names.EVENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReport:
-    """`version` as the server says it; `absent`: kinds that gpuctl uses and the server does not have."""
+    """`version` as the server says it, and the older one that it is like, if it is; `absent`: kinds that gpuctl uses
+    and the server does not have.
+    """
 
     version: str
     absent: tuple[Kind, ...]
@@ -48,7 +51,14 @@ def discover(requests: Requests) -> ServerReport:
     """Ask the server what it is. Raises ClusterUnavailable. Cost: a request each group, some ten, small ones."""
     version = requests.send(Request(verb="get", kind=("", "Version"), path="/version", what="read the version"))
     served = {kind for group in sorted({kind[0] for kind in _USED}) for kind in _kinds(requests, group)}
-    return ServerReport(version=text(version, "gitVersion"), absent=tuple(kind for kind in _USED if kind not in served))
+    return ServerReport(version=_version(version), absent=tuple(kind for kind in _USED if kind not in served))
+
+
+def _version(told: Body) -> str:
+    """A server may run as an older one would (--emulated-version), while it is upgraded."""
+    minor, emulated = text(told, "minor"), text(told, "emulationMinor")
+    like = "" if emulated in {"", minor} else f" as {text(told, 'emulationMajor')}.{emulated}"
+    return text(told, "gitVersion") + like
 
 
 def _kinds(requests: Requests, group: str) -> set[Kind]:

@@ -60,7 +60,7 @@ def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> World
     if code == 403:
         return _forbidden(status, told)
     if code == 404:
-        return NotFound("GPU7003", told)
+        return NotFound("GPU7003", told if status else f"{what}: the server does not serve this kind")
     if code == 409 or (code == 422 and _is_another(status)):
         return Conflict("GPU7004", told)
     if code == 410:
