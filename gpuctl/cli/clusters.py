@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.cli.failures import Failure
+from gpuctl.cli.nearest import nearest_job
 from gpuctl.diag.wording import message, one_of
 from gpuctl.model.ids import JobId
 
@@ -50,8 +52,12 @@ class Where:
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
-            with wiring.reading_embedded(str(self.embedded)) as cluster:
-                yield cluster, None
+            try:
+                with wiring.reading_embedded(str(self.embedded)) as cluster:
+                    yield cluster, None
+            except ClusterUnavailable as fault:
+                hint = "name a file that `gpuctl reconcile --embedded FILE` has made"
+                raise Failure(fault.code, str(fault), hint=hint) from fault
         else:
             with wiring.looking(self.kubeconfig, self.context, self.namespace) as found:
                 yield found
@@ -88,6 +94,8 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         if embedded is not None and any(given is not None for given in (kubeconfig, context, namespace)):
             if click.get_current_context().get_parameter_source("embedded") is not ParameterSource.ENVIRONMENT:
+                if kubeconfig is None and context is None:
+                    raise Failure("GPU9002", "the embedded cluster is read as a whole", hint="leave out -n")
                 raise Failure("GPU9002", "--embedded excludes other names of a cluster", hint="name one cluster")
             embedded = None
         where = Where(embedded=embedded, kubeconfig=kubeconfig, context=context, namespace=namespace)
@@ -145,4 +153,5 @@ def _absent(wanted: JobId | str, current: Live) -> Failure:
     if ended is not None:
         said = f"{ended.job} has ended ({ended.state}), and its object is gone"
         return Failure("GPU9003", said, hint="raise its runIndex in Git to run it again")
-    return Failure("GPU9003", f"there is no job {wanted} in this cluster", hint="gpuctl list shows what there is")
+    hint = nearest_job(str(wanted), {view.id for view in current.jobs}) or "gpuctl list -A shows what there is"
+    return Failure("GPU9003", f"there is no job {wanted} in this cluster", hint=hint)

@@ -7,15 +7,18 @@ from typing import Any
 
 import click
 
+from gpuctl.cli.failures import EXIT_USAGE
+
 Function = Callable[..., Any]
 
 
 class ExampleCommand(click.Command):
-    """A command whose help ends with examples."""
+    """A command whose help ends with examples. `failed`: its exit code when it can't do what it is for."""
 
-    def __init__(self, *args: Any, examples: tuple[str, ...], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: tuple[str, ...], failed: int = EXIT_USAGE, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = examples
+        self.failed = failed
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write the examples."""
@@ -41,6 +44,8 @@ def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) ->
             formatter.write(f"{' ' * formatter.current_indent}{example}\n")
 
 
-def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Function], click.Command]:
+def command(
+    name: str, *, examples: tuple[str, ...], failed: int = EXIT_USAGE
+) -> Callable[[Function], click.Command]:  # fmt: skip
     """Declare a command."""
-    return click.command(name, cls=ExampleCommand, examples=examples)
+    return click.command(name, cls=ExampleCommand, examples=examples, failed=failed)

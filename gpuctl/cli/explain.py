@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_jo
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import compiled_folder
 from gpuctl.cli.failures import Failure
+from gpuctl.cli.nearest import nearest, nearest_job
 from gpuctl.cli.output import print_json
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.wording import explain_code, one_of
@@ -64,9 +64,8 @@ def explain(subject: str, folder: str | None, project: str | None, output: str, 
 
 def _explain_code(code: str) -> None:
     if code not in CODES:
-        near = difflib.get_close_matches(code, CODES, n=1)
-        hint = f"did you mean {near[0]}?" if near else ""
-        raise Failure("GPU9003", f"there is no code {code}", hint=hint)
+        near = nearest(code, (each for each in CODES if each[: len("GPU1")] == code[: len("GPU1")]))
+        raise Failure("GPU9003", f"there is no code {code}", hint=near or "codes are GPU and four digits: GPU1001")
     click.echo(explain_code(code), nl=False)
 
 
@@ -104,6 +103,6 @@ def _declared_job(declared: Declared, subject: str, project: str | None) -> JobI
     if len(found) > 1:
         raise Failure("GPU9003", f"{name} could be {one_of(found)}", hint="name the project: -p PROJECT")
     if not found:
-        near = difflib.get_close_matches(name, [str(job.id) for job in declared.jobs], n=1)
-        raise Failure("GPU9003", f"no job {name} is declared there", hint=f"did you mean {near[0]}?" if near else "")
+        near = nearest_job(name, (job.id for job in declared.jobs))
+        raise Failure("GPU9003", f"no job {name} is declared there", hint=near or "gpuctl validate DIR counts them")
     return JobId.parse(found[0])

@@ -16,7 +16,7 @@ EXIT_USAGE = 2
 
 
 class Failure(click.ClickException):
-    """An end with a catalogue code. Exit 2 unless the command's own table of exit codes says otherwise."""
+    """An end with a catalogue code. Exit 2, or what the command's own table of exit codes says."""
 
     def __init__(self, code: str, message: str, *, hint: str = "", exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)

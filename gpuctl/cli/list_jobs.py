@@ -7,6 +7,7 @@ import click
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, read_live
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
+from gpuctl.cli.nearest import nearest
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.model.ids import ProjectName
 
@@ -29,13 +30,17 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
     if project and all_projects:
         raise Failure("GPU9002", "-p and -A exclude each other", hint="gpuctl list --help")
     chosen = ProjectName(project) if project else None
-    views = read_live(where).of_project(chosen)
+    current = read_live(where)
+    views = current.of_project(chosen)
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"jobs": [job_form(view) for view in views]})
     elif output == "name":
         click.echo(name_lines(views), nl=False)
     elif not views:
         click.echo(f"No jobs found{f' in project {project}' if project else ''}.", err=True)
+        if project and project not in current.state.ledgers:
+            near = nearest(project, current.state.ledgers) or "gpuctl project list shows them"
+            click.echo(f"help: this cluster keeps no record of such a project; {near}", err=True)
     else:
         click.echo(heading(chosen))
         click.echo(job_table(views, wiring.now_ms(), wide=output == "wide"), nl=False)

@@ -9,8 +9,9 @@ import click
 
 from gpuctl import __version__
 from gpuctl.app.ports import WorldFault
-from gpuctl.cli.command import ExampleGroup
-from gpuctl.cli.failures import internal_failure, usage_failure, world_failure
+from gpuctl.cli.command import ExampleCommand, ExampleGroup
+from gpuctl.cli.failures import EXIT_USAGE, Failure, internal_failure, usage_failure, world_failure
+from gpuctl.cli.nearest import nearest
 
 COMMANDS = {
     "validate": "gpuctl.cli.validate:validate",
@@ -62,6 +63,25 @@ class RootGroup(ExampleGroup):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command. World faults keep their code; anything unforeseen is GPU9001, exit 2."""
+        try:
+            return self._invoke(ctx)
+        except Failure as failure:
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            if isinstance(command, ExampleCommand) and failure.exit_code == EXIT_USAGE:
+                failure.exit_code = command.failed  # type: ignore[misc] # click reads it off the instance
+            raise
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        """The command that is meant; a name that is none is told with the nearest one."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            hint = nearest(args[0], COMMANDS) or "gpuctl --help lists them"
+            raise Failure("GPU9002", f"there is no command {args[0]}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+    def _invoke(self, ctx: click.Context) -> Any:
+        """What goes wrong in a command, as a failure."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.app.ports import WorldFault
 from gpuctl.cli.clusters import Where
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
@@ -19,7 +17,6 @@ from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json, tally
 from gpuctl.cli.terminal import painted
-from gpuctl.diag.codes import CODES
 from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, SourceTree
 
@@ -27,6 +24,8 @@ if TYPE_CHECKING:
     from gpuctl.app.effects import Foreseen
 
 EXIT_CHANGES = 2
+STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,resourceslices,deviceclasses"
+"""What `kubectl get` is asked for that --state takes."""
 WORKING_TREE = "working tree"
 
 
@@ -36,7 +35,9 @@ WORKING_TREE = "working tree"
         "gpuctl plan clusters/tr4858 --base origin/main",
         "gpuctl plan clusters/tr4858 --base origin/main --head HEAD -o markdown > comment.md",
         "gpuctl plan clusters/tr4858 --base origin/main --context prod",
+        f"gpuctl plan clusters/tr4858 --base origin/main --state <(kubectl get -A -o json {STATE_KINDS})",
     ),
+    failed=EXIT_FAILED,
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--base", metavar="REV", required=True, help="The revision to compare with: a branch, tag or commit.")
@@ -63,8 +64,8 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
     is, if one is named. Else it begins with the declared nodes, on which all that can run of the base has just been
     let go. Objects are compared as rendered, with no job started; quotas and other settings as declared.
 
-    --state is for where the cluster can't be reached. It takes what one who may read the cluster was told by `kubectl
-    get -A -o json nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,resourceslices,deviceclasses`.
+    --state is for where the cluster can't be reached. It takes what one who may read the cluster was told by the
+    `kubectl get` of the last example.
 
     Exit code: 0 no change, 2 changes, 1 error.
     """
@@ -73,14 +74,13 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
     from gpuctl.views import plan_report as forms  # noqa: PLC0415
 
     collect_seldom()
-    with _failing():
-        trees = wiring.plan_trees(folder, base, head)
+    trees = wiring.plan_trees(folder, base, head)
     revisions = (base, head or WORKING_TREE)
     before, after = _compiled(trees, revisions)
     if before is None and after is None:
-        raise Failure("GPU8003", f"{folder} is in neither {base} nor the {revisions[1]}", exit_code=EXIT_FAILED)
-    with _failing():
-        foreseen = None if after is None else _foreseen(before, after, Basis(**cluster))
+        said = f"{folder} is in neither {base} nor the {revisions[1]}"
+        raise Failure("GPU8003", said, hint="name the folder of a cluster: clusters/NAME")
+    foreseen = None if after is None else _foreseen(before, after, Basis(**cluster))
     report = plan_report(before, after, revisions, foreseen)
     if output == "json":
         print_json(forms.document(report))
@@ -91,15 +91,6 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
             click.echo(painted(line))
     if not report.empty:
         raise click.exceptions.Exit(EXIT_CHANGES)
-
-
-@contextmanager
-def _failing() -> Iterator[None]:
-    """What fails outside ends the command with exit 1: 2 is for changes."""
-    try:
-        yield
-    except WorldFault as fault:
-        raise Failure(fault.code, str(fault), hint=CODES[fault.code].fix, exit_code=EXIT_FAILED) from fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +110,7 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
     named = bool(basis.kubeconfig or basis.context)
     if sum((named, basis.embedded is not None, basis.state is not None)) > 1:
         said = "--state and --embedded exclude other names of a cluster"
-        raise Failure("GPU9002", said, hint="name one cluster", exit_code=EXIT_FAILED)
+        raise Failure("GPU9002", said, hint="name one cluster")
     if basis.state is not None:
         return on_cluster(before, after, objects_of(_bodies(basis.state)), wiring.now_ms())
     if not named and basis.embedded is None:
@@ -143,7 +134,7 @@ def _bodies(file: IO[str]) -> list[dict[str, Any]]:
 
 def _no_state(file: IO[str], why: str) -> Failure:
     hint = "it holds what kubectl get -o json prints: see gpuctl plan --help"
-    return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint, exit_code=EXIT_FAILED)
+    return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint)
 
 
 def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> Iterator[Declared | None]:

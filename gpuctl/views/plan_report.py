@@ -119,7 +119,7 @@ def counts(report: PlanReport) -> str:
 def text(report: PlanReport) -> Iterator[Line]:
     """The report as styled lines."""
     if report.empty:
-        yield (Segment("No changes. ", "strong"), Segment(f"{report.head} wants what {report.base} wants."))
+        yield (Segment("No changes: ", "strong"), Segment(f"{report.head} wants what {report.base} wants."))
         return
     yield (Segment("Plan: ", "strong"), Segment(f"{counts(report)}  ({report.base} -> {report.head})"))
     for refusal in report.refusals:

@@ -54,6 +54,41 @@ def test_the_commands_are_those_of_the_design() -> None:
     assert set(COMMANDS) >= {*files.split(), *live.split()}
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("plan clusters/tr4858", "GPU9002: Missing option '--base'."),
+        ("plan nowhere --base HEAD", "GPU8003: nowhere is in neither HEAD nor the working tree"),
+        ("plan clusters/tr4858 --base HEAD --embedded README.md", "GPU7001: README.md can't be used"),
+    ],
+)
+def test_what_plan_can_not_do_is_not_taken_for_changes(
+    run: Run, line: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    result = run(*line.split())
+    assert (result.exit_code, result.stderr.splitlines()[0].startswith(f"error {said}")) == (1, True), result.stderr
+    assert result.stderr.splitlines()[1].startswith("help: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("lst", "did you mean list?"),
+        ("explain GPU5099", "did you mean GPU5090?"),
+        ("explain GPU0000", "codes are GPU and four digits: GPU1001"),
+        ("explain a-1-gg clusters/tr4858", "did you mean team-a/a-1-g?"),
+        ("explain team-x/a-1-g clusters/tr4858", "did you mean team-a/a-1-g?"),
+    ],
+)
+def test_a_name_that_is_none_is_told_with_the_nearest(
+    run: Run, line: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    result = run(*line.split())
+    assert (result.exit_code, result.stderr.splitlines()[1]) == (2, f"help: {hint}")
+
+
 def test_without_arguments_the_help_is_printed(run: Run) -> None:
     result = run()
     assert result.exit_code == 0
@@ -63,7 +98,7 @@ def test_without_arguments_the_help_is_printed(run: Run) -> None:
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_an_unknown_option_is_one_line_with_a_code(run: Run, path: Path_) -> None:
     result = run(*path, "--no-such-option")
-    assert result.exit_code == 2
+    assert result.exit_code == (1 if path == ("plan",) else 2)  # 2 of plan is: there are changes
     assert result.stderr.startswith("error GPU9002: ")
     assert result.stdout == ""
 
@@ -73,7 +108,6 @@ def test_an_unknown_option_is_one_line_with_a_code(run: Run, path: Path_) -> Non
     [
         "frobnicate",
         "validate no/such/folder",
-        "plan clusters/tr4858",
         "simulate",
         "simulate no-such-file.yaml",
         "reconcile --repo . --path x --embedded --interval soon",

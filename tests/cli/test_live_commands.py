@@ -44,7 +44,12 @@ def test_list_all_in_every_form(run: Run, embedded: Path) -> None:
 
 def test_list_of_an_unknown_project_is_empty(run: Run, embedded: Path) -> None:
     result = run("list", "-p", "nobody", "--embedded", embedded)
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No jobs found in project nobody.\n")
+    told, hint = result.stderr.splitlines()
+    assert (result.exit_code, result.stdout, told) == (0, "", "No jobs found in project nobody.")
+    assert hint == "help: this cluster keeps no record of such a project; gpuctl project list shows them"
+    near = run("list", "-p", "team-aa", "--embedded", embedded).stderr
+    assert near.endswith("; did you mean team-a?\n")
+    assert run("get", "a-1-gg", "--embedded", embedded).stderr.endswith("did you mean team-a/a-1-g?\n")
     assert json.loads(run("list", "-p", "nobody", "-o", "json", "--embedded", embedded).stdout) == {"jobs": []}
 
 

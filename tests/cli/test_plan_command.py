@@ -32,7 +32,7 @@ def rewrite(repository: WorkingCopy, path: str, old: str, new: str) -> None:
 
 def test_no_change_exits_0(run: Run, repository: WorkingCopy) -> None:
     result = run("plan", folder(repository), "--base", "main")
-    assert (result.exit_code, result.stdout) == (0, "No changes. working tree wants what main wants.\n")
+    assert (result.exit_code, result.stdout) == (0, "No changes: working tree wants what main wants.\n")
 
 
 def test_a_moved_line_is_no_change(run: Run, repository: WorkingCopy) -> None:

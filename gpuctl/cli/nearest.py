@@ -1,0 +1,23 @@
+"""What a name that is none was probably meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpuctl.model.ids import JobId
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`did you mean …?`, or nothing where no name is near."""
+    return _question(word, {name: name for name in known})
+
+
+def nearest_job(word: str, known: Iterable[JobId]) -> str:
+    """The same for a job by its name, or by `PROJECT/NAME`."""
+    return _question(word, {str(job) if "/" in word else job.name: str(job) for job in sorted(known, reverse=True)})
+
+
+def _question(word: str, told: Mapping[str, str]) -> str:
+    import difflib  # noqa: PLC0415 - for mistakes only
+
+    return "".join(f"did you mean {told[name]}?" for name in difflib.get_close_matches(word, sorted(told), n=1))
