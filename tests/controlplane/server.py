@@ -49,6 +49,11 @@ class ControlPlane:
         return self.folder / "certs" / "apiserver.crt"
 
     @property
+    def pod_log(self) -> Path:
+        """What every container has printed, in the lines of a container runtime; there once a test writes it."""
+        return self.folder / "pod.log"
+
+    @property
     def audit_log(self) -> Path:
         """One JSON line a request of anybody but the control plane's own parts."""
         return self.folder / "audit.log"
@@ -59,7 +64,9 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start everything and wait until it answers. RuntimeError, with the end of a log, when a part does not."""
-        etcd, peer, secure = (f"127.0.0.1:{port}" for port in _free_ports(3))
+        ports = _free_ports(4)
+        etcd, peer, secure = (f"127.0.0.1:{port}" for port in ports[:3])
+        kubelet = ports[3]
         self.url = f"https://{secure}"
         self._write_files()
         self._start_etcd(f"http://{etcd}", f"http://{peer}")
@@ -91,6 +98,11 @@ class ControlPlane:
             f"--config={HERE / 'stages.yaml'}",
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=40",
+            "--node-ip=127.0.0.1",
+            f"--node-port={kubelet}",
+            f"--server-address=127.0.0.1:{kubelet}",
+            f"--tls-cert-file={self.folder / 'certs' / 'apiserver.crt'}",
+            f"--tls-private-key-file={self.folder / 'certs' / 'apiserver.key'}",
         )
         self._await("kube-controller-manager", self._has_default_account)
 
