@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -272,14 +273,17 @@ def test_a_shell_in_a_container(stage: Stage) -> None:
     line = [sys.executable, "-m", "gpuctl", "bash", "train", "-p", "team-s", *stage.where]
     with subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs) as shell:
         os.close(theirs)
-        os.write(terminal, b"echo $((6 * 7)); exit\n")
+        os.write(terminal, b"echo $((6 * 7))\n")
         shown = b""
+        while b"42" not in shown and select.select([terminal], [], [], 60)[0]:
+            shown += os.read(terminal, 4096)
+        assert b"42" in shown, shown
+        os.write(terminal, b"exit\n")
         with suppress(OSError):  # the end of a terminal
-            while part := os.read(terminal, 4096):
-                shown += part
-        assert shell.wait(60) == 0, shown
+            while os.read(terminal, 4096):
+                pass
+        assert shell.wait(60) == 0
     os.close(terminal)
-    assert b"42" in shown
 
 
 def test_a_job_without_a_container_says_why(run: Run, stage: Stage) -> None:
