@@ -15,7 +15,7 @@ from gpuctl.cli.output import counted, print_json
 from gpuctl.cli.terminal import painted
 from gpuctl.diag.wording import duration, printable
 from gpuctl.model.units import Instant, format_gpus
-from gpuctl.views.chart import svg_chart, text_chart
+from gpuctl.views.chart import svg_chart, svg_sheet, text_chart
 
 if TYPE_CHECKING:
     from gpuctl.app.replay import Bound, File
@@ -66,8 +66,8 @@ def show(report: ReplayReport, output: str) -> None:
         case "json":
             print_json(document(report))
         case "svg":
-            for figures in report.modes:
-                click.echo(_svg(figures), nl=False)
+            charts = {figures.mode.value: _svg(figures) for figures in report.modes}
+            click.echo(svg_sheet(charts) if len(charts) > 1 else "".join(charts.values()), nl=False)
         case "chart":
             for figures in report.modes:
                 click.echo(figures.mode.value)

@@ -88,6 +88,20 @@ def svg_chart(held: Held, capacity_milli: GpuMilli, begin: str, end: str) -> str
     return "\n".join(parts) + "\n"
 
 
+def svg_sheet(charts: Mapping[str, str]) -> str:
+    """Several drawings of `svg_chart` in one, one below the other, each under its name."""
+    wide, tall = _LEFT + _WIDTH + _LEGEND, _TOP + _TALL + 40
+    step = tall + _TOP
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {step * len(charts)}" font-family="sans-serif">'
+    ]
+    for index, (name, chart) in enumerate(charts.items()):
+        parts.append(f'<text x="{_LEFT}" y="{step * index + 16}" font-weight="bold">{escape(name)}</text>')
+        place = f'<svg y="{step * index + _TOP}" width="{wide}" height="{tall}" '
+        parts.append(chart.replace("<svg ", place, 1).rstrip())
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
 def _edge(amounts: Sequence[GpuMilli], capacity_milli: GpuMilli) -> list[tuple[int, int]]:
     """The corners of a stepped line, from left to right."""
     corners = []

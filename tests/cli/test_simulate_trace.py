@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from commands import Run
@@ -44,6 +45,15 @@ def test_charts(run: Run, small: str, output: str, begins: str) -> None:
     result = run("simulate", "--trace", small, "--nodes", "2x8", "-o", output)
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith(begins)
+
+
+def test_drawings_of_several_modes_are_one_document(run: Run, small: str) -> None:
+    result = run("simulate", "--trace", small, "--nodes", "2x8", "--mode", "fair", "--mode", "fifo", "-o", "svg")
+    assert result.exit_code == 0, result.stderr
+    sheet = ElementTree.fromstring(result.stdout)
+    svg = "{http://www.w3.org/2000/svg}"
+    assert [each.text for each in sheet.findall(f"{svg}text")] == ["fair", "fifo"]
+    assert [each.get("y") for each in sheet.findall(f"{svg}svg")] == ["20", "460"]
 
 
 @pytest.mark.parametrize(
