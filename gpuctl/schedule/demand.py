@@ -146,10 +146,11 @@ class Demand:
         """What a project held when the cycle began, and could use besides."""
         return self._wanted.get((domain, project), 0)
 
-    def count(self, job: Job, offers: tuple[Offer, ...]) -> DomainName:
+    def count(self, job: Job, offers: tuple[Offer, ...], promised: DomainName | None = None) -> DomainName:
         """Count a waiting job, in its project's order, in the first domain with quota left for it, else in its first.
 
-        Work that can't be paused is no demand beyond its project's quota.
+        One that was `promised` a place in a domain is wanted there. Work that can't be paused is no demand beyond its
+        project's quota.
         """
         project = job.id.project
         milli = {self._capacity.domain_of[o.pool.name]: o.request.total_milli for o in reversed(offers)}
@@ -159,6 +160,8 @@ class Demand:
             if not able:
                 return domains[0]
             domains = able
+        if promised in domains:
+            domains = [promised]
         in_quota = (d for d in domains if self.wanted(d, project) + milli[d] <= self._accounts.quota(d, project))
         domain = next(in_quota, domains[0])
         self._wanted[domain, project] = self.wanted(domain, project) + milli[domain]

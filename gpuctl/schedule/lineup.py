@@ -232,10 +232,16 @@ class Lineup:
                 continue
             for job in total.order:
                 (rank, waiting), group = self._of[job]
-                domain = demand.count(waiting.job, waiting.offers)
+                domain = demand.count(waiting.job, waiting.offers, self._promised_in(waiting))
                 if domain != waiting.domain:
                     self._exit((rank, waiting), group)
                     self._enter((rank, waiting.in_domain(domain)))
+
+    def _promised_in(self, waiting: Waiting) -> DomainName | None:
+        """The domain of the place a job was promised, if it was."""
+        place = waiting.run.placement if waiting.run is not None else None
+        pool = None if place is None else self._prospects.pool_of(place)
+        return None if pool is None else self._capacity.domain_of.get(pool)
 
     def promised(self) -> list[Waiting]:
         """Those that were promised a place, in order."""

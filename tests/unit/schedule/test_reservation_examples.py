@@ -8,6 +8,7 @@ from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.model.decision import Admit, Keep, Pending, Reclaim
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.state import RunPhase
 
 
@@ -121,3 +122,23 @@ def test_nobody_is_paused_for_a_run_whose_object_is_not_there_yet() -> None:
     assert isinstance(first[0], Keep)
     assert isinstance(second[0], Reclaim)
     assert isinstance(second[1], Pending)
+
+
+def test_who_was_promised_a_place_is_wanted_where_that_is() -> None:
+    """Not in the pool it would prefer: else shares and reasons would change once more when it has started."""
+    pools = [pool("dgx1", nodes=[2]), pool("v100", nodes=[2])]
+    projects = [project("a", {"dgx1": 1000, "v100": 0}), project("b", {"dgx1": 2000, "v100": 2000})]
+    jobs = [job("a/1", 1000), job("a/2", 1000, pools=(PoolName("v100"),))]
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, jobs, pools, by_pool=True))
+    gang = job("b/1", 1000, workers=2, pools=(PoolName("dgx1"), PoolName("v100")))
+    tree = declared(projects, [*jobs, gang], pools, by_pool=True)
+    waiting_for_it = [world.cycle(tree) for _ in range(3)][-1]
+    assert {row.domain: row.demand_milli for row in waiting_for_it.shares if row.project == "b"} == {
+        "dgx1": 0,
+        "v100": 2000,
+    }
+    starting = next(each for each in (world.cycle(tree) for _ in range(3)) if "b/1" in world.running())
+    waiting = JobId.parse("a/2")
+    reasons = [next(d.reason for d in each.decisions if d.job == waiting) for each in (starting, world.cycle(tree))]
+    assert reasons[0] == reasons[1]
