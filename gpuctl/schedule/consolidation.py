@@ -176,7 +176,7 @@ def _pausable(books: Books, pool: PoolName) -> Iterator[Holder]:
 class _Search:
     """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
 
-    __slots__ = ("beneficiary", "books", "floors", "movable", "offer", "seats", "steps", "taken")
+    __slots__ = ("beneficiary", "books", "floors", "least", "movable", "offer", "seats", "steps", "taken")
 
     def __init__(self, books: Books, offer: Offer, beneficiary: JobId, movable: Movable) -> None:
         self.books = books
@@ -186,6 +186,7 @@ class _Search:
         self.floors = {name: Floor(books.soon.rooms[name]) for name in movable}
         self.seats = seats(books.soon, offer)
         self.taken: dict[JobId, Holder] = {}
+        self.least = {name: self._at_least(name) for name in movable}
         self.steps = 0
 
     def run(self) -> Consolidation | None:
@@ -200,10 +201,9 @@ class _Search:
     def _next_worker(self) -> tuple[Holder, ...] | None:
         """The cheapest set that seats one worker more; for the last one, of those that leave all a place."""
         is_last = sum(self.seats.values()) + 1 >= self.offer.request.workers
-        least = ((self._at_least(name), name) for name in self.movable)
         best: tuple[Loss, tuple[Holder, ...]] | None = None
-        for lost, name in sorted((lost, name) for lost, name in least if lost is not None):
-            if best is not None and lost > best[0][0]:
+        for least, name in sorted((least, name) for name, least in self.least.items() if least is not None):
+            if best is not None and least >= best[0]:
                 break
             best = _NodeSearch(self, name, is_last=is_last, best=best).run()
         return None if best is None else best[1]
@@ -212,20 +212,19 @@ class _Search:
         """The runs on a node that may be moved still; whoever was moved for this job before may not."""
         return [h for h in self.movable[name] if h.run.job not in self.taken and h.run.paused_for != self.beneficiary]
 
-    def _at_least(self, name: NodeName) -> int | None:
-        """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least.
-
-        None where not enough can go.
+    def _at_least(self, name: NodeName) -> Loss | None:
+        """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least, and as
+        many runs as the largest of them would be. None where not enough can go.
         """
         short = self.floors[name].short_milli(self.offer.request, self.seats.get(name, 0) + 1)
-        lost = 0
-        for holder in self.left(name):
-            part = min(short, holder.total_milli)
+        left = self.left(name)
+        lost, missing = 0, short
+        for holder in left if missing else ():
+            part = min(missing, holder.total_milli)
             lost += part * running_ms(holder.run, self.books.now_ms)
-            short -= part
-            if not short:
-                return lost
-        return None if short else lost
+            missing -= part
+        together = accumulate(sorted((holder.total_milli for holder in left), reverse=True))
+        return None if missing else (lost, 1 + sum(milli < short for milli in together))
 
     def _take(self, chosen: Iterable[Holder]) -> None:
         for holder in chosen:
@@ -233,6 +232,7 @@ class _Search:
             for name in {worker.node for worker in holder.placement.workers} & self.floors.keys():
                 self.floors[name].remove(holder)
                 self.seats[name] = self.floors[name].slots(self.offer.request)
+                self.least[name] = self._at_least(name)
 
     def _told(self, more: tuple[Holder, ...]) -> Consolidation | None:
         """All moves of those taken and some more, if each has a place."""

@@ -58,7 +58,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     # 2. Who wants what, and what each may have.
     demand = Demand(declared, capacity, accounts)
     standing.lineup.count(demand)
-    smaller = tuple(growing(standing.holders, outlook.prospects)) if standing.elastic else ()
+    smaller = tuple(growing(standing.changeable, outlook.prospects)) if standing.elastic else ()
     count_growth(smaller, capacity, demand)
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     used = used_by(state.ledgers, half_life_ms, now_ms)

@@ -101,6 +101,12 @@ class Standing:
         """All runs in place, whole."""
         return chain.from_iterable(self._raw.values())
 
+    @property
+    def changeable(self) -> Iterator[Holder]:
+        """Those of them that go on, and that something can be done for."""
+        kept = ((raw, self._entered.get(job, ())) for job, raw in self._raw.items())
+        return (holder for raw, entered in kept if any(part.job is not None for part in entered) for holder in raw)
+
     def update(
         self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, effort: Effort
     ) -> None:

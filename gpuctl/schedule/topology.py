@@ -48,6 +48,24 @@ def closest(sites: Iterable[Site], workers: int, *, packed: bool) -> list[tuple[
     return sorted(_spread_out(everywhere, 0, workers, packed=packed))
 
 
+def most_seated(sites: Iterable[Site], more: Mapping[NodeName, int], missing: int) -> frozenset[NodeName]:
+    """The nodes of one rack, else block, else zone, that could hold so many workers `more` than they do, and where most
+    have a seat already; of equals the one that could hold the fewest. None where no single one could.
+    """
+    everywhere = list(sites)
+    for depth in range(max((len(site.path) for site in everywhere), default=0), 0, -1):
+        could = {
+            path: (-_seats(members), sum(more.get(site.name, 0) for site in members), path)
+            for path, members in _domains(everywhere, depth).items()
+            if path[-1]
+        }
+        able = [rank for rank in could.values() if rank[1] >= missing]
+        if able:
+            path = min(able)[2]
+            return frozenset(site.name for site in everywhere if site.path[:depth] == path)
+    return frozenset()
+
+
 def _spread_out(sites: Sequence[Site], depth: int, workers: int, *, packed: bool) -> list[tuple[NodeName, int]]:
     """The workers on nodes that agree in the first `depth` levels, on as few domains of the next level as hold them."""
     if all(len(site.path) <= depth for site in sites):

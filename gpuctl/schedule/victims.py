@@ -2,7 +2,7 @@
 
 It knows rooms and runs; which runs may be taken is the rule's. What it returns is minimal: no run of it can be spared.
 The search goes node by node, the node that could be cheapest first, and is exact for one worker up to MAX_STEPS a
-node; workers of a gang are seated one after another at the least cost each.
+node; workers of a gang are seated one after another at the least cost each, and of equals close together.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from gpuctl.schedule.fit import Request
 from gpuctl.schedule.floor import Floor
 from gpuctl.schedule.gang import Offer, seats
 from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.topology import Site, most_seated
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
@@ -27,8 +28,14 @@ MAX_STEPS = 2_000
 ENDLESS: GpuMilli = 1 << 62
 """More than there is anywhere."""
 
-Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[tuple[GpuMilli, int, int, int, JobId], ...]]
+Preference: TypeAlias = tuple[GpuMilli, int, int, int, JobId]
+"""Who minds least: see `Books.preference`."""
+
+Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[Preference, ...]]
 """What pausing a set costs: the rule's price, GPUs, runs, and their preferences; smaller is better."""
+
+Order: TypeAlias = tuple[int, GpuMilli, int, tuple[tuple[int, ...], ...], bool, tuple[Preference, ...]]
+"""Which set is taken first: by its cost, but where that is known by where it is rather than by time and name."""
 
 Tally: TypeAlias = Mapping[str, tuple[GpuMilli, GpuMilli]]
 """For each owner, a project or a department: GPUs of its victims together, and of the largest of them."""
@@ -190,7 +197,8 @@ class _Search:
     """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly."""
 
     __slots__ = (
-        "books", "candidates", "exhaustive", "floors", "heap", "request", "rule", "seats", "stamp", "taken", "tally",
+        "books", "candidates", "close", "exhaustive", "floors", "heap", "request", "rule", "seats", "stamp", "taken",
+        "tally",
     )  # fmt: skip
 
     def __init__(self, books: Books, offer: Offer, rule: Rule) -> None:
@@ -206,6 +214,7 @@ class _Search:
                     self.candidates.setdefault(node, []).append(holder)
         self.floors = {name: Floor(books.soon.rooms[name]) for name in self.candidates}
         self.seats = seats(books.soon, offer) if self.candidates and offer.request.workers > 1 else {}
+        self.close = self._close_together() if self.candidates and offer.request.workers > 1 else frozenset()
         self.taken: dict[JobId, Holder] = {}
         self.tally: Tally = {}
         self.stamp = dict.fromkeys(self.candidates, 0)
@@ -232,13 +241,33 @@ class _Search:
             found = search.run(self.tally)
             self.exhaustive = self.exhaustive and search.exhaustive
             if found is not None:
-                heappush(self.heap, (found[0], name, stamp, len(self.taken), found[1]))
+                heappush(self.heap, (self._order(found[0], name), name, stamp, len(self.taken), found[1]))
         return self._without_spare(-missing)
 
-    def _at_least(self, name: NodeName) -> tuple[Cost, NodeName, int, int, tuple[Holder, ...]]:
+    def _close_together(self) -> frozenset[NodeName]:
+        """Nodes of one rack on which all that lack a seat could have one. Cost: O(candidates) where there are racks."""
+        rooms = self.books.soon.rooms
+        names = self.candidates.keys() | self.seats.keys()
+        if not any(rooms[name].topology for name in names):
+            return frozenset()
+        more: dict[NodeName, int] = {}
+        for name, holders in self.candidates.items():
+            floor = Floor(rooms[name])
+            for holder in holders:
+                floor.remove(holder)
+            more[name] = floor.slots(self.request) - self.seats.get(name, 0)
+        sites = [Site(name, self.seats.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
+        return most_seated(sites, more, self.request.workers - sum(self.seats.values()))
+
+    def _order(self, cost: Cost, name: NodeName) -> Order:
+        price, milli, count, preferences = cost
+        work = tuple([minds[:3] for minds in preferences]) if self.close else ()
+        return price, milli, count, work, name not in self.close, preferences
+
+    def _at_least(self, name: NodeName) -> tuple[Order, NodeName, int, int, tuple[Holder, ...]]:
         """What one worker more on a node costs at the very least; its exact cost is searched only when that is best."""
         short = self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1)
-        return (0, short, 0, ()), name, self.stamp[name], 0, ()
+        return (0, short, 0, (), name not in self.close, ()), name, self.stamp[name], 0, ()
 
     def _most_milli(self, holders: Iterable[Holder]) -> GpuMilli:
         """What can be taken of some runs at the very most, whichever."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.model.decision import Placement, Preempt, Reclaim, Resize
+from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run
 
@@ -153,3 +154,34 @@ def is_enough(world: World, wanted: Job, left: Collection[Run], limit: int) -> b
     devices = wanted.gpu_milli // 1000
     there = sum(sum(milli >= 1000 for milli in free) // devices for free, _, _ in rooms.values())
     return there >= wanted.workers and sum(map(size, left)) + wanted.total_gpu_milli <= limit * 1000
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(("r1", "r2", "r3", "")), st.sampled_from((2, 4))), min_size=1, max_size=6),
+    st.lists(st.tuples(st.sampled_from((1000, 1000, 2000, 3000)), st.integers(1, 3)), min_size=1, max_size=12),
+    st.sampled_from(((1000, 2), (1000, 4), (2000, 2), (2000, 3))),
+)
+@settings(max_examples=120)
+def test_racks_decide_only_where_nothing_else_does(
+    nodes: list[tuple[str, int]], shapes: list[tuple[int, int]], gang: tuple[int, int]
+) -> None:
+    lost = []
+    for labels in ((), ("rack",)):
+        pools = [replace(pool(nodes=[gpus for _, gpus in nodes]), topology=labels)]
+        live = live_nodes(pools)
+        marked = (replace(n, labels={**n.labels, "rack": rack}) for n, (rack, _) in zip(live, nodes, strict=True))
+        world = World(nodes=tuple(marked))
+        projects = [project("owner", 100_000), project("over", 0)]
+        jobs = [job(f"over/{index}", milli) for index, (milli, _) in enumerate(shapes)]
+        world.settle(declared(projects, jobs, pools))
+        hours = {each.id: hour for each, (_, hour) in zip(jobs, shapes, strict=True)}
+        world.runs = {
+            key: replace(run, started_at_ms=world.now_ms - hours[run.job] * 3_600_000) if run.placement else run
+            for key, run in world.runs.items()
+        }
+        wanted = job("owner/job", gang[0], workers=gang[1])
+        tree = declared(projects, [*jobs, wanted], pools, policy=SchedulingPolicy(consolidation=False))
+        victims = [d.job for _ in range(2) for d in world.cycle(tree).decisions if isinstance(d, Reclaim)]
+        sizes = {each.id: each.gpu_milli for each in jobs}
+        lost.append((len(victims), sum(sizes[v] for v in victims), sum(sizes[v] * hours[v] for v in victims)))
+    assert lost[0] == lost[1]

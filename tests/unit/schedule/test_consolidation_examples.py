@@ -190,3 +190,14 @@ def test_the_reason_of_the_start_is_the_projects_standing() -> None:
     world.cycle(tree)
     starts = [d for d in world.cycle(tree).decisions if isinstance(d, Admit)]
     assert {(str(d.job), d.reason.code) for d in starts} == {("a/1", "GPU5001"), ("b/two", "GPU5001")}
+
+
+def test_a_gang_of_many_is_brought_together_on_many_nodes() -> None:
+    """A worker costs a look at the nodes, not a search on each: those that can't be cheaper are left alone."""
+    pools = [pool(nodes=[2] * 200)]
+    jobs = [*(job(f"a/{i:03}") for i in range(200)), job("b/gang", 2000, workers=20)]
+    world = World(nodes=live_nodes(pools))
+    tree = declared([project("a", 200_000), project("b", 40_000)], jobs, pools)
+    running(world, jobs, {f"a/{i:03}": ((f"dgx1-{i + 1}", (0,)),) for i in range(200)})
+    world.cycle(tree)
+    assert sum(isinstance(d, Move) for d in world.cycle(tree).decisions) == 20

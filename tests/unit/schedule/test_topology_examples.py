@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.model.ids import NodeName
-from gpuctl.schedule.topology import Site, closest
+from gpuctl.schedule.topology import Site, closest, most_seated
 
 
 def _site(name: str, seats: int, *path: str, rank: int = 0) -> Site:
@@ -89,3 +89,19 @@ def test_all_workers_as_close_as_can_be(
         if any(room >= workers for room in rooms.values()):
             assert len({by_name[name].path[:depth] for name, _ in chosen}) == 1
             return
+
+
+def test_the_rack_that_could_hold_all_and_holds_most_is_chosen() -> None:
+    sites = [
+        _site("n1", 0, "b1", "r1"),
+        _site("n2", 0, "b1", "r1"),
+        _site("n3", 1, "b1", "r2"),
+        _site("n4", 0, "b1", "r2"),
+    ]
+    names = [site.name for site in sites]
+    assert most_seated(sites, dict.fromkeys(names, 1), 2) == {"n3", "n4"}
+    assert most_seated(sites, dict(zip(names, (1, 1, 0, 1), strict=True)), 2) == {"n1", "n2"}
+    assert most_seated(sites, dict.fromkeys(names, 1), 3) == set(names)
+    assert most_seated(sites, dict.fromkeys(names, 1), 5) == frozenset()
+    nowhere = [_site("n1", 0, "", ""), _site("n2", 0, "", "")]
+    assert most_seated(nowhere, dict.fromkeys(names, 1), 2) == frozenset()
