@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tr4858 import SECTION_4_8, SECTION_4_9, story_job, teams
-from worlds import World, declared, job, live_nodes, pool, project
+from worlds import GIB, World, declared, job, live_nodes, pool, project
 
-from gpuctl.model.decision import Admit, Keep, Pending, Reclaim
+from gpuctl.model.decision import Admit, Keep, Pending, Placement, Reclaim, WorkerPlacement
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.ids import JobId, NodeName, PoolName
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import RunPhase
+
+NODE = NodeName("dgx1-1")
 
 
 def full() -> tuple[World, Declared]:
@@ -45,6 +50,79 @@ def promised() -> tuple[World, Declared, list[object]]:
     made = world.cycle(tree)
     assert [type(d) for d in made.decisions] == [Reclaim, Pending]
     return world, tree, [projects, jobs, pools]
+
+
+@pytest.mark.parametrize("taken", [{"foreign_cpu_milli": 75_000}, {"foreign_mem_bytes": 508 * GIB}])
+def test_a_promise_is_not_kept_where_others_took_what_it_needs_besides(taken: dict[str, int]) -> None:
+    projects, pools = [project("a", 0), project("b", 2000), project("c", 2000)], [pool(nodes=[2, 2])]
+    world = World(nodes=live_nodes(pools))
+    there = [job("a/1", 2000), job("c/fixed", 2000, kind=JobType.INTERACTIVE)]
+    world.settle(declared(projects, there, pools))
+    tree = declared(projects, [*there, job("b/1", 2000, cpu_milli=10_000, mem_bytes=10 * GIB)], pools)
+    for _ in range(3):
+        world.cycle(tree)
+    (place,) = (run.placement for run in world.runs.values() if run.job.project == "b")
+    assert place is not None
+    before = world.nodes
+    world.nodes = tuple(replace(n, **taken) if n.name == place.workers[0].node else n for n in before)  # type: ignore[arg-type]
+    made = world.cycle(tree)
+    assert not any(isinstance(d, Admit) and d.job.project == "b" for d in made.decisions)
+    world.nodes = before
+    world.settle(tree)
+    assert world.running() == {"b/1", "c/fixed"}
+
+
+def crashed(first: Declared, job_id: str, *jobs: Job) -> World:
+    """At rest, then these jobs come, and a crash leaves of what is decided only what was promised to one of them."""
+    world = World(nodes=live_nodes(first.cluster.pools))
+    world.settle(first)
+    tree = replace(first, jobs=tuple(sorted((*first.jobs, *jobs), key=lambda each: each.id)))
+    world.cycle(tree)
+    world.cycle(tree, stop_after=1)
+    assert [str(run.job) for run in world.runs.values() if run.phase is RunPhase.QUEUED and run.placement] == [job_id]
+    assert world.paused == []
+    return world
+
+
+def test_after_a_crash_only_who_is_in_the_promised_place_is_paused_for_it() -> None:
+    jobs = [job("a/1", 2000), job("a/2", 2000)]
+    first = declared([project("a", 0), project("b", 2000)], jobs, [pool(nodes=[4])])
+    world = crashed(first, "b/1", job("b/1", 2000))
+    world.settle(replace(first, jobs=(*jobs, job("b/1", 2000))))
+    assert len(world.paused) == 1
+    assert world.allocated() == {"a": 2000, "b": 2000}
+
+
+def test_after_a_crash_nobody_is_paused_who_may_not_be_any_more() -> None:
+    first = declared([project("a", 0), project("b", 2000)], [job("a/1", 2000)], [pool(nodes=[2])])
+    world = crashed(first, "b/1", job("b/1", 2000))
+    world.settle(replace(first, jobs=(job("a/1", 2000, preemptible=False), job("b/1", 2000))))
+    assert (world.running(), world.paused) == ({"a/1"}, [])
+
+
+def test_after_a_crash_not_all_are_paused_where_only_some_may_be() -> None:
+    jobs = [job("a/1"), job("a/2"), job("d/1", 2000)]
+    first = declared([project("a", 0), project("b", 2000), project("d", 2000)], jobs, [pool(nodes=[2, 2])])
+    world = crashed(first, "b/1", job("b/1", 2000))
+    now = declared(
+        [project("a", 1000), project("b", 2000), project("d", 0)],
+        [*jobs[:2], job("b/1", 2000), jobs[2]],
+        [pool(nodes=[2, 2])],
+    )
+    world.settle(now)
+    assert world.running() == {"a/1", "a/2", "b/1"}
+    assert [str(victim) for victim, _ in world.paused] == ["d/1"]
+
+
+@pytest.mark.parametrize("gpus", [(0,), (0, 0), (0, 9), (-1, 0), ()])
+def test_a_promise_that_is_no_place_is_none(gpus: tuple[int, ...]) -> None:
+    world, tree, _ = promised()
+    for key, run in world.runs.items():
+        if run.job.project == "b":
+            world.runs[key] = replace(run, placement=Placement(workers=(WorkerPlacement(node=NODE, gpus=gpus),)))
+    world.settle(tree)
+    assert world.running() == {"b/1"}
+    assert world.allocated() == {"b": 2000}
 
 
 def test_nobody_else_takes_a_place_that_is_promised() -> None:
