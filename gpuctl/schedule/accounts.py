@@ -125,8 +125,8 @@ class Accounts:
 
     def over_share(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """By how much a project is above its share; negative below it."""
-        owner = project_owner(project)
-        return self.held(domain, owner) - self.portion(domain, owner).share_milli
+        key = domain, project_owner(project)
+        return self._held.get(key, 0) - self.portions.get(key, NOTHING).share_milli
 
     def ceiling_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
         """The first owner upwards whose limit that many GPUs more would break, and that limit."""

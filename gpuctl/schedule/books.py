@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
@@ -94,29 +95,22 @@ class Books:
 
     def enter_all(self, holders: Sequence[Holder]) -> None:
         """Enter the runs that occupy their places now."""
-        self.leaving += sum(holder.leaving for holder in holders)
+        staying = [holder for holder in holders if not holder.leaving]
+        self.leaving += len(holders) - len(staying)
         self.now.take_all(holders)
-        self.soon.take_all([holder for holder in holders if not holder.leaving])
-        for holder in holders:
-            if not holder.leaving:
-                self._account(holder, 1)
-                for node in holder.nodes():
-                    self._on_node.setdefault(node, []).append(holder)
-        nodes = {node for holder in holders for node in holder.nodes()}
-        for node in nodes & self._on_node.keys():
-            self._on_node[node].sort(key=_identity)
-        paused = [holder for holder in holders if self._is_pausable(holder)]
-        if len(paused) <= _FEW:
-            for holder in paused:
-                insort(self._of_project(holder), holder, key=_standing)
-            return
-        grown: dict[int, list[Holder]] = {}
-        for holder in paused:
-            pausable = self._of_project(holder)
-            pausable.append(holder)
-            grown[id(pausable)] = pausable
-        for pausable in grown.values():
-            pausable.sort(key=_standing)
+        self.soon.take_all(staying)
+        self._account_all(staying)
+        grown: dict[NodeName, list[Holder]] = {}
+        pausable: dict[tuple[DomainName, ProjectName], list[Holder]] = {}
+        for holder in staying:
+            for node in holder.nodes():
+                grown.setdefault(node, []).append(holder)
+            if holder.domain is not None and self._is_pausable(holder):
+                pausable.setdefault((holder.domain, holder.project), []).append(holder)
+        for node, some in grown.items():
+            _sort_in(self._on_node.setdefault(node, []), some, _identity)
+        for (domain, project), some in pausable.items():
+            _sort_in(self._of_project(domain, project), some, _standing)
 
     def leave_all(self, holders: Collection[Holder]) -> None:
         """Runs that are where they were no more."""
@@ -136,7 +130,8 @@ class Books:
     def _forget(self, holders: Collection[Holder]) -> None:
         """They can't be paused any more, if they could. Cost: O(those like them)."""
         gone = set(map(id, holders))
-        for pausable in {id(found): found for found in map(self._of_project, holders)}.values():
+        for domain, project in dict.fromkeys((holder.domain, holder.project) for holder in holders):
+            pausable = self._of_project(domain, project)
             pausable[:] = [holder for holder in pausable if id(holder) not in gone]
 
     def _resume(self, holders: Iterable[Holder]) -> Iterator[JobId]:
@@ -147,24 +142,18 @@ class Books:
             self._account(holder, 1)
             for node in holder.nodes():
                 self._on_node[node].append(holder)
-            self._of_project(holder).append(holder)
+            self._of_project(holder.domain, holder.project).append(holder)
             yield holder.run.job
 
     def _is_pausable(self, holder: Holder) -> bool:
-        return (
-            holder.job is not None
-            and not holder.leaving
-            and holder.preemptible
-            and holder.domain is not None
-            and self._old_enough(holder)
-        )
+        return holder.job is not None and not holder.leaving and holder.preemptible and self._old_enough(holder)
 
-    def _of_project(self, holder: Holder) -> list[Holder]:
-        """The list of those like it that may be paused, to be changed."""
-        if holder.domain is None:
+    def _of_project(self, domain: DomainName | None, project: ProjectName) -> list[Holder]:
+        """The list of its runs there that may be paused, to be changed."""
+        if domain is None:
             return []
-        self._least.pop((holder.domain, holder.project), None)
-        return self._pausable.setdefault(holder.domain, {}).setdefault(holder.project, [])
+        self._least.pop((domain, project), None)
+        return self._pausable.setdefault(domain, {}).setdefault(project, [])
 
     def candidates(self, key: object, find: Callable[[], Iterable[Holder]]) -> tuple[Holder, ...]:
         """What `find` gives: looked for once for a key, until the books change."""
@@ -298,10 +287,30 @@ class Books:
         priority = holder.job.priority if holder.job else 0
         return -over, priority, running_ms(holder.run, self.now_ms), -started, holder.run.job
 
+    def _account_all(self, holders: Iterable[Holder]) -> None:
+        """Enter what they hold. Cost: O(holders), and the depth of the tree for each project."""
+        totals: dict[tuple[ProjectName, DomainName, bool], GpuMilli] = {}
+        for holder in holders:
+            if holder.domain is not None:
+                key = holder.project, holder.domain, holder.preemptible
+                totals[key] = totals.get(key, 0) + holder.total_milli
+        for (project, domain, preemptible), milli in totals.items():
+            self.accounts.add(project, domain, milli, preemptible=preemptible)
+
     def _account(self, holder: Holder, sign: int) -> None:
         if holder.domain is not None:
             milli = sign * holder.total_milli
             self.accounts.add(holder.project, holder.domain, milli, preemptible=holder.preemptible)
+
+
+def _sort_in(there: list[Holder], more: Collection[Holder], key: Callable[[Holder], Any]) -> None:
+    """Have more in a sorted list. Cost: O(log there) for each of a few."""
+    if len(more) > _FEW:
+        there.extend(more)
+        there.sort(key=key)
+        return
+    for holder in more:
+        insort(there, holder, key=key)
 
 
 def _identity(holder: Holder) -> tuple[JobId, str]:

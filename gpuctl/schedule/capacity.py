@@ -69,6 +69,8 @@ def _pool_of(node: Node, pools: Iterable[NodePool]) -> NodePool | None:
 def _devices(node: Node, pool: NodePool | None) -> tuple[GpuMilli, ...]:
     if pool is not None and not is_served(node, pool):
         return (0,) * max(0, node.gpus)
+    if not (node.lost_gpus or node.cut or node.foreign_gpu_milli or (pool is not None and pool.by_uuid)):
+        return (WHOLE_GPU,) * max(0, node.gpus)
     return tuple(_left_of(node, pool, index) for index in range(max(0, node.gpus)))
 
 

@@ -22,7 +22,7 @@ from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.lineup import Group, Line, Lineup, Shape
 from gpuctl.schedule.ordering import is_first_class
-from gpuctl.schedule.reclaim import Claim, overdrawn, slack
+from gpuctl.schedule.reclaim import Claim, overdrawn
 from gpuctl.schedule.rights import forbidden
 from gpuctl.schedule.starvation import Guards
 
@@ -71,10 +71,11 @@ class Hints:
     def of_line(self, line: Line) -> list[Group]:
         """The groups of a line that may have a chance, as far as that is told without a look at each."""
         needs, project = line.needs(self._books.capacity), line.project
-        if (
-            any(guard.waiting.job.id.project == project for guard in self._guards)
-            or any(self._may_claim(project, domain, needs.gpu_milli) for domain in needs.domains)
-            or self._ranks_above_some(project, needs.domains, needs.priority, is_fixed=needs.is_fixed)
+        for domain in needs.domains:
+            if self._may_claim(project, domain, needs.gpu_milli):
+                return list(line.groups.values())
+        if self._ranks_above_some(project, needs.domains, needs.priority, is_fixed=needs.is_fixed) or (
+            self._guards and any(guard.waiting.job.id.project == project for guard in self._guards)
         ):
             return list(line.groups.values())
         return [group for group in line.groups.values() if group in self._roomy] if self._roomy else []
@@ -129,17 +130,18 @@ class Hints:
 
     def _may_claim(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
         """Whether a project has a right to so many GPUs more, and they could come from somewhere."""
-        rights = self._rights(project, domain, milli)
-        if not any(rights):
-            return False
         *givers, free_milli = self._sources_in(domain)
-        return milli <= free_milli or any(map(and_, rights, givers))
+        if milli > free_milli and not any(givers):
+            return False
+        rights = self._rights(project, domain, milli)
+        return any(rights) if milli <= free_milli else any(map(and_, rights, givers))
 
     def _rights(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> tuple[bool, bool]:
         """Whether a project stays within its guarantee, and within its share, with so many GPUs more."""
-        books, owner = self._books, project_owner(project)
-        guarantee, share = (slack(books, domain, claim, owner) + milli <= 0 for claim in Claim)
-        return guarantee, share
+        accounts, owner = self._books.accounts, project_owner(project)
+        guarantee_milli, share_milli = accounts.portion(domain, owner)
+        held_milli = accounts.held(domain, owner) + milli
+        return held_milli <= guarantee_milli, held_milli <= share_milli
 
     def _sources_in(self, domain: DomainName) -> tuple[bool, bool, GpuMilli]:
         """Whether anybody holds more than is guaranteed, or than a fair share, and can be paused; and what is free, or

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
@@ -30,6 +30,8 @@ _FEW = 16
 
 _MANY = 8
 """So many changes a node are remembered before the nodes are ranked anew."""
+
+T = TypeVar("T", NodeName, tuple[GpuMilli, NodeName, int])
 
 
 class Charge:
@@ -130,8 +132,8 @@ class Ledger:
     """Free room by node, indexed a pool. Cost: O(devices + log nodes) to take or give back a worker."""
 
     __slots__ = (
-        "_by_whole", "_partial", "_partial_milli", "_rankings", "_refusals", "_touched", "_whole", "effort", "habits",
-        "rooms",
+        "_by_whole", "_moves", "_partial", "_partial_milli", "_rankings", "_refusals", "_touched", "_whole", "effort",
+        "habits", "rooms",
     )  # fmt: skip
 
     def __init__(
@@ -143,6 +145,7 @@ class Ledger:
         self.rooms = rooms
         self.effort = effort or Effort()
         self.habits = habits
+        self._moves = 0
         self._rankings: dict[object, Ranking[Room]] = {}
         self._touched: list[NodeName] = []
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
@@ -154,29 +157,34 @@ class Ledger:
 
     def _index(self) -> None:
         """Build the indexes from the rooms. Cost: O(devices log devices)."""
-        rooms = self.rooms
         self._by_whole.clear()
         self._partial.clear()
         self._whole.clear()
         self._partial_milli.clear()
-        for name in sorted(rooms):
-            room = rooms[name]
-            buckets = self._by_whole.setdefault(room.pool, [])
-            while len(buckets) <= len(room.gpu_milli):
-                buckets.append([])
-            buckets[room.whole].append(name)
-            self._whole[room.pool] = self._whole.get(room.pool, 0) + room.whole
-            partial = self._partial.setdefault((room.pool, ""), [])
-            if not room.profiles:
-                partial.extend((free, name, i) for i, free in enumerate(room.gpu_milli) if 0 < free < WHOLE_GPU)
-                continue
-            for index, (free, profile) in enumerate(zip(room.gpu_milli, room.profiles, strict=True)):
-                of_its_kind = self._partial.setdefault((room.pool, profile), [])
-                if _is_partial(free, profile):
-                    of_its_kind.append((free, name, index))
-        for kind, partial in self._partial.items():
-            partial.sort()
-            self._partial_milli[kind] = sum(free for free, _, _ in partial)
+        for name in sorted(self.rooms):
+            self._enlist(self.rooms[name])
+
+    def _enlist(self, room: Room) -> None:
+        """Have a room in the indexes."""
+        buckets = self._by_whole.setdefault(room.pool, [])
+        while len(buckets) <= len(room.gpu_milli):
+            buckets.append([])
+        insort(buckets[room.whole], room.name)
+        self._whole[room.pool] = self._whole.get(room.pool, 0) + room.whole
+        for kind in {(room.pool, profile) for profile in room.profiles} | {(room.pool, "")}:
+            if kind not in self._partial:
+                self._partial[kind], self._partial_milli[kind] = [], 0
+        for profile, entry in _parts(room):
+            insort(self._partial[room.pool, profile], entry)
+            self._partial_milli[room.pool, profile] += entry[0]
+
+    def _delist(self, room: Room) -> None:
+        """The exact opposite of `_enlist`."""
+        _remove(self._by_whole[room.pool][room.whole], room.name)
+        self._whole[room.pool] -= room.whole
+        for profile, entry in _parts(room):
+            _remove(self._partial[room.pool, profile], entry)
+            self._partial_milli[room.pool, profile] -= entry[0]
 
     @staticmethod
     def of(capacity: Capacity) -> Ledger:
@@ -184,23 +192,22 @@ class Ledger:
         return Ledger({node.name: _empty(node, pool) for pool, nodes in capacity.usable.items() for node in nodes})
 
     def refit(self, capacity: Capacity, nodes: Iterable[NodeName]) -> None:
-        """Nodes that nothing is on are as they now are, or are not there. Cost: O(devices log devices) of all nodes."""
+        """Nodes that nothing is on are as they now are, or are not there. Cost: O(devices log devices) of these."""
         for name in nodes:
-            space = capacity.nodes.get(name)
+            before, space = self.rooms.pop(name, None), capacity.nodes.get(name)
+            if before is not None:
+                self._delist(before)
             if space is not None and space.usable and space.pool is not None:
-                self.rooms[name] = _empty(space, space.pool)
-            else:
-                self.rooms.pop(name, None)
-        self._index()
-        self._rankings.clear()
-        self._touched.clear()
+                room = self.rooms[name] = _empty(space, space.pool)
+                self._enlist(room)
+                self._touch(room)
         self._refusals.clear()
 
     def copy(self) -> Ledger:
         """A ledger of its own with the same contents. Cost: O(devices)."""
         other = Ledger({name: room.copy() for name, room in self.rooms.items()}, self.effort, self.habits)
         other._rankings = {key: ranking.copy() for key, ranking in self._rankings.items()}
-        other._touched = list(self._touched)
+        other._touched, other._moves = list(self._touched), self._moves
         return other
 
     def take(self, placement: Placement, charge: Charge) -> None:
@@ -238,8 +245,9 @@ class Ledger:
                 for index in worker.gpus:
                     if 0 <= index < len(room.gpu_milli):
                         room.gpu_milli[index] -= milli
+        self._moves += 1
         for room in self.rooms.values():
-            room.version += 1
+            room.version = self._moves
             room.whole = len(room.whole_devices())
         self._index()
         self._rankings.clear()
@@ -295,13 +303,18 @@ class Ledger:
             room = self.rooms.get(worker.node)
             if room is None:
                 continue
-            room.version += 1
-            self._touched.append(room.name)
+            self._touch(room)
             room.cpu_milli += sign * charge.cpu_milli
             room.mem_bytes += sign * charge.mem_bytes
             milli = sign * charge.on_device(worker)
             if milli:
                 self._move_devices(room, worker.gpus, milli)
+
+    def _touch(self, room: Room) -> None:
+        """It is another now than it, or its node, ever was."""
+        self._moves += 1
+        room.version = self._moves
+        self._touched.append(room.name)
 
     def _move_devices(self, room: Room, devices: tuple[int, ...], milli: GpuMilli) -> None:
         whole_before = room.whole
@@ -317,7 +330,7 @@ class Ledger:
             if not profile:
                 room.whole += (after >= WHOLE_GPU) - (before >= WHOLE_GPU)
             if _is_partial(before, profile):
-                del partial[bisect_left(partial, (before, room.name, index))]
+                _remove(partial, (before, room.name, index))
                 self._partial_milli[kind] -= before
             if _is_partial(after, profile):
                 insort(partial, (after, room.name, index))
@@ -325,14 +338,30 @@ class Ledger:
         if room.whole != whole_before:
             self._whole[room.pool] += room.whole - whole_before
             buckets = self._by_whole[room.pool]
-            old = buckets[whole_before]
-            del old[bisect_left(old, room.name)]
+            _remove(buckets[whole_before], room.name)
             insort(buckets[room.whole], room.name)
 
 
 def _empty(node: NodeSpace, pool: PoolName) -> Room:
     """A node with nothing on it."""
     return Room(node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles, node.topology)
+
+
+def _parts(room: Room) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
+    """The devices of which a part can be had, as they are indexed, each with what it is cut into."""
+    name, free_of = room.name, enumerate(room.gpu_milli)
+    if not room.profiles:
+        return [("", (free, name, index)) for index, free in free_of if 0 < free < WHOLE_GPU]
+    return [
+        (room.profiles[index], (free, name, index))
+        for index, free in free_of
+        if _is_partial(free, room.profiles[index])
+    ]
+
+
+def _remove(entries: list[T], entry: T) -> None:
+    """Take an entry out of a sorted list that has it."""
+    del entries[bisect_left(entries, entry)]
 
 
 def _is_partial(free: GpuMilli, profile: str) -> bool:

@@ -42,13 +42,14 @@ class Ranking(Generic[R]):
             self._heap = [entry for room in rooms.values() for entry in self._entries(room)]
             heapify(self._heap)
         else:
-            for name in dict.fromkeys(touched[self._seen :]):
-                for entry in self._entries(rooms[name]):
+            for room in filter(None, map(rooms.get, dict.fromkeys(touched[self._seen :]))):
+                for entry in self._entries(room):
                     heappush(self._heap, entry)
         self._seen = len(touched)
         while self._heap:
             grade, name, version = self._heap[0]
-            if rooms[name].version == version:
+            there = rooms.get(name)
+            if there is not None and there.version == version:
                 return grade, name
             heappop(self._heap)
         return None

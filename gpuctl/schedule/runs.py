@@ -34,6 +34,12 @@ from gpuctl.schedule.ledger import Charge
 NOWHERE = Placement(workers=())
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 
+_STOPPED = (Displace, TimeOut, Suspended, Finished)
+"""What is decided about a run that does not go on."""
+
+_TIMED = (Keep, TimeOut)
+"""What time alone may change."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holder:
@@ -106,7 +112,7 @@ def next_change_ms(
     """When time alone may change what is said of a job: now, if it does at any time; None: never."""
     if run is None or isinstance(decision, Displace) or (isinstance(decision, Suspended) and run.phase in ACTIVE):
         return now_ms
-    if not isinstance(decision, Keep | TimeOut):
+    if not isinstance(decision, _TIMED):
         return None
     times: list[Instant] = []
     if run.started_at_ms is not None:
@@ -154,12 +160,11 @@ def settled(holder: Holder, decision: Decision | None, declared: Declared) -> Ho
     """The holder as its job's decision leaves it: what that stops is leaving, what is not ours to pause has no job."""
     if holder.job is None:
         return holder
-    stopped = isinstance(decision, Displace | TimeOut | Suspended | Finished)
-    pausable = isinstance(decision, Keep) and _held(holder.job, declared) is None
-    if pausable and not stopped:
+    if isinstance(decision, Keep) and _held(holder.job, declared) is None:
         return holder
+    stopped = isinstance(decision, _STOPPED)
     return Holder(
-        run=holder.run, job=holder.job if pausable else None, domain=holder.domain, total_milli=holder.total_milli,
+        run=holder.run, job=None, domain=holder.domain, total_milli=holder.total_milli,
         placement=holder.placement, charge=holder.charge, leaving=holder.leaving or stopped,
         preemptible=holder.preemptible,
     )  # fmt: skip

@@ -12,14 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from heapq import heapify, heappop, heapreplace
-from operator import itemgetter
+from typing import TypeAlias
 
-from gpuctl.model.ids import JobId
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.units import Instant
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.hints import Hints
 from gpuctl.schedule.lineup import Group, Line, Lineup
 from gpuctl.schedule.ordering import Rank, Waiting
+
+Place: TypeAlias = tuple[bool, bool, int, Instant, ProjectName, DomainName]
+"""What lanes are compared by, the least is next: what is owed first; a share of 0 last; the part of its share that the
+project holds, as a binary fraction; then who waits longest."""
+
+_PLACES = 128
+"""Binary places of such a fraction: so many that no two of amounts below 2 ** 64 look alike."""
 
 
 class Lane:
@@ -29,7 +38,7 @@ class Lane:
     """
 
     __slots__ = (
-        "_at", "_books", "_guarantee", "_owner", "_seen", "_settled", "held", "line", "next", "open", "owed", "share",
+        "_at", "_books", "_guarantee", "_owner", "_seen", "_settled", "_share", "line", "next", "open", "place",
     )  # fmt: skip
 
     def __init__(self, line: Line, books: Books, settled: Collection[JobId]) -> None:
@@ -43,14 +52,16 @@ class Lane:
         self._owner = project_owner(line.project)
         portion = books.accounts.portion(line.domain, self._owner)
         self._guarantee = portion.guarantee_milli
-        self.share = portion.share_milli
-        self.held = 0
-        self.owed = False
+        self._share = portion.share_milli
+        self.place: Place = (True, True, 0, 0, line.project, line.domain)
 
     def widen(self, hints: Hints) -> None:
         """Let all take part who may have a chance."""
-        firsts = ((self._first_of(group), group) for group in hints.of_line(self.line))
-        self.open = [(*entry, group) for entry, group in firsts if entry is not None]
+        self.open = []
+        for group in hints.of_line(self.line):
+            entry = self._first_of(group)
+            if entry is not None:
+                self.open.append((*entry, group))
         heapify(self.open)
         self._seen = hints.version
         self._find_next(hints)
@@ -74,10 +85,10 @@ class Lane:
                     heapreplace(self.open, (*entry, group))
                     continue
             elif hints.may_have_a_chance(group):
-                self.call((waiting, group))
+                self.call(waiting, group)
                 return
             heappop(self.open)
-        self.call(None)
+        self.next = None
 
     def strike(self) -> None:
         """Who was next was asked in vain: none like it takes part any more."""
@@ -91,25 +102,17 @@ class Lane:
         self._at[group] = at
         return jobs[at] if at < len(jobs) else None
 
-    def call(self, following: tuple[Waiting, Group] | None) -> None:
-        """Have this one next, and read what the project holds."""
-        self.next = following
-        self.held = self._books.accounts.held(self.line.domain, self._owner)
-        self.owed = self.next is not None and self.held + self.next[0].gpu_milli <= self._guarantee
+    def call(self, waiting: Waiting, group: Group) -> None:
+        """Have this one next, and read what the project holds: how the lane compares with others from now on."""
+        line, share = self.line, self._share
+        held = self._books.accounts.held(line.domain, self._owner)
+        is_owed = held + waiting.gpu_milli <= self._guarantee
+        level = (held << _PLACES) // share if share > 0 else held
+        self.next = waiting, group
+        self.place = not is_owed, share <= 0, level, waiting.queued_at_ms, line.project, line.domain
 
     def __lt__(self, other: Lane) -> bool:
-        if self.owed is not other.owed:
-            return self.owed
-        if (self.share > 0) is not (other.share > 0):
-            return self.share > 0
-        mine, theirs = (self.held * other.share, other.held * self.share) if self.share > 0 else (self.held, other.held)
-        if mine != theirs:
-            return mine < theirs
-        return self._seniority() < other._seniority()
-
-    def _seniority(self) -> tuple[object, ...]:
-        since = self.next[0].queued_at_ms if self.next else 0
-        return since, self.line.project, self.line.domain
+        return self.place < other.place
 
 
 def take_turns(lanes: Iterable[Lane], books: Books, hints: Hints, turn: Callable[[Waiting], bool]) -> None:
@@ -147,12 +150,12 @@ def _opened(lanes: Iterable[Lane], hints: Hints) -> list[Lane]:
 def in_order(lanes: Iterable[Lane], lineup: Lineup, settled: Collection[JobId]) -> tuple[tuple[JobId, ...], ...]:
     """Those that wait still, lane by lane, in the order in which they would be asked."""
     touched = {job.project for job in settled}
-    rest: list[tuple[Lane, tuple[JobId, ...]]] = []
+    rest: list[tuple[Place, tuple[JobId, ...]]] = []
     for lane in lanes:
         jobs = lane.line.order
         if lane.line.project in touched:
             jobs = tuple([job for job in jobs if job not in settled])
         if jobs:
-            lane.call(lineup.find(jobs[0]))
-            rest.append((lane, jobs))
-    return tuple([jobs for _, jobs in sorted(rest, key=itemgetter(0))])
+            lane.call(*lineup.find(jobs[0]))
+            rest.append((lane.place, jobs))
+    return tuple([jobs for _, jobs in sorted(rest)])
