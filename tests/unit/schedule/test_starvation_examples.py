@@ -9,7 +9,7 @@ from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.model.decision import Decision, Pending
 from gpuctl.model.declared import Declared, PlacementStrategy, SchedulingPolicy
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job, JobType
 
 MINUTE = 60_000
@@ -92,8 +92,81 @@ def test_a_short_job_starts_in_it_if_it_ends_in_time() -> None:
     world, tree = waited({"b/1": 60}, job("b/large", 4000))
     world.settle(tree)
     crowd = with_jobs(tree, job("a/long", max_duration_ms=90 * MINUTE), job("a/short", max_duration_ms=20 * MINUTE))
-    world.settle(crowd)
-    assert world.running() == {"b/1", "a/short"}
+    world.settle(with_jobs(crowd, job("a/just", max_duration_ms=59 * MINUTE)))
+    assert world.running() == {"b/1", "a/short"}, "a start takes its time too"
+
+
+def test_it_has_until_the_last_of_those_in_the_place_ends() -> None:
+    world, tree = waited({"b/1": 30, "b/2": 60}, job("b/large", 4000))
+    world.settle(tree)
+    world.settle(with_jobs(tree, job("a/short", max_duration_ms=40 * MINUTE)))
+    assert world.running() == {"b/1", "b/2", "a/short"}
+
+
+def test_it_may_be_too_late_where_nobody_knows_when_one_of_them_ends() -> None:
+    world, tree = waited({"b/1": 60, "b/2": None}, job("b/large", 4000))
+    world.settle(tree)
+    world.settle(with_jobs(tree, job("a/short", max_duration_ms=20 * MINUTE)))
+    assert world.running() == {"b/1", "b/2"}
+
+
+def test_of_the_devices_of_a_node_those_are_kept_that_are_known_to_be_free_first() -> None:
+    world, tree = waited({"b/1": None, "b/2": 60}, job("b/large", 2000), nodes=(3,))
+    decision = told(world, tree)["b/large"]
+    assert isinstance(decision, Pending)
+    assert decision.reserved is not None
+    (endless,) = (run.placement for run in world.runs.values() if run.job.name == "1")
+    assert endless is not None
+    assert set(decision.reserved.workers[0].gpus).isdisjoint(endless.workers[0].gpus)
+
+
+def two_pools(*ends: int | None) -> tuple[World, Declared, Job]:
+    """A job on each of two pools of two GPUs, and one that has waited for two GPUs of either."""
+    pools = [pool("x", nodes=[2]), pool("y", nodes=[2])]
+    world = World(nodes=live_nodes(pools))
+    small = [
+        job(f"b/{each.name}", pools=(each.name,), max_duration_ms=end and end * MINUTE)
+        for each, end in zip(pools, ends, strict=True)
+    ]
+    large = job("b/large", 2000, pools=tuple(each.name for each in pools))
+    projects = [project("a", 0, weight=1), project("b", 4000)]
+    world.settle(declared(projects, small, pools, policy=POLICY))
+    tree = declared(projects, [large, *small], pools, policy=POLICY)
+    world.settle(tree)
+    overtaken(world, large)
+    world.settle(tree)
+    return world, tree, large
+
+
+def test_the_pool_is_kept_that_is_free_soonest_and_no_other() -> None:
+    for ends, kept, open_ in (((None, 600), "y", "x"), ((600, None), "x", "y"), ((60, 600), "x", "y")):
+        world, tree, _ = two_pools(*ends)
+        decision = told(world, tree)["b/large"]
+        assert dict(decision.reason.params) == {"pool": kept}
+        news = [job(f"a/{name}", pools=(PoolName(name),)) for name in (kept, open_)]
+        world.settle(with_jobs(tree, *news))
+        assert {name for name in world.running() if name.startswith("a/")} == {f"a/{open_}"}
+
+
+def test_a_place_is_let_go_of_when_somebody_in_it_may_never_end() -> None:
+    world, tree = waited({"b/1": None}, job("b/large", 4000))
+    assert told(world, tree)["b/large"].reason.code == "GPU5080"
+    stays = with_jobs(without(tree, "b/1"), job("b/1", preemptible=False))
+    assert told(world, stays)["b/large"].reason.code != "GPU5080"
+
+
+def test_nothing_is_kept_for_who_is_beyond_its_quota_for_good() -> None:
+    pools = [pool(nodes=[6])]
+    world = World(nodes=live_nodes(pools))
+    projects = [project("a", 0, weight=1), project("b", 4000)]
+    desk = job("b/desk", 2000, kind=JobType.INTERACTIVE, max_duration_ms=60 * MINUTE)
+    world.settle(declared(projects, [desk], pools, policy=POLICY))
+    tree = declared(projects, [desk, job("b/large", 4000, kind=JobType.INTERACTIVE)], pools, policy=POLICY)
+    world.settle(tree)
+    overtaken(world, tree.jobs[-1])
+    world.settle(tree)
+    world.settle(with_jobs(tree, job("a/small", 4000)))
+    assert world.running() == {"b/desk", "a/small"}
 
 
 def test_the_place_that_is_free_soonest_is_kept() -> None:
@@ -168,6 +241,7 @@ def test_no_gpu_idles_beneath_work_that_may_never_end() -> None:
         tree = declared(projects, [endless, job("b/large", 4000)], pools, policy=POLICY)
         world.settle(tree)
         overtaken(world, tree.jobs[-1])
+        world.settle(tree)
         world.settle(with_jobs(tree, job("a/small", 3000)))
         assert world.running() == {"b/1", "a/small"}
 
@@ -181,5 +255,6 @@ def test_a_job_that_can_never_have_its_gpus_while_others_use_theirs_idles_none()
     tree = declared(projects, [*owed, job("b/large", 4000)], pools, policy=POLICY)
     world.settle(tree)
     overtaken(world, tree.jobs[-1])
+    world.settle(tree)
     world.settle(with_jobs(tree, job("b/small", 2000)))
     assert "b/small" in world.running()
