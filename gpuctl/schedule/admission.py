@@ -7,8 +7,9 @@ blocks nobody; but for who has waited longest a place is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import TypeAlias
 
 from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
@@ -21,12 +22,14 @@ from gpuctl.schedule.consolidation import Consolidation, Mover, clear
 from gpuctl.schedule.elastic import exchange_for, smaller_offers, victims_for
 from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.hints import Hints
+from gpuctl.schedule.lacking import Lacking
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.lineup import Lineup
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.outcome import Outcome, Pause, Shift
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
+from gpuctl.schedule.regain import Asked, Regain
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.rights import beyond_quota, forbidden, standing
 from gpuctl.schedule.runs import Holder
@@ -34,6 +37,9 @@ from gpuctl.schedule.shortage import Shortages
 from gpuctl.schedule.starvation import Guards, is_guarded
 from gpuctl.schedule.turns import Lane, in_order, take_turns
 from gpuctl.schedule.victims import Rule
+
+Promises: TypeAlias = list[tuple[Waiting, Seat]]
+"""Who was promised which place."""
 
 MAX_ROUNDS = 2
 """Passes over those that wait: a second one when a tighter layout has opened new room."""
@@ -58,9 +64,12 @@ class Admission:
         self._settled: set[JobId] = set()
         self.outcome = Outcome()
 
-    def run(self, lineup: Lineup, shortages: Shortages) -> Outcome:
-        """Promises first, then everybody who may have a chance in turn, then the layout once more as a whole."""
-        self._keep_promises(lineup.promised())
+    def run(self, lineup: Lineup, shortages: Shortages, lacking: Iterable[Lacking], asked: Asked) -> Outcome:
+        """Promises first, then what elastic runs are owed, then turns for everybody who may have a chance, then the
+        layout once more as a whole."""
+        coming, occupied = self._keep_promises(lineup.promised())
+        Regain(self._books, lineup, asked, self.outcome, self._stop).take(lacking)
+        self._await_promises(coming, occupied)
         lanes = [Lane(line, self._books, self._settled) for line in lineup.lines.values()]
         for _ in range(MAX_ROUNDS):
             may_move = self._policy.consolidation
@@ -94,8 +103,8 @@ class Admission:
 
     # Promises
 
-    def _keep_promises(self, queue: Sequence[Waiting]) -> None:
-        """Hold every place promised that is free or coming free; the others need their occupants paused still."""
+    def _keep_promises(self, queue: Sequence[Waiting]) -> tuple[Promises, Promises]:
+        """Hold every place promised that is free or coming free; those that are coming, and those still occupied."""
         coming: list[tuple[Waiting, Seat]] = []
         occupied: list[tuple[Waiting, Seat]] = []
         for waiting in queue:
@@ -110,6 +119,10 @@ class Admission:
             else:
                 occupied.append((waiting, seat))
         self._guards.keep(queue)
+        return coming, occupied
+
+    def _await_promises(self, coming: Promises, occupied: Promises) -> None:
+        """Start sooner elsewhere, else wait; whose place is occupied needs those in it paused still."""
         for waiting, seat in coming:
             self._books.vacate(waiting.job, seat)
             if not self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
@@ -308,18 +321,21 @@ class Admission:
 
     def _pause(self, waiting: Waiting, seat: Seat, victims: Sequence[Holder], rule: Rule) -> None:
         """Pause the victims and reserve the seat, which is free once they have left."""
+        self._stop(victims, rule, waiting.job.id)
+        self._books.occupy(waiting.job, seat)
+        paused = dict.fromkeys(holder.run.job for holder in victims)
+        self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
+
+    def _stop(self, victims: Sequence[Holder], rule: Rule, beneficiary: JobId) -> None:
         for holder in victims:
-            pause = Pause(holder, rule.paused(holder), waiting.job.id)
+            pause = Pause(holder, rule.paused(holder), beneficiary)
             if holder.surplus:
                 self.outcome.given_up.setdefault(holder.run.job, []).append(pause)
             else:
                 self.outcome.pauses[holder.run.job] = pause
-            numbers = {"for": str(waiting.job.id), "gpus": format_gpus(holder.total_milli)}
+            numbers = {"for": str(beneficiary), "gpus": format_gpus(holder.total_milli)}
             self.outcome.trace.append(TraceStep(job=holder.run.job, rule=pause.reason.code, numbers=numbers))
         self._books.pause(victims)
-        self._books.occupy(waiting.job, seat)
-        paused = dict.fromkeys(holder.run.job for holder in victims)
-        self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
 
     def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:
         """Move who is to be moved, if anybody, and reserve the seat, which is free once they have left."""

@@ -105,7 +105,7 @@ class Books:
         for holder in staying:
             for node in holder.nodes():
                 grown.setdefault(node, []).append(holder)
-            if holder.domain is not None and self._is_pausable(holder):
+            if holder.domain is not None and self.is_pausable(holder):
                 pausable.setdefault((holder.domain, holder.project), []).append(holder)
         for node, some in grown.items():
             _sort_in(self._on_node.setdefault(node, []), some, _identity)
@@ -145,7 +145,8 @@ class Books:
             self._of_project(holder.domain, holder.project).append(holder)
             yield holder.run.job
 
-    def _is_pausable(self, holder: Holder) -> bool:
+    def is_pausable(self, holder: Holder) -> bool:
+        """Whether a run in place is preemptible and has run for minRuntime."""
         return holder.job is not None and not holder.leaving and holder.preemptible and self._old_enough(holder)
 
     def _of_project(self, domain: DomainName | None, project: ProjectName) -> list[Holder]:
@@ -210,6 +211,15 @@ class Books:
             self.leaving += 1
             self.version += 1
         self._forget(paused)
+
+    @contextmanager
+    def looking_at(self, soon: Ledger) -> Iterator[None]:
+        """As if that were all that will be free, for a search."""
+        whole, self.soon = self.soon, soon
+        try:
+            yield
+        finally:
+            self.soon = whole
 
     @contextmanager
     def without(self, holders: Collection[Holder]) -> Iterator[None]:

@@ -30,7 +30,8 @@ from gpuctl.schedule.books import Books
 from gpuctl.schedule.demand import Demand, claims
 from gpuctl.schedule.drain import draining
 from gpuctl.schedule.fairshare import divide
-from gpuctl.schedule.growth import count_growth, growing, resizes
+from gpuctl.schedule.growth import resizes
+from gpuctl.schedule.lacking import asked_by, count_growth, lacking
 from gpuctl.schedule.lineup import Lineup
 from gpuctl.schedule.outcome import Outcome
 from gpuctl.schedule.outlook import Outlook
@@ -58,7 +59,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     # 2. Who wants what, and what each may have.
     demand = Demand(declared, capacity, accounts)
     standing.lineup.count(demand)
-    smaller = tuple(growing(standing.changeable, outlook.prospects)) if standing.elastic else ()
+    smaller = tuple(lacking(standing.changeable, outlook.prospects)) if standing.elastic else ()
+    asked = asked_by(smaller, demand)
     count_growth(smaller, capacity, demand)
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     used = used_by(state.ledgers, half_life_ms, now_ms)
@@ -73,7 +75,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
             accounts.portions[domain.name, owner] = portion
 
     # 3. Who starts, who is paused for whom.
-    outcome = Admission(books, declared.cluster.scheduling).run(standing.lineup, standing.shortages)
+    outcome = Admission(books, declared.cluster.scheduling).run(standing.lineup, standing.shortages, smaller, asked)
 
     # 4. One decision a job.
     uuids = uuids_of(state.nodes)
@@ -161,6 +163,9 @@ def _shares(
     for job, (seat, _) in outcome.reserved.items():
         key = (books.capacity.domain_of[seat.offer.pool.name], job.project)
         promised[key] = promised.get(key, 0) + seat.offer.request.total_milli
+    for job, places in outcome.regained.items():
+        key = places.domain, job.project
+        promised[key] = promised.get(key, 0) + places.each_milli * len(places.now + places.coming)
     rows: list[FairShare] = []
     for domain in declared.domains:
         for project in projects:

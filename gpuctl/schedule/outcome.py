@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuctl.model.decision import Reason, TraceStep
+from gpuctl.model.decision import Reason, TraceStep, WorkerPlacement
+from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId
+from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.consolidation import Relocation
 from gpuctl.schedule.gang import Seat
 from gpuctl.schedule.lineup import Group
@@ -30,11 +32,21 @@ class Shift:
     beneficiary: JobId
 
 
+@dataclass(frozen=True, slots=True)
+class Regained:
+    """Places of an elastic run's missing workers: those that are free, and those that are coming free."""
+
+    now: tuple[WorkerPlacement, ...]
+    coming: tuple[WorkerPlacement, ...]
+    domain: DomainName
+    each_milli: GpuMilli
+
+
 @dataclass(slots=True)
 class Outcome:
     """What the turns came to. `reserved` jobs wait for their place, which is not free yet; for those in `kept` one is
     kept as it empties; the others in `lanes` have none, and those in `told` are told another reason than before.
-    `given_up` are workers that elastic runs lose."""
+    `given_up` are workers that elastic runs lose, `regained` places of those that others lack and don't have yet."""
 
     started: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
     reserved: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
@@ -43,5 +55,6 @@ class Outcome:
     told: list[Group] = field(default_factory=list)
     pauses: dict[JobId, Pause] = field(default_factory=dict)
     given_up: dict[JobId, list[Pause]] = field(default_factory=dict)
+    regained: dict[JobId, Regained] = field(default_factory=dict)
     shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)

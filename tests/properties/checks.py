@@ -26,7 +26,7 @@ from gpuctl.model.decision import (
 from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, Node, RunPhase
+from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 Room = tuple[list[int], int, int]
@@ -211,7 +211,11 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
         assert run.phase in ACTIVE
         assert made.at_ms - (run.started_at_ms or made.at_ms) >= tree.cluster.scheduling.min_runtime_ms
         assert place_of(decisions[gainer.id]) is not None
-        assert isinstance(decisions[gainer.id], Admit | Pending)
+        if not isinstance(decisions[gainer.id], Admit | Pending):
+            assert runs[gainer.id].phase is RunPhase.RUNNING, "an elastic run that lacks workers"
+            assert isinstance(decisions[gainer.id], Keep)
+            assert isinstance(decision, Reclaim)
+            assert gainer.min_workers <= workers_of(runs[gainer.id]) < gainer.workers
         if isinstance(decision, Move):
             assert tree.cluster.scheduling.consolidation
             assert run.paused_for != gainer.id
@@ -252,6 +256,11 @@ def _held_before(tree: Declared, state: ClusterState, key: tuple[DomainName, Pro
         for run in state.runs
         if run.phase in ACTIVE and run.placement and (domain_of(tree, nodes, run.placement), run.job.project) == key
     )
+
+
+def workers_of(run: Run) -> int:
+    """How many workers have a place."""
+    return len(run.placement.workers) if run.placement else 0
 
 
 def check_run_once(tree: Declared, state: ClusterState, made: Schedule) -> None:
