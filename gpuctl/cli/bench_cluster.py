@@ -121,6 +121,7 @@ def _of_flow(flow: Flow, bare: Sequence[Costs], queued: Costs) -> Iterator[Row]:
     beside = f"{rates}; bare Jobs made suspended and let go, {_tenths(most, 2)}; {_own(costs)}"
     yield what, f"{_tenths(ratio, 2)} of bare Jobs", "0.7", beside
     server = f"{_each(costs.server_cpu_ms, flow)} ms a job, bare Jobs {_each(bare_cpu, flow)} ms"
+    server += f", made suspended and let go {_each(queued.server_cpu_ms, flow)} ms"
     yield "API server's CPU", f"{_tenths(1000 * costs.server_cpu_ms // max(1, bare_cpu), 2)} times bare", "2", server
     ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers; {costs.events} Events besides; {_writes(costs)}"
     yield "writes a job", thousandths(1000 * costs.writes // flow.jobs), "4", ledger
