@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -179,7 +178,7 @@ class Target:
 def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
     """The controller, until it is told to stop. Returns the exit code. Raises WorldFault when it can't even begin."""
     workdir = Path(follow.workdir) if follow.workdir else _cache_folder()
-    with StopOnSignal() as stop, ExitStack() as held, _rare_collections():
+    with StopOnSignal() as stop, ExitStack() as held:
         source = GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested)
         site = _embedded_site(target, held) if target.embedded else _kubernetes_site(target, stop.wake, held, journal)
         if metrics_address:
@@ -195,21 +194,6 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=site.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
-
-
-_COLLECT_AFTER = (200_000, 20, 20)
-"""Containers made and not yet freed, then younger collections: before one of each generation."""
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """The heap is large, and nearly all of it values without cycles: a full collection is dear and finds nothing."""
-    before = gc.get_threshold()
-    gc.set_threshold(*_COLLECT_AFTER)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
