@@ -61,7 +61,7 @@ def bench_cluster(
         before = (bench.bare(name),) if name == "flow" else ()
         measured[name] = getattr(bench, name)()
         if name == "flow":
-            measured["queued"] = bench.queued()
+            measured["queued"] = bench.bare("queued")
         bare[name] = (*before, bench.bare(name))
     return ClusterBench(scale=scale, bare=bare, **measured)
 
@@ -103,6 +103,8 @@ class _Bench:
         match workload:
             case "flow":
                 return bare.queue(flowing(scale))
+            case "queued":
+                return bare.queued(flowing(scale))
             case "turnover":
                 return bare.queue(turning(scale), held_nodes(scale.nodes - scale.turned_nodes))
             case "refills":
@@ -111,11 +113,6 @@ class _Bench:
                 return bare.reclaim()
             case _:
                 return bare.crowd()
-
-    def queued(self) -> Costs:
-        """The flow's Jobs made suspended and let go, without gpuctl."""
-        self._say("flow without gpuctl, its Jobs suspended at first")
-        return Bare(self._yard.ground, self._scale).queued(flowing(self._scale))
 
     def flow(self) -> Flow:
         """Brief jobs, twice as many as GPUs."""
