@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TypeAlias
 
-from gpuctl.model.decision import Placement, Reason, TraceStep
+from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import GpuMilli, format_gpus
@@ -32,11 +32,12 @@ from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.regain import Asked, Regain
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.rights import beyond_quota, forbidden, standing
+from gpuctl.schedule.rules import Rule
 from gpuctl.schedule.runs import Holder
 from gpuctl.schedule.shortage import Shortages
 from gpuctl.schedule.starvation import Guards, is_guarded
 from gpuctl.schedule.turns import Lane, in_order, take_turns
-from gpuctl.schedule.victims import Rule
+from gpuctl.schedule.victims import place_without
 
 Promises: TypeAlias = list[tuple[Waiting, Seat]]
 """Who was promised which place."""
@@ -235,7 +236,7 @@ class Admission:
                 continue
             key = (self._lifted, rule.key, offer.pool.name, offer.request, self._books.version)
             victims = None if key in self._failed else victims_for(self._books, offer, rule)
-            placement = self._place_without(victims, offer) if victims else None
+            placement = place_without(self._books, offer, victims) if victims else None
             if victims and placement is not None:
                 self._pause(waiting, Seat(offer, placement), victims, rule)
                 return True
@@ -266,7 +267,7 @@ class Admission:
         victims = exchange_for(self._books, offer, rule, over_milli)
         if victims is None:
             return False
-        placement = self._place_without(victims, offer)
+        placement = place_without(self._books, offer, victims)
         if placement is None:
             return False
         self._pause(waiting, Seat(offer, placement), victims, rule)
@@ -281,15 +282,6 @@ class Admission:
     def _may_have_moved(self, waiting: Waiting, offer: Offer) -> bool:
         """Its project stays within the fair share with it."""
         return self._policy.consolidation and next(self._claims(waiting, offer), None) is not None
-
-    def _place_without(self, victims: Sequence[Holder], offer: Offer) -> Placement | None:
-        """Where all workers go once these have left."""
-        for holder in victims:
-            self._books.soon.give_back(holder.placement, holder.charge)
-        placement = place_in(self._books.soon, offer)
-        for holder in victims:
-            self._books.soon.take(holder.placement, holder.charge)
-        return placement
 
     def _rules(self, waiting: Waiting, offer: Offer) -> Iterator[Rule]:
         """By what right the job may have others paused, the strongest first."""

@@ -9,54 +9,22 @@ and what was not needed after all is spared. How they grow again is `growth`'s.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from gpuctl.model.decision import Placement, Reason
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.decision import Placement
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import JobType
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.exchange import find_exchange
 from gpuctl.schedule.gang import Offer, place_in, seats
-from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Rule, Tally, find_victims, tally_with
+from gpuctl.schedule.rules import Among, Rule, Tally, tally_with
+from gpuctl.schedule.runs import Holder, gpu_milli_of
+from gpuctl.schedule.victims import find_victims
 
 MAX_SIZES = 8
 """Numbers of workers for which room is made by pausing others, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wholes:
-    """A rule without the surplus workers it lets be taken."""
-
-    rule: Rule
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The rule's own, apart."""
-        return "wholes", *self.rule.key
-
-    @property
-    def may_wait(self) -> bool:
-        """As the rule."""
-        return self.rule.may_wait
-
-    def candidates(self) -> Sequence[Holder]:
-        """Those that are stopped when they are taken."""
-        return [holder for holder in self.rule.candidates() if not holder.surplus]
-
-    def price(self, tally: Tally) -> int | None:
-        """As the rule."""
-        return self.rule.price(tally)
-
-    def most_milli(self, project: ProjectName) -> GpuMilli:
-        """As the rule."""
-        return self.rule.most_milli(project)
-
-    def paused(self, victim: Holder) -> Reason:
-        """As the rule."""
-        return self.rule.paused(victim)
 
 
 def parted(holders: Iterable[Holder]) -> Iterator[Holder]:
@@ -92,7 +60,7 @@ def victims_for(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | 
         return find_victims(books, offer, rule)
     surplus = [holder for holder in rule.candidates() if holder.surplus and _is_in(books, holder, offer)]
     if not surplus:
-        found = find_victims(books, offer, Wholes(rule) if _has_surplus(rule) else rule)
+        found = find_victims(books, offer, _wholes(rule) if _has_surplus(rule) else rule)
         return None if found is None else with_bound(books, found)
     tried: list[list[Holder]] = []
     for most in (0, 1):
@@ -112,16 +80,16 @@ def exchange_for(books: Books, offer: Offer, rule: Rule, lost_milli: GpuMilli) -
     if not surplus:
         found = find_exchange(books, offer, rule, lost_milli)
         return None if found is None else with_bound(books, found)
-    missing = lost_milli - _gpu_milli(surplus)
+    missing = lost_milli - gpu_milli_of(surplus)
     with books.without(surplus):
         enough = missing <= 0 and place_in(books.soon, offer) is not None
-        besides: tuple[Holder, ...] | None = () if enough else find_exchange(books, offer, Wholes(rule), missing)
+        besides: tuple[Holder, ...] | None = () if enough else find_exchange(books, offer, _wholes(rule), missing)
     if besides is None:
         return None
     chosen = with_bound(books, besides)
     with books.without(chosen):
         left = [part for part in surplus if part not in chosen]
-        chosen += _needed(books, offer, left, lost_milli - _gpu_milli(chosen))
+        chosen += _needed(books, offer, left, lost_milli - gpu_milli_of(chosen))
     return chosen
 
 
@@ -137,6 +105,11 @@ def smaller_offers(books: Books, legal: Sequence[Offer], claimed: Sequence[Offer
 
 def _has_surplus(rule: Rule) -> bool:
     return any(holder.surplus for holder in rule.candidates())
+
+
+def _wholes(rule: Rule) -> Rule:
+    """The rule without the surplus workers it lets be taken: for those that are stopped when they are taken."""
+    return Among(rule, ("wholes",), tuple(holder for holder in rule.candidates() if not holder.surplus))
 
 
 def _is_in(books: Books, holder: Holder, offer: Offer) -> bool:
@@ -163,7 +136,7 @@ def _besides(books: Books, offer: Offer, rule: Rule, given: Sequence[Holder]) ->
     """Surplus workers of those given and, where they are not enough, the cheapest runs besides."""
     with books.without(given):
         enough = bool(given) and place_in(books.soon, offer) is not None
-        found: tuple[Holder, ...] | None = () if enough else find_victims(books, offer, Wholes(rule))
+        found: tuple[Holder, ...] | None = () if enough else find_victims(books, offer, _wholes(rule))
     if found is None:
         return None
     chosen = with_bound(books, found)
@@ -182,19 +155,19 @@ def _needed(books: Books, offer: Offer, given: Sequence[Holder], lost_milli: Gpu
     each doubling of a run's.
     """
     first = _fewest(
-        len(given), lambda n: _gpu_milli(given[:n]) >= lost_milli and _fits_without(books, offer, given[:n])
+        len(given), lambda n: gpu_milli_of(given[:n]) >= lost_milli and _fits_without(books, offer, given[:n])
     )
     by_run: dict[JobId, list[Holder]] = {}
     for part in given[:first]:
         by_run.setdefault(part.run.job, []).append(part)
-    over_milli = _gpu_milli(given[:first]) - lost_milli
+    over_milli = gpu_milli_of(given[:first]) - lost_milli
     needed: list[Holder] = []
     spared: list[Holder] = []
     with books.without(given[:first]):
         for parts in reversed(by_run.values()):
             must = len(parts) - over_milli // max(1, parts[0].total_milli)
             count = max(must, _fewest(len(parts), partial(_fits_beside, books, offer, parts)))
-            over_milli -= _gpu_milli(parts[count:])
+            over_milli -= gpu_milli_of(parts[count:])
             needed += parts[:count]
             spared += parts[count:]
             for part in parts[count:]:
@@ -202,10 +175,6 @@ def _needed(books: Books, offer: Offer, given: Sequence[Holder], lost_milli: Gpu
         for part in spared:
             books.soon.give_back(part.placement, part.charge)
     return tuple(needed)
-
-
-def _gpu_milli(holders: Iterable[Holder]) -> GpuMilli:
-    return sum(holder.total_milli for holder in holders)
 
 
 def _fewest(most: int, enough: Callable[[int], bool]) -> int:

@@ -13,18 +13,19 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, islice
 from typing import TypeAlias
 
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.ids import NodeName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.floor import Floor
 from gpuctl.schedule.gang import Offer, place_in, seats
-from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Rule, find_victims
+from gpuctl.schedule.rules import Rule
+from gpuctl.schedule.runs import Holder, gpu_milli_of
+from gpuctl.schedule.victims import Preference, by_node, find_victims
 
 MAX_STEPS = 2_000
 """Sets of runs tried for one job in all."""
 
-Cost: TypeAlias = tuple[GpuMilli, int, tuple[tuple[GpuMilli, int, int, int, JobId], ...]]
+Cost: TypeAlias = tuple[GpuMilli, int, tuple[Preference, ...]]
 """GPUs, runs, and their preferences; smaller is better."""
 
 
@@ -56,7 +57,7 @@ class Makeweights:
 
     def complete(self, chosen: tuple[Holder, ...], lost_milli: GpuMilli) -> tuple[Holder, ...] | None:
         """These, and the fewest others with which so many GPUs leave; None when all together are not enough."""
-        missing = lost_milli - _gpu_milli(chosen)
+        missing = lost_milli - gpu_milli_of(chosen)
         if missing <= 0:
             return chosen
         taken = Counter(holder.total_milli for holder in chosen)
@@ -103,10 +104,6 @@ def _most(stock: Sequence[tuple[GpuMilli, int]], at: int, missing: GpuMilli) -> 
     return min(count, -(-missing // size))
 
 
-def _gpu_milli(holders: Iterable[Holder]) -> GpuMilli:
-    return sum(holder.total_milli for holder in holders)
-
-
 class _Search:
     """Nodes in order of what a worker costs there at the least, and on each one sets of runs, those first that mind
     least; cut where they can't beat the best set found."""
@@ -122,12 +119,7 @@ class _Search:
         self.candidates = candidates
         self.lost_milli = lost_milli
         self.makeweights = Makeweights(candidates)
-        self.on_node: dict[NodeName, list[Holder]] = {}
-        for holder in candidates:
-            for node in holder.nodes():
-                room = books.soon.rooms.get(node)
-                if room is not None and room.pool == offer.pool.name:
-                    self.on_node.setdefault(node, []).append(holder)
+        self.on_node = by_node(books, offer, candidates)
         self.floors = {name: Floor(books.soon.rooms[name]) for name in self.on_node}
         self.seats = sum(seats(books.soon, offer).values())
         self.best: tuple[Cost, tuple[Holder, ...]]
@@ -197,7 +189,7 @@ class _Search:
 
     def _cost(self, chosen: tuple[Holder, ...]) -> Cost:
         preferences = tuple(sorted(map(self.books.preference, chosen)))
-        return _gpu_milli(chosen), len(chosen), preferences
+        return gpu_milli_of(chosen), len(chosen), preferences
 
     def _leave(self, holder: Holder, sign: int = 1) -> int:
         """Take a run off all its nodes; with -1, put it back. Returns the seats won."""
@@ -213,7 +205,7 @@ class _Search:
     def _without_spare(self, chosen: tuple[Holder, ...]) -> tuple[Holder, ...]:
         """Those without which it is not enough; the largest is spared first."""
         there = self.seats + sum(map(self._leave, chosen))
-        lost = _gpu_milli(chosen)
+        lost = gpu_milli_of(chosen)
         kept = dict.fromkeys(chosen)
         for holder in sorted(chosen, key=lambda h: -h.total_milli):
             left = there + self._leave(holder, -1)

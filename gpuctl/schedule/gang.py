@@ -39,6 +39,10 @@ class Offer:
             return None
         return Offer(self.pool, self.request._replace(workers=workers), self.least)
 
+    def of(self, workers: int) -> Offer:
+        """The same for so many workers, no fewer."""
+        return Offer(self.pool, self.request._replace(workers=workers))
+
     @property
     def wish(self) -> Wish:
         """All that it asks."""

@@ -96,8 +96,7 @@ def lacking(holders: Iterable[Holder], prospects: Prospects) -> Iterator[Lacking
             continue
         for offer in offers:
             if prospects.pool_of(holder.placement) == offer.pool.name:
-                each = Offer(offer.pool, offer.request._replace(workers=1))
-                yield Lacking(holder, job, run.made_with, each)
+                yield Lacking(holder, job, run.made_with, offer.of(1))
 
 
 def asked_by(runs: Iterable[Lacking], demand: Demand) -> dict[tuple[DomainName, ProjectName], GpuMilli]:

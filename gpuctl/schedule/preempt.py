@@ -15,8 +15,8 @@ from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.ordering import is_first_class
+from gpuctl.schedule.rules import ENDLESS, Tally
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import ENDLESS, Tally
 
 
 class Preemption:

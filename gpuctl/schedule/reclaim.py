@@ -18,8 +18,8 @@ from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
+from gpuctl.schedule.rules import ENDLESS, Tally
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import ENDLESS, Tally
 
 
 class Claim(StrEnum):

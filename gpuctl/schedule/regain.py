@@ -8,11 +8,10 @@ of its project waits that ranks above it nothing is regained, for that job could
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from gpuctl.model.decision import Placement, Reason, TraceStep, WorkerPlacement
+from gpuctl.model.decision import Placement, TraceStep, WorkerPlacement
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.state import RunPhase
@@ -20,7 +19,7 @@ from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.elastic import victims_for
-from gpuctl.schedule.gang import Offer, Seat, place_in, seats
+from gpuctl.schedule.gang import Seat, place_in, seats
 from gpuctl.schedule.lacking import Lacking
 from gpuctl.schedule.ledger import Ledger, Room
 from gpuctl.schedule.lineup import Lineup
@@ -28,8 +27,9 @@ from gpuctl.schedule.outcome import Outcome, Regained
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim, overdrawn
 from gpuctl.schedule.rights import forbidden
+from gpuctl.schedule.rules import Among, Rule
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Rule, Tally
+from gpuctl.schedule.victims import place_without
 
 Asked: TypeAlias = Mapping[tuple[DomainName, ProjectName], GpuMilli]
 """What projects hold when a cycle begins, and what their waiting jobs ask besides."""
@@ -41,53 +41,12 @@ CLOSED: GpuMilli = 1 << 50
 """Taken of a device that a run's pods can't have: more than could ever become free."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnNodes:
-    """A rule for what is on some nodes only, for one run."""
-
-    rule: Reclaim
-    holders: tuple[Holder, ...]
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The rule's own, apart for each run."""
-        return "regain", self.rule.job, *self.rule.key
-
-    @property
-    def may_wait(self) -> bool:
-        """As the rule."""
-        return self.rule.may_wait
-
-    def candidates(self) -> Sequence[Holder]:
-        """Those of the rule that are there."""
-        return self.holders
-
-    def price(self, tally: Tally) -> int | None:
-        """As the rule."""
-        return self.rule.price(tally)
-
-    def most_milli(self, project: ProjectName) -> GpuMilli:
-        """As the rule."""
-        return self.rule.most_milli(project)
-
-    def paused(self, victim: Holder) -> Reason:
-        """As the rule."""
-        return self.rule.paused(victim)
-
-
 class Regain:
     """What is regained in one cycle."""
 
     __slots__ = ("_asked", "_books", "_lineup", "_make_way", "_outcome")
 
-    def __init__(
-        self,
-        books: Books,
-        lineup: Lineup,
-        asked: Asked,
-        outcome: Outcome,
-        make_way: MakeWay,
-    ) -> None:
+    def __init__(self, books: Books, lineup: Lineup, asked: Asked, outcome: Outcome, make_way: MakeWay) -> None:
         self._books = books
         self._lineup = lineup
         self._asked = dict(asked)
@@ -131,8 +90,8 @@ class Regain:
         found: list[tuple[WorkerPlacement, ...]] = []
         for ledger in (books.now, books.soon):
             there = _narrowed(ledger, run)
-            most = min(count, sum(seats(there, _sized(run, count)).values())) if count else 0
-            placement = place_in(there, _sized(run, most)) if most else None
+            most = min(count, sum(seats(there, run.offer.of(count)).values())) if count else 0
+            placement = place_in(there, run.offer.of(most)) if most else None
             workers = placement.workers if placement is not None else ()
             found.append(workers)
             count -= len(workers)
@@ -153,13 +112,13 @@ class Regain:
         low, high = 0, count
         while low < high:
             middle = (low + high + 1) // 2
-            offer = _sized(run, middle)
+            offer = run.offer.of(middle)
             claim = Reclaim(books, run.job.id, domain, offer.request.total_milli, Claim.GUARANTEE)
-            holders = tuple(_candidates(books, run, claim))
-            rule = OnNodes(claim, holders)
+            holders = _candidates(books, run, claim)
+            rule = Among(claim, ("regain", run.job.id), holders)
             with books.looking_at(_narrowed(books.soon, run, [h for h in holders if h.surplus])):
                 victims = victims_for(books, offer, rule) if claim.entitled() else None
-                placement = _place_without(books.soon, victims, offer) if victims else None
+                placement = place_without(books, offer, victims) if victims else None
             if victims and placement is not None:
                 best, low = (rule, victims, placement), middle
             else:
@@ -173,21 +132,17 @@ class Regain:
 
     def _enter(self, run: Lacking, workers: tuple[WorkerPlacement, ...]) -> None:
         if workers:
-            self._books.occupy(run.job, Seat(_sized(run, len(workers)), Placement(workers=workers)))
+            self._books.occupy(run.job, Seat(run.offer.of(len(workers)), Placement(workers=workers)))
 
 
-def _sized(run: Lacking, workers: int) -> Offer:
-    return Offer(run.offer.pool, run.offer.request._replace(workers=workers))
-
-
-def _candidates(books: Books, run: Lacking, claim: Reclaim) -> Iterator[Holder]:
+def _candidates(books: Books, run: Lacking, claim: Reclaim) -> tuple[Holder, ...]:
     """What may be paused on the run's nodes, and the surplus workers elsewhere that go before those there."""
     there = {id(holder): holder for node in sorted(run.nodes) for holder in books.on_node(node)}
     for holder in tuple(there.values()):
         if holder.surplus:
             there.update((id(other), other) for other in holder.bound if books.stays(other))
     able = (holder for holder in there.values() if books.is_pausable(holder) and claim.may_take(holder))
-    return iter(sorted(able, key=books.preference))
+    return tuple(sorted(able, key=books.preference))
 
 
 def _narrowed(ledger: Ledger, run: Lacking, besides: Iterable[Holder] = ()) -> Ledger:
@@ -207,10 +162,3 @@ def _narrowed(ledger: Ledger, run: Lacking, besides: Iterable[Holder] = ()) -> L
         cpu_milli = room.cpu_milli if name in open_ else room.cpu_milli - CLOSED
         rooms[name] = Room(name, room.pool, gpu_milli, cpu_milli, room.mem_bytes, room.profiles, room.topology)
     return Ledger(rooms, ledger.effort, ledger.habits)
-
-
-def _place_without(ledger: Ledger, victims: Iterable[Holder], offer: Offer) -> Placement | None:
-    """Where the workers go once these have left; the ledger is not used any more after that."""
-    for holder in victims:
-        ledger.give_back(holder.placement, holder.charge)
-    return place_in(ledger, offer)

@@ -20,8 +20,8 @@ from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer, Seat
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.rules import Rule, Tally, tally_with
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.victims import Rule, Tally, tally_with
 
 
 def promised(waiting: Waiting, books: Books) -> Seat | None:

@@ -73,6 +73,11 @@ class Holder:
         return [workers[0].node] if len(workers) == 1 else sorted({worker.node for worker in workers})
 
 
+def gpu_milli_of(holders: Iterable[Holder]) -> GpuMilli:
+    """What they hold together."""
+    return sum(holder.total_milli for holder in holders)
+
+
 def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRecord:
     """What is remembered of a run that is stopped now: it queues again from now, and what it ran is added up."""
     if run.phase not in ACTIVE:

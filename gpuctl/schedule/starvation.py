@@ -34,7 +34,7 @@ from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.reservation import promised
-from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.runs import Holder, gpu_milli_of
 
 Emptying: TypeAlias = tuple[GpuMilli, Instant]
 """What must happen before a place is free: GPUs without a known end must, and the last of the known ends. Smaller is
@@ -159,7 +159,7 @@ class Guards:
         there = self._as_if_running(guard, domain)
         if there is None:
             return False
-        own = sum(h.total_milli for h in in_place(books, guard.seat) if h.project == theirs.id.project)
+        own = gpu_milli_of(h for h in in_place(books, guard.seat) if h.project == theirs.id.project)
         gained = request.total_milli - own
         books.accounts.add(theirs.id.project, domain, gained, preemptible=True)
         claims = (Reclaim(books, job.id, domain, offer.request.total_milli, claim) for claim in Claim)
@@ -344,7 +344,7 @@ def _devices_on(
 def _has_room_elsewhere(books: Books, seat: Seat) -> bool:
     """A node outside a place holds one of its workers right now: there may be a better place."""
     nodes = {worker.node for worker in seat.placement.workers}
-    found = place_in(books.soon, Offer(seat.offer.pool, seat.offer.request._replace(workers=1)))
+    found = place_in(books.soon, seat.offer.of(1))
     return found is not None and found.workers[0].node not in nodes
 
 

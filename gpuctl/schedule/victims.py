@@ -7,26 +7,24 @@ node; workers of a gang are seated one after another at the least cost each, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from gpuctl.model.decision import Reason
+from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import Request
 from gpuctl.schedule.floor import Floor
-from gpuctl.schedule.gang import Offer, seats
-from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.gang import Offer, place_in, seats
+from gpuctl.schedule.rules import Rule, Tally, tally_with, tally_with_all
+from gpuctl.schedule.runs import Holder, gpu_milli_of
 from gpuctl.schedule.topology import Site, most_seated
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
-
-ENDLESS: GpuMilli = 1 << 62
-"""More than there is anywhere."""
 
 Preference: TypeAlias = tuple[GpuMilli, int, int, int, JobId]
 """Who minds least: see `Books.preference`."""
@@ -37,57 +35,26 @@ Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[Preference, ...]]
 Order: TypeAlias = tuple[int, GpuMilli, int, tuple[tuple[int, ...], ...], bool, tuple[Preference, ...]]
 """Which set is taken first: by its cost, but where that is known by where it is rather than by time and name."""
 
-Tally: TypeAlias = Mapping[str, tuple[GpuMilli, GpuMilli]]
-"""For each owner, a project or a department: GPUs of its victims together, and of the largest of them."""
 
-
-class Rule(Protocol):
-    """Who may be paused for a beneficiary. Rules with equal keys let the same runs be paused.
-
-    `may_wait`: the beneficiary may also reserve what is coming free without anybody being paused for it.
-    """
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What the rule depends on besides the books."""
-        ...
-
-    @property
-    def may_wait(self) -> bool:
-        """See above."""
-        ...
-
-    def candidates(self) -> Sequence[Holder]:
-        """Runs that may be paused, each were it the only one, in order of preference."""
-        ...
-
-    def price(self, tally: Tally) -> int | None:
-        """0 for victims that may be taken, 1 for some taken as the last choice only, None for some that may not."""
-        ...
-
-    def most_milli(self, project: ProjectName) -> GpuMilli:
-        """The most that a project may lose at once: no set of its runs that holds more may be taken."""
-        ...
-
-    def paused(self, victim: Holder) -> Reason:
-        """The reason a victim is given."""
-        ...
-
-
-def tally_with(tally: Tally, holder: Holder, books: Books) -> Tally:
-    """The tally with one victim more."""
-    return tally_with_all(tally, (holder,), books)
-
-
-def tally_with_all(tally: Tally, holders: Iterable[Holder], books: Books) -> Tally:
-    """The tally with some victims more."""
-    after = dict(tally)
+def by_node(books: Books, offer: Offer, holders: Iterable[Holder]) -> dict[NodeName, list[Holder]]:
+    """Runs by the nodes of an offer's pool that they are on, in their order."""
+    found: dict[NodeName, list[Holder]] = {}
     for holder in holders:
-        milli = holder.total_milli
-        for owner in books.accounts.tree.chain(holder.project):
-            total, largest = after.get(owner, (0, 0))
-            after[owner] = (total + milli, max(largest, milli))
-    return after
+        for node in holder.nodes():
+            room = books.soon.rooms.get(node)
+            if room is not None and room.pool == offer.pool.name:
+                found.setdefault(node, []).append(holder)
+    return found
+
+
+def place_without(books: Books, offer: Offer, victims: Sequence[Holder]) -> Placement | None:
+    """Where all workers go once these have left. Cost: O(victims), and a placement."""
+    for holder in victims:
+        books.soon.give_back(holder.placement, holder.charge)
+    placement = place_in(books.soon, offer)
+    for holder in victims:
+        books.soon.take(holder.placement, holder.charge)
+    return placement
 
 
 class _NodeSearch:
@@ -164,7 +131,7 @@ class _NodeSearch:
 
     def _consider(self, chosen: tuple[Holder, ...], price: int) -> None:
         preferences = tuple(self.books.preference(h) for h in chosen)
-        cost = (price, sum(h.total_milli for h in chosen), len(chosen), preferences)
+        cost = (price, gpu_milli_of(chosen), len(chosen), preferences)
         if chosen and (self.best is None or cost < self.best[0]):
             self.best = (cost, chosen)
 
@@ -206,12 +173,7 @@ class _Search:
         self.rule = rule
         self.request = offer.request
         self.exhaustive = True
-        self.candidates: dict[NodeName, list[Holder]] = {}
-        for holder in rule.candidates():
-            for node in holder.nodes():
-                room = books.soon.rooms.get(node)
-                if room is not None and room.pool == offer.pool.name:
-                    self.candidates.setdefault(node, []).append(holder)
+        self.candidates = by_node(books, offer, rule.candidates())
         self.floors = {name: Floor(books.soon.rooms[name]) for name in self.candidates}
         self.seats = seats(books.soon, offer) if self.candidates and offer.request.workers > 1 else {}
         self.close = self._close_together() if self.candidates and offer.request.workers > 1 else frozenset()

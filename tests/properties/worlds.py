@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuctl.diag.span import SourceSpan
@@ -225,6 +225,18 @@ class World:
             self.cycle(tree)
             if (self.runs, self.seen) == before:
                 return count
+        raise AssertionError(f"still changing after {most} cycles")
+
+    def decided(self, tree: Declared, most: int = 30) -> Iterator[tuple[ClusterState, Schedule]]:
+        """What is there and what is decided on it, each carried out before the next, until nothing changes."""
+        for _ in range(most):
+            state = self.state()
+            made = schedule(tree, state, self.now_ms)
+            yield state, made
+            before = dict(self.runs), set(self.seen)
+            self.carry_out(tree, made)
+            if (self.runs, self.seen) == before:
+                return
         raise AssertionError(f"still changing after {most} cycles")
 
     def end(self, name: str, state: str = "Succeeded") -> None:

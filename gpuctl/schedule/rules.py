@@ -1,0 +1,103 @@
+"""Who may be paused for a beneficiary, as far as the search for victims asks: the rules themselves are elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from gpuctl.model.decision import Reason
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.runs import Holder
+
+ENDLESS: GpuMilli = 1 << 62
+"""More than there is anywhere."""
+
+Tally: TypeAlias = Mapping[str, tuple[GpuMilli, GpuMilli]]
+"""For each owner, a project or a department: GPUs of its victims together, and of the largest of them."""
+
+
+class Rule(Protocol):
+    """Who may be paused for a beneficiary. Rules with equal keys let the same runs be paused.
+
+    `may_wait`: the beneficiary may also reserve what is coming free without anybody being paused for it.
+    """
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What the rule depends on besides the books."""
+        ...
+
+    @property
+    def may_wait(self) -> bool:
+        """See above."""
+        ...
+
+    def candidates(self) -> Sequence[Holder]:
+        """Runs that may be paused, each were it the only one, in order of preference."""
+        ...
+
+    def price(self, tally: Tally) -> int | None:
+        """0 for victims that may be taken, 1 for some taken as the last choice only, None for some that may not."""
+        ...
+
+    def most_milli(self, project: ProjectName) -> GpuMilli:
+        """The most that a project may lose at once: no set of its runs that holds more may be taken."""
+        ...
+
+    def paused(self, victim: Holder) -> Reason:
+        """The reason a victim is given."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """A rule for some of its runs only. `mark` keeps it apart from the rule for all."""
+
+    rule: Rule
+    mark: tuple[object, ...]
+    holders: tuple[Holder, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The rule's own, marked."""
+        return *self.mark, *self.rule.key
+
+    @property
+    def may_wait(self) -> bool:
+        """As the rule."""
+        return self.rule.may_wait
+
+    def candidates(self) -> Sequence[Holder]:
+        """Those runs."""
+        return self.holders
+
+    def price(self, tally: Tally) -> int | None:
+        """As the rule."""
+        return self.rule.price(tally)
+
+    def most_milli(self, project: ProjectName) -> GpuMilli:
+        """As the rule."""
+        return self.rule.most_milli(project)
+
+    def paused(self, victim: Holder) -> Reason:
+        """As the rule."""
+        return self.rule.paused(victim)
+
+
+def tally_with(tally: Tally, holder: Holder, books: Books) -> Tally:
+    """The tally with one victim more."""
+    return tally_with_all(tally, (holder,), books)
+
+
+def tally_with_all(tally: Tally, holders: Iterable[Holder], books: Books) -> Tally:
+    """The tally with some victims more."""
+    after = dict(tally)
+    for holder in holders:
+        milli = holder.total_milli
+        for owner in books.accounts.tree.chain(holder.project):
+            total, largest = after.get(owner, (0, 0))
+            after[owner] = (total + milli, max(largest, milli))
+    return after
