@@ -15,7 +15,7 @@ from controlplane.server import remove, start
 
 def main() -> None:
     """Start, say where the kubeconfig is, wait, stop."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="control-plane-"))
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="control-plane-")).resolve()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plane = start(build(), folder)
     sys.stdout.write(f"export KUBECONFIG={plane.kubeconfig}\n")
