@@ -14,7 +14,7 @@ from typing import TypeAlias
 from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId, PoolName
-from gpuctl.model.units import GpuMilli, format_gpus
+from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
@@ -319,14 +319,17 @@ class Admission:
         self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
 
     def _stop(self, victims: Sequence[Holder], rule: Rule, beneficiary: JobId) -> None:
+        steps: dict[JobId, tuple[str, Holder, GpuMilli]] = {}
         for holder in victims:
-            pause = Pause(holder, rule.paused(holder), beneficiary)
+            job, pause = holder.run.job, Pause(holder, rule.paused(holder), beneficiary)
             if holder.surplus:
-                self.outcome.given_up.setdefault(holder.run.job, []).append(pause)
+                self.outcome.given_up.setdefault(job, []).append(pause)
             else:
-                self.outcome.pauses[holder.run.job] = pause
-            numbers = {"for": str(beneficiary), "gpus": format_gpus(holder.total_milli)}
-            self.outcome.trace.append(TraceStep(job=holder.run.job, rule=pause.reason.code, numbers=numbers))
+                self.outcome.pauses[job] = pause
+            milli = steps[job][2] if job in steps else 0
+            steps[job] = pause.reason.code, holder, milli + holder.total_milli
+        for code, holder, milli in steps.values():
+            self._note_loss(holder, code, milli, beneficiary)
         self._books.pause(victims)
 
     def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:
@@ -334,10 +337,9 @@ class Admission:
         if found is None:
             return False
         for move in found.moves:
-            victim, reason = move.holder.run.job, reasons.moved_for(waiting.job.id)
-            self.outcome.shifts[victim] = Shift(move, reason, waiting.job.id)
-            numbers = {"for": str(waiting.job.id), "gpus": format_gpus(move.holder.total_milli)}
-            self.outcome.trace.append(TraceStep(job=victim, rule=reason.code, numbers=numbers))
+            holder, reason = move.holder, reasons.moved_for(waiting.job.id)
+            self.outcome.shifts[holder.run.job] = Shift(move, reason, waiting.job.id)
+            self._note_loss(holder, reason.code, holder.total_milli, waiting.job.id)
         self._books.pause([move.holder for move in found.moves])
         self._books.occupy(waiting.job, found.seat)
         for move in found.moves:
@@ -368,3 +370,14 @@ class Admission:
             "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
         }
         self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))
+
+    def _note_loss(self, holder: Holder, rule: str, gpu_milli: GpuMilli, beneficiary: JobId) -> None:
+        """What a run gives, and how its project stands before that."""
+        numbers: dict[str, str | int] = {"for": str(beneficiary), "gpuMilli": gpu_milli}
+        if holder.domain is not None:
+            owner = project_owner(holder.project)
+            portion = self._books.accounts.portion(holder.domain, owner)
+            numbers["heldMilli"] = self._books.accounts.held(holder.domain, owner)
+            numbers["guaranteeMilli"] = portion.guarantee_milli
+            numbers["shareMilli"] = portion.share_milli
+        self.outcome.trace.append(TraceStep(job=holder.run.job, rule=rule, numbers=numbers))

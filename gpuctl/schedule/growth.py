@@ -6,6 +6,7 @@ The one furthest below its share is first. Where a run can't grow it has all its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 
 from gpuctl.model.decision import Placement, Reason, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
@@ -20,33 +21,63 @@ from gpuctl.schedule.rights import forbidden, standing
 from gpuctl.schedule.runs import Holder, record_of
 
 
+class Hindrance(StrEnum):
+    """What keeps a run from more workers in a cycle."""
+
+    UNREST = "unrest"
+    """Somebody starts, is promised a place or leaves one on its nodes, or it starts itself."""
+    NEIGHBOUR = "neighbour"
+    """Another run grows on its nodes."""
+    CEILING = "ceiling"
+    """Its project may hold no more."""
+    ROOM = "room"
+    """Nothing is free where its pods can go."""
+
+
 def grow(
     runs: Iterable[Lacking], books: Books, restless: set[NodeName], regained: Mapping[JobId, Regained]
-) -> list[Lacking]:
-    """Give them workers one by one, within every ceiling, those first that have a place already; those that grew.
+) -> tuple[list[Lacking], dict[JobId, Hindrance]]:
+    """Give them workers one by one, within every ceiling, those first that have a place already: those that grew, and
+    what keeps those that lack some still, but for who waits for what was regained for it.
 
     A new pod may go to any node its run's pods name, so nothing else may be about to start on one of these.
     """
-    left = [run for run in runs if run.holder.run.phase is RunPhase.RUNNING and restless.isdisjoint(run.nodes)]
+    left: list[Lacking] = []
+    kept_from: dict[JobId, Hindrance] = {}
+    for run in runs:
+        if run.holder.run.phase is RunPhase.RUNNING and restless.isdisjoint(run.nodes):
+            left.append(run)
+        elif run.job.id not in regained:
+            kept_from[run.job.id] = Hindrance.UNREST
     grown: dict[JobId, Lacking] = {}
     for run in sorted(left, key=lambda run: run.rank(books)):
         kept = regained.get(run.job.id)
         if kept is not None and _is_apart(run, grown):
             run.workers += kept.now
             grown[run.job.id] = run
-    left = [run for run in left if run.job.id in grown or run.job.id not in regained]
+    asking = (run for run in left if run.job.id in grown or run.job.id not in regained)
+    left = [run for run in asking if len(run.workers) < run.job.workers]
     while left:
         first = min(left, key=lambda run: run.rank(books))
-        lacks = len(first.workers) < first.job.workers
-        may_grow = lacks and _is_apart(first, grown) and not _is_forbidden(first, books)
-        worker = first.next_worker(books) if may_grow else None
+        hindrance = _hindrance(first, books, grown)
+        worker = None if hindrance else first.next_worker(books)
         if worker is None:
             left.remove(first)
+            kept_from[first.job.id] = hindrance or Hindrance.ROOM
             continue
         books.occupy(first.job, Seat(first.offer, Placement(workers=(worker,))))
         first.workers.append(worker)
         grown[first.job.id] = first
-    return list(grown.values())
+        if len(first.workers) == first.job.workers:
+            left.remove(first)
+    return list(grown.values()), kept_from
+
+
+def _hindrance(run: Lacking, books: Books, grown: Mapping[JobId, Lacking]) -> Hindrance | None:
+    """What keeps a run from one worker more, besides room."""
+    if not _is_apart(run, grown):
+        return Hindrance.NEIGHBOUR
+    return Hindrance.CEILING if _is_forbidden(run, books) else None
 
 
 def _is_apart(run: Lacking, grown: Mapping[JobId, Lacking]) -> bool:
@@ -80,7 +111,8 @@ def resizes(outcome: Outcome, smaller: Iterable[Lacking], books: Books, holders:
         )
     busy = outcome.pauses.keys() | outcome.given_up.keys() | outcome.shifts.keys()
     left = [run for run in smaller if run.job.id not in busy]
-    for grown in grow(left, books, _restless(outcome, holders) if left else set(), outcome.regained):
+    more, kept_from = grow(left, books, _restless(outcome, holders) if left else set(), outcome.regained)
+    for grown in more:
         outcome.regained.pop(grown.job.id, None)
         numbers = {"from": len(grown.holder.placement.workers), "to": len(grown.workers)}
         outcome.trace.append(TraceStep(job=grown.job.id, rule="grow", numbers=numbers))
@@ -90,6 +122,19 @@ def resizes(outcome: Outcome, smaller: Iterable[Lacking], books: Books, holders:
             record=record_of(grown.holder.run, books.now_ms),
             placement=Placement(workers=tuple(grown.workers)),
         )
+    for stays in sorted((run for run in left if run.job.id in kept_from), key=lambda run: run.job.id):
+        outcome.trace.append(_step_of(stays, kept_from[stays.job.id], books))
+
+
+def _step_of(run: Lacking, kept_from: Hindrance, books: Books) -> TraceStep:
+    """Why it has no more workers, and with how many it could go on at the most without a new start."""
+    numbers: dict[str, str | int] = {
+        "workers": len(run.workers),
+        "most": run.most(books.capacity),
+        "asked": run.job.workers,
+        "because": kept_from.value,
+    }
+    return TraceStep(job=run.job.id, rule="stay small", numbers=numbers)
 
 
 def _restless(outcome: Outcome, holders: Iterable[Holder]) -> set[NodeName]:

@@ -25,7 +25,7 @@ from gpuctl.schedule.runs import ACTIVE, Holder
 class Lacking:
     """A run that goes on with fewer workers than it asks for, and what one worker more would be."""
 
-    __slots__ = ("holder", "job", "made_with", "offer", "workers")
+    __slots__ = ("_most", "holder", "job", "made_with", "offer", "workers")
 
     def __init__(self, holder: Holder, job: Job, made_with: Placement, offer: Offer) -> None:
         self.holder = holder
@@ -33,6 +33,7 @@ class Lacking:
         self.made_with = made_with
         self.offer = offer
         self.workers = list(holder.placement.workers)
+        self._most: int | None = None
 
     @property
     def nodes(self) -> set[NodeName]:
@@ -45,7 +46,12 @@ class Lacking:
         return self.offer.pool.way is not Way.COUNT
 
     def most(self, capacity: Capacity) -> int:
-        """With how many workers it could go on, were nothing else there."""
+        """With how many workers it could go on, were nothing else there; the same all through a cycle."""
+        if self._most is None:
+            self._most = self._could_hold(capacity)
+        return self._most
+
+    def _could_hold(self, capacity: Capacity) -> int:
         if self.is_claimed:
             return min(self.job.workers, len(self.made_with.workers))
         request = self.offer.request._replace(workers=self.job.workers)
