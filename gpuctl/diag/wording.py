@@ -7,6 +7,7 @@ Anything a person typed is made printable here, so that no file can send control
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -67,6 +68,7 @@ def memory(size: int) -> str:
     return str(size)
 
 
+_ONE_GPU = re.compile(r"(?<![\w.,-])1 GPUs\b")
 _UNITS = {"gpus": thousandths, "cpu": thousandths, "duration": duration, "memory": memory}
 
 
@@ -89,7 +91,7 @@ _WORDS = _Words()
 
 def message(code: str, params: Mapping[str, str | int]) -> str:
     """The code's message with its parameters; KeyError for an unknown code or a missing parameter."""
-    return _WORDS.vformat(CODES[code].message, (), params)
+    return _ONE_GPU.sub("1 GPU", _WORDS.vformat(CODES[code].message, (), params))
 
 
 def reason_text(reason: ReasonLike) -> str:

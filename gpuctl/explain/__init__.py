@@ -5,15 +5,20 @@ Nothing here decides: each "it would start if" is a schedule by the same engine 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuctl.explain.effect import effect_of, queue_places
 from gpuctl.explain.forecast import forecast
 from gpuctl.explain.remedies import remedies_for
 from gpuctl.explain.rest import at_rest
-from gpuctl.model.decision import Decision, Move, Pending, Preempt, Reclaim, Schedule
+from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.explanation import Explanation, Vacancy
+from gpuctl.model.explanation import Explanation, Spent, Vacancy
 from gpuctl.model.ids import JobId
-from gpuctl.model.state import ClusterState
+from gpuctl.model.job import Job
+from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.units import Instant
+from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.reasons import GUARDED
 
 __all__ = ["at_rest", "effect_of", "explain"]
@@ -33,6 +38,7 @@ def explain(
         return None
     waits = isinstance(decision, Pending) and (decision.reserved is None or decision.reason.code == GUARDED)
     queued = waits and job in schedule.queue
+    run = next((each for each in state.runs if (each.job, each.digest) == (job, asks.digest)), None)
     return Explanation(
         job=job,
         at_ms=schedule.at_ms,
@@ -40,10 +46,16 @@ def explain(
         reason=decision.reason,
         workers=asks.workers,
         gpu_milli=asks.gpu_milli,
+        min_workers=asks.min_workers,
+        placement=_placement(decision),
+        leaving=run is not None and run.phase is RunPhase.STOPPING,
+        spent=tuple(_spent(asks, run, schedule.at_ms)) if run is not None else (),
         beneficiary=_beneficiary(decision),
+        victims=tuple(each.job for each in schedule.decisions if _makes_way(each, job)),
         shares=tuple(row for row in schedule.shares if row.project == job.project),
         steps=tuple(step for step in schedule.trace if step.job == job),
         vacancies=tuple(each for each in vacancies if each.pool in asks.pools) if waits else (),
+        kept_for=tuple(_kept_for(declared, state, schedule, asks)) if waits else (),
         place=queue_places(schedule.queue)[job] if queued else None,
         remedies=remedies_for(declared, state, schedule, job) if waits else (),
         forecast=forecast(declared, state, schedule.at_ms, job) if queued else None,
@@ -51,4 +63,43 @@ def explain(
 
 
 def _beneficiary(decision: Decision) -> JobId | None:
-    return decision.beneficiary if isinstance(decision, Reclaim | Preempt | Move) else decision.record.paused_for
+    given = decision.beneficiary if isinstance(decision, Reclaim | Preempt | Move | Resize) else None
+    return given or decision.record.paused_for
+
+
+def _makes_way(decision: Decision, job: JobId) -> bool:
+    """Whether it is paused, moved or made smaller for a job, or waits since it was."""
+    stops = isinstance(decision, Reclaim | Preempt | Move | Resize | Pending)
+    return stops and _beneficiary(decision) == job
+
+
+def _kept_for(declared: Declared, state: ClusterState, schedule: Schedule, job: Job) -> Iterator[JobId]:
+    """Others for whom places are kept in pools that a job may use."""
+    pools = [pool for pool in declared.cluster.pools if pool.name in job.pools]
+    nodes = {node.name for node in state.nodes if any(pool.selects(node.labels) for pool in pools)}
+    for each in schedule.decisions:
+        kept = each.reserved if isinstance(each, Pending) and each.job != job.id else None
+        if kept is not None and any(worker.node in nodes for worker in kept.workers):
+            yield each.job
+
+
+def _placement(decision: Decision) -> Placement | None:
+    match decision:
+        case Admit() | Keep() | Resize():
+            return decision.placement
+        case Pending() | Move():
+            return decision.reserved
+        case _:
+            return None
+
+
+def _spent(job: Job, run: Run, now_ms: Instant) -> Iterator[Spent]:
+    """What is over of the limits of a run that runs."""
+    if run.phase is not RunPhase.RUNNING:
+        return
+    if job.max_duration_ms is not None:
+        ran_ms = run.ran_ms + running_ms(run, now_ms)
+        yield Spent(limit="maxDuration", limit_ms=job.max_duration_ms, spent_ms=ran_ms)
+    if job.idle_timeout_ms is not None:
+        idle_ms = 0 if run.idle_since_ms is None else max(0, now_ms - run.idle_since_ms)
+        yield Spent(limit="idleTimeout", limit_ms=job.idle_timeout_ms, spent_ms=idle_ms)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gpuctl.explain.progress import ACTIVE
 from gpuctl.model.decision import Admit, FairShare, Pending, Preempt, Reclaim, Schedule
-from gpuctl.model.declared import Allowance, Declared, Department, DomainName, QuotaDomain
+from gpuctl.model.declared import Allowance, Declared, Department, DomainName, Project, QuotaDomain
 from gpuctl.model.explanation import Remedy, RemedyKind
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
@@ -35,6 +35,7 @@ def remedies_for(declared: Declared, state: ClusterState, decided: Schedule, job
     if job is None:
         return ()
     found = (
+        _by_limit(declared, state, decided, job),
         _by_claim(declared, state, decided, job),
         _by_end(declared, state, decided, job),
         _by_node(declared, state, decided, job),
@@ -55,6 +56,42 @@ def _starts(declared: Declared, state: ClusterState, at: Schedule, job: Job) -> 
 
 
 # A quota or a limit
+
+
+def _by_limit(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
+    """Raise one limit that is in the way, the project's or its department's, as far as it must be."""
+    project = declared.project(job.id.project)
+    above = (each for each in declared.departments if each.name == project.department)
+    owners: tuple[Project | Department, ...] = (project, *above)
+    for domain in declared.domains:
+        if not any(pool in domain.pools for pool in job.pools):
+            continue
+        for owner in owners:
+            claim = owner.allowances.get(domain.name)
+            needed = _held_by(declared, decided, domain.name, owner) + job.total_gpu_milli
+            if claim is None or claim.limit_milli is None or claim.limit_milli >= needed:
+                continue
+            higher = replace(owner, allowances={**owner.allowances, domain.name: replace(claim, limit_milli=needed)})
+            paused = _starts(_with_owner(declared, higher), state, decided, job)
+            if paused is not None:
+                return Remedy(kind=RemedyKind.LIMIT, subject=owner.name, milli=needed, paused=paused)
+    return None
+
+
+def _held_by(declared: Declared, decided: Schedule, domain: DomainName, owner: Project | Department) -> GpuMilli:
+    """What a project holds, or all of a department."""
+    names = {owner.name}
+    if isinstance(owner, Department):
+        names = {project.name for project in declared.projects if project.department == owner.name}
+    return sum(row.allocated_milli for row in decided.shares if row.domain == domain and row.project in names)
+
+
+def _with_owner(declared: Declared, owner: Project | Department) -> Declared:
+    if isinstance(owner, Project):
+        projects = tuple(owner if each.name == owner.name else each for each in declared.projects)
+        return replace(declared, projects=projects)
+    departments = tuple(owner if each.name == owner.name else each for each in declared.departments)
+    return replace(declared, departments=departments)
 
 
 def _by_claim(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
@@ -95,15 +132,13 @@ def _raised(declared: Declared, domain: DomainName, job: Job, needed: GpuMilli) 
     """The declarations with the project's claim as large as is needed; None when it is that large."""
     project = declared.project(job.id.project)
     mine = project.allowances.get(domain, Allowance(quota_milli=0))
-    limited = mine.limit_milli is not None and mine.limit_milli < needed
-    if mine.quota_milli >= needed and not limited:
+    if mine.quota_milli >= needed:
         return None
-    kind = RemedyKind.LIMIT if limited and mine.quota_milli >= needed else RemedyKind.QUOTA
     allowances = {**project.allowances, domain: _up_to(mine, needed)}
     projects = tuple(replace(p, allowances=allowances) if p.name == project.name else p for p in declared.projects)
     departments = tuple(_with_room(d, domain, needed - mine.quota_milli) for d in declared.departments)
     changed = replace(declared, projects=projects, departments=departments)
-    return changed, Remedy(kind=kind, subject=project.name, milli=needed)
+    return changed, Remedy(kind=RemedyKind.QUOTA, subject=project.name, milli=needed)
 
 
 def _up_to(claim: Allowance, milli: GpuMilli) -> Allowance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpuctl.model.decision import FairShare, Reason, TraceStep
+from gpuctl.model.decision import FairShare, Placement, Reason, TraceStep
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
@@ -70,12 +70,24 @@ class Vacancy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """A time limit of a run, and how much of it is over."""
+
+    limit: str
+    limit_ms: DurationMs
+    spent_ms: DurationMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """All that is known of one decision.
 
-    `decision` is its kind (Admit, Keep, Pending ...), `beneficiary` whom it was paused for, `shares` its project's
-    rows, `steps` the engine's own record of the job in that cycle. It asks for `workers` with `gpu_milli` each. The
-    rest is for jobs that wait; `vacancies` are of the pools that it may use.
+    `decision` is its kind (Admit, Keep, Pending ...), `beneficiary` whom it was paused for, `victims` who makes way for
+    it or did, `shares` its project's rows, `steps` the engine's own record of the job in that cycle. It asks for
+    `workers` with `gpu_milli` each, `min_workers` at the least. `placement`: where it is, or what is kept for it.
+    `leaving`: its pods are still there, though it is to stop. `spent`: its limits, while it runs.
+
+    The rest is for jobs that wait; `vacancies` are of the pools that it may use, without what is `kept_for` others.
     """
 
     job: JobId
@@ -84,10 +96,16 @@ class Explanation:
     reason: Reason
     workers: int
     gpu_milli: GpuMilli
+    min_workers: int = 1
+    placement: Placement | None = None
+    leaving: bool = False
+    spent: tuple[Spent, ...] = ()
     beneficiary: JobId | None = None
+    victims: tuple[JobId, ...] = ()
     shares: tuple[FairShare, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     vacancies: tuple[Vacancy, ...] = ()
+    kept_for: tuple[JobId, ...] = ()
     place: QueuePlace | None = None
     remedies: tuple[Remedy, ...] = ()
     forecast: Forecast | None = None

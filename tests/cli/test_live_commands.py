@@ -90,7 +90,7 @@ def test_explain_asks_the_engine_over_declarations(run: Run, embedded: Path, clu
     form = json.loads(run("explain", "b-9-gggg", cluster, "-o", "json", "--embedded", embedded).stdout)
     assert form["text"] == said[1:]
     runs = run("explain", "team-b/b-4-gg", cluster, "--embedded", embedded).stdout
-    assert runs.startswith("team-b/b-4-gg: it goes on. GPU5002: ")
+    assert runs.startswith("team-b/b-4-gg: it goes on as was decided before. GPU5002: ")
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,14 @@ WAITS = (
     CodeEntry(
         code="GPU5010",
         title="no free GPUs",
-        message="waits for {gpus} GPUs in {pools}: none are free, and none in use may be taken for it",
+        message="waits for {gpus} GPUs in {pools}: not as many are free, and none in use may be taken for it",
         why="The job is within its project's share, but whatever holds GPUs now is protected.",
         fix="It starts when jobs end. Widen its nodePools, or ask for fewer GPUs.",
     ),
     CodeEntry(
         code="GPU5011",
         title="over the fair share",
-        message="waits: with {gpus} GPUs more {project} would be above its fair share, and none are idle",
+        message="waits: with {gpus} GPUs more {project} would be above its fair share, and not as many are idle",
         why="Beyond its fair share a project gets idle GPUs only.",
         fix="It starts when GPUs become idle, or when another job of the project ends; a higher quota starts it now.",
     ),

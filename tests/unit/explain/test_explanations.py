@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from worlds import World, declared, job, live_nodes, pool, project
+from worlds import World, declared, department, job, live_nodes, pool, project
 
 from gpuctl.explain import explain
-from gpuctl.model.declared import Declared, SchedulingPolicy
+from gpuctl.model.decision import Placement, TraceStep, WorkerPlacement
+from gpuctl.model.declared import Declared, SchedulingPolicy, Sharing
 from gpuctl.model.explanation import Explanation, QueuePlace, RemedyKind
-from gpuctl.model.ids import JobId
-from gpuctl.model.job import Job
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.job import Job, JobType
 from gpuctl.schedule import Outlook, schedule
-from gpuctl.views.explanation import document, explanation_text
+from gpuctl.views.explanation import document, explanation_text, headline
+from gpuctl.views.trace import step_text
 
 HOUR_MS = 3_600_000
 
@@ -151,3 +153,138 @@ def test_the_document_says_what_the_text_says() -> None:
     assert form["forecast"]["after"] == ["a/held"]
     assert form["text"] == list(explanation_text(explanation))
     assert any(line.startswith("It starts by 2020-07-29T06:20") for line in form["text"])
+
+
+def with_jobs(tree: Declared, *more: Job) -> Declared:
+    return replace(tree, jobs=tuple(sorted((*tree.jobs, *more), key=lambda each: each.id)))
+
+
+def lines(tree: Declared, world: World, name: str) -> list[str]:
+    explanation = told(tree, world, name)
+    return [headline(explanation), *explanation_text(explanation)]
+
+
+def test_an_elastic_run_that_regains_workers_says_when_it_grows_and_from_whom() -> None:
+    pools = [pool(nodes=(4, 4), sharing=Sharing.DEVICE_PLUGIN)]
+    jobs = [job("b/1", 2000), job("b/2", 4000), job("a/e", workers=6, min_workers=2)]
+    world = World(nodes=live_nodes(pools))
+    for count in (2, 3):
+        world.settle(declared([project("a", 0), project("b", 6000)], jobs[:count], pools))
+    tree = declared([project("a", 6000), project("b", 2000)], jobs, pools)
+    first = lines(tree, world, "a/e")
+    assert first[1] == "It asks for 6 workers with 1 GPU each, 2 at the least."
+    assert first[2] == "It is on dgx1-1 with 2 workers."
+    assert "The engine: a is owed 2 more workers for it: it grows as soon as others have left." in first
+    gives = "The engine: 2 GPUs of it go to a/e; b held 6 GPUs before, with 2 GPUs guaranteed and a share of 4 GPUs."
+    assert gives in lines(tree, world, "b/1")
+    world.cycle(tree)
+    assert "Paused or made smaller for it: b/1." in lines(tree, world, "a/e")
+    assert "It takes its place in the queue when its own pods are gone." in lines(tree, world, "b/1")
+    world.cycle(tree)
+    grows = lines(tree, world, "a/e")
+    assert "The engine: a is owed 2 more workers for it, and there is room." in grows
+    assert "The engine: it grows from 2 to 4 workers." in grows
+    rest = "its pods can go nowhere else while it runs, so it has the others at its next start"
+    assert f"The engine: it has 4 of 6 workers: {rest}." in grows
+
+
+def test_an_elastic_run_that_made_way_says_what_keeps_it_small() -> None:
+    pools = [pool(nodes=(4, 4), sharing=Sharing.DEVICE_PLUGIN)]
+    tree = declared([project("a", 4000), project("b", 4000)], [job("a/e", workers=8, min_workers=2)], pools)
+    world = settled(tree)
+    tree = with_jobs(tree, job("b/w", 4000))
+    world.cycle(tree)
+    gives = "The engine: 4 GPUs of it go to b/w; a held 8 GPUs before, with 4 GPUs guaranteed and a share of 4 GPUs."
+    assert gives in lines(tree, world, "a/e")
+    world.cycle(tree)
+    assert "The engine: it has 4 of 8 workers for now: somebody starts or leaves where its pods can go." in lines(
+        tree, world, "a/e"
+    )
+    world.settle(tree)
+    assert "The engine: it has 4 of 8 workers for now: nothing more is free where its pods can go." in lines(
+        tree, world, "a/e"
+    )
+
+
+def test_what_can_never_run_says_so_and_which_limit_would_let_it() -> None:
+    tree = declared([project("a", 2000, limit=4000)], [job("a/huge", 9000), job("a/more", 5000)])
+    world = settled(tree)
+    huge = lines(tree, world, "a/huge")
+    assert huge[0].startswith("a/huge: it can't start. GPU5014: ")
+    assert "It has no place in the queue: no job's end would start it." in huge
+    (limit,) = [each for each in told(tree, world, "a/more").remedies if each.kind is RemedyKind.LIMIT]
+    assert (limit.subject, limit.milli) == ("a", 5000)
+
+
+def test_a_departments_limit_is_raised_for_what_all_its_projects_hold() -> None:
+    projects = [project("a", 4000, department="r"), project("b", 4000, department="r")]
+    jobs = [job("a/x", 4000), job("b/y", 3000)]
+    tree = declared(projects, jobs, departments=(department("r", 8000, limit=6000),))
+    (limit,) = [r for r in told(tree, settled(tree), "a/x").remedies if r.kind is RemedyKind.LIMIT]
+    assert (limit.subject, limit.milli) == ("r", 7000)
+
+
+def test_who_is_moved_and_who_is_moved_for_are_told_the_place_that_is_kept() -> None:
+    tree = declared([project("a", 16000)], [job("a/x", 4000), job("a/y", 4000)])
+    world = settled(tree)
+    for key, node in zip(sorted(world.runs), ("dgx1-1", "dgx1-2"), strict=True):
+        place = Placement(workers=(WorkerPlacement(node=NodeName(node), gpus=(0, 1, 2, 3)),))
+        world.runs[key] = replace(world.runs[key], placement=place)
+    tree = with_jobs(tree, job("a/w", 8000))
+    world.cycle(tree)
+    moved = lines(tree, world, "a/x")
+    assert moved[0].startswith("a/x: it is moved. GPU5082: ")
+    assert moved[2] == "A place on dgx1-2 (GPU 4, 5, 6, 7) is kept for it."
+    assert lines(tree, world, "a/w")[2] == "A place on dgx1-1 (GPU 0, 1, 2, 3, 4, 5, 6, 7) is kept for it."
+    world.cycle(tree)
+    assert lines(tree, world, "a/x")[-1] == "It goes on there when its own pods are gone."
+
+
+def test_what_is_kept_for_another_is_not_said_to_be_free() -> None:
+    policy = SchedulingPolicy(starvation_guard_ms=HOUR_MS // 6, consolidation=False)
+    short = [job(f"a/s{index}", 4000, preemptible=False, max_duration_ms=HOUR_MS) for index in range(4)]
+    tree = declared([project("a", 16000)], short, policy=policy)
+    world = settled(tree)
+    tree = with_jobs(tree, job("a/big", 8000))
+    world.settle(tree)
+    world.now_ms += HOUR_MS // 5
+    world.settle(tree)
+    world.end("a/s0")
+    tree = with_jobs(tree, job("a/small", 2000))
+    world.settle(tree)
+    small = lines(tree, world, "a/small")
+    assert small[1] == "It asks for 2 GPUs; none are free in dgx1, besides what is kept for a/big."
+    assert document(told(tree, world, "a/small"))["keptFor"] == ["a/big"]
+    assert any(line.startswith("The engine: 8 GPUs in dgx1 are kept for it") for line in lines(tree, world, "a/big"))
+    assert any(", when a/s1, a/s2 and a/s3 reach their limits, " in line for line in small)
+
+
+def test_limits_are_told_with_what_is_over_of_them() -> None:
+    limits = {"idle_timeout_ms": HOUR_MS, "max_duration_ms": 8 * HOUR_MS}
+    tree = declared([project("a", 8000)], [job("a/x", kind=JobType.INTERACTIVE, **limits)])
+    world = settled(tree)
+    (key,) = world.runs
+    world.runs[key] = replace(world.runs[key], started_at_ms=world.now_ms, idle_since_ms=world.now_ms + HOUR_MS)
+    world.now_ms += 3 * HOUR_MS
+    ended = lines(tree, world, "a/x")
+    assert ended[0].startswith("a/x: its time is over. GPU5042: ")
+    assert ended[-2:] == [
+        "It has run 3h of its maxDuration of 8h.", "Its GPUs are idle since 2h, of an idleTimeout of 1h.",
+    ]  # fmt: skip
+
+
+def test_a_start_is_foreseen_when_runs_are_old_enough_to_be_paused() -> None:
+    policy = SchedulingPolicy(min_runtime_ms=HOUR_MS)
+    tree = declared(
+        [project("a", 2000), project("b", 8000)], [job("a/h", 16000 // 2)], [pool(nodes=(8,))], policy=policy
+    )
+    world = settled(tree)
+    tree = with_jobs(tree, job("b/w", 4000))
+    world.cycle(tree)
+    last = lines(tree, world, "b/w")[-1]
+    assert ", when those that run have run for minRuntime and may be paused, if nothing else changes" in last
+
+
+def test_a_rule_that_is_not_known_is_shown_as_it_was_written_down() -> None:
+    assert step_text(TraceStep(job=None, rule="new", numbers={"of": 3}), ProjectName("a")) == "new (of 3)"
+    assert step_text(TraceStep(job=None, rule="grow", numbers={}), ProjectName("a")) == "grow"
