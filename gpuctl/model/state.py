@@ -94,7 +94,10 @@ class RunPhase(StrEnum):
     @property
     def final(self) -> bool:
         """True when the run will never hold a GPU again."""
-        return self in (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.TIMED_OUT)
+        return self in _FINAL
+
+
+_FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.TIMED_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ are taken in both. The two differ exactly by what is leaving.
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -100,13 +101,13 @@ class Books:
         self.now.take_all(holders)
         self.soon.take_all(staying)
         self._account_all(staying)
-        grown: dict[NodeName, list[Holder]] = {}
-        pausable: dict[tuple[DomainName, ProjectName], list[Holder]] = {}
+        grown: defaultdict[NodeName, list[Holder]] = defaultdict(list)
+        pausable: defaultdict[tuple[DomainName, ProjectName], list[Holder]] = defaultdict(list)
         for holder in staying:
             for node in holder.nodes():
-                grown.setdefault(node, []).append(holder)
+                grown[node].append(holder)
             if holder.domain is not None and self.is_pausable(holder):
-                pausable.setdefault((holder.domain, holder.project), []).append(holder)
+                pausable[holder.domain, holder.run.job.project].append(holder)
         for node, some in grown.items():
             _sort_in(self._on_node.setdefault(node, []), some, _identity)
         for (domain, project), some in pausable.items():
@@ -288,7 +289,7 @@ class Books:
 
     def _old_enough(self, holder: Holder) -> bool:
         """What gives up a surplus worker is not stopped, and minRuntime is about being stopped."""
-        return holder.surplus or running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
+        return holder.surplus or not self.min_runtime_ms or running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
 
     def preference(self, holder: Holder) -> tuple[GpuMilli, int, DurationMs, Instant, JobId]:
         """Who is paused first among equals: most over its share, lowest priority, least progress, newest, name."""

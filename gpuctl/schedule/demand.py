@@ -20,7 +20,7 @@ from gpuctl.schedule.fairshare import Claim
 from gpuctl.schedule.fit import Request, request_on
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.ordering import Likeness, likeness
+from gpuctl.schedule.ordering import Likeness, Prospect, likeness
 
 MOST_ALIKE = 10_000
 """Answers remembered at once, before all are forgotten: those for jobs that are there are few."""
@@ -39,7 +39,7 @@ class Prospects:
         self._tree = tree
         self._empty = Ledger.of(capacity)
         self._fits_of: dict[tuple[PoolName, Request], tuple[Offer, bool]] = {}
-        self._told: dict[Likeness, tuple[Offer, ...] | Reason] = {}
+        self._told: dict[Likeness, Prospect | Reason] = {}
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
         """Some nodes are others now: whether jobs that could run may have other offers. Cost: the distinct requests."""
@@ -49,20 +49,27 @@ class Prospects:
         self._fits_of = {key: (offer, place_in(self._empty, offer) is not None) for key, (offer, _) in before.items()}
         same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
         if same:
-            self._told = {alike: told for alike, told in self._told.items() if isinstance(told, tuple)}
+            self._told = {alike: told for alike, told in self._told.items() if isinstance(told, Prospect)}
         else:
             self._told.clear()
         return not same
 
-    def offers(self, job: Job) -> tuple[Offer, ...] | Reason:
-        """The pools that could serve the job, in its order, or why none can."""
+    def of(self, job: Job) -> Prospect | Reason:
+        """What the job could have, or why that is nothing: the same object for all that are alike."""
         alike = likeness(job)
         told = self._told.get(alike)
         if told is None:
             if len(self._told) >= MOST_ALIKE:
                 self._told.clear()
-            told = self._told[alike] = self._offers(job)
+            offers = self._offers(job)
+            told = offers if isinstance(offers, Reason) else Prospect(job, offers, self._capacity.domain_of)
+            self._told[alike] = told
         return told
+
+    def offers(self, job: Job) -> tuple[Offer, ...]:
+        """The pools that could serve the job, in its order; () when none can."""
+        found = self.of(job)
+        return found.offers if isinstance(found, Prospect) else ()
 
     def _offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         if not self._tree.chain(job.id.project):

@@ -20,8 +20,8 @@ from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.layout import Layout
-from gpuctl.schedule.lineup import Group, Line, Lineup, Shape
-from gpuctl.schedule.ordering import is_first_class
+from gpuctl.schedule.lineup import Group, Line, Lineup
+from gpuctl.schedule.ordering import Shape, is_first_class
 from gpuctl.schedule.reclaim import Claim, overdrawn
 from gpuctl.schedule.rights import forbidden
 from gpuctl.schedule.starvation import Guards

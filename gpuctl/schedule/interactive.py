@@ -8,6 +8,8 @@ from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.schedule import reasons
 
+_RUNNING = RunPhase.RUNNING
+
 
 def running_ms(run: Run, now_ms: Instant) -> DurationMs:
     """How long it has run since it last started; 0 when it has not, or when the clock stepped back."""
@@ -28,7 +30,7 @@ def latest_end_ms(job: Job | None, run: Run | None, now_ms: Instant) -> Instant 
 
 def limit_reached(job: Job, run: Run, now_ms: Instant) -> Reason | None:
     """The limit that ends a running run now. A Job's own deadline normally comes first; a service has none."""
-    if run.phase is not RunPhase.RUNNING:
+    if run.phase is not _RUNNING:
         return None
     end_ms = latest_end_ms(job, run, now_ms)
     if end_ms is not None and end_ms <= now_ms:

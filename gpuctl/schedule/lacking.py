@@ -97,10 +97,9 @@ def lacking(holders: Iterable[Holder], prospects: Prospects) -> Iterator[Lacking
         job, run = holder.job, holder.run
         if job is None or run.phase not in ACTIVE or len(holder.placement.workers) >= job.workers:
             continue
-        offers = prospects.offers(job)
-        if run.made_with is None or run.leaving is not None or not isinstance(offers, tuple):
+        if run.made_with is None or run.leaving is not None:
             continue
-        for offer in offers:
+        for offer in prospects.offers(job):
             if prospects.pool_of(holder.placement) == offer.pool.name:
                 yield Lacking(holder, job, run.made_with, offer.of(1))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
@@ -20,12 +21,12 @@ from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, Prospects
 from gpuctl.schedule.gang import Offer, Wish
-from gpuctl.schedule.ordering import Kind, Rank, Waiting, is_first_class, job_rank, kind_of
+from gpuctl.schedule.ordering import Kind, Prospect, Rank, Shape, Waiting, is_first_class, job_rank, kind_of
 from gpuctl.schedule.runs import record_of
 
 LaneKey: TypeAlias = tuple[ProjectName, DomainName]
-Shape: TypeAlias = tuple[Wish, ...]
-"""All offers of a job by what they ask, in its order."""
+Entry: TypeAlias = tuple[Rank, Waiting]
+"""One that waits, by its rank."""
 
 _ENDLESS = 1 << 62
 
@@ -35,11 +36,11 @@ class Group:
 
     __slots__ = ("jobs", "kind", "line", "reason", "shape")
 
-    def __init__(self, line: Line, kind: Kind, offers: tuple[Offer, ...]) -> None:
+    def __init__(self, line: Line, kind: Kind, shape: Shape) -> None:
         self.line = line
         self.kind = kind
-        self.shape: Shape = tuple(offer.wish for offer in offers)
-        self.jobs: list[tuple[Rank, Waiting]] = []
+        self.shape = shape
+        self.jobs: list[Entry] = []
         self.reason: Reason | None = None
 
     @property
@@ -78,18 +79,18 @@ class Line:
         self._order: tuple[JobId, ...] | None = None
         self._needs: Needs | None = None
 
-    def join(self, entry: tuple[Rank, Waiting]) -> Group:
+    def join(self, entry: Entry) -> Group:
         """One more, by its rank; the group it is in now."""
         kind = kind_of(entry[1])
         group = self.groups.get(kind)
         if group is None:
-            group = self.groups[kind] = Group(self, kind, entry[1].offers)
+            group = self.groups[kind] = Group(self, kind, entry[1].prospect.shape)
             self._needs = self.numbers = None
         insort(group.jobs, entry)
         self._order = None
         return group
 
-    def leave(self, entry: tuple[Rank, Waiting], group: Group) -> None:
+    def leave(self, entry: Entry, group: Group) -> None:
         """One less, of the group it is in."""
         del group.jobs[bisect_left(group.jobs, entry[:1])]
         if not group.jobs:
@@ -101,7 +102,8 @@ class Line:
     def order(self) -> tuple[JobId, ...]:
         """All of them in order. Cost: O(jobs log jobs) where one came or went."""
         if self._order is None:
-            self._order = tuple(rank[3] for rank in sorted(rank for g in self.groups.values() for rank, _ in g.jobs))
+            ranks = sorted([rank for group in self.groups.values() for rank, _ in group.jobs])
+            self._order = tuple([rank[3] for rank in ranks])
         return self._order
 
     def needs(self, capacity: Capacity) -> Needs:
@@ -120,30 +122,22 @@ class Line:
 
 
 class _Sum:
-    """What those of a project's jobs add up to that leave no choice, and all of them in order if some leave one."""
+    """What those of a project's jobs add up to that leave no choice, how many leave one, and how many there are."""
 
-    __slots__ = ("_order", "_ranks", "choosy", "plain_milli")
+    __slots__ = ("choosy", "jobs", "plain_milli")
 
     def __init__(self) -> None:
-        self._ranks: set[Rank] = set()
-        self._order: list[JobId] | None = None
         self.plain_milli: dict[DomainName, GpuMilli] = {}
         self.choosy = 0
+        self.jobs = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._ranks)
-
-    def enter(self, rank: Rank, sign: int) -> None:
-        """One more; with -1, one less."""
-        (self._ranks.add if sign > 0 else self._ranks.remove)(rank)
-        self._order = None
-
-    @property
-    def order(self) -> list[JobId]:
-        """All of them in order. Cost: O(jobs log jobs) where one came or went."""
-        if self._order is None:
-            self._order = [rank[3] for rank in sorted(self._ranks)]
-        return self._order
+    def enter(self, prospect: Prospect, sign: int) -> None:
+        """One more that could have that; with -1, one less."""
+        self.jobs += sign
+        if prospect.is_plain:
+            self.plain_milli[prospect.domain] = self.plain_milli.get(prospect.domain, 0) + sign * prospect.milli
+        else:
+            self.choosy += sign
 
 
 class Lineup:
@@ -155,7 +149,7 @@ class Lineup:
         self._capacity = capacity
         self._prospects = prospects
         self._sums: dict[ProjectName, _Sum] = {}
-        self._of: dict[JobId, tuple[tuple[Rank, Waiting], Group]] = {}
+        self._of: dict[JobId, tuple[Entry, Group]] = {}
         self._promised: set[JobId] = set()
         self.lines: dict[LaneKey, Line] = {}
         self.shapes: dict[Shape, dict[Group, None]] = {}
@@ -197,17 +191,18 @@ class Lineup:
 
     def join(self, job: Job, run: Run | None, now_ms: Instant) -> None:
         """A job waits from now on, or as it did; one without a run since now."""
-        offers = self._prospects.offers(job)
-        if not isinstance(offers, tuple):
-            self.unable[job.id] = job, run, offers
+        prospect = self._prospects.of(job)
+        if not isinstance(prospect, Prospect):
+            self.unable[job.id] = job, run, prospect
             return
         since = run.queued_at_ms if run else now_ms
-        domain = self._capacity.domain_of[offers[0].pool.name]
-        entry = job_rank(job, since), Waiting(job, run, since, offers, domain, record_of(run, now_ms))
-        self._enter(entry)
+        self._enter((job_rank(job, since), Waiting(job, run, since, prospect, prospect.domain, record_of(run, now_ms))))
         if run is not None and run.placement is not None:
             self._promised.add(job.id)
-        self._weigh(entry, 1)
+        total = self._sums.get(job.id.project)
+        if total is None:
+            total = self._sums[job.id.project] = _Sum()
+        total.enter(prospect, 1)
 
     def find(self, job: JobId) -> tuple[Waiting, Group]:
         """One of those that could start, and those that are like it. KeyError for another."""
@@ -221,7 +216,10 @@ class Lineup:
         if found is not None:
             self._promised.discard(job)
             self._exit(*found)
-            self._weigh(found[0], -1)
+            total = self._sums[job.project]
+            total.enter(found[0][1].prospect, -1)
+            if not total.jobs:
+                del self._sums[job.project]
 
     def count(self, demand: Demand) -> None:
         """Count everybody as demand, each in the domain it is meant for."""
@@ -230,12 +228,17 @@ class Lineup:
                 for domain, milli in total.plain_milli.items():
                     demand.more(domain, project, milli)
                 continue
-            for job in total.order:
-                (rank, waiting), group = self._of[job]
+            for rank, waiting in self._of_project(project):
                 domain = demand.count(waiting.job, waiting.offers, self._promised_in(waiting))
                 if domain != waiting.domain:
-                    self._exit((rank, waiting), group)
-                    self._enter((rank, waiting.in_domain(domain)))
+                    self._exit(*self._of[waiting.job.id])
+                    self._enter((rank, replace(waiting, domain=domain)))
+
+    def _of_project(self, project: ProjectName) -> list[Entry]:
+        """A project's jobs in order. Cost: O(jobs log groups)."""
+        domains = dict.fromkeys(self._capacity.domain_of.values())
+        lines = [self.lines[project, domain] for domain in domains if (project, domain) in self.lines]
+        return sorted(chain.from_iterable([group.jobs for line in lines for group in line.groups.values()]))
 
     def _promised_in(self, waiting: Waiting) -> DomainName | None:
         """The domain of the place a job was promised, if it was."""
@@ -248,17 +251,19 @@ class Lineup:
         entries = (self._of[job][0] for job in self._promised)
         return [waiting for _, waiting in sorted(entries, key=lambda entry: entry[0])]
 
-    def _enter(self, entry: tuple[Rank, Waiting]) -> None:
+    def _enter(self, entry: Entry) -> None:
         waiting = entry[1]
-        key = waiting.job.id.project, waiting.domain
+        job = waiting.job.id
+        key = job.project, waiting.domain
         line = self.lines.get(key)
         if line is None:
             line = self.lines[key] = Line(*key)
         group = line.join(entry)
-        self.shapes.setdefault(group.shape, {})[group] = None
-        self._of[waiting.job.id] = entry, group
+        if len(group.jobs) == 1:
+            self.shapes.setdefault(group.shape, {})[group] = None
+        self._of[job] = entry, group
 
-    def _exit(self, entry: tuple[Rank, Waiting], group: Group) -> None:
+    def _exit(self, entry: Entry, group: Group) -> None:
         line = group.line
         line.leave(entry, group)
         del self._of[entry[1].job.id]
@@ -269,18 +274,3 @@ class Lineup:
                 del self.shapes[group.shape]
         if not line.groups:
             del self.lines[line.project, line.domain]
-
-    def _weigh(self, entry: tuple[Rank, Waiting], sign: int) -> None:
-        rank, waiting = entry
-        project, domain_of = waiting.job.id.project, self._capacity.domain_of
-        total = self._sums.get(project)
-        if total is None:
-            total = self._sums[project] = _Sum()
-        total.enter(rank, sign)
-        domain = domain_of[waiting.offers[0].pool.name]
-        if not waiting.job.preemptible or any(domain_of[offer.pool.name] != domain for offer in waiting.offers[1:]):
-            total.choosy += sign
-        else:
-            total.plain_milli[domain] = total.plain_milli.get(domain, 0) + sign * waiting.gpu_milli
-        if not total:
-            del self._sums[project]

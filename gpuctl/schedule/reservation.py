@@ -33,8 +33,7 @@ def keep_moves(moving: Iterable[tuple[Job, Run]], prospects: Prospects, books: B
     """Enter the places that runs go to which still stop where they were, as far as those are free."""
     kept: dict[JobId, Placement] = {}
     for job, run in moving:
-        offers = prospects.offers(job)
-        seat = _seat_of(run.reserved, offers, books) if isinstance(offers, tuple) else None
+        seat = _seat_of(run.reserved, prospects.offers(job), books)
         if seat is not None and is_free(books.now, seat):
             books.occupy(job, seat)
             kept[job.id] = seat.placement

@@ -6,7 +6,7 @@ It decides about one run at a time; only devices given out twice are looked at t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gpuctl.model.decision import (
@@ -33,6 +33,9 @@ from gpuctl.schedule.ledger import Charge
 
 NOWHERE = Placement(workers=())
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
+STOPPING = RunPhase.STOPPING
+IN_PLACE = (RunPhase.RUNNING, RunPhase.STARTING, STOPPING)
+"""Phases of runs that hold a place."""
 
 _STOPPED = (Displace, TimeOut, Suspended, Finished)
 """What is decided about a run that does not go on."""
@@ -41,7 +44,7 @@ _TIMED = (Keep, TimeOut)
 """What time alone may change."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Holder:
     """A run that occupies a place. `job` is its declaration when it may be paused for others, else None.
 
@@ -49,6 +52,8 @@ class Holder:
 
     An elastic run is several holders: one of the workers it can't do without, and one of each `surplus` worker.
     `bound` are those of the same run that go when this one goes.
+
+    Nobody changes it; that Python sees to that would double what it costs.
     """
 
     run: Run
@@ -103,12 +108,10 @@ def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
     return RunRecord(queued_at_ms=run.queued_at_ms, starts=starts, ran_ms=run.ran_ms, paused_for=run.paused_for)
 
 
-def holders_of(run: Run, job: Job | None, capacity: Capacity) -> Iterator[Holder]:
+def holders_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Holder, ...]:
     """Which places a run occupies: its own, and that of workers it has given up. `job` is its declaration, if it is."""
     holder = _holder(run, job, capacity)
-    yield holder
-    if run.leaving is not None:
-        yield _left_behind(holder, run.leaving)
+    return (holder,) if run.leaving is None else (holder, _left_behind(holder, run.leaving))
 
 
 def next_change_ms(
@@ -141,7 +144,7 @@ def _holder(run: Run, job: Job | None, capacity: Capacity) -> Holder:
         total_milli=max(0, run.gpu_milli) * workers,
         placement=placement,
         charge=Charge(max(0, run.gpu_milli), max(0, run.cpu_milli), max(0, run.mem_bytes)),
-        leaving=run.phase is RunPhase.STOPPING,
+        leaving=run.phase is STOPPING,
         preemptible=job.preemptible if job else True,
     )
 
@@ -181,7 +184,7 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     if final is not None:
         return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
     why = _held(job, declared)
-    if why is None and not job.suspend and (run is None or run.phase is not RunPhase.STOPPING):
+    if why is None and not job.suspend and (run is None or run.phase is not STOPPING):
         return None
     record = record_of(run, now_ms)
     if why is not None:
@@ -191,7 +194,7 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     if job.suspend:
         stopped = record if run is None else paused_record(run, now_ms, None)
         return Suspended(job=job.id, reason=reasons.suspended(), record=stopped)
-    if run is not None and run.phase is RunPhase.STOPPING:
+    if run is not None and run.phase is STOPPING:
         return Pending(job=job.id, reason=run.reason or reasons.still_stopping(), record=record)
     return None
 
@@ -207,13 +210,12 @@ def _held(job: Job, declared: Declared) -> Reason | None:
 def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | None:
     """How the run ended, by the ledger, by its object, or by its object's absence."""
     ledger = state.ledgers.get(job.id.project)
-    key = (job.id, job.digest)
-    past = ledger.finished.get(key) if ledger else None
+    past = ledger.finished.get((job.id, job.digest)) if ledger else None
     if past is not None:
         return JobState(past.state) if past.state in set(JobState) else JobState.DELETED
     if run is not None:
         return JobState(run.phase.value) if run.phase.final else None
-    return JobState.DELETED if ledger is not None and key in ledger.seen else None
+    return JobState.DELETED if ledger is not None and (job.id, job.digest) in ledger.seen else None
 
 
 def goes_on(
@@ -234,7 +236,7 @@ def goes_on(
         if space is None or not space.usable:
             record = _withdrawn_record(run, now_ms)
             return Displace(job=job.id, reason=reasons.node_closed(name), record=record)
-    node = twice.get((run.job, run.digest))
+    node = twice.get((run.job, run.digest)) if twice else None
     if node is not None:
         return Displace(job=job.id, reason=reasons.given_twice(node), record=paused_record(run, now_ms, None))
     reason = run.reason or reasons.runs_in_quota(job.id.project)

@@ -16,8 +16,8 @@ from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.lineup import Group, Line, Lineup, Shape
-from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.lineup import Group, Line, Lineup
+from gpuctl.schedule.ordering import Shape, Waiting
 from gpuctl.schedule.rights import forbidden
 from gpuctl.schedule.starvation import Guards
 

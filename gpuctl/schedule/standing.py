@@ -30,6 +30,7 @@ from gpuctl.schedule.learning import Lessons
 from gpuctl.schedule.lineup import Group, Lineup
 from gpuctl.schedule.runs import (
     ACTIVE,
+    IN_PLACE,
     Holder,
     by_itself,
     given_twice,
@@ -233,21 +234,21 @@ class Standing:
         found: list[Holder] = []
         digest = None
         for run in self._runs.get(job, ()):
-            if run.digest == digest:
-                continue
+            if run.digest != digest and run.phase in IN_PLACE:
+                of_run = declared if declared is not None and declared.digest == run.digest else None
+                found += holders_of(run, of_run, self._capacity)
             digest = run.digest
-            if not run.phase.final and run.phase is not RunPhase.QUEUED:
-                of_run = declared if declared is not None and declared.digest == digest else None
-                found.extend(holders_of(run, of_run, self._capacity))
         return tuple(found)
 
     def _use(self, raw: Mapping[JobId, tuple[Holder, ...]]) -> dict[RunKey, NodeName]:
         """Take in who uses which devices; the runs of which there is one too many."""
         for job, holders in raw.items():
-            for sign, some in ((-1, self._raw.get(job, ())), (1, holders)):
-                for holder in some:
-                    if not holder.leaving:
-                        self._use_devices(holder, sign)
+            for holder in self._raw.get(job, ()):
+                if not holder.leaving:
+                    self._use_devices(holder, -1)
+            for holder in holders:
+                if not holder.leaving:
+                    self._use_devices(holder, 1)
             if holders:
                 self._raw[job] = holders
             else:
@@ -285,13 +286,13 @@ class Standing:
             run = None if job is None else self._run_of(job)
             decision = None if job is None else self._decided(job, run, declared, state)
             self._note(job_id, job, run, decision)
-            holders = tuple([settled(holder, decision, declared) for holder in raw[job_id]])
-            if job is not None and job.is_elastic:
-                holders = tuple(parted(holders))
-            leaving.extend(self._entered.pop(job_id, ()))
-            if holders:
+            leaving += self._entered.pop(job_id, ())
+            if raw[job_id]:
+                holders = tuple([settled(holder, decision, declared) for holder in raw[job_id]])
+                if job is not None and job.is_elastic:
+                    holders = tuple(parted(holders))
                 self._entered[job_id] = holders
-                entering.extend(holders)
+                entering += holders
         return leaving, entering
 
     def _run_of(self, job: Job) -> Run | None:
@@ -322,9 +323,10 @@ class Standing:
     def _note(self, job_id: JobId, job: Job | None, run: Run | None, decision: Decision | None) -> None:
         """Keep what was decided, and when to look again."""
         self._restless.discard(job_id)
-        self.moving.pop(job_id, None)
-        self.decisions.pop(job_id, None)
-        self.lineup.leave(job_id)
+        if self.decisions.pop(job_id, None) is None:
+            self.lineup.leave(job_id)
+        else:
+            self.moving.pop(job_id, None)
         if job is None:
             self.verdicts.drop(job_id)
             return
