@@ -237,6 +237,11 @@ class World(Progress, Protocol):
         """Report the job's GPUs as unused since then; None: in use."""
         ...
 
+    def set_strangers(self, node: NodeName, gpus: int) -> None:
+        """Have pods that are not gpuctl's ask for so many GPUs of a node: they get what is free, and what comes free
+        before gpuctl has it."""
+        ...
+
 
 class Workshop(Protocol):
     """A repository that a demonstration writes itself."""

@@ -22,7 +22,18 @@ from gpuctl.simulate.declarations import Declarations, declarations
 from gpuctl.simulate.expect import evaluate
 from gpuctl.simulate.reading import read
 from gpuctl.simulate.report import Checkpoint, Outcome, SimulationReport
-from gpuctl.simulate.scenario import EPOCH_MS, Apply, Delete, Event, Finish, Happening, Scenario, SetIdle, SetNode
+from gpuctl.simulate.scenario import (
+    EPOCH_MS,
+    Apply,
+    Delete,
+    Event,
+    Finish,
+    Happening,
+    Scenario,
+    SetForeign,
+    SetIdle,
+    SetNode,
+)
 
 ReadTree = Callable[[str], SourceTree]
 """The files of a folder or file that a scenario names. Raises SourceUnavailable."""
@@ -125,6 +136,8 @@ class _Simulation:
         given = self.scenario.given
         for job, duration_ms in self.scenario.durations.items():
             self.world.run_for(job, duration_ms)
+        for foreign in given.foreign:
+            self.world.set_strangers(foreign.node, foreign.gpus)
         seed(self.stages[0], given, self.play.site, self.sandbox, EPOCH_MS)
         for node, ready in given.nodes_ready.items():
             self.world.set_node_ready(node, ready=ready)
@@ -153,6 +166,8 @@ class _Simulation:
                 self.world.cordon(node, cordoned=cordoned)
             case SetIdle(job=job, since_ms=since_ms):
                 self.world.set_idle(job, None if since_ms is None else EPOCH_MS + since_ms)
+            case SetForeign(node=node, gpus=gpus):
+                self.world.set_strangers(node, gpus)
 
     def _check_running(self, job: JobId, at_ms: Instant) -> None:
         """What does not run can't end: that the scenario means otherwise is a failed expectation."""
@@ -199,6 +214,8 @@ def happening_text(what: Happening) -> str:
             return f"node {node} is {'cordoned' if ready and cordoned else 'ready' if ready else 'lost'}"
         case SetIdle(job=job, since_ms=since_ms):
             return f"{job} {'works again' if since_ms is None else 'idles'}"
+        case SetForeign(node=node, gpus=gpus):
+            return f"others ask for {gpus} GPUs of {node}"
 
 
 def _document_text(kind: str, project: str, name: str) -> str:

@@ -102,6 +102,9 @@ class GivenV1(Spec):
 
     documents: list[RawDocument] = Field([], description="Declarations, besides those of `declarations`.")
     nodes: dict[Subdomain, NodeState] = Field({}, description="Departures from the declared inventory.")
+    foreign: dict[Subdomain, Annotated[int, Field(ge=0)]] = Field(
+        {}, description="GPUs of nodes that pods hold which are not gpuctl's, by node."
+    )
     running: list[Running] = Field([], description="Jobs that already run.")
     queued: list[Queued] = Field([], description="Jobs that already wait; others are new at 0s.")
     usage: dict[Name, Gpus] = Field({}, description="Decayed GPU-hours of projects, for fairness over time.")
@@ -122,6 +125,13 @@ class NodeChange(Spec):
     cordoned: bool = Field(default=False, description="True: it takes no new pods.")
 
 
+class ForeignV1(Spec):
+    """Pods on a node that are not gpuctl's."""
+
+    node: Subdomain = Field(description="The node's name.")
+    gpus: int = Field(ge=0, description="How many of its GPUs they ask for from now on.")
+
+
 class IdleV1(Spec):
     """A job whose GPUs do nothing."""
 
@@ -138,12 +148,14 @@ class EventV1(Spec):
     finish: FinishV1 | None = Field(None, description="A job's processes end.")
     node: NodeChange | None = Field(None, description="A node is lost, cordoned, or as it should be again.")
     idle: IdleV1 | None = Field(None, description="A job's GPUs stop working, or work again.")
+    foreign: ForeignV1 | None = Field(None, description="Pods that are not gpuctl's come to a node, or leave it.")
 
     @model_validator(mode="after")
     def _one_happening(self) -> EventV1:
-        given = [name for name in ("apply", "delete", "finish", "node", "idle") if getattr(self, name) is not None]
+        happenings = ("apply", "delete", "finish", "node", "idle", "foreign")
+        given = [name for name in happenings if getattr(self, name) is not None]
         if len(given) != 1:
-            fields = "apply, delete, finish, node and idle"
+            fields = "apply, delete, finish, node, idle and foreign"
             raise WrongValue("GPU2019", at=tuple(given[1:2]), fields=fields, found=" and ".join(given) or "none")
         return self
 

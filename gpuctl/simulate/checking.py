@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpuctl.diag.codes import CODES
@@ -12,7 +12,7 @@ from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
-from gpuctl.simulate.scenario import Delete, Event, Finish, GivenRun, Scenario, SetIdle, SetNode
+from gpuctl.simulate.scenario import Delete, Event, Finish, Given, GivenRun, Scenario, SetForeign, SetIdle, SetNode
 
 
 def mistakes(scenario: Scenario, stages: Sequence[Declared]) -> tuple[Diagnostic, ...]:
@@ -37,8 +37,28 @@ def _given(scenario: Scenario, declared: Declared) -> Iterator[Diagnostic]:
             yield _diagnostic("GPU3902", run.span, job=str(run.job), problem=problem)
     if scenario.given.usage_milli_hours and declared.cluster.scheduling.fairness_half_life_ms is None:
         yield replace(_diagnostic("GPU3905", scenario.span), severity=Severity.WARNING)
+    yield from _foreign(scenario.given, _devices(declared))
     for node in scenario.given.nodes_ready.keys() - _devices(declared).keys():
         yield _unknown("node", node, scenario.span)
+
+
+def _foreign(given: Given, devices: Mapping[NodeName, int]) -> Iterator[Diagnostic]:
+    """GPUs that a node does not have besides those that given jobs hold; a fraction holds its GPU."""
+    held: dict[NodeName, set[int]] = {}
+    for run in given.running:
+        for worker in run.placement.workers:
+            held.setdefault(worker.node, set()).update(worker.gpus)
+    for each in given.foreign:
+        if each.node not in devices:
+            yield _unknown("node", each.node, each.span)
+            continue
+        free = devices[each.node] - len(held.get(each.node, ()))
+        if each.gpus > free:
+            yield _too_many(each.node, each.gpus, free, each.span)
+
+
+def _too_many(node: NodeName, gpus: int, free: int, span: SourceSpan) -> Diagnostic:
+    return _diagnostic("GPU3906", span, node=node, gpus=gpus, free=max(0, free))
 
 
 def _problem(run: GivenRun, job: Job, declared: Declared) -> str:
@@ -68,6 +88,13 @@ def _event(event: Event, before: Declared) -> Iterator[Diagnostic]:
             if node not in _devices(before):
                 yield _unknown("node", node, event.span)
             return
+        case SetForeign(node=node, gpus=gpus):
+            devices = _devices(before)
+            if node not in devices:
+                yield _unknown("node", node, event.span)
+            elif gpus > devices[node]:
+                yield _too_many(node, gpus, devices[node], event.span)
+            return
         case _:
             return
     known = {job.id for job in before.jobs}
@@ -96,5 +123,5 @@ def _unknown(what: str, name: str, span: SourceSpan) -> Diagnostic:
     return _diagnostic("GPU3901", span, what=what, name=name)
 
 
-def _diagnostic(code: str, span: SourceSpan, **params: str) -> Diagnostic:
+def _diagnostic(code: str, span: SourceSpan, **params: str | int) -> Diagnostic:
     return Diagnostic(code=code, message=message(code, params), span=span, help=CODES[code].fix)

@@ -21,12 +21,14 @@ from gpuctl.simulate.scenario import (
     Expectation,
     Finish,
     Given,
+    GivenForeign,
     GivenQueued,
     GivenRun,
     Happening,
     InlineDocument,
     Named,
     Scenario,
+    SetForeign,
     SetIdle,
     SetNode,
     WantedEviction,
@@ -69,6 +71,10 @@ def _given(given: GivenV1, document: Document) -> Given:
     return Given(
         documents=_inline(given.documents, document, ("given", "documents")),
         nodes_ready={NodeName(name): node.ready for name, node in given.nodes.items()},
+        foreign=tuple(
+            GivenForeign(node=NodeName(node), gpus=gpus, span=document.key_span(("given", "foreign", node)))
+            for node, gpus in given.foreign.items()
+        ),
         running=tuple(
             GivenRun(
                 job=run.job,
@@ -108,6 +114,8 @@ def _happening(event: EventV1, document: Document, path: Path) -> Happening:
         return SetNode(node=NodeName(change.name), ready=change.ready, cordoned=change.cordoned)
     if event.idle is not None:
         return SetIdle(job=event.idle.job, since_ms=event.idle.since)
+    if event.foreign is not None:
+        return SetForeign(node=NodeName(event.foreign.node), gpus=event.foreign.gpus)
     raise AssertionError("the form allows exactly one of these")
 
 

@@ -54,11 +54,21 @@ class GivenQueued:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenForeign:
+    """GPUs of a node that pods hold which are not gpuctl's."""
+
+    node: NodeName
+    gpus: int
+    span: SourceSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """How things stand at 0s, beside the declarations."""
 
     documents: tuple[InlineDocument, ...] = ()
     nodes_ready: Mapping[NodeName, bool] = field(default_factory=dict)
+    foreign: tuple[GivenForeign, ...] = ()
     running: tuple[GivenRun, ...] = ()
     queued: tuple[GivenQueued, ...] = ()
     usage_milli_hours: Mapping[ProjectName, int] = field(default_factory=dict)
@@ -109,7 +119,15 @@ class SetIdle:
     since_ms: Instant | None
 
 
-Happening: TypeAlias = Apply | Delete | Finish | SetNode | SetIdle
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetForeign:
+    """Pods that are not gpuctl's ask for so many GPUs of a node from now on."""
+
+    node: NodeName
+    gpus: int
+
+
+Happening: TypeAlias = Apply | Delete | Finish | SetNode | SetIdle | SetForeign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from gpuctl.adapters.embedded.quotas import Quotas
 from gpuctl.adapters.embedded.scheduler import Scheduler
 from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
 from gpuctl.adapters.embedded.store import HISTORY, Journal, Memory, Store
+from gpuctl.adapters.embedded.strangers import set_strangers
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.ports import Clock, ObjectList, R, T, WatchEvent, WorldFault
 from gpuctl.k8s import names
@@ -182,6 +183,11 @@ class EmbeddedCluster:
                     if since_ms is not None:
                         notes[names.IDLE_SINCE_ANNOTATION] = format_timestamp(since_ms)
                     self._api.replace(put(pod, ("metadata", "annotations"), notes))
+
+    def set_strangers(self, node: NodeName, gpus: int) -> None:
+        """Have pods that are not gpuctl's ask for so many GPUs of a node. NotFound for a node that is not there."""
+        with self._turn():
+            set_strangers(self._api, node, gpus)
 
     # a person with kubectl
 

@@ -41,6 +41,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="give the cluster a half-life, or leave the usage out",
     ),
     CodeEntry(
+        code="GPU3906",
+        title="more GPUs for others than there are",
+        message="{node} has {free} GPUs for pods that are not gpuctl's, not {gpus}",
+        why="What others hold is there besides the jobs that are given as running; later they get what is free, of "
+        "all that the node has.",
+        fix="give fewer GPUs to others, or to jobs on that node",
+    ),
+    CodeEntry(
         code="GPU3910",
         title="a line of a trace that can't be used",
         message="this line can't be used: {problem}",

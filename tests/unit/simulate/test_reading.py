@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.simulate.reading import read
-from gpuctl.simulate.scenario import Apply, Delete, Finish, SetIdle, SetNode
+from gpuctl.simulate.scenario import Apply, Delete, Finish, SetForeign, SetIdle, SetNode
 
 WHOLE = """\
 apiVersion: gpuctl.dev/v1
@@ -28,6 +28,7 @@ given:
   - {job: team-a/a-1, since: -10m, placement: [{node: n1, gpus: [0, 1]}]}
   queued: [{job: team-a/a-2, since: -3m}]
   usage: {team-a: 120}
+  foreign: {n2: 3}
 durations: {team-a/a-1: 2h}
 when:
 - {at: 9m, idle: {job: team-a/a-1, since: 7m}}
@@ -35,6 +36,7 @@ when:
 - {at: 5m, delete: [team-a/a-1]}
 - {at: 6m, finish: {job: team-a/a-1, exitCode: 1}}
 - {at: 7m, node: {name: n1, ready: false}}
+- {at: 8m, foreign: {node: n1, gpus: 2}}
 until: 30m
 expect:
 - at: end
@@ -50,13 +52,14 @@ def test_every_field_is_read() -> None:
     assert diagnostics == ()
     assert scenario is not None
     assert (scenario.name, scenario.until_ms) == ("whole", 1_800_000)
-    assert [type(event.what) for event in scenario.events] == [Apply, Delete, Finish, SetNode, SetIdle]
-    assert [event.at_ms for event in scenario.events] == [60_000, 300_000, 360_000, 420_000, 540_000]
+    assert [type(event.what) for event in scenario.events] == [Apply, Delete, Finish, SetNode, SetForeign, SetIdle]
+    assert [event.at_ms for event in scenario.events] == [60_000, 300_000, 360_000, 420_000, 480_000, 540_000]
     assert {str(job): since for job, since in scenario.given.since_ms.items()} == {
         "team-a/a-1": -600_000,
         "team-a/a-2": -180_000,
     }
     assert scenario.given.running[0].placement.workers[0].gpus == (0, 1)
+    assert [(each.node, each.gpus) for each in scenario.given.foreign] == [("n2", 3)]
     assert scenario.given.usage_milli_hours == {"team-a": 120_000}
     end, later = scenario.expectations
     assert end.at_ms is None
@@ -87,18 +90,20 @@ def test_documents_keep_their_line_and_column() -> None:
         ("since: -10m", "since: 10m", "16:30", "GPU2018"),
         ("since: -10m", "since: soon", "16:30", "GPU2014"),
         ("job: team-a/a-1, since: -10m", "job: a-1, since: -10m", "16:11", "GPU2023"),
-        ("state: Running", "state: running", "30:30", "GPU2023"),
-        ("at: 5m, delete: [team-a/a-1]", "at: 5m", "23:3", "GPU2019"),
+        ("state: Running", "state: running", "32:30", "GPU2023"),
+        ("at: 5m, delete: [team-a/a-1]", "at: 5m", "24:3", "GPU2019"),
         (
             "{at: 5m, delete: [team-a/a-1]",
             "{at: 5m, node: {name: n, ready: true}, delete: [team-a/a-1]",
-            "23:18",
+            "24:18",
             "GPU2019",
         ),
-        ("exitCode: 1", "exitCode: 256", "24:48", "GPU2018"),
-        ("allocated: 0.5", "allocated: 0.0005", "29:34", "GPU2012"),
-        ("at: end", "at: finally", "28:7", "GPU2014"),
-        ("durations: {team-a/a-1: 2h}", "durations: {a-1: 2h}", "19:13", "GPU2023"),
+        ("exitCode: 1", "exitCode: 256", "25:48", "GPU2018"),
+        ("allocated: 0.5", "allocated: 0.0005", "31:34", "GPU2012"),
+        ("at: end", "at: finally", "30:7", "GPU2014"),
+        ("foreign: {n2: 3}", "foreign: {n2: -3}", "19:17", "GPU2017"),
+        ("node: n1, gpus: 2}", "node: n1, gpus: two}", "27:38", "GPU2006"),
+        ("durations: {team-a/a-1: 2h}", "durations: {a-1: 2h}", "20:13", "GPU2023"),
     ],
 )
 def test_a_mistake_is_told_at_its_place(old: str, new: str, place: str, code: str) -> None:

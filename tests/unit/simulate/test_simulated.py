@@ -33,6 +33,16 @@ def simulated(rest: str) -> Simulated:
     [
         ("  nodes: {n9: {ready: false}}\n", "3:18", "GPU3901", "node n9"),
         ("  queued: [{job: a/a-9, since: 0s}]\n", "10:18", "GPU3901", "job a/a-9"),
+        ("  foreign: {n9: 1}\n", "10:13", "GPU3901", "node n9"),
+        ("  foreign: {n1: 5}\n", "10:13", "GPU3906", "n1 has 4 GPUs for pods that are not gpuctl's, not 5"),
+        (
+            "  foreign: {n1: 3}\n  running: [{job: a/a-1, since: 0s, placement: [{node: n1, gpus: [0, 1]}]}]\n",
+            "10:13",
+            "GPU3906",
+            "n1 has 2 GPUs",
+        ),
+        ("when: [{at: 1m, foreign: {node: n9, gpus: 1}}]\n", "10:13", "GPU3901", "node n9"),
+        ("when: [{at: 1m, foreign: {node: n1, gpus: 5}}]\n", "10:13", "GPU3906", "not 5"),
         ("  running: [{job: a/a-9, since: 0s, placement: [{node: n1}]}]\n", "10:19", "GPU3901", "job a/a-9"),
         ("  running: [{job: a/a-1, since: 0s, placement: [{node: n1, gpus: [0]}]}]\n", "10:19", "GPU3902", "needs 2"),
         ("  running: [{job: a/a-1, since: 0s, placement: [{node: n1, gpus: [3, 4]}]}]\n", "10:19", "GPU3902", "0 to 3"),

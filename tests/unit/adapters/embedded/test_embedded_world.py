@@ -147,6 +147,29 @@ def test_a_node_that_is_not_there_can_not_be_lost(cluster: EmbeddedCluster) -> N
         cluster.set_node_ready(NodeName("n9"), ready=False)
 
 
+def test_strangers_take_what_is_free_and_what_comes_free_and_go_again(
+    clock: VirtualClock, cluster: EmbeddedCluster
+) -> None:
+    cluster.apply(job("j", node="n1"))
+    advance(clock, cluster, 1_000)
+    cluster.set_strangers(NodeName("n1"), 8)
+    advance(clock, cluster, 1_000)
+    others = [pod for pod in cluster.list(names.POD).items if pod["metadata"]["namespace"] == "strangers"]
+    bound = [pod for pod in others if pod["spec"].get("nodeName") == "n1"]
+    assert (len(others), len(bound)) == (8, 7)
+    cluster.finish(job_id("j"), 0)
+    advance(clock, cluster, 1_000)
+    found = cluster.list(names.POD).items
+    assert sum(pod["spec"].get("nodeName") == "n1" and pod["status"]["phase"] == "Running" for pod in found) == 8
+    cluster.set_strangers(NodeName("n1"), 2)
+    cluster.set_strangers(NodeName("n1"), 3)
+    advance(clock, cluster, 60_000)
+    left = [pod["metadata"]["name"] for pod in cluster.list(names.POD).items if "job-name" not in str(pod["metadata"])]
+    assert len(left) == 3
+    with pytest.raises(NotFound):
+        cluster.set_strangers(NodeName("n9"), 1)
+
+
 def test_idle_since_is_written_on_the_pods_and_taken_off(clock: VirtualClock, cluster: EmbeddedCluster) -> None:
     cluster.apply(job("j"))
     advance(clock, cluster, 1_000)
