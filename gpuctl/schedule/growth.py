@@ -45,7 +45,7 @@ def grow(
     left: list[Lacking] = []
     kept_from: dict[JobId, Hindrance] = {}
     for run in runs:
-        if run.holder.run.phase is RunPhase.RUNNING and restless.isdisjoint(run.nodes):
+        if restless.isdisjoint(run.nodes):
             left.append(run)
         elif run.job.id not in regained:
             kept_from[run.job.id] = Hindrance.UNREST

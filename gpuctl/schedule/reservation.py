@@ -53,8 +53,6 @@ def _seat_of(placement: Placement | None, offers: Iterable[Offer], books: Books)
 def _is_place(placement: Placement, offer: Offer, books: Books) -> bool:
     request = offer.request
     devices = 1 if request.fraction_milli else request.devices
-    if len(placement.workers) != request.workers:
-        return False
     for worker in placement.workers:
         room = books.now.rooms.get(worker.node)
         if room is None or room.pool != offer.pool.name or len(set(worker.gpus)) != devices:

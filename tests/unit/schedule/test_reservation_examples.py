@@ -220,3 +220,60 @@ def test_who_was_promised_a_place_is_wanted_where_that_is() -> None:
     waiting = JobId.parse("a/2")
     reasons = [next(d.reason for d in each.decisions if d.job == waiting) for each in (starting, world.cycle(tree))]
     assert reasons[0] == reasons[1]
+
+
+def test_after_a_crash_the_promised_place_is_emptied_though_others_would_lose_less_by_now() -> None:
+    jobs = [job("a/1", 2000), job("a/2", 2000)]
+    tree = declared([project("a", 0), project("b", 2000)], [*jobs, job("b/1", 2000)], [pool(nodes=[4])])
+    world = crashed(replace(tree, jobs=tuple(jobs)), "b/1", job("b/1", 2000))
+    (waits,) = (run for run in world.runs.values() if run.phase is RunPhase.QUEUED)
+    for key, run in world.runs.items():
+        is_there = run.placement == waits.placement and run is not waits
+        age_ms = 50_000 if is_there else 10_000
+        if run is not waits:
+            world.runs[key] = replace(run, started_at_ms=world.now_ms - age_ms)
+    (there,) = (run.job for run in world.runs.values() if run.placement == waits.placement and run is not waits)
+    decisions = {d.job: d for d in world.cycle(tree).decisions}
+    assert [name for name, d in decisions.items() if isinstance(d, Reclaim)] == [there]
+    kept = decisions[waits.job]
+    assert isinstance(kept, Pending)
+    assert kept.reserved == waits.placement
+
+
+def moving() -> tuple[World, Declared]:
+    """A run that stops on one node to go on at a place on the other."""
+    tree = declared([project("a", 16000)], [job("a/x", 4000), job("a/y", 4000)])
+    world = World(nodes=live_nodes(tree.cluster.pools))
+    world.settle(tree)
+    for key, node in zip(sorted(world.runs), ("dgx1-1", "dgx1-2"), strict=True):
+        place = Placement(workers=(WorkerPlacement(node=NodeName(node), gpus=(0, 1, 2, 3)),))
+        world.runs[key] = replace(world.runs[key], placement=place)
+    tree = declared([project("a", 16000)], [job("a/w", 8000), *tree.jobs])
+    world.cycle(tree)
+    world.cycle(tree)
+    (leaves,) = (run for run in world.runs.values() if run.phase is RunPhase.STOPPING)
+    assert (str(leaves.job), leaves.reserved is not None) == ("a/x", True)
+    return world, tree
+
+
+def reserved_for_x(world: World, tree: Declared) -> Placement | None:
+    (found,) = (d for d in world.cycle(tree).decisions if str(d.job) == "a/x")
+    assert isinstance(found, Pending)
+    return found.reserved
+
+
+def test_who_is_moved_keeps_the_place_until_it_has_stopped() -> None:
+    assert reserved_for_x(*moving()) is not None
+
+
+def test_a_place_to_go_on_at_that_others_have_taken_is_not_kept() -> None:
+    world, tree = moving()
+    taken = (0, 0, 0, 0, 1000, 0, 0, 0)
+    world.nodes = (world.nodes[0], replace(world.nodes[1], foreign_gpu_milli=taken))
+    assert reserved_for_x(world, tree) is None
+
+
+def test_a_place_to_go_on_at_is_not_kept_where_no_node_is_large_enough_any_more() -> None:
+    world, tree = moving()
+    world.nodes = tuple(replace(node, gpus=2) for node in world.nodes)
+    assert reserved_for_x(world, tree) is None
