@@ -12,7 +12,6 @@ from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, text
 from gpuctl.model.ids import NodeName, ObjectRef
 from gpuctl.model.state import Body, ClusterState, RawObjects
-from gpuctl.observe.devices import claimed_devices, device_inventory
 from gpuctl.observe.hami import hami_devices, hami_node
 from gpuctl.observe.ledgers import read_ledgers
 from gpuctl.observe.nodes import observe_nodes
@@ -30,17 +29,16 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
     sights = sights or Sights()
     sights.turn()
     kinds = defaultdict[tuple[str, str], Mapping[ObjectRef, Body]](dict, raw.by_kind or _by_kind(raw.objects))
-    inventory = device_inventory(kinds[names.RESOURCE_SLICE].values(), kinds[names.DEVICE_CLASS].values())
+    inventory = sights.inventory(kinds[names.RESOURCE_SLICE].values(), kinds[names.DEVICE_CLASS].values())
     registered = {
         NodeName(ref.name): node for ref, body in kinds[names.NODE].items() if (node := hami_node(body)) is not None
     }
     pods_of_runs = sights.pod_runs(kinds[names.POD], cluster)
-    our_pods = frozenset((ref.namespace, ref.name) for ref in pods_of_runs)
-    claims = claimed_devices(kinds[names.RESOURCE_CLAIM].values(), inventory, our_pods, cluster)
-    devices_of = {
-        ref: claims.of_pods.get((ref.namespace, ref.name), ()) or (registered and hami_devices(body, registered)) or ()
-        for ref, body in (kinds[names.POD].items() if claims.of_pods or registered else ())
-    }
+    claims = sights.claimed(kinds[names.RESOURCE_CLAIM], inventory, pods_of_runs, cluster)
+    devices_of = claims.of_pods
+    if registered:
+        given = {ref: hami_devices(body, registered) for ref, body in kinds[names.POD].items()}
+        devices_of = {**given, **claims.of_pods}
     pods = sights.pods(kinds[names.POD], pods_of_runs, devices_of)
     leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
     own = sights.workloads({**kinds[names.JOB], **kinds[names.DEPLOYMENT]}, cluster)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import items, labels_of, mapping, milli, number, text
 from gpuctl.model.declared import Way
-from gpuctl.model.ids import NodeName
+from gpuctl.model.ids import NodeName, ObjectRef
 from gpuctl.model.state import Body, CutGpu
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
@@ -74,10 +74,19 @@ class DeviceInventory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedDevices:
-    """What claims hold: by (namespace, pod), and all that belongs to no pod of gpuctl's."""
+class Claim:
+    """One claim: the pods that it is for, what it holds, and whether gpuctl made it."""
 
-    of_pods: Mapping[tuple[str, str], tuple[HeldDevice, ...]] = field(default_factory=dict)
+    pods: frozenset[ObjectRef]
+    held: tuple[HeldDevice, ...]
+    is_managed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedDevices:
+    """What claims hold: by pod of gpuctl's, and all that belongs to none."""
+
+    of_pods: Mapping[ObjectRef, tuple[HeldDevice, ...]] = field(default_factory=dict)
     foreign: tuple[HeldDevice, ...] = ()
 
 
@@ -174,22 +183,22 @@ def _part(node: NodeName, device: _Device, cut: Mapping[int, CutGpu]) -> HeldDev
     return HeldDevice(node=node, gpu=device.minor, milli=share, uuid=device.uuid, slices=int(bool(device.profile)))
 
 
-def claimed_devices(
-    claims: Iterable[Body], inventory: DeviceInventory, our_pods: frozenset[tuple[str, str]], cluster: str = ""
-) -> ClaimedDevices:
+def read_claim(claim: Body, inventory: DeviceInventory, cluster: str = "") -> Claim:
+    """What one claim says of itself."""
+    return Claim(pods=_users(claim), held=tuple(_held(claim, inventory)), is_managed=_is_managed(claim, cluster))
+
+
+def claimed_devices(claims: Iterable[Claim], our_pods: Container[ObjectRef]) -> ClaimedDevices:
     """Who holds which devices. A claim of gpuctl's whose pod is gone is about to be removed and holds nothing."""
-    of_pods: dict[tuple[str, str], tuple[HeldDevice, ...]] = {}
+    of_pods: dict[ObjectRef, tuple[HeldDevice, ...]] = {}
     foreign: list[HeldDevice] = []
-    for body in claims:
-        held = tuple(_held(body, inventory))
-        if not held:
-            continue
-        namespace = text(body, "metadata", "namespace")
-        ours = [(namespace, pod) for pod in _users(body) if (namespace, pod) in our_pods]
-        for pod in ours:
-            of_pods[pod] = of_pods.get(pod, ()) + held
-        if not ours and not _is_managed(body, cluster):
-            foreign.extend(held)
+    for claim in claims:
+        if claim.held:
+            ours = [pod for pod in claim.pods if pod in our_pods]
+            for pod in ours:
+                of_pods[pod] = of_pods.get(pod, ()) + claim.held
+            if not ours and not claim.is_managed:
+                foreign.extend(claim.held)
     return ClaimedDevices(of_pods=of_pods, foreign=tuple(sorted(foreign, key=lambda d: (d.node, d.gpu))))
 
 
@@ -209,9 +218,10 @@ def _held(claim: Body, inventory: DeviceInventory) -> Iterable[HeldDevice]:
             yield replace(device, milli=milli(consumed, "cores") // 100) if "cores" in consumed else device
 
 
-def _users(claim: Body) -> frozenset[str]:
+def _users(claim: Body) -> frozenset[ObjectRef]:
+    namespace = text(claim, "metadata", "namespace")
     reserved = (text(user, "name") for user in items(claim, "status", "reservedFor") if user.get("resource") == "pods")
     owners = (
         text(owner, "name") for owner in items(claim, "metadata", "ownerReferences") if owner.get("kind") == "Pod"
     )
-    return frozenset([*reserved, *owners])
+    return frozenset(ObjectRef(*names.POD, namespace, name) for name in (*reserved, *owners))

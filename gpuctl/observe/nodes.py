@@ -15,12 +15,13 @@ from gpuctl.k8s import names
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
-from gpuctl.model.ids import NodeName, ObjectRef, RunKey
+from gpuctl.model.ids import NodeName, RunKey
 from gpuctl.model.memo import Sweep
 from gpuctl.model.state import Body, CutGpu, Node, Run, RunPhase, Taint
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.observe.devices import HeldDevice, NodeDevices
 from gpuctl.observe.pods import Pod, Requests, requests_of
+from gpuctl.observe.roster import Workloads
 from gpuctl.observe.slices import counted_gpus, with_others
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
@@ -96,7 +97,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     runs: tuple[Run, ...],
     *,
     own_pods: Iterable[Pod] = (),
-    workloads: Mapping[RunKey, tuple[ObjectRef, Body]],
+    workloads: Workloads,
     known: NodeSights,
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
     """All nodes by name, and the runs with an index for every GPU they hold.
@@ -218,7 +219,7 @@ def _tolerated(taint: Taint) -> bool:
 
 def _beside_given(
     runs: tuple[Run, ...],
-    workloads: Mapping[RunKey, tuple[ObjectRef, Body]],
+    workloads: Workloads,
     slots: Mapping[NodeName, _Slots],
     pods: Iterable[Pod],
     others: Mapping[NodeName, Counter[int]],
@@ -241,7 +242,8 @@ def _beside_given(
     def still(run: Run, worker: WorkerPlacement) -> WorkerPlacement:
         key = (run.job, run.digest)
         here = given.get(worker.node, set()) if (key, worker.node) not in told else set[int]()
-        moved = not here.isdisjoint(worker.gpus) and key in workloads and _counts_gpus(workloads[key][1])
+        place = workloads.places.get(key)
+        moved = not here.isdisjoint(worker.gpus) and place is not None and _counts_gpus(workloads.bodies[place])
         return WorkerPlacement(node=worker.node) if moved else worker
 
     return tuple(
@@ -270,12 +272,12 @@ def _with_indexes(
 
     Adds to `held` what runs hold. A reservation of a queued run holds nothing yet.
     """
-    holding = [run for run in runs if run.placement is not None and run.phase is not RunPhase.QUEUED]
-    for worker in (worker for run in holding for worker in (run.placement.workers if run.placement else ())):
+    placed = [(run, place) for run in runs if (place := run.placement) is not None]
+    for worker in (worker for run, place in placed if run.phase is not RunPhase.QUEUED for worker in place.workers):
         taken = held[worker.node]
         for gpu in worker.gpus:
             taken[gpu] += 1
-    if not any(map(_lacks_indexes, runs)):
+    if not any(_lacks_indexes(run) for run, _ in placed):
         return runs
     found: list[Run] = []
     for run in runs:

@@ -15,11 +15,12 @@ from gpuctl.k8s import names
 from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement, decode_reason, decode_record
 from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, mapping, number
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
-from gpuctl.model.ids import NodeName, ObjectRef, RunKey
+from gpuctl.model.ids import NodeName, RunKey
 from gpuctl.model.memo import Sweep
 from gpuctl.model.state import Body, Run, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.observe.pods import Pod
+from gpuctl.observe.roster import Workloads
 
 _SUCCEEDED = ("Complete", "SuccessCriteriaMet")
 _FAILED = ("Failed", "FailureTarget")
@@ -27,32 +28,37 @@ _FAILED = ("Failed", "FailureTarget")
 
 
 def observe_runs(
-    workloads: Mapping[RunKey, tuple[ObjectRef, Body]],
-    pods: Iterable[Pod],
-    leaving_namespaces: frozenset[str],
-    known: Sweep[RunKey, Run],
+    workloads: Workloads, pods: Iterable[Pod], leaving_namespaces: frozenset[str], known: Sweep[RunKey, Run]
 ) -> tuple[Run, ...]:
     """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
 
-    `workloads` are the runs' own objects; of `pods` only those of runs matter.
+    Of `pods` only those of runs matter.
     """
-    crew: dict[tuple[str, RunKey], list[Pod]] = defaultdict(list)
+    crews: dict[tuple[str, RunKey], list[Pod]] = defaultdict(list)
     for pod in pods:
         if pod.run is not None:
-            crew[pod.ref.namespace, pod.run].append(pod)
-    keys = list(workloads)
-    bodies = [body for _, body in workloads.values()]
-    leaving = [ref.namespace in leaving_namespaces for ref, _ in workloads.values()]
-    own = [_in_order(crew.pop((ref.namespace, key), _NOBODY)) for key, (ref, _) in workloads.items()]
+            crews[pod.ref.namespace, pod.run].append(pod)
+    keys, bodies, refs = workloads.runs, workloads.bodies, workloads.refs
+    own, orphans = [_NOBODY] * len(keys), dict[tuple[str, RunKey], list[Pod]]()
+    for (namespace, run), crew in crews.items():
+        place = workloads.places.get(run)
+        if place is not None and refs[place].namespace == namespace:
+            own[place] = _in_order(crew)
+        elif place is None and any(pod.live for pod in crew):
+            orphans[namespace, run] = crew
+    leaving = [False] * len(keys)
+    if leaving_namespaces:
+        leaving = [ref.namespace in leaving_namespaces for ref in refs]
     found = known.over(
         keys,
         [bodies, leaving, own],
         lambda place: _observe_run(keys[place], bodies[place], own[place], leaving=leaving[place]),
     )
+    if not orphans:
+        return tuple(found)
     runs = dict(zip(keys, found, strict=True))
-    for (_, key), orphans in sorted(crew.items()):
-        if key not in runs and any(pod.live for pod in orphans):
-            runs[key] = _orphaned(key, _in_order(orphans))
+    for where, run in sorted(orphans):
+        runs[run] = _orphaned(run, _in_order(orphans[where, run]))
     return tuple(map(runs.__getitem__, sorted(runs)))
 
 
