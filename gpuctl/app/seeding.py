@@ -73,4 +73,4 @@ def _decision(job: Job, place: Placement | None, run: Run | None, now_ms: Instan
     reason = reasons.runs_in_quota(job.id.project)
     if run is not None and run.phase in {RunPhase.STARTING, RunPhase.RUNNING}:
         return Keep(job=job.id, reason=reason, record=record, placement=run.placement or place)
-    return Admit(job=job.id, reason=reason, record=replace(record, starts=record.starts + 1), placement=place)
+    return Admit(job=job.id, reason=reason, record=record._replace(starts=record.starts + 1), placement=place)

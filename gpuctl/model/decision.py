@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -45,9 +45,11 @@ class Placement:
     workers: tuple[WorkerPlacement, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
-    """What is remembered of a run from cycle to cycle, on its object: see `state.Run` for the fields."""
+class RunRecord(NamedTuple):
+    """What is remembered of a run from cycle to cycle, on its object: see `state.Run` for the fields.
+
+    A named tuple, for each decision has one of its own and it is made in a third of the time.
+    """
 
     queued_at_ms: Instant
     starts: int = 0

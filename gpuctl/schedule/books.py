@@ -95,23 +95,27 @@ class Books:
         self.soon.adopt(habits)
 
     def enter_all(self, holders: Sequence[Holder]) -> None:
-        """Enter the runs that occupy their places now."""
+        """Enter the runs that occupy their places now, in order of jobs and digests."""
         staying = [holder for holder in holders if not holder.leaving]
         self.leaving += len(holders) - len(staying)
         self.now.take_all(holders)
         self.soon.take_all(staying)
-        self._account_all(staying)
-        grown: defaultdict[NodeName, list[Holder]] = defaultdict(list)
-        pausable: defaultdict[tuple[DomainName, ProjectName], list[Holder]] = defaultdict(list)
+        on_node: defaultdict[NodeName, list[Holder]] = defaultdict(list)
+        of_project: defaultdict[tuple[DomainName, ProjectName], list[Holder]] = defaultdict(list)
         for holder in staying:
             for node in holder.nodes():
-                grown[node].append(holder)
-            if holder.domain is not None and self.is_pausable(holder):
-                pausable[holder.domain, holder.run.job.project].append(holder)
-        for node, some in grown.items():
+                on_node[node].append(holder)
+            if holder.domain is not None:
+                of_project[holder.domain, holder.run.job.project].append(holder)
+        for node, some in on_node.items():
             _sort_in(self._on_node.setdefault(node, []), some, _identity)
-        for (domain, project), some in pausable.items():
-            _sort_in(self._of_project(domain, project), some, _standing)
+        for (domain, project), some in of_project.items():
+            for preemptible in (True, False):
+                milli = sum(holder.total_milli for holder in some if holder.preemptible is preemptible)
+                self.accounts.add(project, domain, milli, preemptible=preemptible)
+            pausable = list(filter(self.is_pausable, some))
+            if pausable:
+                _sort_in(self._of_project(domain, project), pausable, _standing)
 
     def leave_all(self, holders: Collection[Holder]) -> None:
         """Runs that are where they were no more."""
@@ -297,16 +301,6 @@ class Books:
         started = holder.run.started_at_ms or 0
         priority = holder.job.priority if holder.job else 0
         return -over, priority, running_ms(holder.run, self.now_ms), -started, holder.run.job
-
-    def _account_all(self, holders: Iterable[Holder]) -> None:
-        """Enter what they hold. Cost: O(holders), and the depth of the tree for each project."""
-        totals: dict[tuple[ProjectName, DomainName, bool], GpuMilli] = {}
-        for holder in holders:
-            if holder.domain is not None:
-                key = holder.project, holder.domain, holder.preemptible
-                totals[key] = totals.get(key, 0) + holder.total_milli
-        for (project, domain, preemptible), milli in totals.items():
-            self.accounts.add(project, domain, milli, preemptible=preemptible)
 
     def _account(self, holder: Holder, sign: int) -> None:
         if holder.domain is not None:

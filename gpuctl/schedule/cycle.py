@@ -143,7 +143,7 @@ def _placed(
         waiting, _ = lineup.find(job)
         record = waiting.record
         moved_for = record.paused_for if waiting.run and _was_moved(waiting.run) else None
-        record = replace(record, starts=record.starts + 1, paused_for=moved_for)
+        record = record._replace(starts=record.starts + 1, paused_for=moved_for)
         yield job, Admit(job=job, reason=reason, record=record, placement=named(seat.placement, uuids))
     for job, (seat, reason) in chain(outcome.reserved.items(), outcome.kept.items()):
         record = lineup.find(job)[0].record

@@ -20,7 +20,7 @@ from gpuctl.schedule.fairshare import Claim
 from gpuctl.schedule.fit import Request, request_on
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.ordering import Likeness, Prospect, likeness
+from gpuctl.schedule.ordering import Likeness, Prospect, likeness, size
 
 MOST_ALIKE = 10_000
 """Answers remembered at once, before all are forgotten: those for jobs that are there are few."""
@@ -29,22 +29,24 @@ MOST_ALIKE = 10_000
 class Prospects:
     """Which pools could ever serve a job, asked of empty nodes; nothing that changes while jobs start and end.
 
-    Cost: one placement for each distinct request, and one look for a job like one that was asked for before.
+    Cost: one placement for each distinct request, whoever asks, and one look for a job like one that was asked for.
     """
 
-    __slots__ = ("_capacity", "_empty", "_fits_of", "_told", "_tree")
+    __slots__ = ("_capacity", "_empty", "_fits_of", "_fitting", "_told", "_tree")
 
     def __init__(self, capacity: Capacity, tree: Tree) -> None:
         self._capacity = capacity
         self._tree = tree
         self._empty = Ledger.of(capacity)
         self._fits_of: dict[tuple[PoolName, Request], tuple[Offer, bool]] = {}
+        self._fitting: dict[object, tuple[Offer, ...]] = {}
         self._told: dict[Likeness, Prospect | Reason] = {}
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
         """Some nodes are others now: whether jobs that could run may have other offers. Cost: the distinct requests."""
         self._capacity = capacity
         self._empty.refit(capacity, nodes)
+        self._fitting.clear()
         before = self._fits_of
         self._fits_of = {key: (offer, place_in(self._empty, offer) is not None) for key, (offer, _) in before.items()}
         same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
@@ -61,6 +63,7 @@ class Prospects:
         if told is None:
             if len(self._told) >= MOST_ALIKE:
                 self._told.clear()
+                self._fitting.clear()
             offers = self._offers(job)
             told = offers if isinstance(offers, Reason) else Prospect(job, offers, self._capacity.domain_of)
             self._told[alike] = told
@@ -74,7 +77,10 @@ class Prospects:
     def _offers(self, job: Job) -> tuple[Offer, ...] | Reason:
         if not self._tree.chain(job.id.project):
             return reasons.unknown_project(job.id.project)
-        fitting = tuple(found for offer in self._asked(job) if (found := self._as_fits(offer)) is not None)
+        asked = size(job)
+        fitting = self._fitting.get(asked)
+        if fitting is None:
+            fitting = self._fitting[asked] = tuple(filter(None, map(self._as_fits, self._asked(job))))
         if not fitting:
             return self._why_none(job)
         legal = tuple(found for offer in fitting if (found := self._as_allowed(job, offer)) is not None)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.model.decision import Reason, RunRecord
+from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
@@ -172,6 +172,16 @@ class Lineup:
         if group.reason is None:
             raise KeyError(job)
         return entry[1].record, group.reason
+
+    def pending(self, now_ms: Instant) -> dict[JobId, Decision]:
+        """What is decided about all that wait, if none has a place. Everybody was told why."""
+        told: dict[JobId, Decision] = {}
+        for job, ((_, waiting), group) in self._of.items():
+            if group.reason is not None:
+                told[job] = Pending(job=job, reason=group.reason, record=waiting.record)
+        for job, (_, run, reason) in self.unable.items():
+            told[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
+        return told
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> set[JobId]:
         """Some nodes are others now; the jobs that may have other prospects by that."""

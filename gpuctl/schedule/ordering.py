@@ -36,6 +36,12 @@ likeness: Callable[[Job], Likeness] = attrgetter(
 """The likeness of a job."""
 
 
+size: Callable[[Job], tuple[object, ...]] = attrgetter(
+    "gpu_milli", "gpu_mem_bytes", "workers", "min_workers", "cpu_milli", "mem_bytes", "pools"
+)
+"""What a job asks for, whoever asks."""
+
+
 class Prospect:
     """What all jobs that are alike could have on empty nodes: their offers, at least one, in their order.
 

@@ -95,9 +95,7 @@ def record_of(run: Run | None, now_ms: Instant) -> RunRecord:
     """What is remembered of a run that stays as it is; a job without a run queues from now."""
     if run is None:
         return RunRecord(queued_at_ms=now_ms)
-    return RunRecord(
-        queued_at_ms=run.queued_at_ms, starts=run.starts, ran_ms=run.ran_ms, paused_for=run.paused_for
-    )  # fmt: skip
+    return RunRecord(run.queued_at_ms, run.starts, run.ran_ms, run.paused_for)
 
 
 def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
@@ -137,16 +135,10 @@ def next_change_ms(
 def _holder(run: Run, job: Job | None, capacity: Capacity) -> Holder:
     placement = run.placement or NOWHERE
     workers = len(placement.workers) or (job.workers if job else 1)
-    return Holder(
-        run=run,
-        job=job,
-        domain=_domain(placement, job, capacity),
-        total_milli=max(0, run.gpu_milli) * workers,
-        placement=placement,
-        charge=Charge(max(0, run.gpu_milli), max(0, run.cpu_milli), max(0, run.mem_bytes)),
-        leaving=run.phase is STOPPING,
-        preemptible=job.preemptible if job else True,
-    )
+    charge = Charge(max(0, run.gpu_milli), max(0, run.cpu_milli), max(0, run.mem_bytes))
+    domain, leaving = _domain(placement, job, capacity), run.phase is STOPPING
+    preemptible = job is None or job.preemptible
+    return Holder(run, job, domain, charge.gpu_milli * workers, placement, charge, leaving, preemptible)
 
 
 def _domain(placement: Placement, job: Job | None, capacity: Capacity) -> DomainName | None:
@@ -183,7 +175,7 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     final = _final_state(job, run, state)
     if final is not None:
         return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
-    why = _held(job, declared)
+    why = _held(job, declared) if declared.held or declared.barred else None
     if why is None and not job.suspend and (run is None or run.phase is not STOPPING):
         return None
     record = record_of(run, now_ms)

@@ -85,7 +85,7 @@ class Standing:
         self.shares: tuple[FairShare, ...] = ()
         self.shortages = Shortages()
         self.verdicts = Verdicts()
-        self.touched: set[JobId] = set()
+        self.touched: dict[JobId, None] = {}
         self._overlaid: set[JobId] = set()
 
     def fits(self, declared: Declared, now_ms: Instant) -> bool:
@@ -112,6 +112,7 @@ class Standing:
         self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, effort: Effort
     ) -> None:
         """Bring everything up to date. `capacity` is of the same pools and projects as before."""
+        # In the order in which they come, which is nearly sorted: so sorting them costs next to nothing.
         touched = dict.fromkeys(self.books.renew(now_ms, effort))
         before, self._capacity = self._capacity, capacity
         nodes = changed_nodes(before, capacity)
@@ -125,13 +126,11 @@ class Standing:
         if nodes:
             touched.update(dict.fromkeys(self._on_any_of(nodes) | self.lineup.refit(capacity, nodes)))
             self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
-        raw = {job: self._raw_holders(job) for job in touched}
-        twice = self._use(raw)
+        twice = self._place(sorted(touched))
         if twice != self._twice:
-            moved = {job for job, _ in dict(twice.items() ^ self._twice.items())} - touched.keys()
-            raw.update((job, self._raw.get(job, ())) for job in moved)
+            touched.update((job, None) for job, _ in dict(twice.items() ^ self._twice.items()))
             self._twice = twice
-        leaving, entering = self._settle(sorted(raw), raw, declared, state)
+        leaving, entering = self._settle(sorted(touched), declared, state)
         for holder in leaving:
             self._adjust(holder, before, -1)
         for holder in entering:
@@ -139,17 +138,17 @@ class Standing:
         self.books.leave_all(leaving)
         self.books.refit(capacity, nodes)
         self.books.enter_all(entering)
-        self.touched = set(raw)
-        effort.read += len(raw)
+        self.touched = touched
+        effort.read += len(touched)
 
     def decide(self, overlay: Mapping[JobId, Decision], told: Iterable[Group]) -> None:
         """Enter this cycle's decisions: what each says by itself, what those who wait were told, and the rest."""
         verdicts = self.verdicts
         if not verdicts:
-            verdicts.begin(self.decisions | {job: self._by_itself(job) for job in self.lineup} | dict(overlay))
+            verdicts.begin(self.decisions | self.lineup.pending(self._now_ms) | dict(overlay))
         else:
             anew = {waiting.job.id for group in told for _, waiting in group.jobs}
-            for job in (anew | self.touched | self._overlaid) - overlay.keys():
+            for job in (anew | self.touched.keys() | self._overlaid) - overlay.keys():
                 if job in self.decisions or job in self.lineup:
                     verdicts.put(job, self._by_itself(job))
             for job, decision in overlay.items():
@@ -178,7 +177,7 @@ class Standing:
         for job in gone:
             if self._jobs.get(job.id) == job:
                 del self._jobs[job.id]
-        self._jobs.update((job.id, job) for job in come)
+        self._jobs.update(zip(map(attrgetter("id"), come), come, strict=True))
         return dict.fromkeys(map(attrgetter("id"), chain(gone, come)))
 
     def _changed_runs(self, runs: tuple[Run, ...]) -> dict[JobId, None]:
@@ -230,22 +229,23 @@ class Standing:
     # What each says
 
     def _raw_holders(self, job: JobId) -> tuple[Holder, ...]:
-        declared = self._jobs.get(job)
-        found: list[Holder] = []
+        found: tuple[Holder, ...] = ()
         digest = None
         for run in self._runs.get(job, ()):
             if run.digest != digest and run.phase in IN_PLACE:
+                declared = self._jobs.get(job)
                 of_run = declared if declared is not None and declared.digest == run.digest else None
                 found += holders_of(run, of_run, self._capacity)
             digest = run.digest
-        return tuple(found)
+        return found
 
-    def _use(self, raw: Mapping[JobId, tuple[Holder, ...]]) -> dict[RunKey, NodeName]:
-        """Take in who uses which devices; the runs of which there is one too many."""
-        for job, holders in raw.items():
+    def _place(self, jobs: Iterable[JobId]) -> dict[RunKey, NodeName]:
+        """Take in which places they hold now, and who uses which devices; the runs of which there is one too many."""
+        for job in jobs:
             for holder in self._raw.get(job, ()):
                 if not holder.leaving:
                     self._use_devices(holder, -1)
+            holders = self._raw_holders(job)
             for holder in holders:
                 if not holder.leaving:
                     self._use_devices(holder, 1)
@@ -276,7 +276,7 @@ class Standing:
                         del used[device]
 
     def _settle(
-        self, jobs: Iterable[JobId], raw: Mapping[JobId, tuple[Holder, ...]], declared: Declared, state: ClusterState
+        self, jobs: Iterable[JobId], declared: Declared, state: ClusterState
     ) -> tuple[list[Holder], list[Holder]]:
         """Read them one by one; the queue changes as they do. Who leaves the books, and who enters them."""
         entering: list[Holder] = []
@@ -287,8 +287,9 @@ class Standing:
             decision = None if job is None else self._decided(job, run, declared, state)
             self._note(job_id, job, run, decision)
             leaving += self._entered.pop(job_id, ())
-            if raw[job_id]:
-                holders = tuple([settled(holder, decision, declared) for holder in raw[job_id]])
+            raw = self._raw.get(job_id)
+            if raw is not None:
+                holders = tuple([settled(holder, decision, declared) for holder in raw])
                 if job is not None and job.is_elastic:
                     holders = tuple(parted(holders))
                 self._entered[job_id] = holders
@@ -332,6 +333,8 @@ class Standing:
             return
         if decision is None:
             self.lineup.join(job, run, self._now_ms)
+            if run is not None:
+                return
         else:
             self.decisions[job_id] = decision
             if run is not None and isinstance(decision, Pending) and decision.reason.code == reasons.MOVED:

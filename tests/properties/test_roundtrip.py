@@ -92,7 +92,7 @@ def decisions(draw: st.DrawFn, job: Job) -> Decision:
         return Pending(job=job.id, reason=reason, record=record, reserved=draw(st.none() | st.just(place)))
     if kind is Reclaim:
         other = draw(job_ids)
-        return Reclaim(job=job.id, reason=reason, record=replace(record, paused_for=other), beneficiary=other)
+        return Reclaim(job=job.id, reason=reason, record=record._replace(paused_for=other), beneficiary=other)
     return Suspended(job=job.id, reason=reason, record=record)
 
 

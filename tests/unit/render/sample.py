@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from gpuctl.diag.span import SourceSpan
@@ -89,7 +88,7 @@ def place(*workers: tuple[str, tuple[int, ...]]) -> Placement:
 
 def admit(of: Job, *workers: tuple[str, tuple[int, ...]], record: RunRecord = RECORD) -> Admit:
     reason = Reason(code="GPU5000")
-    return Admit(job=of.id, reason=reason, record=replace(record, starts=1), placement=place(*workers))
+    return Admit(job=of.id, reason=reason, record=record._replace(starts=1), placement=place(*workers))
 
 
 def pending(of: Job, reserved: Placement | None = None) -> Pending:

@@ -53,7 +53,7 @@ def test_an_admitted_run_is_let_go_at_its_place() -> None:
 
 def test_a_run_that_is_kept_is_written_as_it_was_admitted() -> None:
     one = job(max_duration_ms=3_600_000)
-    admitted = admit(one, ("dgx1-2", (3,)), record=replace(RECORD, ran_ms=60_001))
+    admitted = admit(one, ("dgx1-2", (3,)), record=RECORD._replace(ran_ms=60_001))
     kept = Keep(job=one.id, reason=admitted.reason, record=admitted.record, placement=admitted.placement)
     assert run_body(declared(one), kept) == run_body(declared(one), admitted)
     assert run_body(declared(one), kept)["spec"]["activeDeadlineSeconds"] == 3540
@@ -82,10 +82,10 @@ def test_a_reservation_is_noted_but_sends_no_pod() -> None:
 @pytest.mark.parametrize(
     "decision",
     [
-        Reclaim(job=job().id, reason=WHY, record=replace(RECORD, ran_ms=5000, paused_for=OTHER), beneficiary=OTHER),
-        Preempt(job=job().id, reason=WHY, record=replace(RECORD, ran_ms=5000, paused_for=OTHER), beneficiary=OTHER),
-        Displace(job=job().id, reason=WHY, record=replace(RECORD, ran_ms=5000)),
-        Suspended(job=job().id, reason=WHY, record=replace(RECORD, ran_ms=5000)),
+        Reclaim(job=job().id, reason=WHY, record=RECORD._replace(ran_ms=5000, paused_for=OTHER), beneficiary=OTHER),
+        Preempt(job=job().id, reason=WHY, record=RECORD._replace(ran_ms=5000, paused_for=OTHER), beneficiary=OTHER),
+        Displace(job=job().id, reason=WHY, record=RECORD._replace(ran_ms=5000)),
+        Suspended(job=job().id, reason=WHY, record=RECORD._replace(ran_ms=5000)),
     ],
     ids=lambda decision: type(decision).__name__,
 )
