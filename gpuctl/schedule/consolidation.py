@@ -3,7 +3,8 @@
 A move costs what a run has done since it last started, times its GPUs. Of all sets of runs the cheapest is chosen:
 least GPU-time lost, then fewest runs. What is moved has a place that is free right now, and runs
 again as soon as it has stopped. Exact for one worker up to MAX_STEPS sets, if those to move find their places
-largest first; a gang's workers are seated one after another at the least cost each.
+largest first; a gang's workers are seated one after another at the least cost each, in one rack where that costs no
+more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import request_on
-from gpuctl.schedule.floor import Floor
+from gpuctl.schedule.floor import Floor, in_one_rack
 from gpuctl.schedule.gang import Offer, Seat, place, place_in, seats
 from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.refusals import Refusals
@@ -176,7 +177,7 @@ def _pausable(books: Books, pool: PoolName) -> Iterator[Holder]:
 class _Search:
     """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
 
-    __slots__ = ("beneficiary", "books", "floors", "least", "movable", "offer", "seats", "steps", "taken")
+    __slots__ = ("beneficiary", "books", "close", "floors", "least", "movable", "offer", "seats", "steps", "taken")
 
     def __init__(self, books: Books, offer: Offer, beneficiary: JobId, movable: Movable) -> None:
         self.books = books
@@ -187,6 +188,8 @@ class _Search:
         self.seats = seats(books.soon, offer)
         self.taken: dict[JobId, Holder] = {}
         self.least = {name: self._at_least(name) for name in movable}
+        is_gang = offer.request.workers > 1
+        self.close = in_one_rack(books.soon.rooms, offer.request, self.seats, movable) if is_gang else frozenset()
         self.steps = 0
 
     def run(self) -> Consolidation | None:
@@ -199,10 +202,14 @@ class _Search:
         return self._told(())
 
     def _next_worker(self) -> tuple[Holder, ...] | None:
-        """The cheapest set that seats one worker more; for the last one, of those that leave all a place."""
+        """The cheapest set that seats one worker more; for the last one, of those that leave all a place.
+
+        Of nodes that look as cheap, those of one rack come first.
+        """
         is_last = sum(self.seats.values()) + 1 >= self.offer.request.workers
         best: tuple[Loss, tuple[Holder, ...]] | None = None
-        for least, name in sorted((least, name) for name, least in self.least.items() if least is not None):
+        order = ((least, name not in self.close, name) for name, least in self.least.items() if least is not None)
+        for least, _, name in sorted(order):
             if best is not None and least >= best[0]:
                 break
             best = _NodeSearch(self, name, is_last=is_last, best=best).run()

@@ -5,11 +5,15 @@ It changes no books: it is for trying. It knows one node; which runs may leave i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from gpuctl.model.decision import Placement
+from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.fit import Request, of_its_kind, slots_in
 from gpuctl.schedule.ledger import Charge, Room
 from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.topology import Site, most_seated
 
 
 class Floor:
@@ -55,3 +59,25 @@ class Floor:
         devices = request.devices * wanted
         free = sorted((max(0, milli) for milli in its_kind), reverse=True)[:devices]
         return devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free)
+
+
+def in_one_rack(
+    rooms: Mapping[NodeName, Room],
+    request: Request,
+    seats: Mapping[NodeName, int],
+    leaving: Mapping[NodeName, Iterable[Holder]],
+) -> frozenset[NodeName]:
+    """Nodes of one rack on which all workers that lack one of the seats there are could have one, once those that may
+    leave have left. Cost: O(those that may leave) where there are racks.
+    """
+    names = leaving.keys() | seats.keys()
+    if not any(rooms[name].topology for name in names):
+        return frozenset()
+    more: dict[NodeName, int] = {}
+    for name, holders in leaving.items():
+        floor = Floor(rooms[name])
+        for holder in holders:
+            floor.remove(holder)
+        more[name] = floor.slots(request) - seats.get(name, 0)
+    sites = [Site(name, seats.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
+    return most_seated(sites, more, request.workers - sum(seats.values()))

@@ -137,10 +137,11 @@ class Regain:
 
 def _candidates(books: Books, run: Lacking, claim: Reclaim) -> tuple[Holder, ...]:
     """What may be paused on the run's nodes, and the surplus workers elsewhere that go before those there."""
-    there = {id(holder): holder for node in sorted(run.nodes) for holder in books.on_node(node)}
-    for holder in tuple(there.values()):
-        if holder.surplus:
-            there.update((id(other), other) for other in holder.bound if books.stays(other))
+    there: dict[int, Holder] = {}
+    for node in sorted(run.nodes):
+        for holder in books.on_node(node):
+            before = (other for other in holder.bound if holder.surplus and books.stays(other))
+            there.update((id(each), each) for each in (*before, holder))
     able = (holder for holder in there.values() if books.is_pausable(holder) and claim.may_take(holder))
     return tuple(sorted(able, key=books.preference))
 
@@ -152,7 +153,7 @@ def _narrowed(ledger: Ledger, run: Lacking, besides: Iterable[Holder] = ()) -> L
     rooms: dict[NodeName, Room] = {}
     for name in nodes:
         room = ledger.rooms.get(name)
-        if room is None or room.pool != run.offer.pool.name:
+        if room is None:
             continue
         devices = open_.get(name, frozenset())
         gpu_milli = [

@@ -17,11 +17,10 @@ from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.fit import Request
-from gpuctl.schedule.floor import Floor
+from gpuctl.schedule.floor import Floor, in_one_rack
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.rules import Rule, Tally, tally_with, tally_with_all
 from gpuctl.schedule.runs import Holder, gpu_milli_of
-from gpuctl.schedule.topology import Site, most_seated
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
@@ -175,8 +174,10 @@ class _Search:
         self.exhaustive = True
         self.candidates = by_node(books, offer, rule.candidates())
         self.floors = {name: Floor(books.soon.rooms[name]) for name in self.candidates}
-        self.seats = seats(books.soon, offer) if self.candidates and offer.request.workers > 1 else {}
-        self.close = self._close_together() if self.candidates and offer.request.workers > 1 else frozenset()
+        is_gang = bool(self.candidates) and offer.request.workers > 1
+        self.seats = seats(books.soon, offer) if is_gang else {}
+        rooms = books.soon.rooms
+        self.close = in_one_rack(rooms, self.request, self.seats, self.candidates) if is_gang else frozenset()
         self.taken: dict[JobId, Holder] = {}
         self.tally: Tally = {}
         self.stamp = dict.fromkeys(self.candidates, 0)
@@ -205,21 +206,6 @@ class _Search:
             if found is not None:
                 heappush(self.heap, (self._order(found[0], name), name, stamp, len(self.taken), found[1]))
         return self._without_spare(-missing)
-
-    def _close_together(self) -> frozenset[NodeName]:
-        """Nodes of one rack on which all that lack a seat could have one. Cost: O(candidates) where there are racks."""
-        rooms = self.books.soon.rooms
-        names = self.candidates.keys() | self.seats.keys()
-        if not any(rooms[name].topology for name in names):
-            return frozenset()
-        more: dict[NodeName, int] = {}
-        for name, holders in self.candidates.items():
-            floor = Floor(rooms[name])
-            for holder in holders:
-                floor.remove(holder)
-            more[name] = floor.slots(self.request) - self.seats.get(name, 0)
-        sites = [Site(name, self.seats.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
-        return most_seated(sites, more, self.request.workers - sum(self.seats.values()))
 
     def _order(self, cost: Cost, name: NodeName) -> Order:
         price, milli, count, preferences = cost

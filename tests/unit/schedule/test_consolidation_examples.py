@@ -11,7 +11,7 @@ from gpuctl.model.decision import Admit, Move, Pending, Placement, WorkerPlaceme
 from gpuctl.model.declared import Declared, NodePool, SchedulingPolicy
 from gpuctl.model.ids import NodeName, RunDigest
 from gpuctl.model.job import Job
-from gpuctl.model.state import Run, RunPhase
+from gpuctl.model.state import Node, Run, RunPhase
 
 Places = Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]
 HOUR = 3_600_000
@@ -201,3 +201,33 @@ def test_a_gang_of_many_is_brought_together_on_many_nodes() -> None:
     running(world, jobs, {f"a/{i:03}": ((f"dgx1-{i + 1}", (0,)),) for i in range(200)})
     world.cycle(tree)
     assert sum(isinstance(d, Move) for d in world.cycle(tree).decisions) == 20
+
+
+def in_racks(world: World, *racks: str) -> tuple[Node, ...]:
+    """The world's nodes, each in the rack named for it."""
+    label = "topology.test/rack"
+    return tuple(
+        replace(node, labels={**node.labels, label: rack}) for node, rack in zip(world.nodes, racks, strict=True)
+    )
+
+
+def gang_of_two(hours: Mapping[str, int]) -> list[str]:
+    """Where a gang of two goes for which runs must be moved off two of four nodes in two racks."""
+    pools = [replace(pool(nodes=[2, 2, 2, 2, 2]), topology=("topology.test/rack",))]
+    jobs = [job(f"a/{i}") for i in range(5)] + [job("b/gang", 2000, workers=2)]
+    tree = declared([project("a", 5000), project("b", 4000)], jobs, pools)
+    world = World(nodes=live_nodes(pools))
+    world.nodes = in_racks(world, "r1", "r2", "r1", "r2", "r3")
+    running(world, jobs, {f"a/{i}": ((f"dgx1-{i + 1}", (0,)),) for i in range(5)}, hours)
+    world.settle(tree)
+    (gang,) = (run for run in world.runs.values() if run.job.project == "b")
+    assert gang.placement is not None
+    return sorted(worker.node for worker in gang.placement.workers)
+
+
+def test_a_gang_for_which_runs_are_moved_is_in_one_rack_where_that_costs_no_more() -> None:
+    assert gang_of_two({"a/4": 9}) == ["dgx1-1", "dgx1-3"]
+
+
+def test_work_lost_counts_before_the_rack() -> None:
+    assert gang_of_two({"a/0": 3, "a/1": 1, "a/2": 2, "a/3": 9, "a/4": 9}) == ["dgx1-2", "dgx1-3"]

@@ -140,3 +140,39 @@ def test_what_its_run_was_made_with_in_another_pool_is_no_place() -> None:
     )
     assert "regain" not in told(world, tree, "a/e")
     assert workers(decided(world, tree)["a/e"]) == 1
+
+
+def test_where_nobody_can_make_way_nothing_is_asked_for() -> None:
+    there = [job(f"b/{index}", preemptible=False) for index in (1, 2, 3)]
+    tree = tree_of(owed(), ELASTIC, *there, job("b/4"), job("b/5"))
+    world = world_of(
+        tree, a_e=at((1, 0)), b_1=at((1, 1)), b_2=at((1, 2)), b_3=at((1, 3)), b_4=at((2, 0)), b_5=at((2, 1))
+    )
+    found = decided(world, tree)
+    assert not any(isinstance(d, Reclaim) for d in found.values())
+    assert "regain" not in told(world, tree, "a/e")
+
+
+def test_a_node_that_is_gone_is_no_place() -> None:
+    tree = tree_of(owed(), ELASTIC)
+    world = world_of(tree, a_e=at((1, 0)))
+    key = JobId.parse("a/e"), ELASTIC.digest
+    world.runs[key] = replace(world.runs[key], made_with=at((1, 0), (3, 0)))
+    assert told(world, tree, "a/e")["regain"] == {"free": 3, "coming": 0}
+
+
+def test_a_department_at_its_limit_by_what_others_of_it_have_borrowed_bounds_what_is_owed() -> None:
+    projects = [project("a", 4000, department="r"), project("c", 2000, department="r"), project("b", 2000)]
+    borrows = job("c/x", workers=4)
+    tree = tree_of(projects, ELASTIC, borrows, departments=(department("r", 6000, limit=7000),))
+    world = world_of(tree, a_e=at((1, 0)), c_x=at((2, 0), (2, 1), (2, 2), (2, 3)))
+    assert told(world, tree, "a/e")["regain"] == {"free": 2, "coming": 0}
+
+
+def test_surplus_that_leaves_before_what_is_on_its_node_goes_too() -> None:
+    other = job("b/f", workers=4, min_workers=1)
+    tree = tree_of([project("a", 4000), project("b", 1000)], ELASTIC, other, job("b/1"), job("b/2"))
+    world = world_of(tree, a_e=at((1, 0)), b_f=at((2, 0), (1, 1), (2, 1), (2, 2)), b_1=at((1, 2)), b_2=at((1, 3)))
+    found = decided(world, tree)["b/f"]
+    assert isinstance(found, Resize)
+    assert found.placement == at((2, 0))
