@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.diag.codes import CODES
-from gpuctl.model.decision import Admit, Decision, Pending
-from gpuctl.model.declared import Declared, Sharing
+from gpuctl.model.decision import Admit, Decision, Pending, Placement
+from gpuctl.model.declared import Declared, PlacementStrategy, Sharing
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job, JobType
 from gpuctl.schedule import schedule
@@ -162,3 +162,30 @@ def test_a_job_by_memory_is_charged_by_the_pool_s_devices() -> None:
     assert made.shares[0].allocated_milli == 500
     assert isinstance(made.decisions[0], Admit)
     assert made.decisions[0].job == JobId.parse("a/1")
+
+
+def admitted(tree: Declared) -> dict[str, Placement]:
+    """Who starts at once on empty nodes, and where."""
+    return {name: d.placement for name, d in decide(tree).items() if isinstance(d, Admit)}
+
+
+def test_a_large_job_has_its_turn_before_small_ones_that_come_after_it_though_those_before_it_are_spread() -> None:
+    spread = pool(nodes=(2, 2), placement=PlacementStrategy.SPREAD)
+    sizes = (1000, 1000, 2000, 1000)
+    jobs = [job(f"a/{index}", milli, priority=9 - index) for index, milli in enumerate(sizes, start=1)]
+    found = admitted(declared([project("a", 4000)], jobs, [spread]))
+    assert set(found) == {"a/1", "a/2", "a/3"}
+
+
+def test_two_elastic_jobs_that_fit_nowhere_whole_start_smaller_in_two_pools_at_once() -> None:
+    pools = [pool(nodes=(4,)), pool("v100", nodes=(4,))]
+    v100 = (PoolName("v100"),)
+    first = [job("a/x", priority=9), job("a/y", priority=9, pools=v100)]
+    elastic = [job(f"a/{index}", workers=4, min_workers=1, pools=(PoolName("dgx1"), *v100)) for index in (1, 2)]
+    tree = declared([project("a", 8000)], [*first, *elastic, job("a/later", 3000, pools=v100)], pools)
+    assert {name: len(place.workers) for name, place in admitted(tree).items()} == {
+        "a/x": 1,
+        "a/y": 1,
+        "a/1": 3,
+        "a/2": 3,
+    }

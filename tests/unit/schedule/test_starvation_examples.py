@@ -258,3 +258,29 @@ def test_a_job_that_can_never_have_its_gpus_while_others_use_theirs_idles_none()
     world.settle(tree)
     world.settle(with_jobs(tree, job("b/small", 2000)))
     assert "b/small" in world.running()
+
+
+def test_where_idle_room_ends_in_a_cycle_what_is_kept_is_lent_in_the_same() -> None:
+    world, tree = waited({"b/1": 60, "b/2": None}, job("b/large", 2000), nodes=(2, 2))
+    assert isinstance(told(world, tree)["b/large"], Pending)
+    short = [job(f"b/s{index}", max_duration_ms=10 * MINUTE) for index in (1, 2)]
+    found = told(world, with_jobs(tree, *short))
+    assert [type(found[name]).__name__ for name in ("b/s1", "b/s2")] == ["Admit", "Admit"]
+
+
+def test_one_of_the_same_project_that_ranks_above_passes_though_it_asks_for_more_than_its_share() -> None:
+    pools = [pool(nodes=(4, 4), placement=PlacementStrategy.SPREAD)]
+    projects = [project("a", 2000), project("b", 2000), project("c", 4000)]
+    fixed = {"kind": JobType.INTERACTIVE, "cpu_milli": 30_000, "max_duration_ms": 600 * MINUTE}
+    there = [job(f"a/{index}", **fixed) for index in (1, 2)]  # type: ignore[arg-type]
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, there, pools, policy=POLICY))
+    tree = declared(projects, [*there, job("b/large", 2000, cpu_milli=60_000), job("c/w", 4000)], pools, policy=POLICY)
+    world.settle(tree)
+    overtaken(world, job("b/large"))
+    kept = told(world, tree)["b/large"]
+    assert isinstance(kept, Pending)
+    assert kept.reserved is not None
+    wide = {"workers": 5, "min_workers": 5}
+    found = told(world, with_jobs(tree, job("b/later", **wide), job("b/urgent", priority=5, **wide)))  # type: ignore[arg-type]
+    assert [type(found[name]).__name__ for name in ("b/urgent", "b/later")] == ["Admit", "Pending"]
