@@ -75,3 +75,18 @@ def test_a_guarantee_is_the_quota_unless_quotas_exceed_what_is_there() -> None:
     assert plenty["a"].guarantee_milli == 4000
     scarce = divide(6000, [claim("a", 8000), claim("b", 4000)])
     assert (scarce["a"].guarantee_milli, scarce["b"].guarantee_milli) == (4000, 2000)
+
+
+def test_where_quotas_exceed_what_is_there_who_has_none_and_wants_none_is_no_matter() -> None:
+    assert shares(1000, claim("a", 4000), claim("b", 0, 0), claim("c", 4000)) == {"a": 500, "b": 0, "c": 500}
+
+
+def test_past_use_counts_among_the_projects_of_a_department_too() -> None:
+    heavy = Claim(owner="heavy", quota_milli=0, demand_milli=16_000, weight=1, used_milli_hours=1000)
+    light = Claim(owner="light", quota_milli=0, demand_milli=16_000, weight=1)
+    above = Claim(
+        owner="r", quota_milli=0, demand_milli=32_000, weight=1, used_milli_hours=1000, children=(heavy, light)
+    )
+    found = {owner: portion.share_milli for owner, portion in divide(8000, [above], 4000).items()}
+    assert found == {"r": 8000, "heavy": 3429, "light": 4571}, "6000 to 8000: 2 W - U"
+    assert divide(0, [above], 4000)["heavy"].share_milli == 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from worlds import World, declared, job, live_nodes, pool, project
 
-from gpuctl.model.decision import Decision, Pending
+from gpuctl.model.decision import Admit, Decision, Pending
 from gpuctl.model.declared import Declared, PlacementStrategy, SchedulingPolicy
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job, JobType
@@ -284,3 +284,35 @@ def test_one_of_the_same_project_that_ranks_above_passes_though_it_asks_for_more
     wide = {"workers": 5, "min_workers": 5}
     found = told(world, with_jobs(tree, job("b/later", **wide), job("b/urgent", priority=5, **wide)))  # type: ignore[arg-type]
     assert [type(found[name]).__name__ for name in ("b/urgent", "b/later")] == ["Admit", "Pending"]
+
+
+def kept_from(quota: int) -> Decision:
+    """What is decided of a job within its guarantee that fits only where a place is kept for one whose quota is given.
+
+    Two nodes are full of work too young to be paused; on the third one GPU is used for hours yet.
+    """
+    pools = [pool(nodes=(4, 4, 4))]
+    policy = replace(POLICY, min_runtime_ms=600 * MINUTE)
+    projects = [project("b", quota, weight=1000), project("c", 3000), project("d", 1000), project("e", 0, weight=1)]
+    there = [
+        job("e/1", 4000), job("e/2", 4000), job("d/1", kind=JobType.INTERACTIVE, max_duration_ms=600 * MINUTE),
+    ]  # fmt: skip
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, there, pools, policy=policy))
+    tree = declared(projects, [*there, job("b/large", 4000)], pools, policy=policy)
+    world.settle(tree)
+    overtaken(world, job("b/large"))
+    kept = told(world, tree)["b/large"]
+    assert isinstance(kept, Pending)
+    assert kept.reserved is not None
+    return told(world, with_jobs(tree, job("c/x", 3000)))["c/x"]
+
+
+def test_who_could_take_the_place_back_at_once_is_not_kept_from_it() -> None:
+    assert isinstance(kept_from(0), Admit)
+
+
+def test_who_could_not_take_it_back_waits() -> None:
+    found = kept_from(4000)
+    assert isinstance(found, Pending)
+    assert found.reason.code == "GPU5081"
