@@ -20,7 +20,7 @@ from gpuctl.schedule.runs import Holder
 def draining(holders: Iterable[Holder], tree: Tree) -> frozenset[JobId]:
     """Runs within a quota that was cut below what they hold: a project's own, or a department's above it."""
     granted: dict[tuple[DomainName, str], GpuMilli] = {}
-    kept = [h for h in holders if h.domain is not None and not h.leaving and _was_in_quota(h)]
+    kept = [h for h in holders if not h.leaving and _was_in_quota(h)]
     for holder in kept:
         for owner in _owners(holder, tree):
             granted[owner] = granted.get(owner, 0) + holder.total_milli

@@ -82,3 +82,11 @@ def test_a_department_that_states_no_quota_had_none_that_could_be_cut() -> None:
             told = reasons.runs_in_share(project_name) if beyond else reasons.runs_in_quota(project_name)
             world.runs[key] = replace(run, reason=told)
     assert paused(world, tree) == ["a/1"], "a quota of nought that nobody stated spares nobody"
+
+
+def test_a_quota_that_was_taken_off_a_pool_altogether_was_cut() -> None:
+    tree = tree_of([project("a", {"dgx1": 2000}), project("b", {"dgx1": 1000})])
+    domains = declared([], [], tree.cluster.pools, by_pool=True).domains
+    assert paused(full(tree), replace(tree, domains=domains)) == []
+    moved = (project("a", {}), project("b", {"dgx1": 2000}))
+    assert paused(full(tree), replace(tree, domains=domains, projects=moved)) == []
