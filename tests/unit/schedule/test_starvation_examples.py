@@ -316,3 +316,31 @@ def test_who_could_not_take_it_back_waits() -> None:
     found = kept_from(4000)
     assert isinstance(found, Pending)
     assert found.reason.code == "GPU5081"
+
+
+def test_a_place_whose_end_nobody_knows_is_given_up_for_one_that_is_free_by_a_known_time() -> None:
+    pools = [pool(nodes=(2, 2, 2, 2))]
+    projects = [project("b", 8000)]
+    ends = {"max_duration_ms": 60 * MINUTE}
+    there = [
+        job("b/1", 2000, priority=1), job("b/2", 2000, priority=1), job("b/3", 2000, preemptible=False),
+        job("b/4", 2000, priority=1, **ends),
+    ]  # fmt: skip
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, there, pools, policy=POLICY))
+    gang = job("b/gang", 2000, workers=2)
+    tree = declared(projects, [*there, gang], pools, policy=POLICY)
+    world.settle(tree)
+    overtaken(world, gang)
+    world.settle(tree)
+    on = {str(run.job): run.placement.workers[0].node for run in world.runs.values() if run.placement is not None}
+    assert kept_nodes(world, tree) == sorted([on["b/1"], on["b/4"]])
+    world.end("b/3")
+    assert kept_nodes(world, tree) == sorted([on["b/3"], on["b/4"]])
+
+
+def kept_nodes(world: World, tree: Declared) -> list[str]:
+    found = told(world, tree)["b/gang"]
+    assert isinstance(found, Pending)
+    assert found.reserved is not None
+    return sorted(worker.node for worker in found.reserved.workers)
