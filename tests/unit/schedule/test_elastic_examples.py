@@ -1,0 +1,85 @@
+"""Whose workers go when somebody is entitled to their GPUs, and who keeps all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_worlds import at, decided, workers, world_of
+from worlds import declared, job, pool, project
+
+from gpuctl.model.decision import Decision, Placement, Preempt, Reclaim, Resize
+from gpuctl.model.declared import Declared, SchedulingPolicy, Sharing
+from gpuctl.model.job import Job, JobType
+
+COUNTED = pool(nodes=(4, 4), sharing=Sharing.DEVICE_PLUGIN)
+
+
+def tree_of(*jobs: Job, quota: int = 4000) -> Declared:
+    """a is guaranteed what it asks for; b has borrowed all it holds."""
+    projects = [project("a", quota), project("b", 0, weight=1)]
+    return declared(projects, jobs, [COUNTED], policy=SchedulingPolicy(consolidation=False))
+
+
+def two(node: int, first: int) -> Placement:
+    """One worker with two GPUs of a node."""
+    worker = at((node, first)).workers[0]
+    return Placement(workers=(replace(worker, gpus=(first, first + 1)),))
+
+
+def changed(found: dict[str, Decision]) -> dict[str, int]:
+    """Who is paused (0) or goes on with how many workers."""
+    return {name: workers(d) for name, d in found.items() if isinstance(d, Reclaim | Resize)}
+
+
+def test_only_the_run_whose_workers_are_where_they_help_gives_some_up() -> None:
+    far, near = job("b/f", workers=4, min_workers=3), job("b/g", workers=4, min_workers=2)
+    tree = tree_of(far, near, job("a/w", 2000))
+    world = world_of(tree, b_f=at((2, 0), (2, 1), (2, 2), (2, 3)), b_g=at((1, 0), (1, 1), (1, 2), (1, 3)))
+    assert changed(decided(world, tree)) == {"b/g": 2}
+
+
+def test_as_many_as_are_needed_go_and_no_more() -> None:
+    run = job("b/f", workers=4, min_workers=1)
+    for wanted, left in ((1000, 3), (2000, 2), (3000, 1)):
+        tree = tree_of(run, job("b/x", workers=4), job("a/w", wanted))
+        world = world_of(tree, b_f=at((1, 0), (1, 1), (1, 2), (1, 3)), b_x=at((2, 0), (2, 1), (2, 2), (2, 3)))
+        assert changed(decided(world, tree)) == {"b/f": left}
+
+
+def test_where_surplus_is_not_enough_a_run_goes_besides_it_and_all_that_is_not_needed_stays() -> None:
+    elastic = job("b/f", workers=2, min_workers=1)
+    tree = tree_of(elastic, job("b/x", 2000), job("b/y", workers=4), job("a/w", 3000))
+    world = world_of(tree, b_f=at((1, 0), (1, 1)), b_x=two(1, 2), b_y=at((2, 0), (2, 1), (2, 2), (2, 3)))
+    assert changed(decided(world, tree)) == {"b/f": 1, "b/x": 0}
+
+
+def test_a_service_is_stopped_as_a_whole_for_nobody_knows_which_replica_would_go() -> None:
+    service = job("b/s", workers=4, min_workers=1, kind=JobType.INFERENCE, preemptible=True)
+    tree = tree_of(service, job("b/x", workers=4, preemptible=False), job("a/w", 1000), quota=1000)
+    world = world_of(tree, b_s=at((1, 0), (1, 1), (1, 2), (1, 3)), b_x=at((2, 0), (2, 1), (2, 2), (2, 3)))
+    assert changed(decided(world, tree)) == {"b/s": 0}
+
+
+def test_under_a_limit_surplus_goes_for_a_job_that_ranks_above_and_a_run_only_besides() -> None:
+    projects = [project("a", 4000, limit=4000)]
+    elastic, small = job("a/f", workers=3, min_workers=2), job("a/x")
+    for wanted, expected in ((1000, {"a/f": 2}), (2000, {"a/f": 2, "a/x": 0})):
+        jobs = [elastic, small, job("a/w", wanted, priority=1)]
+        tree = declared(projects, jobs, [COUNTED], policy=SchedulingPolicy(consolidation=False))
+        world = world_of(tree, a_f=at((1, 0), (1, 1), (1, 2)), a_x=at((2, 0)))
+        found = decided(world, tree)
+        stopped = {name: workers(d) for name, d in found.items() if isinstance(d, Preempt | Resize)}
+        assert stopped == expected
+
+
+def test_a_run_that_has_no_more_than_its_least_is_one_piece() -> None:
+    projects = [project("a", 1000), project("b", 0, weight=1), project("c", 2000)]
+    jobs = [
+        job("b/f", workers=4, min_workers=2),
+        job("b/x", workers=4, preemptible=False),
+        job("c/y", 2000),
+        job("a/w"),
+    ]
+    tree = declared(projects, jobs, [COUNTED], policy=SchedulingPolicy(consolidation=False))
+    world = world_of(tree, b_f=at((1, 0), (1, 1)), c_y=two(1, 2), b_x=at((2, 0), (2, 1), (2, 2), (2, 3)))
+    assert changed(decided(world, tree)) == {"b/f": 0}
