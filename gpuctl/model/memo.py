@@ -7,7 +7,7 @@ first, may be thrown away at any time, and hold no more than was asked for last,
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import compress, count
+from itertools import compress, count, repeat
 from operator import is_not
 from typing import Generic, TypeVar
 
@@ -76,9 +76,17 @@ class Sweep(Generic[K, V]):
 
     def _laid_out(self, keys: Sequence[K], before: Sequence[Sequence[object]]) -> tuple[list[list[object]], list[V]]:
         """What there was, at the places that keys have now; `_UNKNOWN` for new ones."""
-        places = dict(zip(self._keys, count()))
-        at = [places.get(key, -1) for key in keys]
+        at = self._where(keys)
         kept: list[V] = [*self._values, _UNKNOWN]  # type: ignore[list-item]
-        return [[_UNKNOWN if place < 0 else column[place] for place in at] for column in before], [
-            kept[place] for place in at
-        ]
+        return [list(map([*column, _UNKNOWN].__getitem__, at)) for column in before], list(map(kept.__getitem__, at))
+
+    def _where(self, keys: Sequence[K]) -> list[int]:
+        """The place that each key had, -1 for a new one. Nearly all are the same objects, which is told sooner."""
+        places = dict(zip(map(id, self._keys), count()))
+        at = list(map(places.get, map(id, keys), repeat(-1)))
+        if -1 in at:
+            left = {self._keys[place]: place for place in set(range(len(self._keys))).difference(at)}
+            for place, key in enumerate(keys):
+                if at[place] < 0:
+                    at[place] = left.get(key, -1)
+        return at

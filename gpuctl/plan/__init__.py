@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from operator import attrgetter
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.k8s.names import NAMESPACE
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
@@ -67,13 +69,13 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     checks.turn()
     untouched = set_aside(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
-    wanted = [item for item in manifests.items if item.project not in untouched]
-    owners = checks.owners(wanted)
-    lives = list(map(state.live.get, map(_REF, wanted)))
-    anew = remade(wanted, owners, lives, state, checks)
-    books = replace(gather(declared, schedule, manifests, state, checks), remade=anew)
+    refs = tuple(map(_REF, manifests.items))
+    gaps = checks.gaps(refs, manifests.items, list(map(state.live.get, refs)))
+    gaps = [gap for gap in gaps if gap.item.project not in untouched]
+    anew = remade(gaps, state)
+    books = replace(gather(declared, schedule, manifests, refs, state, checks), remade=anew)
     cluster = declared.cluster.name
-    staying = manifests.retained.union(map(_REF, manifests.items))
+    staying = checks.staying(refs, manifests.retained)
     changes: list[Change] = []
     stops = stops or mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
@@ -81,10 +83,11 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
-        new = next_ledger(declared, old, books, state)
+        new = next_ledger(declared, old, books, state, checks)
         recorded.append(new.seen)
         closing = project not in books.projects and project != OWN
-        gone = [r for r in surplus(cluster, old, staying, state) if job_of(state.live[r]) not in stops.jobs]
+        extras = checks.extras(project, old.inventory, books.wanted.get(project, frozenset()))
+        gone = [r for r in surplus(cluster, old, extras, staying, state) if job_of(state.live[r]) not in stops.jobs]
         reviewed = review(declared, old, tuple(gone), state, confirmations)
         owner = None if project == OWN else project
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
@@ -93,12 +96,12 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
-    spaces = {ref: state.live[ref] for ref in state.live if is_namespace(ref)}
-    writer = writer_of(state, spaces, ledgers.values(), recorded, anew)
-    written = writer.writes(wanted, owners, lives, checks)
+    named = compress(state.live, map(NAMESPACE[1].__eq__, map(attrgetter("kind"), state.live)))
+    spaces = {ref: state.live[ref] for ref in filter(is_namespace, named)}
+    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(gaps, checks)
     return Plan(
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
-        unchanged=len(wanted) - len({change.ref for change in written}),
+        unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
         notices=sorted_diagnostics(departures(declared, state, spaces)),
     )

@@ -54,10 +54,11 @@ def permitted(wanted: Body, live: Body | None, *, ready: bool) -> Body | None:
         return wanted if ready and is_stopped(live) else None
     if is_stopped(live):
         return wanted
-    return _with_template(born(wanted) if _is_let_go_by_others(live) else wanted, live)
+    return _with_template(born(wanted) if is_let_go_by_others(live) else wanted, live)
 
 
-def _is_let_go_by_others(live: Body) -> bool:
+def is_let_go_by_others(live: Body) -> bool:
+    """Whether a workload runs that gpuctl never let go."""
     notes = annotations_of(live)
     never = notes.get(names.STARTS_ANNOTATION, "0") == "0" and names.PLACEMENT_ANNOTATION not in notes
     return never and runs(live)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from operator import attrgetter
 from typing import TypeAlias
 
 from gpuctl.k8s.objects import is_deleting
-from gpuctl.k8s.workloads import own_run, run_of
+from gpuctl.k8s.workloads import own_run
 from gpuctl.model.change import Change
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.memo import Memo, Sweep
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, Ledger
+from gpuctl.plan.gap import Gap, gap_between
 
-_REF = attrgetter("ref")
 Inventories: TypeAlias = Mapping[ProjectName, frozenset[ObjectRef]]
 
 
@@ -28,7 +27,8 @@ class Checks:
     """
 
     __slots__ = (
-        "_books", "_declared", "_inventories", "_jobs", "_owners", "_runs", "_standing", "_templates", "_writes",
+        "_books", "_declared", "_extras", "_gaps", "_inventories", "_jobs", "_ledgers", "_runs", "_standing",
+        "_staying", "_writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,14 +37,19 @@ class Checks:
         self._runs: Memo[None, Mapping[ProjectName, frozenset[RunKey]]] = Memo()
         self._inventories: Memo[None, Inventories] = Memo()
         self._jobs: Memo[None, Mapping[JobId, Job]] = Memo()
-        self._owners: Sweep[ObjectRef, RunKey | None] = Sweep()
+        self._extras: Memo[ProjectName, frozenset[ObjectRef]] = Memo()
+        self._ledgers: Memo[ProjectName, Ledger] = Memo()
+        self._staying: Memo[None, frozenset[ObjectRef]] = Memo()
+        self._gaps: Sweep[ObjectRef, Gap | None] = Sweep()
         self._standing: Sweep[ObjectRef, RunKey | None] = Sweep()
-        self._templates: Sweep[ObjectRef, bool] = Sweep()
-        self._writes: Sweep[ObjectRef, tuple[Change, ...]] = Sweep()
+        self._writes: Memo[ObjectRef, tuple[Change, ...]] = Memo()
 
     def turn(self) -> None:
         """Another plan begins."""
-        for memo in (self._books, self._declared, self._runs, self._inventories, self._jobs):
+        for memo in (
+            self._books, self._declared, self._extras, self._inventories, self._jobs, self._ledgers, self._runs,
+            self._staying, self._writes,
+        ):  # fmt: skip
             memo.turn()
 
     def declared(self, jobs: tuple[Job, ...]) -> Mapping[ProjectName, frozenset[RunKey]]:
@@ -55,9 +60,10 @@ class Checks:
         """The declared jobs by name."""
         return self._jobs.get(None, (jobs,), lambda: {job.id: job for job in jobs})
 
-    def owners(self, items: Sequence[Manifest]) -> list[RunKey | None]:
-        """The run that each wanted object is of."""
-        return self._owners.over(map(_REF, items), [items], lambda place: run_of(items[place].body))
+    def gaps(self, refs: Sequence[ObjectRef], items: Sequence[Manifest], lives: Sequence[Body | None]) -> list[Gap]:
+        """Where a wanted object is not there as it is wanted, in the order of the objects."""
+        found = self._gaps.over(refs, [items, lives], lambda place: gap_between(items[place], lives[place]))
+        return [gap for gap in found if gap is not None]
 
     def standing(
         self, refs: Sequence[ObjectRef], live: Sequence[Body], cluster: str
@@ -71,25 +77,30 @@ class Checks:
         return self._runs.get(None, (found,), lambda: _by_project(run for run in found if run is not None))
 
     def inventories(
-        self, refs: tuple[ObjectRef, ...], facts: tuple[object, ...], find: Callable[[], Inventories]
+        self, refs: Sequence[ObjectRef], facts: tuple[object, ...], find: Callable[[], Inventories]
     ) -> Inventories:
         """The wanted objects by project, by their names and by `facts` that are all else they depend on."""
         return self._inventories.get(None, (refs, *facts), find)
 
-    def templates(
-        self, items: Sequence[Manifest], live: Sequence[Body | None], find: Callable[[Manifest, Body | None], bool]
-    ) -> list[bool]:
-        """Whether each object was made with another pod template than is wanted."""
-        return self._templates.over(map(_REF, items), [items, live], lambda place: find(items[place], live[place]))
+    def staying(self, refs: Sequence[ObjectRef], retained: frozenset[ObjectRef]) -> frozenset[ObjectRef]:
+        """All that is wanted, and what is left as it is."""
+        return self._staying.get(None, (refs, retained), lambda: retained.union(refs))
+
+    def extras(
+        self, project: ProjectName, inventory: frozenset[ObjectRef], wanted: frozenset[ObjectRef]
+    ) -> frozenset[ObjectRef]:
+        """What a project's inventory has besides the objects that are wanted of it."""
+        return self._extras.get(project, (inventory, wanted), lambda: inventory - wanted)
+
+    def ledger(self, project: ProjectName, facts: tuple[object, ...], find: Callable[[], Ledger]) -> Ledger:
+        """The ledger as it is to be written, by `facts` that are all it depends on."""
+        return self._ledgers.get(project, facts, find)
 
     def writes(
-        self,
-        items: Sequence[Manifest],
-        facts: Iterable[Iterable[object]],
-        find: Callable[[Manifest], Iterable[Change]],
-    ) -> list[tuple[Change, ...]]:
-        """What to write for each wanted object; `facts`, a column each, are all it depends on besides itself."""
-        return self._writes.over(map(_REF, items), [items, *facts], lambda place: tuple(find(items[place])))
+        self, gap: Gap, facts: tuple[object, ...], find: Callable[[Gap], Iterable[Change]]
+    ) -> tuple[Change, ...]:
+        """What to write to close a gap; `facts` are all it depends on besides."""
+        return self._writes.get(gap.item.ref, (gap, *facts), lambda: tuple(find(gap)))
 
     def book(
         self, project: ProjectName, facts: tuple[object, ...], find: Callable[[], Iterable[Change]]

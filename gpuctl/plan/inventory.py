@@ -7,7 +7,7 @@ plan applies and shrinks only by what is observed to be gone. Nothing is in it t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
@@ -61,14 +61,17 @@ def shards_by_project(state: ClusterState) -> Mapping[ProjectName, Sequence[Obje
     return found
 
 
-def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: ClusterState, checks: Checks) -> Books:
-    """Read the books' entries off what is declared, decided and observed."""
+def gather(  # noqa: PLR0913, PLR0917 - the four values of a cycle, and what is known already
+    declared: Declared,
+    schedule: Schedule,
+    manifests: Manifests,
+    refs: Sequence[ObjectRef],
+    state: ClusterState,
+    checks: Checks,
+) -> Books:
+    """Read the books' entries off what is declared, decided and observed; `refs` are those of the manifests."""
     return Books(
-        wanted=checks.inventories(
-            tuple(map(attrgetter("ref"), manifests.items)),
-            (declared.projects,),
-            partial(_by_project, declared, manifests),
-        ),
+        wanted=checks.inventories(refs, (declared.projects,), partial(_by_project, declared, manifests)),
         projects=frozenset(project.name for project in declared.projects),
         declared=checks.declared(declared.jobs),
         standing=_standing(declared, state, checks),
@@ -77,7 +80,7 @@ def gather(declared: Declared, schedule: Schedule, manifests: Manifests, state: 
     )
 
 
-def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterState) -> Ledger:
+def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterState, checks: Checks) -> Ledger:
     """The project's ledger after `old`; `old` itself when nothing changed.
 
     A run is forgotten as soon as it is no longer declared: declared once more, it is a new wish, and what is still
@@ -88,22 +91,37 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
     kept = books.declared.get(project, _NO_RUNS)
     if project not in books.projects:
         kept |= standing
+    wanted = books.wanted.get(project, _NO_OBJECTS)
+    there = frozenset(filter(state.live.__contains__, checks.extras(project, old.inventory, wanted)))
+    ended = books.ended.get(project, ())
+    revision = declared.project_revisions.get(project, old.revision)
+    content = declared.project_contents.get(project, old.content)
+    usage = books.usage.get(project)
+
+    def find() -> Ledger:
+        new = Ledger(
+            project=project,
+            revision=revision,
+            content=content,
+            inventory=wanted | there,
+            seen=((old.seen | standing) - books.remade) & kept,
+            finished=_finished(old, ended, kept),
+            usage=usage,
+        )
+        return old if new == old else new
+
+    return checks.ledger(
+        project, (old, revision, content, wanted, there, standing, books.remade, kept, ended, usage), find
+    )
+
+
+def _finished(old: Ledger, ended: Iterable[FinishedRun], kept: frozenset[RunKey]) -> Mapping[RunKey, FinishedRun]:
+    """The runs on record that ended, and those that have ended now."""
     finished = old.finished
     if not finished.keys() <= kept:
         finished = {key: run for key, run in finished.items() if key in kept}
-    ended = {(run.job, run.digest): run for run in books.ended.get(project, ())}
-    if not ended.keys() <= finished.keys():
-        finished = {**ended, **finished}
-    new = Ledger(
-        project=project,
-        revision=declared.project_revisions.get(project, old.revision),
-        content=declared.project_contents.get(project, old.content),
-        inventory=books.wanted.get(project, _NO_OBJECTS).union(old.inventory & state.live.keys()),
-        seen=((old.seen | standing) - books.remade) & kept,
-        finished=finished,
-        usage=books.usage.get(project),
-    )
-    return old if new == old else new
+    news = {(run.job, run.digest): run for run in ended}
+    return finished if news.keys() <= finished.keys() else {**news, **finished}
 
 
 _NO_RUNS: frozenset[RunKey] = frozenset()
@@ -114,7 +132,8 @@ _WORKLOADS = frozenset(kind for _, kind in WORKLOADS)
 
 def _standing(declared: Declared, state: ClusterState, checks: Checks) -> Mapping[ProjectName, frozenset[RunKey]]:
     """The cluster's runs whose object is there and is not being deleted."""
-    refs = [ref for ref in state.live if ref.kind in _WORKLOADS and is_workload(ref)]
+    named = compress(state.live, map(_WORKLOADS.__contains__, map(attrgetter("kind"), state.live)))
+    refs = list(filter(is_workload, named))
     return checks.standing(refs, list(map(state.live.__getitem__, refs)), declared.cluster.name)
 
 

@@ -16,11 +16,17 @@ from gpuctl.plan.inventory import OWN
 _NAMESPACE = names.NAMESPACE[1]
 
 
-def surplus(cluster: str, ledger: Ledger, wanted: frozenset[ObjectRef], state: ClusterState) -> tuple[ObjectRef, ...]:
-    """The project's objects to delete now, sorted; `wanted` are all that stay. Cost: linear in its inventory."""
-    remaining = ledger.inventory & state.live.keys()
-    found = sorted(remaining - wanted)
-    occupied = {ref.namespace for ref in remaining} if any(map(is_namespace, found)) else set[str]()
+def surplus(
+    cluster: str, ledger: Ledger, extras: frozenset[ObjectRef], wanted: frozenset[ObjectRef], state: ClusterState
+) -> tuple[ObjectRef, ...]:
+    """The project's objects to delete now, sorted: of the `extras` of its inventory, which it does not want itself.
+
+    `wanted` are all objects that stay. Cost: linear in the extras; in the inventory where a namespace may go.
+    """
+    found = sorted(filter(state.live.__contains__, extras - wanted))
+    occupied = set[str]()
+    if any(map(is_namespace, found)):
+        occupied = {ref.namespace for ref in ledger.inventory if ref in state.live}
     return tuple(
         ref
         for ref in found

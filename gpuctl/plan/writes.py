@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, compress
 from operator import attrgetter
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
-from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, resource_version, uid
-from gpuctl.k8s.workloads import is_workload, run_of
+from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
+from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
-from gpuctl.plan.admission import born, is_stopped, permitted, runs
+from gpuctl.plan.admission import born, permitted, runs
 from gpuctl.plan.checks import Checks
 from gpuctl.plan.diff import drift
+from gpuctl.plan.gap import Gap
 from gpuctl.plan.inventory import OWN, shard_owner
 from gpuctl.plan.order import Stage, stage_of
 
@@ -41,64 +41,57 @@ class Writer:
     ending: frozenset[str]
     remade: frozenset[RunKey] = frozenset()
 
-    def writes(
-        self,
-        items: Sequence[Manifest],
-        owners: Sequence[RunKey | None],
-        lives: Sequence[Body | None],
-        checks: Checks,
-    ) -> list[Change]:
-        """What to write for the wanted objects, each of a run or of none, and there or not.
+    def writes(self, gaps: Iterable[Gap], checks: Checks) -> list[Change]:
+        """What to write to close gaps, worked out anew where anything has changed that it depends on."""
+        found: list[Change] = []
+        for gap in gaps:
+            run = gap.run
+            facts = (
+                gap.item.ref.namespace in self.ending,
+                run in self.remade,
+                run in self.seen,
+                run in self.recorded,
+                self.phases.get(run),
+            )
+            found += checks.writes(gap, facts, self._writes)
+        return found
 
-        It is worked out anew for those of which anything has changed that it depends on.
-        """
-        facts: list[Iterable[object]] = [
-            lives,
-            map(self.ending.__contains__, map(attrgetter("ref.namespace"), items)),
-            map(self.remade.__contains__, owners),
-            map(self.seen.__contains__, owners),
-            map(self.recorded.__contains__, owners),
-            map(self.phases.get, owners),
-        ]
-        return list(chain.from_iterable(checks.writes(items, facts, self._writes)))
-
-    def _writes(self, item: Manifest) -> Iterator[Change]:
-        live = self.state.live.get(item.ref)
+    def _writes(self, gap: Gap) -> Iterator[Change]:
+        item, live = gap.item, gap.live
         if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
             return
-        if live is not None and is_workload(item.ref) and run_of(item.body) in self.remade:
+        if live is not None and is_workload(item.ref) and gap.run in self.remade:
             yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
             yield replace(_apply(item, born(item.body), None, "made anew: spec.template"), stage=Stage.ADMIT)
             return
-        body = self._writable(item, live)
+        body = self._writable(gap)
         if body is None:
             return
         if live is None:
             made = _apply(item, body, None, "missing")
             yield replace(made, stage=Stage.QUEUE) if is_workload(item.ref) and not runs(item.body) else made
             return
-        paths = drift(body, live)
+        paths = gap.paths if body is item.body else drift(body, live)
         if not paths:
             return
         if (item.ref.api_version, item.ref.kind) != names.CLAIM_TEMPLATE:
             word = _WORDS.get(stage_of(item.ref, body, live), "drift")
             yield _apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
-        elif self._is_queued(item):
+        elif self._is_queued(gap.run):
             yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
             yield _apply(item, body, None, f"made anew: {shown(paths)}")
 
-    def _writable(self, item: Manifest, live: Body | None) -> Body | None:
+    def _writable(self, gap: Gap) -> Body | None:
+        item, live, run = gap.item, gap.live, gap.run
         if not is_workload(item.ref):
             return item.body
-        run = run_of(item.body)
         if live is None and run in self.seen:
             return None
         ready = run in self.recorded and self.phases.get(run) is RunPhase.QUEUED
         return permitted(item.body, live, ready=ready)
 
-    def _is_queued(self, item: Manifest) -> bool:
-        """Whether no pod of the object's run is there."""
-        run = run_of(item.body)
+    def _is_queued(self, run: RunKey | None) -> bool:
+        """Whether no pod of the run is there."""
         return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
 
 
@@ -121,31 +114,17 @@ def writer_of(
     )
 
 
-def remade(
-    items: Sequence[Manifest],
-    owners: Sequence[RunKey | None],
-    lives: Sequence[Body | None],
-    state: ClusterState,
-    checks: Checks,
-) -> frozenset[RunKey]:
+def remade(gaps: Iterable[Gap], state: ClusterState) -> frozenset[RunKey]:
     """Queued runs that were never let go and whose Job was made with another pod template than is wanted now.
 
     They are taken off the record before they are made anew, so that a crash in between loses none of them. A template
     that somebody else changes (an admission webhook) is no other one: what counts is what gpuctl made it with.
     """
-    otherwise = set(compress(owners, checks.templates(items, lives, _is_made_otherwise))) - {None}
+    otherwise = {gap.run for gap in gaps if gap.is_made_otherwise} - {None}
     if not otherwise:
         return frozenset()
     fresh = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.QUEUED and not run.starts}
     return frozenset(fresh & otherwise)
-
-
-def _is_made_otherwise(item: Manifest, live: Body | None) -> bool:
-    if live is None or (item.ref.api_version, item.ref.kind) != names.JOB:
-        return False
-    made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
-    wanted = annotations_of(item.body).get(names.TEMPLATE_ANNOTATION)
-    return made_with is not None and made_with != wanted and is_stopped(live) and not is_deleting(live)
 
 
 def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, closing: bool) -> Iterator[Change]:

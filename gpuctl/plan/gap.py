@@ -1,0 +1,48 @@
+"""Where a wanted object and the live one are not alike: all that a plan may have to write, and nearly nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import annotations_of, is_deleting
+from gpuctl.k8s.workloads import is_workload, run_of
+from gpuctl.model.ids import RunKey
+from gpuctl.model.manifest import Manifest
+from gpuctl.model.state import Body
+from gpuctl.plan.admission import is_let_go_by_others, is_stopped
+from gpuctl.plan.diff import drift
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gap:
+    """A wanted object of a run or of none, what is there of it, and the paths at which they differ.
+
+    `is_made_otherwise`: a Job that was made with another pod template and has no pods. Two gaps are never equal: one
+    that is the same is the same object.
+    """
+
+    item: Manifest
+    live: Body | None
+    run: RunKey | None
+    paths: tuple[str, ...] = ()
+    is_made_otherwise: bool = False
+
+
+def gap_between(item: Manifest, live: Body | None) -> Gap | None:
+    """None where nothing is to be written, whatever else is so. What runs that gpuctl never let go is not as wanted."""
+    run = run_of(item.body)
+    if live is None:
+        return Gap(item=item, live=None, run=run)
+    paths = drift(item.body, live)
+    if not paths and not (is_workload(item.ref) and is_let_go_by_others(live)):
+        return None
+    return Gap(item=item, live=live, run=run, paths=paths, is_made_otherwise=_is_made_otherwise(item, live))
+
+
+def _is_made_otherwise(item: Manifest, live: Body) -> bool:
+    if (item.ref.api_version, item.ref.kind) != names.JOB:
+        return False
+    made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
+    wanted = annotations_of(item.body).get(names.TEMPLATE_ANNOTATION)
+    return made_with is not None and made_with != wanted and is_stopped(live) and not is_deleting(live)
