@@ -7,7 +7,7 @@ blocks nobody; but for who has waited longest a place is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -68,7 +68,7 @@ class Admission:
     def run(self, lineup: Lineup, shortages: Shortages, lacking: Iterable[Lacking], asked: Asked) -> Outcome:
         """Promises first, then what elastic runs are owed, then turns for everybody who may have a chance, then the
         layout once more as a whole."""
-        coming, occupied = self._keep_promises(lineup.promised())
+        coming, occupied = self._keep_promises(lineup)
         Regain(self._books, lineup, asked, self.outcome, self._stop).take(lacking)
         self._await_promises(coming, occupied)
         lanes = [Lane(line, self._books, self._settled) for line in lineup.lines.values()]
@@ -104,23 +104,56 @@ class Admission:
 
     # Promises
 
-    def _keep_promises(self, queue: Sequence[Waiting]) -> tuple[Promises, Promises]:
-        """Hold every place promised that is free or coming free; those that are coming, and those still occupied."""
-        coming: list[tuple[Waiting, Seat]] = []
-        occupied: list[tuple[Waiting, Seat]] = []
+    def _keep_promises(self, lineup: Lineup) -> tuple[Promises, Promises]:
+        """Hold every place promised that is free or coming free; those that are coming, and those still occupied.
+
+        A loose promise is given up, and its job takes a turn, while somebody else waits for what is owed to them.
+        """
+        queue = lineup.promised()
+        coming: Promises = []
+        occupied: Promises = []
+        loose: Promises = []
         for waiting in queue:
             seat = None if is_guarded(waiting) else promised(waiting, self._books)
             if seat is None or self._forbidden(waiting, seat.offer):
                 continue
-            if is_free(self._books.now, seat):
-                self._start(waiting, seat)
-            elif is_free(self._books.soon, seat):
-                self._books.occupy(waiting.job, seat)
-                coming.append((waiting, seat))
+            if self._is_loose(waiting, seat.offer):
+                loose.append((waiting, seat))
             else:
-                occupied.append((waiting, seat))
+                self._hold(waiting, seat, coming, occupied)
+        for waiting, seat in loose:
+            if not self._is_owed_to_others(waiting, lineup):
+                self._hold(waiting, seat, coming, occupied)
         self._guards.keep(queue)
         return coming, occupied
+
+    def _hold(self, waiting: Waiting, seat: Seat, coming: Promises, occupied: Promises) -> None:
+        """Start it in its place, or hold the place while that comes free."""
+        if is_free(self._books.now, seat):
+            self._start(waiting, seat)
+        elif is_free(self._books.soon, seat):
+            self._books.occupy(waiting.job, seat)
+            coming.append((waiting, seat))
+        else:
+            occupied.append((waiting, seat))
+
+    def _is_loose(self, waiting: Waiting, offer: Offer) -> bool:
+        """Nobody was paused for its place, and it is more than its project is guaranteed."""
+        said = waiting.run.reason if waiting.run else None
+        return said is not None and said.code == reasons.FOR_STOPPING and not self._is_owed(waiting, offer)
+
+    def _is_owed(self, waiting: Waiting, offer: Offer) -> bool:
+        """It asks for GPUs, and its project stays within the guarantee with them."""
+        claim = next(self._claims(waiting, offer), None) if offer.request.gpu_milli else None
+        return claim is not None and claim.claim is Claim.GUARANTEE
+
+    def _is_owed_to_others(self, waiting: Waiting, lineup: Lineup) -> bool:
+        """A job of another project is owed a place, and has none. Cost: O(kinds that wait)."""
+        others = (group.first for group in lineup.groups() if group.line.project != waiting.job.id.project)
+        return any(
+            other.run is not None and other.run.placement is None and any(self._is_owed(other, o) for o in other.offers)
+            for other in others
+        )
 
     def _await_promises(self, coming: Promises, occupied: Promises) -> None:
         """Start sooner elsewhere, else wait; whose place is occupied needs those in it paused still."""
@@ -175,11 +208,16 @@ class Admission:
     def _ask(self, waiting: Waiting) -> bool:
         """Start it, or make room for it, if that can be."""
         offers = [offer for offer in waiting.offers if self._forbidden(waiting, offer) is None]
-        if self._start_on_idle(waiting, offers) or self._start_past_guards(waiting, offers):
+        if self._start_on_idle(waiting, offers):
+            return True
+        if self._past_guards(waiting, offers, lambda offer: self._start_on_idle(waiting, [offer])):
             return True
         # Nobody is paused for a run that may never come to be: its object could be refused.
         known = waiting.run is not None
         if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
+            return True
+        owed = [offer for offer in offers if self._guards and known and self._is_owed(waiting, offer)]
+        if self._past_guards(waiting, owed, lambda offer: self._make_room(waiting, offer)):
             return True
         if waiting.job.is_elastic and any(self._start_smaller(waiting, offer) for offer in waiting.offers):
             return True
@@ -210,18 +248,17 @@ class Admission:
         self._settled.add(waiting.job.id)
         return True
 
-    def _start_past_guards(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
-        """Start it in a place that is kept for another, if it may."""
+    def _past_guards(self, waiting: Waiting, offers: Sequence[Offer], attempt: Callable[[Offer], bool]) -> bool:
+        """Try something as if a place were not kept for another, where that is not in the job's way."""
         for guard, offer in self._guards.in_the_way(waiting):
-            tried = (guard.pool, (offer.pool.name, offer.request)) in self._failed
-            if tried or offer not in offers or not self._guards.yields(guard, waiting, offer):
+            if offer not in offers or not self._guards.yields(guard, waiting, offer):
                 continue
             self._guards.lift(guard)
             self._lifted = guard.pool
-            started = self._start_on_idle(waiting, [offer])
+            done = attempt(offer)
             self._lifted = None
             self._guards.hold(guard)
-            if started:
+            if done:
                 return True
         return False
 

@@ -13,6 +13,7 @@ from gpuctl.model.units import GpuMilli, format_gpus
 IN_QUOTA = "GPU5001"
 ON_IDLE = "GPU5003"
 FOR_PAUSED = "GPU5018"
+FOR_STOPPING = "GPU5019"
 GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
@@ -102,7 +103,7 @@ def waits_for_paused(victims: Iterable[JobId]) -> Reason:
 
 def waits_for_stopping() -> Reason:
     """Its place is reserved; what is there is stopping anyway."""
-    return _reason("GPU5019")
+    return _reason(FOR_STOPPING)
 
 
 def still_stopping() -> Reason:

@@ -153,18 +153,24 @@ class Guards:
     def _would_lose(self, guard: Guard, job: Job, offer: Offer) -> bool:
         """Whether the guarded job, running in its place, could be paused for a job."""
         books, domain = self._books, self._books.capacity.domain_of[guard.pool]
-        request, theirs = guard.seat.offer.request, guard.waiting.job
+        theirs = guard.waiting.job
         if job.id.project == theirs.id.project:
             return Preemption(books, job, domain, offer.request.total_milli).ranks_below(theirs)
         there = self._as_if_running(guard, domain)
         if there is None:
             return False
         own = gpu_milli_of(h for h in in_place(books, guard.seat) if h.project == theirs.id.project)
-        gained = request.total_milli - own
-        books.accounts.add(theirs.id.project, domain, gained, preemptible=True)
         claims = (Reclaim(books, job.id, domain, offer.request.total_milli, claim) for claim in Claim)
-        lost = any(rule.entitled() and rule.may_take(there) for rule in claims)
-        books.accounts.add(theirs.id.project, domain, -gained, preemptible=True)
+        return any(self._loses(there, rule, own) for rule in claims)
+
+    def _loses(self, there: Holder, rule: Reclaim, own: GpuMilli) -> bool:
+        """Whether a rule could take it. What it holds already of its place goes towards its share; but what is owed to
+        another now does not wait for the guarantee that it has only once that has left."""
+        accounts, milli = self._books.accounts, there.total_milli
+        gained = milli if rule.claim is Claim.GUARANTEE else milli - own
+        accounts.add(there.project, rule.domain, gained, preemptible=True)
+        lost = rule.entitled() and rule.may_take(there)
+        accounts.add(there.project, rule.domain, -gained, preemptible=True)
         return lost
 
     @staticmethod

@@ -31,7 +31,7 @@ def left_out(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
     standing = outlook.over(tree, state, now_ms)
     policy, lineup = tree.cluster.scheduling, standing.lineup
     admission = Admission(standing.books, policy)
-    admission._keep_promises(lineup.promised())
+    admission._keep_promises(lineup)
     hints = Hints(
         standing.books, admission._guards, admission._layout, lineup, may_move=policy.consolidation
     )  # fmt: skip
