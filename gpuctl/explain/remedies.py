@@ -32,7 +32,7 @@ def remedies_for(declared: Declared, state: ClusterState, decided: Schedule, job
     Cost: a schedule for each change tried, at most some twenty.
     """
     job = next((job for job in declared.jobs if job.id == job_id), None)
-    if job is None:
+    if job is None or all(project.name != job_id.project for project in declared.projects):
         return ()
     found = (
         _by_limit(declared, state, decided, job),

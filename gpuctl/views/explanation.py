@@ -77,7 +77,7 @@ def explanation_text(told: Explanation) -> Iterator[str]:
 
 def _asked(told: Explanation) -> str:
     """What it asks for, and what is free of that where it may go."""
-    gpus = counted_gpus(told.gpu_milli)
+    gpus = counted_gpus(told.gpu_milli) if told.gpu_milli else "no GPU"
     asks = f"It asks for {gpus}" if told.workers == 1 else f"It asks for {told.workers} workers with {gpus} each"
     if told.min_workers < told.workers:
         asks = f"{asks}, {told.min_workers} at the least"
@@ -90,7 +90,8 @@ def _where(told: Explanation, placement: Placement) -> str:
     """Where it is, or where a place is kept for it."""
     workers = placement.workers
     if len(workers) == 1:
-        nodes = f"{workers[0].node} (GPU {', '.join(map(str, workers[0].gpus)) or 'none'})"
+        gpus = ", ".join(map(str, workers[0].gpus))
+        nodes = f"{workers[0].node} (GPU {gpus})" if gpus else workers[0].node
     else:
         nodes = f"{all_of(sorted({worker.node for worker in workers}))} with {len(workers)} workers"
     if told.decision in {"Pending", "Move"}:

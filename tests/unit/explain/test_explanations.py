@@ -288,3 +288,15 @@ def test_a_start_is_foreseen_when_runs_are_old_enough_to_be_paused() -> None:
 def test_a_rule_that_is_not_known_is_shown_as_it_was_written_down() -> None:
     assert step_text(TraceStep(job=None, rule="new", numbers={"of": 3}), ProjectName("a")) == "new (of 3)"
     assert step_text(TraceStep(job=None, rule="grow", numbers={}), ProjectName("a")) == "grow"
+
+
+def test_a_job_of_a_project_that_is_not_declared_is_explained_too() -> None:
+    tree = declared([project("a", 8000)], [job("q/x")])
+    said = lines(tree, settled(tree), "q/x")
+    assert said[0] == "q/x: it can't start. GPU5022: can't run: project q is not declared."
+    assert said[-1] == "It has no place in the queue: no job's end would start it."
+
+
+def test_a_job_without_gpus_is_told_its_node_alone() -> None:
+    tree = declared([project("a", 8000)], [job("a/x", 0, cpu_milli=1000)])
+    assert lines(tree, settled(tree), "a/x")[1:3] == ["It asks for no GPU.", "It is on dgx1-1."]
