@@ -321,10 +321,9 @@ def test_who_could_not_take_it_back_waits() -> None:
 def test_a_place_whose_end_nobody_knows_is_given_up_for_one_that_is_free_by_a_known_time() -> None:
     pools = [pool(nodes=(2, 2, 2, 2))]
     projects = [project("b", 8000)]
-    ends = {"max_duration_ms": 60 * MINUTE}
     there = [
         job("b/1", 2000, priority=1), job("b/2", 2000, priority=1), job("b/3", 2000, preemptible=False),
-        job("b/4", 2000, priority=1, **ends),
+        job("b/4", 2000, priority=1, max_duration_ms=60 * MINUTE),
     ]  # fmt: skip
     world = World(nodes=live_nodes(pools))
     world.settle(declared(projects, there, pools, policy=POLICY))
