@@ -16,6 +16,7 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.memo import Memo, Sweep
+from gpuctl.render.access import role_bindings
 from gpuctl.render.canonical import in_order
 from gpuctl.render.claim_template import claim_template
 from gpuctl.render.claims import volume_claims
@@ -23,6 +24,7 @@ from gpuctl.render.devices import DeviceTerms, device_terms
 from gpuctl.render.gang import rendezvous_service
 from gpuctl.render.inference import deployment
 from gpuctl.render.ingress import job_ingress
+from gpuctl.render.namespace import project_namespace
 from gpuctl.render.owner import ClusterOwner, JobOwner, ProjectOwner
 from gpuctl.render.quota import resource_quota
 from gpuctl.render.service import job_service
@@ -44,18 +46,20 @@ class JobDraft:
 class Drafts:
     """What rendering may carry from one cycle to the next: owners and jobs' objects, of the last two cycles."""
 
-    __slots__ = ("_clusters", "_jobs", "_order", "_projects", "_quotas")
+    __slots__ = ("_clusters", "_jobs", "_order", "_projects", "_quotas", "_refs", "_spaces")
 
     def __init__(self) -> None:
         self._clusters: Memo[str, ClusterOwner] = Memo()
         self._projects: Memo[ProjectName, ProjectOwner] = Memo()
         self._jobs: Sweep[JobId, JobDraft] = Sweep()
         self._quotas: Memo[ProjectName, Manifest] = Memo()
-        self._order: list[ObjectRef] = []
+        self._spaces: Memo[ProjectName, tuple[Manifest, ...]] = Memo()
+        self._refs: list[ObjectRef] = []
+        self._order: list[int] = []
 
     def turn(self) -> None:
         """Another rendering begins."""
-        for memo in (self._clusters, self._projects, self._quotas):
+        for memo in (self._clusters, self._projects, self._quotas, self._spaces):
             memo.turn()
 
     def cluster(self, cluster: Cluster) -> ClusterOwner:
@@ -80,6 +84,10 @@ class Drafts:
             lambda place: _draw(own[place], jobs[place], decisions[place]),
         )
 
+    def space(self, owner: ProjectOwner) -> tuple[Manifest, ...]:
+        """A project's namespace, and who may work in it."""
+        return self._spaces.get(owner.project.name, (owner,), partial(_space, owner))
+
     def quota(self, owner: ProjectOwner, declared: Declared, drawn: Sequence[JobDraft]) -> Manifest:
         """A project's ceiling."""
 
@@ -90,14 +98,20 @@ class Drafts:
 
     def in_order(self, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
         """All of them, sorted by reference."""
-        ordered = in_order(manifests, self._order)
-        self._order = list(map(attrgetter("ref"), ordered))
-        return ordered
+        refs = list(map(attrgetter("ref"), manifests))
+        if refs != self._refs:
+            self._order = in_order(refs, list(map(self._refs.__getitem__, self._order)))
+            self._refs = refs
+        return tuple(map(manifests.__getitem__, self._order))
 
 
 def _cluster_owner(cluster: Cluster) -> ClusterOwner:
     pools = {node.name: pool for pool in reversed(cluster.pools) for node in pool.nodes}
     return ClusterOwner(cluster=cluster, pool_of_node=pools)
+
+
+def _space(owner: ProjectOwner) -> tuple[Manifest, ...]:
+    return project_namespace(owner), *role_bindings(owner)
 
 
 def _draw(project: ProjectOwner, job: Job, decision: Decision) -> JobDraft:

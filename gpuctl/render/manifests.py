@@ -6,16 +6,17 @@ Cost: linear in jobs, about a twentieth of a millisecond each; a hundredth of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 
-from gpuctl.model.decision import Schedule
+from gpuctl.model.decision import Decision, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION, ObjectRef, ProjectName
+from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifests
-from gpuctl.render.access import role_bindings
 from gpuctl.render.drafts import Drafts, JobDraft
-from gpuctl.render.namespace import project_namespace, system_objects
+from gpuctl.render.namespace import system_objects
 
 
 def render(declared: Declared, schedule: Schedule, drafts: Drafts | None = None) -> Manifests:
@@ -26,20 +27,28 @@ def render(declared: Declared, schedule: Schedule, drafts: Drafts | None = None)
     drafts = drafts or Drafts()
     drafts.turn()
     cluster = drafts.cluster(declared.cluster)
-    decisions = dict(zip(map(attrgetter("job"), schedule.decisions), schedule.decisions, strict=True))
+    decisions = _of_jobs(declared.jobs, schedule.decisions)
     revisions = declared.project_revisions
     owners = {
         project.name: drafts.project(cluster, project, revisions.get(project.name, NO_REVISION))
         for project in declared.projects
     }
     drawn: dict[ProjectName, list[JobDraft]] = {name: [] for name in owners}
-    for draft in drafts.jobs(owners, declared.jobs, [decisions[job.id] for job in declared.jobs]):
+    for draft in drafts.jobs(owners, declared.jobs, decisions):
         drawn[draft.job.id.project].append(draft)
     found = list(system_objects(cluster))
     retained: list[ObjectRef] = []
     for name, owner in owners.items():
         own = drawn[name]
-        found.extend([project_namespace(owner), drafts.quota(owner, declared, own), *role_bindings(owner)])
+        found.extend([*drafts.space(owner), drafts.quota(owner, declared, own)])
         found.extend(chain.from_iterable(map(attrgetter("items"), own)))
         retained.extend(draft.retained for draft in own if draft.retained is not None)
     return Manifests(items=drafts.in_order(found), retained=frozenset(retained))
+
+
+def _of_jobs(jobs: Sequence[Job], decisions: Sequence[Decision]) -> Sequence[Decision]:
+    """The decision on each job; mostly they come in the order of the jobs."""
+    if list(map(attrgetter("id"), jobs)) == list(map(attrgetter("job"), decisions)):
+        return decisions
+    by_job = {decision.job: decision for decision in decisions}
+    return [by_job[job.id] for job in jobs]

@@ -168,7 +168,7 @@ def test_a_run_let_go_by_hand_and_not_bound_yet_goes_on_without_a_place() -> Non
 def test_two_objects_of_one_name_are_a_bug() -> None:
     twice = rendered(declared()).items[0]
     with pytest.raises(ValueError, match="rendered twice"):
-        in_order([twice, twice])
+        in_order([twice.ref, twice.ref])
 
 
 @pytest.mark.parametrize(
