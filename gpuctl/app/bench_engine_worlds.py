@@ -59,6 +59,12 @@ class World:
         """With these runs in the cluster."""
         return replace(self, state=replace(self.state, runs=tuple(sorted(runs, key=lambda run: run.job))))
 
+    def spread(self) -> World:
+        """With pools that spread work: they do not score fragmentation."""
+        cluster = self.declared.cluster
+        pools = tuple(replace(pool, placement=PlacementStrategy.SPREAD) for pool in cluster.pools)
+        return replace(self, declared=replace(self.declared, cluster=replace(cluster, pools=pools)))
+
     def nodes(self, nodes: tuple[Node, ...]) -> World:
         """With these nodes."""
         return replace(self, state=replace(self.state, nodes=nodes))

@@ -7,7 +7,7 @@ blocks nobody; but for who has waited longest a place is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ from gpuctl.schedule.lacking import Lacking
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.lineup import Lineup
 from gpuctl.schedule.ordering import Waiting
-from gpuctl.schedule.outcome import Outcome, Pause, Shift
+from gpuctl.schedule.outcome import Outcome, Pause, Shift, loss
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.regain import Asked, Regain
@@ -357,6 +357,7 @@ class Admission:
 
     def _stop(self, victims: Sequence[Holder], rule: Rule, beneficiary: JobId) -> None:
         steps: dict[JobId, tuple[str, Holder, GpuMilli]] = {}
+        alike: dict[object, Mapping[str, str | int]] = {}
         for holder in victims:
             job, pause = holder.run.job, Pause(holder, rule.paused(holder), beneficiary)
             if holder.surplus:
@@ -366,7 +367,10 @@ class Admission:
             milli = steps[job][2] if job in steps else 0
             steps[job] = pause.reason.code, holder, milli + holder.total_milli
         for code, holder, milli in steps.values():
-            self._note_loss(holder, code, milli, beneficiary)
+            kind = holder.domain, holder.project, milli
+            if kind not in alike:
+                alike[kind] = loss(self._books.accounts, holder, milli, beneficiary)
+            self.outcome.trace.append(TraceStep(job=holder.run.job, rule=code, numbers=alike[kind]))
         self._books.pause(victims)
 
     def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:
@@ -376,7 +380,8 @@ class Admission:
         for move in found.moves:
             holder, reason = move.holder, reasons.moved_for(waiting.job.id)
             self.outcome.shifts[holder.run.job] = Shift(move, reason, waiting.job.id)
-            self._note_loss(holder, reason.code, holder.total_milli, waiting.job.id)
+            numbers = loss(self._books.accounts, holder, holder.total_milli, waiting.job.id)
+            self.outcome.trace.append(TraceStep(job=holder.run.job, rule=reason.code, numbers=numbers))
         self._books.pause([move.holder for move in found.moves])
         self._books.occupy(waiting.job, found.seat)
         for move in found.moves:
@@ -407,14 +412,3 @@ class Admission:
             "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
         }
         self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))
-
-    def _note_loss(self, holder: Holder, rule: str, gpu_milli: GpuMilli, beneficiary: JobId) -> None:
-        """What a run gives, and how its project stands before that."""
-        numbers: dict[str, str | int] = {"for": str(beneficiary), "gpuMilli": gpu_milli}
-        if holder.domain is not None:
-            owner = project_owner(holder.project)
-            portion = self._books.accounts.portion(holder.domain, owner)
-            numbers["heldMilli"] = self._books.accounts.held(holder.domain, owner)
-            numbers["guaranteeMilli"] = portion.guarantee_milli
-            numbers["shareMilli"] = portion.share_milli
-        self.outcome.trace.append(TraceStep(job=holder.run.job, rule=rule, numbers=numbers))

@@ -23,6 +23,7 @@ from gpuctl.schedule.gang import Seat
 from gpuctl.schedule.habits import Habits
 from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
 
@@ -120,20 +121,16 @@ class Books:
     def leave_all(self, holders: Collection[Holder]) -> None:
         """Runs that are where they were no more."""
         self.leaving -= sum(holder.leaving for holder in holders)
+        self.now.give_back_all(holders)
+        self._let_go([holder for holder in holders if not holder.leaving])
+
+    def _let_go(self, holders: Collection[Holder]) -> None:
+        """They leave, and can't be paused any more, if they could. Cost: O(those like them)."""
+        self.soon.give_back_all(holders)
         for holder in holders:
-            self.now.give_back(holder.placement, holder.charge)
-            if not holder.leaving:
-                self._depart_from(holder)
-        self._forget([holder for holder in holders if not holder.leaving])
-
-    def _depart_from(self, holder: Holder) -> None:
-        self.soon.give_back(holder.placement, holder.charge)
-        self._account(holder, -1)
-        for node in holder.nodes():
-            self._on_node[node].remove(holder)
-
-    def _forget(self, holders: Collection[Holder]) -> None:
-        """They can't be paused any more, if they could. Cost: O(those like them)."""
+            self._account(holder, -1)
+            for node in holder.nodes():
+                self._on_node[node].remove(holder)
         gone = set(map(id, holders))
         for domain, project in dict.fromkeys((holder.domain, holder.project) for holder in holders):
             pausable = self._of_project(domain, project)
@@ -211,11 +208,9 @@ class Books:
         paused = tuple(holders)
         if paused:
             self._done.append(paused)
-        for holder in paused:
-            self._depart_from(holder)
-            self.leaving += 1
-            self.version += 1
-        self._forget(paused)
+        self._let_go(paused)
+        self.leaving += len(paused)
+        self.version += len(paused)
 
     @contextmanager
     def looking_at(self, soon: Ledger) -> Iterator[None]:
@@ -261,12 +256,24 @@ class Books:
         self._done.append((job, seat, -1))
         self._seat(job, seat, -1)
 
-    def _seat(self, job: Job | None, seat: Seat, sign: int) -> None:
-        charge = seat.offer.request.charge
+    def reseat(self, old: Mapping[Waiting, Seat], new: Mapping[Waiting, Seat]) -> None:
+        """Leave many places for others at once, as by `vacate` and `occupy`."""
+        self._change()
         for ledger in (self.now, self.soon):
-            (ledger.take if sign > 0 else ledger.give_back)(seat.placement, charge)
-        if job is None:
-            return
+            ledger.give_back_all(old.values())
+            ledger.take_all(new.values())
+        for seats, sign in ((old, -1), (new, 1)):
+            for waiting, seat in seats.items():
+                self._done.append((waiting.job, seat, sign))
+                self._enter_seat(waiting.job, seat, sign)
+
+    def _seat(self, job: Job | None, seat: Seat, sign: int) -> None:
+        for ledger in (self.now, self.soon):
+            (ledger.take if sign > 0 else ledger.give_back)(seat.placement, seat.charge)
+        if job is not None:
+            self._enter_seat(job, seat, sign)
+
+    def _enter_seat(self, job: Job, seat: Seat, sign: int) -> None:
         domain = self.capacity.domain_of[seat.offer.pool.name]
         total = sign * seat.offer.request.total_milli
         self.accounts.add(job.id.project, domain, total, preemptible=job.preemptible)

@@ -73,11 +73,7 @@ def of_its_kind(gpu_milli: Sequence[GpuMilli], profiles: Sequence[str], request:
 
 def slots_in(devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:
     """How many workers fit at once, up to all of them, with devices, CPU and memory free as given."""
-    slots = request.workers
-    if request.cpu_milli:
-        slots = min(slots, cpu_milli // request.cpu_milli)
-    if request.mem_bytes:
-        slots = min(slots, mem_bytes // request.mem_bytes)
+    slots = _slots_beside_gpus(cpu_milli, mem_bytes, request)
     if request.fraction_milli:
         slots = min(slots, sum(free // request.fraction_milli for free in devices if free > 0))
     elif request.devices:
@@ -86,9 +82,22 @@ def slots_in(devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemByt
 
 
 def slots(room: Room, request: Request) -> int:
-    """How many workers fit a node at once, up to all of them."""
+    """How many workers fit a node at once, up to all of them. Its wholly free devices are counted already."""
+    if request.devices and not request.fraction_milli and not request.profile:
+        by_cpu = _slots_beside_gpus(room.cpu_milli, room.mem_bytes, request)
+        return max(0, min(by_cpu, room.whole // request.devices))
     devices = of_its_kind(room.gpu_milli, room.profiles, request)
     return slots_in(devices, room.cpu_milli, room.mem_bytes, request)
+
+
+def _slots_beside_gpus(cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:
+    """How many workers CPU and memory do for, up to all of them."""
+    slots = request.workers
+    if request.cpu_milli:
+        slots = min(slots, cpu_milli // request.cpu_milli)
+    if request.mem_bytes:
+        slots = min(slots, mem_bytes // request.mem_bytes)
+    return slots
 
 
 def holds(room: Room, request: Request) -> bool:

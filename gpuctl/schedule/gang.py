@@ -6,7 +6,7 @@ each node, because one claim template serves them all. With how many workers an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.fit import Request, slots
-from gpuctl.schedule.ledger import Ledger, Room
+from gpuctl.schedule.ledger import Charge, Ledger, Room
 from gpuctl.schedule.placement import has_room, place_worker
 from gpuctl.schedule.topology import Site, closest
 
@@ -65,6 +65,11 @@ class Seat:
 
     offer: Offer
     placement: Placement
+
+    @property
+    def charge(self) -> Charge:
+        """What each worker is charged there."""
+        return self.offer.request.charge
 
 
 def place(ledger: Ledger, offers: Iterable[Offer]) -> Seat | None:
@@ -134,15 +139,15 @@ def _nodes_for_all(ledger: Ledger, offer: Offer) -> list[tuple[NodeName, int]] |
 def _deal(ledger: Ledger, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:
     """Devices for the workers on the chosen nodes; indexes free on most of the nodes come first."""
     rooms = [ledger.rooms[name] for name, _ in nodes]
+    least = request.fraction_milli or WHOLE_GPU
     popular: dict[int, int] = {}
     for room in rooms:
-        for index, milli in enumerate(room.gpu_milli):
-            if room.profile_of(index) == request.profile and milli >= (request.fraction_milli or WHOLE_GPU):
+        for index in _of_kind(room, request):
+            if room.gpu_milli[index] >= least:
                 popular[index] = popular.get(index, 0) + 1
     workers: list[WorkerPlacement] = []
     for room, (_, count) in zip(rooms, nodes, strict=True):
-        kind = [index for index in range(len(room.gpu_milli)) if room.profile_of(index) == request.profile]
-        order = sorted(kind, key=lambda i: (-popular.get(i, 0), i))
+        order = sorted(_of_kind(room, request), key=lambda i: (-popular.get(i, 0), i))
         if request.fraction_milli:
             workers.extend(_fractions(room, request, count, order))
         else:
@@ -151,6 +156,14 @@ def _deal(ledger: Ledger, request: Request, nodes: list[tuple[NodeName, int]]) -
             shares = (free[size * worker : size * (worker + 1)] for worker in range(count))
             workers.extend(WorkerPlacement(node=room.name, gpus=tuple(sorted(share))) for share in shares)
     return Placement(workers=tuple(workers))
+
+
+def _of_kind(room: Room, request: Request) -> Sequence[int]:
+    """The devices that a request may have: those cut into its profile, or those that are not cut."""
+    devices = range(len(room.gpu_milli))
+    if room.profiles:
+        return [index for index in devices if room.profiles[index] == request.profile]
+    return () if request.profile else devices
 
 
 def _fractions(room: Room, request: Request, count: int, order: list[int]) -> list[WorkerPlacement]:

@@ -81,7 +81,7 @@ class Layout:
         ledger = self._books.now
         whole = ledger.whole_devices(pool)
         old = {waiting: seat for waiting, seat in self.seats.items() if seat.offer.pool.name == pool}
-        _give_back(ledger, old)
+        ledger.give_back_all(old.values())
         seats: dict[Waiting, Seat] | None = None
         for offer in more.values():
             if place_in(ledger, offer) is None:
@@ -91,15 +91,12 @@ class Layout:
             seats = _largest_first(ledger, {waiting: seat.offer for waiting, seat in old.items()} | more)
         better = seats is not None and (always or ledger.whole_devices(pool) > whole)
         if seats is not None:
-            _give_back(ledger, seats)
-        for seat in old.values():
-            ledger.take(seat.placement, seat.offer.request.charge)
+            ledger.give_back_all(seats.values())
+        ledger.take_all(old.values())
         if seats is None or not better:
             return False
-        for waiting, seat in old.items():
-            self._books.vacate(waiting.job, seat)
+        self._books.reseat(old, seats)
         for waiting, seat in seats.items():
-            self._books.occupy(waiting.job, seat)
             self._sit(waiting, seat)
         return True
 
@@ -110,11 +107,6 @@ class Layout:
         if found is None or found[0] != self._books.changes:
             found = self._in_vain[key] = self._books.changes, Refusals()
         return found[1]
-
-
-def _give_back(ledger: Ledger, seats: dict[Waiting, Seat]) -> None:
-    for seat in seats.values():
-        ledger.give_back(seat.placement, seat.offer.request.charge)
 
 
 def _largest_first(ledger: Ledger, offers: dict[Waiting, Offer]) -> dict[Waiting, Seat] | None:
@@ -128,7 +120,7 @@ def _largest_first(ledger: Ledger, offers: dict[Waiting, Offer]) -> dict[Waiting
     for waiting in sorted(offers, key=size):
         placement = place_in(ledger, offers[waiting])
         if placement is None:
-            _give_back(ledger, seats)
+            ledger.give_back_all(seats.values())
             return None
         ledger.take(placement, offers[waiting].request.charge)
         seats[waiting] = Seat(offers[waiting], placement)

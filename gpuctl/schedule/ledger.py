@@ -10,9 +10,10 @@ among the whole ones; those of each profile have an index of their own.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
@@ -23,10 +24,6 @@ from gpuctl.schedule.fragmentation import Free
 from gpuctl.schedule.habits import Habits
 from gpuctl.schedule.ranking import Grade, Ranking
 from gpuctl.schedule.refusals import Refusals
-
-_FEW = 16
-"""Up to this part of the nodes it is cheaper to move each run by itself than to build the indexes anew."""
-
 
 _MANY = 8
 """So many changes a node are remembered before the nodes are ranked anew."""
@@ -162,20 +159,22 @@ class Ledger:
         self._whole.clear()
         self._partial_milli.clear()
         for name in sorted(self.rooms):
-            self._enlist(self.rooms[name])
+            self._enlist(self.rooms[name], list.append)
+        for entries in self._partial.values():
+            entries.sort()
 
-    def _enlist(self, room: Room) -> None:
+    def _enlist(self, room: Room, put: Callable[[list[Any], Any], None] = insort) -> None:
         """Have a room in the indexes."""
         buckets = self._by_whole.setdefault(room.pool, [])
         while len(buckets) <= len(room.gpu_milli):
             buckets.append([])
-        insort(buckets[room.whole], room.name)
+        put(buckets[room.whole], room.name)
         self._whole[room.pool] = self._whole.get(room.pool, 0) + room.whole
-        for kind in {(room.pool, profile) for profile in room.profiles} | {(room.pool, "")}:
+        for kind in {(room.pool, profile) for profile in ("", *room.profiles)}:
             if kind not in self._partial:
                 self._partial[kind], self._partial_milli[kind] = [], 0
         for profile, entry in _parts(room):
-            insort(self._partial[room.pool, profile], entry)
+            put(self._partial[room.pool, profile], entry)
             self._partial_milli[room.pool, profile] += entry[0]
 
     def _delist(self, room: Room) -> None:
@@ -227,31 +226,15 @@ class Ledger:
             self._rankings.clear()
             self._touched.clear()
 
-    def take_all(self, runs: Sequence[_Occupant]) -> None:
-        """Occupy the placements of many at once. Cost: O(devices), or that of each by itself if they are few."""
-        if len(runs) < len(self.rooms) // _FEW:
-            for run in runs:
-                self._move(run.placement, run.charge, -1)
-            return
-        for run in runs:
-            charge = run.charge
-            for worker in run.placement.workers:
-                room = self.rooms.get(worker.node)
-                if room is None:
-                    continue
-                room.cpu_milli -= charge.cpu_milli
-                room.mem_bytes -= charge.mem_bytes
-                milli = charge.on_device(worker)
-                for index in worker.gpus:
-                    if 0 <= index < len(room.gpu_milli):
-                        room.gpu_milli[index] -= milli
-        self._moves += 1
-        for room in self.rooms.values():
-            room.version = self._moves
-            room.whole = len(room.whole_devices())
-        self._index()
-        self._rankings.clear()
-        self._touched.clear()
+    def take_all(self, runs: Iterable[_Occupant]) -> None:
+        """Occupy the placements of many at once. Cost: O(runs), and O(devices) for each node they are on."""
+        self._move_all(runs, -1)
+
+    def give_back_all(self, runs: Iterable[_Occupant]) -> None:
+        """The exact opposite of `take_all`."""
+        self._move_all(runs, 1)
+        for refusals in self._refusals.values():
+            refusals.forget()
 
     def give_back(self, placement: Placement, charge: Charge) -> None:
         """The exact opposite of `take`."""
@@ -309,6 +292,34 @@ class Ledger:
             milli = sign * charge.on_device(worker)
             if milli:
                 self._move_devices(room, worker.gpus, milli)
+
+    def _move_all(self, runs: Iterable[_Occupant], sign: int) -> None:
+        """Each node is taken out of the indexes and put back once, however many leave it or come to it; where that is
+        done with most nodes, the indexes are built anew.
+        """
+        moved: defaultdict[NodeName, list[tuple[WorkerPlacement, Charge]]] = defaultdict(list)
+        for run in runs:
+            charge = run.charge
+            for worker in run.placement.workers:
+                moved[worker.node].append((worker, charge))
+        most = 2 * len(moved) > len(self.rooms)
+        for room in filter(None, map(self.rooms.get, moved)):
+            if not most:
+                self._delist(room)
+            free = room.gpu_milli
+            for worker, charge in moved[room.name]:
+                room.cpu_milli += sign * charge.cpu_milli
+                room.mem_bytes += sign * charge.mem_bytes
+                milli = sign * charge.on_device(worker)
+                for index in worker.gpus:
+                    if 0 <= index < len(free):
+                        free[index] += milli
+            room.whole = len(room.whole_devices())
+            self._touch(room)
+            if not most:
+                self._enlist(room)
+        if most:
+            self._index()
 
     def _touch(self, room: Room) -> None:
         """It is another now than it, or its node, ever was."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.model.decision import Reason, TraceStep, WorkerPlacement
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import GpuMilli
+from gpuctl.schedule.accounts import Accounts, project_owner
 from gpuctl.schedule.consolidation import Relocation
 from gpuctl.schedule.gang import Seat
 from gpuctl.schedule.lineup import Group
@@ -58,3 +60,15 @@ class Outcome:
     regained: dict[JobId, Regained] = field(default_factory=dict)
     shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
+
+
+def loss(accounts: Accounts, holder: Holder, gpu_milli: GpuMilli, beneficiary: JobId) -> Mapping[str, str | int]:
+    """What a run gives, and how its project stands before that: the numbers of a step of the trace."""
+    numbers: dict[str, str | int] = {"for": str(beneficiary), "gpuMilli": gpu_milli}
+    if holder.domain is not None:
+        owner = project_owner(holder.project)
+        portion = accounts.portion(holder.domain, owner)
+        numbers["heldMilli"] = accounts.held(holder.domain, owner)
+        numbers["guaranteeMilli"] = portion.guarantee_milli
+        numbers["shareMilli"] = portion.share_milli
+    return numbers

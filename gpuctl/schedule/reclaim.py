@@ -32,7 +32,7 @@ class Claim(StrEnum):
 class Reclaim:
     """The rule for one beneficiary of so many GPUs in a domain."""
 
-    __slots__ = ("books", "chain", "claim", "domain", "job", "key", "milli")
+    __slots__ = ("_said", "books", "chain", "claim", "domain", "job", "key", "milli")
 
     def __init__(self, books: Books, job: JobId, domain: DomainName, milli: GpuMilli, claim: Claim) -> None:
         self.books = books
@@ -43,6 +43,7 @@ class Reclaim:
         self.chain = books.accounts.tree.chain(job.project)
         self.key: tuple[object, ...] = (claim.value, domain, job.project)
         """The project, for its jobs are treated alike."""
+        self._said: Reason | None = None
 
     @property
     def may_wait(self) -> bool:
@@ -104,12 +105,11 @@ class Reclaim:
         return max(0, min(map(self._slack, losers), default=0))
 
     def paused(self, victim: Holder) -> Reason:  # noqa: ARG002 - the rule's shape
-        """The reason a victim is given."""
-        match self.claim:
-            case Claim.GUARANTEE:
-                return reasons.paused_by_guarantee(self.job)
-            case Claim.FAIRNESS:
-                return reasons.paused_by_fairness(self.job)
+        """The reason a victim is given: the same for all."""
+        if self._said is None:
+            by_guarantee = self.claim is Claim.GUARANTEE
+            self._said = (reasons.paused_by_guarantee if by_guarantee else reasons.paused_by_fairness)(self.job)
+        return self._said
 
     def _stays_within(self, owner: str) -> bool:
         return self._slack(owner) + self.milli <= 0

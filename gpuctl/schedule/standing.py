@@ -13,7 +13,7 @@ from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import Any, TypeVar
 
-from gpuctl.model.decision import Decision, FairShare, Pending
+from gpuctl.model.decision import Decision, FairShare, Keep, Pending
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -270,7 +270,7 @@ class Standing:
                 used[device] = after = used.get(device, 0) + milli
                 if after > WHOLE_GPU:
                     self._over.add(device)
-                else:
+                elif sign < 0:
                     self._over.discard(device)
                     if not after:
                         del used[device]
@@ -281,15 +281,17 @@ class Standing:
         """Read them one by one; the queue changes as they do. Who leaves the books, and who enters them."""
         entering: list[Holder] = []
         leaving: list[Holder] = []
+        is_hindered = bool(declared.held or declared.barred)
         for job_id in jobs:
             job = self._jobs.get(job_id)
             run = None if job is None else self._run_of(job)
             decision = None if job is None else self._decided(job, run, declared, state)
             self._note(job_id, job, run, decision)
             leaving += self._entered.pop(job_id, ())
-            raw = self._raw.get(job_id)
-            if raw is not None:
-                holders = tuple([settled(holder, decision, declared) for holder in raw])
+            holders = self._raw.get(job_id)
+            if holders is not None:
+                if is_hindered or not isinstance(decision, Keep):
+                    holders = tuple([settled(holder, decision, declared) for holder in holders])
                 if job is not None and job.is_elastic:
                     holders = tuple(parted(holders))
                 self._entered[job_id] = holders

@@ -48,18 +48,16 @@ def by_node(books: Books, offer: Offer, holders: Iterable[Holder]) -> dict[NodeN
 
 def place_without(books: Books, offer: Offer, victims: Sequence[Holder]) -> Placement | None:
     """Where all workers go once these have left. Cost: O(victims), and a placement."""
-    for holder in victims:
-        books.soon.give_back(holder.placement, holder.charge)
+    books.soon.give_back_all(victims)
     placement = place_in(books.soon, offer)
-    for holder in victims:
-        books.soon.take(holder.placement, holder.charge)
+    books.soon.take_all(victims)
     return placement
 
 
 class _NodeSearch:
     """Depth-first over the runs of one node in order of preference, cut where it can't beat the best set found."""
 
-    __slots__ = ("best", "books", "floor", "holders", "request", "rest_milli", "rule", "steps", "wanted")
+    __slots__ = ("best", "books", "floor", "holders", "minds", "request", "rest_milli", "rule", "steps", "wanted")
 
     @property
     def exhaustive(self) -> bool:
@@ -72,7 +70,8 @@ class _NodeSearch:
         self.request = request
         self.floor = floor
         self.wanted = floor.slots(request) + 1
-        self.holders = sorted(holders, key=books.preference)
+        self.minds = {holder: books.preference(holder) for holder in holders}
+        self.holders = sorted(holders, key=self.minds.__getitem__)
         self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
         self.best: tuple[Cost, tuple[Holder, ...]] | None = None
         self.steps = 0
@@ -129,7 +128,7 @@ class _NodeSearch:
             self.floor.remove(holder, -1)
 
     def _consider(self, chosen: tuple[Holder, ...], price: int) -> None:
-        preferences = tuple(self.books.preference(h) for h in chosen)
+        preferences = tuple([self.minds[holder] for holder in chosen])
         cost = (price, gpu_milli_of(chosen), len(chosen), preferences)
         if chosen and (self.best is None or cost < self.best[0]):
             self.best = (cost, chosen)
@@ -190,14 +189,15 @@ class _Search:
         while missing > 0:
             if not self.heap:
                 return None
-            _, name, stamp, taken, victims = heappop(self.heap)
+            order, name, stamp, taken, victims = heappop(self.heap)
             if stamp != self.stamp[name]:
                 continue
             if victims and (taken == len(self.taken) or self._still(victims)):
                 missing -= self._take(victims)
                 continue
             left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
-            if self._most_milli(left) < self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1):
+            short = self._short(name) if victims else order[1]
+            if self._most_milli(left) < short:
                 continue
             self.books.effort.searches += 1
             search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left)
@@ -214,8 +214,11 @@ class _Search:
 
     def _at_least(self, name: NodeName) -> tuple[Order, NodeName, int, int, tuple[Holder, ...]]:
         """What one worker more on a node costs at the very least; its exact cost is searched only when that is best."""
-        short = self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1)
-        return (0, short, 0, (), name not in self.close, ()), name, self.stamp[name], 0, ()
+        return (0, self._short(name), 0, (), name not in self.close, ()), name, self.stamp[name], 0, ()
+
+    def _short(self, name: NodeName) -> GpuMilli:
+        """GPUs that must leave a node, at least, for one worker more."""
+        return self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1)
 
     def _most_milli(self, holders: Iterable[Holder]) -> GpuMilli:
         """What can be taken of some runs at the very most, whichever."""
@@ -253,8 +256,9 @@ class _Search:
     def _without_spare(self, surplus: int) -> tuple[Holder, ...]:
         """The victims taken, less those that later ones made needless; the largest is spared first."""
         kept = dict(self.taken)
-        order = sorted(self.taken.values(), key=lambda h: (-h.total_milli, *self.books.preference(h)))
-        for holder in order if len(kept) > 1 else ():
+        # Who is needed at first is needed still when others have been spared.
+        doubtful = [h for h in self.taken.values() if surplus or not self._is_needed(h)] if len(kept) > 1 else []
+        for holder in sorted(doubtful, key=lambda h: (-h.total_milli, *self.books.preference(h))):
             if not surplus and self._is_needed(holder):
                 continue
             touched = self._touched((holder,))
