@@ -60,7 +60,7 @@ def victims_for(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | 
         return find_victims(books, offer, rule)
     surplus = [holder for holder in rule.candidates() if holder.surplus and _is_in(books, holder, offer)]
     if not surplus:
-        found = find_victims(books, offer, _wholes(rule) if _has_surplus(rule) else rule)
+        found = find_victims(books, offer, rule)
         return None if found is None else with_bound(books, found)
     tried: list[list[Holder]] = []
     for most in (0, 1):
@@ -101,10 +101,6 @@ def smaller_offers(books: Books, legal: Sequence[Offer], claimed: Sequence[Offer
     idle = sum(seats(books.now, legal[0]).values()) if legal else 0
     yield from [offer for offer in claimed if offer.request.workers > idle][:MAX_SIZES]
     yield from [offer for offer in legal if offer.request.workers <= idle][:1]
-
-
-def _has_surplus(rule: Rule) -> bool:
-    return any(holder.surplus for holder in rule.candidates())
 
 
 def _wholes(rule: Rule) -> Rule:
