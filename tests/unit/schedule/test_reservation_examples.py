@@ -11,7 +11,7 @@ from tr4858 import SECTION_4_8, SECTION_4_9, story_job, teams
 from worlds import GIB, World, declared, job, live_nodes, pool, project
 
 from gpuctl.model.decision import Admit, Keep, Pending, Placement, Reclaim, WorkerPlacement
-from gpuctl.model.declared import Declared, Sharing
+from gpuctl.model.declared import Declared, SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.mig import profiles_of
@@ -332,3 +332,29 @@ def test_a_promise_takes_all_the_cpu_and_memory_there_is_but_no_more(short: dict
     world.nodes = (replace(world.nodes[0], **short),)  # type: ignore[arg-type]
     (found,) = all_decided(world, tree).values()
     assert isinstance(found, Pending)
+
+
+def test_of_a_promised_place_on_two_nodes_only_what_is_in_it_is_emptied() -> None:
+    projects = [project("a", 0), project("b", 2000)]
+    jobs = [job("a/beside", workers=2), job("a/there"), job("b/gang", workers=2)]
+    tree = declared(projects, jobs, [pool(nodes=[2, 2])], policy=SchedulingPolicy(consolidation=False))
+    world = world_of(tree, a_beside=at((1, 1), (2, 0)), a_there=at((1, 0)))
+    key = next(key for key in world.runs if str(key[0]) == "b/gang")
+    world.runs[key] = replace(world.runs[key], placement=at((1, 0), (2, 1)))
+    found = all_decided(world, tree)
+    assert [name for name, d in found.items() if isinstance(d, Reclaim)] == ["a/there"]
+    gang = found["b/gang"]
+    assert isinstance(gang, Pending)
+    assert gang.reserved == at((1, 0), (2, 1))
+
+
+def test_nobody_leaves_a_promised_place_that_would_not_be_free_even_then() -> None:
+    projects = [project("a", 0), project("b", 2000), project("c", 2000)]
+    fixed = job("c/fixed", workers=2, preemptible=False)
+    tree = declared(projects, [job("a/there"), job("b/two", 2000), fixed], [pool(nodes=[2, 2])])
+    world = world_of(tree, a_there=at((1, 0)), c_fixed=at((2, 0), (2, 1)))
+    world.nodes = (replace(world.nodes[0], foreign_gpu_milli=(0, 1000)), world.nodes[1])
+    key = next(key for key in world.runs if str(key[0]) == "b/two")
+    both = Placement(workers=(replace(at((1, 0)).workers[0], gpus=(0, 1)),))
+    world.runs[key] = replace(world.runs[key], placement=both)
+    assert not any(isinstance(d, Reclaim) for d in all_decided(world, tree).values())
