@@ -349,12 +349,13 @@ def test_of_a_promised_place_on_two_nodes_only_what_is_in_it_is_emptied() -> Non
 
 
 def test_nobody_leaves_a_promised_place_that_would_not_be_free_even_then() -> None:
-    projects = [project("a", 0), project("b", 2000), project("c", 2000)]
-    fixed = job("c/fixed", workers=2, preemptible=False)
-    tree = declared(projects, [job("a/there"), job("b/two", 2000), fixed], [pool(nodes=[2, 2])])
-    world = world_of(tree, a_there=at((1, 0)), c_fixed=at((2, 0), (2, 1)))
-    world.nodes = (replace(world.nodes[0], foreign_gpu_milli=(0, 1000)), world.nodes[1])
+    projects = [project("a", 0), project("b", 2000), project("c", 3000)]
+    fixed = job("c/fixed", workers=3, preemptible=False)
+    tree = declared(projects, [job("a/there"), job("b/two", 2000), fixed], [pool(nodes=[2, 2, 2])])
+    world = world_of(tree, a_there=at((1, 0)), c_fixed=at((2, 0), (2, 1), (3, 0)))
     key = next(key for key in world.runs if str(key[0]) == "b/two")
     both = Placement(workers=(replace(at((1, 0)).workers[0], gpus=(0, 1)),))
     world.runs[key] = replace(world.runs[key], placement=both)
+    assert [name for name, d in all_decided(world, tree).items() if isinstance(d, Reclaim)] == ["a/there"]
+    world.nodes = (replace(world.nodes[0], foreign_gpu_milli=(0, 1000)), *world.nodes[1:])
     assert not any(isinstance(d, Reclaim) for d in all_decided(world, tree).values())
