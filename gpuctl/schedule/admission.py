@@ -47,13 +47,15 @@ MAX_ROUNDS = 2
 
 
 class Admission:
-    """The turns of one cycle over its books."""
+    """The turns of one cycle over its books; without `asks` nobody is given one."""
 
     __slots__ = (
-        "_books", "_failed", "_guards", "_hints", "_layout", "_lifted", "_mover", "_policy", "_settled", "outcome",
+        "_asks", "_books", "_failed", "_guards", "_hints", "_layout", "_lifted", "_mover", "_policy", "_settled",
+        "outcome",
     )  # fmt: skip
 
-    def __init__(self, books: Books, policy: SchedulingPolicy) -> None:
+    def __init__(self, books: Books, policy: SchedulingPolicy, *, asks: bool = True) -> None:
+        self._asks = asks
         self._books = books
         self._policy = policy
         self._hints: Hints | None = None
@@ -72,7 +74,7 @@ class Admission:
         Regain(self._books, lineup, asked, self.outcome, self._stop).take(lacking)
         self._await_promises(coming, occupied)
         lanes = [Lane(line, self._books, self._settled) for line in lineup.lines.values()]
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_ROUNDS if self._asks else 0):
             may_move = self._policy.consolidation
             self._hints = Hints(self._books, self._guards, self._layout, lineup, may_move=may_move)
             take_turns(lanes, self._books, self._hints, self._turn)
@@ -110,9 +112,7 @@ class Admission:
         A loose promise is given up, and its job takes a turn, while somebody else waits for what is owed to them.
         """
         queue = lineup.promised()
-        coming: Promises = []
-        occupied: Promises = []
-        loose: Promises = []
+        coming, occupied, loose = Promises(), Promises(), Promises()
         for waiting in queue:
             seat = None if is_guarded(waiting) else promised(waiting, self._books)
             if seat is None or self._forbidden(waiting, seat.offer):
@@ -242,6 +242,7 @@ class Admission:
             if self._hints is not None and self._lifted is None:
                 self._hints.no_room(offers)
             return False
+        self.outcome.in_vain = False
         self._note(waiting, "start", seat.offer)
         reason = self._standing(waiting, seat.offer, held[seat.offer.pool.name])
         self.outcome.started[waiting.job.id] = (seat, reason)
@@ -302,10 +303,8 @@ class Admission:
             return False
         self._failed.add(key)
         victims = exchange_for(self._books, offer, rule, over_milli)
-        if victims is None:
-            return False
-        placement = place_without(self._books, offer, victims)
-        if placement is None:
+        placement = None if victims is None else place_without(self._books, offer, victims)
+        if victims is None or placement is None:
             return False
         self._pause(waiting, Seat(offer, placement), victims, rule)
         return True
@@ -350,6 +349,7 @@ class Admission:
 
     def _pause(self, waiting: Waiting, seat: Seat, victims: Sequence[Holder], rule: Rule) -> None:
         """Pause the victims and reserve the seat, which is free once they have left."""
+        self.outcome.in_vain = False
         self._stop(victims, rule, waiting.job.id)
         self._books.occupy(waiting.job, seat)
         paused = dict.fromkeys(holder.run.job for holder in victims)
@@ -375,6 +375,7 @@ class Admission:
 
     def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:
         """Move who is to be moved, if anybody, and reserve the seat, which is free once they have left."""
+        self.outcome.in_vain = False
         if found is None:
             return False
         for move in found.moves:

@@ -69,13 +69,17 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
         for domain in declared.domains
     }
     full = full_use(sum(there.values()), half_life_ms or 0)
+    before = dict(accounts.portions)
     for domain in declared.domains:
         claimed = claims(declared, domain.name, demand, accounts, used)
         for owner, portion in divide(there[domain.name], claimed, full).items():
             accounts.portions[domain.name, owner] = portion
 
-    # 3. Who starts, who is paused for whom.
-    outcome = Admission(books, declared.cluster.scheduling).run(standing.lineup, standing.shortages, smaller, asked)
+    # 3. Who starts, who is paused for whom. Where all were asked in vain, so are those that came to stand behind them.
+    asks = not (standing.in_vain and standing.only_joined and before == accounts.portions)
+    admission = Admission(books, declared.cluster.scheduling, asks=asks)
+    outcome = admission.run(standing.lineup, standing.shortages, smaller, asked)
+    standing.in_vain = outcome.in_vain
 
     # 4. One decision a job.
     uuids = uuids_of(state.nodes)

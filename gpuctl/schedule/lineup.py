@@ -191,6 +191,13 @@ class Lineup:
             others.update(self._of)
         return others
 
+    def are_like_others(self, some: Collection[JobId]) -> bool:
+        """Whether some jobs wait, none with a promise, each behind one of its kind that is none of them."""
+        found = [self._of.get(job) for job in some]
+        return self._promised.isdisjoint(some) and all(
+            entry is not None and entry[1].first.job.id not in some for entry in found
+        )
+
     def groups(self) -> Iterator[Group]:
         """Those that could start, alike by alike."""
         return (group for line in self.lines.values() for group in line.groups.values())

@@ -85,11 +85,11 @@ class Waiting:
 
 
 def kind_of(waiting: Waiting) -> Kind:
-    """Its kind. One that ran before, or was promised a place, is alone: who made way for it is remembered."""
+    """Its kind. One that was promised a place is alone, and one that ran before if its time is limited."""
     job, run = waiting.job, waiting.run
-    if run is not None and (run.starts or run.placement is not None):
+    if run is not None and (run.placement is not None or (run.starts and job.max_duration_ms is not None)):
         return (job.id,)
-    return run is not None, waiting.prospect
+    return run is not None, run is not None and run.starts > 0, waiting.prospect
 
 
 def job_rank(job: Job, queued_at_ms: Instant) -> Rank:

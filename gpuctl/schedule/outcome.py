@@ -48,6 +48,7 @@ class Regained:
 class Outcome:
     """What the turns came to. `reserved` jobs wait for their place, which is not free yet; for those in `kept` one is
     kept as it empties; the others in `lanes` have none, and those in `told` are told another reason than before.
+    `in_vain`: nobody got a place, and nobody was looked for who could be moved, which is by how long runs have run.
     `given_up` are workers that elastic runs lose, `regained` places of those that others lack and don't have yet."""
 
     started: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class Outcome:
     regained: dict[JobId, Regained] = field(default_factory=dict)
     shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
+    in_vain: bool = True
 
 
 def loss(accounts: Accounts, holder: Holder, gpu_milli: GpuMilli, beneficiary: JobId) -> Mapping[str, str | int]:

@@ -50,12 +50,17 @@ T = TypeVar("T")
 
 
 class Standing:
-    """What all jobs and runs say by themselves, who holds which place, and who waits, as of the last look."""
+    """What all jobs and runs say by themselves, who holds which place, and who waits, as of the last look.
+
+    `only_joined`: jobs have come to wait behind others of their kind, if that; nothing else has changed.
+    `in_vain`: see `Outcome`, of the last cycle.
+    """
 
     __slots__ = (
         "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_now_ms",
         "_over", "_overlaid", "_raw", "_restless", "_run_list", "_runs", "_twice", "_used", "adjustments", "books",
-        "decisions", "lineup", "moving", "shares", "shortages", "touched", "usable_milli", "verdicts",
+        "decisions", "in_vain", "lineup", "moving", "only_joined", "shares", "shortages", "touched",
+        "usable_milli", "verdicts",
     )  # fmt: skip
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
@@ -86,6 +91,8 @@ class Standing:
         self.shortages = Shortages()
         self.verdicts = Verdicts()
         self.touched: dict[JobId, None] = {}
+        self.only_joined = False
+        self.in_vain = False
         self._overlaid: set[JobId] = set()
 
     def fits(self, declared: Declared, now_ms: Instant) -> bool:
@@ -139,6 +146,7 @@ class Standing:
         self.books.refit(capacity, nodes)
         self.books.enter_all(entering)
         self.touched = touched
+        self.only_joined = not (leaving or entering or nodes or self.elastic) and self.lineup.are_like_others(touched)
         effort.read += len(touched)
 
     def decide(self, overlay: Mapping[JobId, Decision], told: Iterable[Group]) -> None:

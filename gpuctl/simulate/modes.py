@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from heapq import heappop, heappush
 from operator import attrgetter
 from typing import TypeAlias, TypeGuard
 
@@ -25,6 +26,7 @@ from gpuctl.schedule.fit import Request, request_on
 from gpuctl.schedule.gang import Offer, place_in
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.outlook import Outlook
+from gpuctl.schedule.reasons import GUARDED
 from gpuctl.schedule.standing import differences
 from gpuctl.simulate.replay import Deed, Mode
 from gpuctl.simulate.workload import Workload
@@ -64,6 +66,7 @@ class Engine:
     """`schedule`, over declarations and runs that change by what happens: nothing else is told to it.
 
     It is asked only while somebody waits or leaves: jobs of a trace have no limits and one size, so all others go on.
+    Nor is it asked when nothing but somebody's patience has run out and a place is kept already: a pool has one.
     Of what it decides only what it did not decide the last time is looked at. `last` is all that it decided then.
     """
 
@@ -78,10 +81,12 @@ class Engine:
         self._runs: list[Run] = []
         self._restless: set[JobId] = set()
         self._promised: set[JobId] = set()
-        self._declared_anew = True
+        self._ripe: list[Instant] = []
+        self._declared_anew = self._changed = True
 
     def put(self, job: Job, run: Run) -> None:
         """The job's run is like this now."""
+        self._changed = True
         if run.phase is RunPhase.RUNNING:
             self._restless.discard(job.id)
         else:
@@ -100,12 +105,16 @@ class Engine:
         index = bisect_left(self._ids, job)
         del self._ids[index], self._jobs[index], self._runs[index]
         self._promised.discard(job)
-        self._declared_anew = True
+        self._declared_anew = self._changed = True
 
     def decide(self, now_ms: Instant) -> Sequence[Deed]:
         """One cycle, if it may come to anything."""
-        if not self._restless:
+        while self._ripe and self._ripe[0] <= now_ms:
+            heappop(self._ripe)
+            self._changed = True
+        if not self._restless or not (self._changed or self._keeps_none()):
             return ()
+        self._changed = False
         if self._declared_anew:
             self._declared = replace(self._declared, jobs=tuple(self._jobs))
             self._declared_anew = False
@@ -114,6 +123,10 @@ class Engine:
         self.last = schedule(self._declared, state, now_ms, self._outlook)
         _, changed = differences(before, self.last.decisions, attrgetter("job"))
         return [decision for decision in changed if self._is_deed(decision)]
+
+    def _keeps_none(self) -> bool:
+        """For nobody a place was kept the last time."""
+        return self.last is None or all(decision.reason.code != GUARDED for decision in self.last.decisions)
 
     def _is_deed(self, decision: Decision) -> TypeGuard[Deed]:
         """It changes something; whose place is promised is known from then on."""
@@ -138,7 +151,9 @@ class Engine:
         if run.phase is RunPhase.QUEUED:
             return run.queued_at_ms + policy.starvation_guard_ms
         if run.phase is RunPhase.RUNNING and run.started_at_ms is not None and policy.min_runtime_ms:
-            return run.started_at_ms + policy.min_runtime_ms
+            ripe_ms = run.started_at_ms + policy.min_runtime_ms
+            heappush(self._ripe, ripe_ms)
+            return ripe_ms
         return None
 
 
