@@ -97,7 +97,7 @@ class RunPhase(StrEnum):
         return self in _FINAL
 
 
-_FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.TIMED_OUT)
+_FINAL = frozenset((RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.TIMED_OUT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,11 @@ class Line:
         if group is None:
             group = self.groups[kind] = Group(self, kind, entry[1].prospect.shape)
             self._needs = self.numbers = None
-        insort(group.jobs, entry)
+        jobs = group.jobs
+        if not jobs or jobs[-1] < entry:
+            jobs.append(entry)  # Who comes waits last, mostly.
+        else:
+            insort(jobs, entry)
         self._order = None
         return group
 

@@ -34,7 +34,7 @@ from gpuctl.schedule.ledger import Charge
 NOWHERE = Placement(workers=())
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 STOPPING = RunPhase.STOPPING
-IN_PLACE = (RunPhase.RUNNING, RunPhase.STARTING, STOPPING)
+IN_PLACE = frozenset((*ACTIVE, STOPPING))
 """Phases of runs that hold a place."""
 
 _STOPPED = (Displace, TimeOut, Suspended, Finished)

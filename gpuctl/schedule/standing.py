@@ -250,17 +250,17 @@ class Standing:
     def _place(self, jobs: Iterable[JobId]) -> dict[RunKey, NodeName]:
         """Take in which places they hold now, and who uses which devices; the runs of which there is one too many."""
         for job in jobs:
-            for holder in self._raw.get(job, ()):
+            before, holders = self._raw.get(job, ()), self._raw_holders(job)
+            for holder in before:
                 if not holder.leaving:
                     self._use_devices(holder, -1)
-            holders = self._raw_holders(job)
             for holder in holders:
                 if not holder.leaving:
                     self._use_devices(holder, 1)
             if holders:
                 self._raw[job] = holders
-            else:
-                self._raw.pop(job, None)
+            elif before:
+                del self._raw[job]
         if not self._over:
             return {}
         there = (holder for holder in self.holders if not holder.leaving)
@@ -333,11 +333,12 @@ class Standing:
 
     def _note(self, job_id: JobId, job: Job | None, run: Run | None, decision: Decision | None) -> None:
         """Keep what was decided, and when to look again."""
-        self._restless.discard(job_id)
-        if self.decisions.pop(job_id, None) is None:
-            self.lineup.leave(job_id)
-        else:
-            self.moving.pop(job_id, None)
+        if self.verdicts.get(job_id) is not None:
+            self._restless.discard(job_id)
+            if self.decisions.pop(job_id, None) is None:
+                self.lineup.leave(job_id)
+            else:
+                self.moving.pop(job_id, None)
         if job is None:
             self.verdicts.drop(job_id)
             return
