@@ -1,0 +1,82 @@
+"""Over random lives in which many wait, an engine with a memory, that asks nobody again for whom nothing has changed,
+and is itself not asked when nothing can come of it, decides what one without a memory does at the same instant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuctl.model.declared import SchedulingPolicy
+from gpuctl.model.ids import ProjectName
+from gpuctl.schedule import schedule
+from gpuctl.simulate.meter import Meter
+from gpuctl.simulate.modes import Engine
+from gpuctl.simulate.replay import Deed, Pace, Replay
+from gpuctl.simulate.trace import Trace, TraceJob
+from gpuctl.simulate.workload import Layout, Workload, workload
+
+A, B = ProjectName("a"), ProjectName("b")
+PACE = Pace(stop_ms=30_000)
+
+Traced = tuple[ProjectName, int, int, int]
+"""Whose, when it comes and how long it takes in seconds, and its GPUs."""
+
+
+class Compared(Engine):
+    """Each time it is asked, an engine without a memory is asked as well. `quiet` counts when it gave nobody a turn."""
+
+    quiet = 0
+
+    def decide(self, now_ms: int) -> Sequence[Deed]:
+        deeds = super().decide(now_ms)
+        if self.last is not None and self._restless:
+            cold = schedule(self._declared, replace(self._state, runs=tuple(self._runs)), now_ms)
+            assert self.last.decisions == cold.decisions
+            assert (self.last.lanes, self.last.shares) == (cold.lanes, cold.shares)
+            self.quiet += not self._outlook.effort.turns
+        return deeds
+
+
+def load(jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int) -> Workload:
+    """Nodes of eight GPUs."""
+    traced = (
+        TraceJob(project=project, submitted_ms=1000 * at, duration_ms=1000 * lasts, gpu_milli=1000 * gpus)
+        for project, at, lasts, gpus in jobs
+    )
+    policy = SchedulingPolicy(min_runtime_ms=1000 * young_s, starvation_guard_ms=1000 * guard_s)
+    trace = Trace(name="crowd", jobs=tuple(sorted(traced, key=lambda job: job.submitted_ms)))
+    return workload(trace, Layout(nodes=nodes, gpus=8), {A: 5000 * nodes, B: 3000 * nodes}, policy)
+
+
+def lived(jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int) -> Compared:
+    """The engine after such a life."""
+    work = load(jobs, nodes, guard_s, young_s)
+    engine = Compared(work)
+    Replay(work, engine, PACE, Meter(work.quotas, work.capacity_milli, (0, 10**9), PACE.stop_ms)).run()
+    return engine
+
+
+JOBS = st.tuples(
+    st.sampled_from((A, B)), st.integers(0, 90), st.integers(30, 400), st.sampled_from((1, 1, 2, 2, 4, 8, 16))
+)
+
+
+@given(
+    st.lists(JOBS, min_size=10, max_size=40),
+    st.integers(1, 2),
+    st.sampled_from((10, 60, 600)),
+    st.sampled_from((0, 60)),
+)
+@settings(max_examples=15)
+def test_who_is_not_asked_again_would_have_been_asked_in_vain(
+    jobs: list[Traced], nodes: int, guard_s: int, young_s: int
+) -> None:
+    lived(jobs, nodes, guard_s, young_s)
+
+
+def test_where_many_wait_most_that_come_are_not_asked() -> None:
+    crowd = [((A, B)[index % 2], index, 500, (1, 2, 4)[index % 3]) for index in range(60)]
+    assert lived(crowd, 1, 60, 0).quiet > 40
