@@ -16,11 +16,16 @@ def _meter(until_ms: int = 1000, reclaim_ms: int = 30) -> Meter:
     return Meter({A: 4000, B: 4000}, 8000, (0, until_ms), reclaim_ms)
 
 
+def _run(meter: Meter, job: JobId, milli: int, at_ms: int = 0) -> None:
+    """A job comes, and starts at once."""
+    meter.come(job, milli, at_ms)
+    meter.start(job, milli)
+
+
 def test_what_lasts_no_time_counts_for_nothing() -> None:
     meter = _meter()
     meter.advance(100)
-    meter.come(FIRST, 8000, 100)
-    meter.start(FIRST, 8000)
+    _run(meter, FIRST, 8000, 100)
     short = meter.close()
     assert meter.used == 900 * 8000
     assert short[A].unfair == short[A].below_quota == short[A].violations == 0
@@ -28,8 +33,7 @@ def test_what_lasts_no_time_counts_for_nothing() -> None:
 
 def test_unfair_is_what_is_missing_of_the_fluid_share() -> None:
     meter = _meter()
-    meter.come(OTHER, 8000, 0)
-    meter.start(OTHER, 8000)
+    _run(meter, OTHER, 8000)
     meter.advance(100)
     meter.come(FIRST, 6000, 100)
     meter.advance(300)
@@ -46,10 +50,8 @@ def test_unfair_is_what_is_missing_of_the_fluid_share() -> None:
 
 def test_a_job_that_is_larger_than_what_is_left_of_the_quota_is_no_violation() -> None:
     meter = _meter()
-    meter.come(OTHER, 5000, 0)
-    meter.start(OTHER, 5000)
-    meter.come(FIRST, 3000, 0)
-    meter.start(FIRST, 3000)
+    _run(meter, OTHER, 5000)
+    _run(meter, FIRST, 3000)
     meter.come(SECOND, 2000, 0)
     short = meter.close()
     assert short[A].below_quota == 1000 * 1000
@@ -58,8 +60,7 @@ def test_a_job_that_is_larger_than_what_is_left_of_the_quota_is_no_violation() -
 
 def test_a_violation_is_what_a_job_within_quota_waits_beyond_a_reclaim() -> None:
     meter = _meter()
-    meter.come(OTHER, 8000, 0)
-    meter.start(OTHER, 8000)
+    _run(meter, OTHER, 8000)
     meter.advance(100)
     meter.come(FIRST, 1000, 100)
     meter.advance(200)
@@ -74,8 +75,7 @@ def test_a_violation_is_what_a_job_within_quota_waits_beyond_a_reclaim() -> None
 
 def test_a_paused_job_waits_from_when_it_has_left() -> None:
     meter = _meter()
-    meter.come(FIRST, 4000, 0)
-    meter.start(FIRST, 4000)
+    _run(meter, FIRST, 4000)
     meter.advance(100)
     meter.pause(FIRST, 4000)
     meter.advance(130)
@@ -89,8 +89,7 @@ def test_a_paused_job_waits_from_when_it_has_left() -> None:
 
 def test_what_one_job_is_owed_is_no_room_for_those_behind_it() -> None:
     meter = _meter()
-    meter.come(OTHER, 8000, 0)
-    meter.start(OTHER, 8000)
+    _run(meter, OTHER, 8000)
     meter.advance(100)
     meter.come(FIRST, 3000, 100)
     meter.come(SECOND, 2000, 100)
@@ -146,8 +145,7 @@ def test_a_promise_that_is_not_kept_is_a_violation_and_one_that_lapses_is_none()
 
 def test_where_a_job_moves_to_is_its_own_while_it_leaves_and_it_waits_from_then_on() -> None:
     meter = _meter()
-    meter.come(FIRST, 4000, 0)
-    meter.start(FIRST, 4000)
+    _run(meter, FIRST, 4000)
     meter.come(SECOND, 1000, 0)
     meter.advance(100)
     meter.move(FIRST, 4000, 100)
@@ -170,8 +168,7 @@ def test_where_a_job_moves_to_is_its_own_while_it_leaves_and_it_waits_from_then_
 def test_who_left_last_stands_where_it_was_told_to_leave() -> None:
     """A paused job needs time to leave; who came meanwhile is behind it."""
     meter = _meter()
-    meter.come(FIRST, 3000, 0)
-    meter.start(FIRST, 3000)
+    _run(meter, FIRST, 3000)
     meter.advance(100)
     meter.pause(FIRST, 3000)
     meter.advance(120)
@@ -199,8 +196,7 @@ def test_quotas_of_more_than_there_is_are_scaled_as_the_engine_does() -> None:
 
 def test_nothing_counts_beyond_the_window() -> None:
     meter = _meter(until_ms=150)
-    meter.come(OTHER, 8000, 0)
-    meter.start(OTHER, 8000)
+    _run(meter, OTHER, 8000)
     meter.advance(100)
     meter.come(FIRST, 1000, 100)
     meter.advance(5000)
@@ -215,8 +211,7 @@ def test_nothing_counts_beyond_the_window() -> None:
 def test_more_of_what_is_not_served_anyway_changes_no_share() -> None:
     quotas, capacity = {A: 4000, B: 2000}, 8000
     meter = Meter(quotas, capacity, (0, 1000), 0)
-    meter.come(OTHER, 8000, 0)
-    meter.start(OTHER, 8000)
+    _run(meter, OTHER, 8000)
     for index in range(9):
         meter.come(JobId(A, str(index)), 1000, 100 * index)
         meter.advance(100 * index + 1)
