@@ -24,14 +24,14 @@ from gpuctl.schedule.gang import Offer, Seat, place_in
 from gpuctl.schedule.hints import Hints
 from gpuctl.schedule.lacking import Lacking
 from gpuctl.schedule.layout import Layout
-from gpuctl.schedule.lineup import Lineup
+from gpuctl.schedule.lineup import Line, Lineup
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.outcome import Outcome, Pause, Shift, loss
 from gpuctl.schedule.preempt import Preemption
 from gpuctl.schedule.reclaim import Claim, Reclaim
 from gpuctl.schedule.regain import Asked, Regain
 from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, promised
-from gpuctl.schedule.rights import beyond_quota, forbidden, standing
+from gpuctl.schedule.rights import beyond_quota, forbidden, is_owed, standing
 from gpuctl.schedule.rules import Rule
 from gpuctl.schedule.runs import Holder
 from gpuctl.schedule.shortage import Shortages
@@ -76,7 +76,7 @@ class Admission:
         lanes = [Lane(line, self._books, self._settled) for line in lineup.lines.values()]
         for _ in range(MAX_ROUNDS if self._asks else 0):
             may_move = self._policy.consolidation
-            self._hints = Hints(self._books, self._guards, self._layout, lineup, may_move=may_move)
+            self._hints = Hints(self._books, self._guards, self._layout, lineup, self._mover, may_move=may_move)
             take_turns(lanes, self._books, self._hints, self._turn)
             if not self._layout.compact():
                 break
@@ -111,9 +111,8 @@ class Admission:
 
         A loose promise is given up, and its job takes a turn, while somebody else waits for what is owed to them.
         """
-        queue = lineup.promised()
         coming, occupied, loose = Promises(), Promises(), Promises()
-        for waiting in queue:
+        for waiting in lineup.promised():
             seat = None if is_guarded(waiting) else promised(waiting, self._books)
             if seat is None or self._forbidden(waiting, seat.offer):
                 continue
@@ -124,7 +123,7 @@ class Admission:
         for waiting, seat in loose:
             if not self._is_owed_to_others(waiting, lineup):
                 self._hold(waiting, seat, coming, occupied)
-        self._guards.keep(queue)
+        self._guards.keep(lineup.promised())
         return coming, occupied
 
     def _hold(self, waiting: Waiting, seat: Seat, coming: Promises, occupied: Promises) -> None:
@@ -144,16 +143,22 @@ class Admission:
 
     def _is_owed(self, waiting: Waiting, offer: Offer) -> bool:
         """It asks for GPUs, and its project stays within the guarantee with them."""
-        claim = next(self._claims(waiting, offer), None) if offer.request.gpu_milli else None
-        return claim is not None and claim.claim is Claim.GUARANTEE
+        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
+        return milli > 0 and is_owed(self._books.accounts, domain, waiting.job.id.project, milli)
 
     def _is_owed_to_others(self, waiting: Waiting, lineup: Lineup) -> bool:
-        """A job of another project is owed a place, and has none. Cost: O(kinds that wait)."""
-        others = (group.first for group in lineup.groups() if group.line.project != waiting.job.id.project)
+        """A job of another project is owed a place, and has none. Cost: O(lanes), and kinds of projects owed any."""
+        lines = (line for line in lineup.lines.values() if line.project != waiting.job.id.project)
+        others = (group.first for line in lines if self._may_be_owed(line) for group in line.groups.values())
         return any(
             other.run is not None and other.run.placement is None and any(self._is_owed(other, o) for o in other.offers)
             for other in others
         )
+
+    def _may_be_owed(self, line: Line) -> bool:
+        """The project stays within its guarantee with the least that any of these asks for."""
+        needs, accounts = line.needs(self._books.capacity), self._books.accounts
+        return any(is_owed(accounts, domain, line.project, needs.gpu_milli) for domain in needs.domains)
 
     def _await_promises(self, coming: Promises, occupied: Promises) -> None:
         """Start sooner elsewhere, else wait; whose place is occupied needs those in it paused still."""

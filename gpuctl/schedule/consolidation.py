@@ -77,6 +77,11 @@ class Mover:
             in_vain.add(request.sizes)
         return found
 
+    def is_in_vain(self, offer: Offer) -> bool:
+        """Whether what asks for no more than this was looked for in vain as things stand."""
+        in_vain = self._found_none.get((offer.pool.name, offer.request.profile, self._books.version, None))
+        return in_vain is not None and in_vain.cover(offer.request.sizes)
+
     def _movable_in(self, pool: PoolName) -> Movable:
         """The runs on each node of a pool that may be moved and find a place now, those first that lose least by it."""
         books = self._books

@@ -18,6 +18,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
+from gpuctl.schedule.consolidation import Mover
 from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.lineup import Group, Line, Lineup
@@ -42,14 +43,18 @@ class Hints:
     """
 
     __slots__ = (
-        "_books", "_guards", "_layout", "_lineup", "_may_move", "_rooms", "_roomy", "_sources", "_with_wish", "version",
+        "_books", "_guards", "_layout", "_lineup", "_may_move", "_mover", "_rooms", "_roomy", "_sources", "_with_wish",
+        "version",
     )  # fmt: skip
 
-    def __init__(self, books: Books, guards: Guards, layout: Layout, lineup: Lineup, *, may_move: bool) -> None:
+    def __init__(  # noqa: PLR0913 - all that the turns are about
+        self, books: Books, guards: Guards, layout: Layout, lineup: Lineup, mover: Mover, *, may_move: bool
+    ) -> None:
         self._books = books
         self._guards = guards
         self._layout = layout
         self._lineup = lineup
+        self._mover = mover
         self._may_move = may_move
         self.version = 0
         self._sources: tuple[int, dict[DomainName, tuple[bool, bool, GpuMilli]]] = (-1, {})
@@ -93,9 +98,10 @@ class Hints:
                 return True
         if waiting.run is None:
             return False
-        domains = {domain_of[offer.pool.name]: offer.least_milli for offer in waiting.offers if offer.request.gpu_milli}
-        if any(self._may_claim(project, domain, milli) for domain, milli in domains.items()):
+        asking = [offer for offer in waiting.offers if offer.request.gpu_milli]
+        if any(self._has_claim(project, offer) for offer in asking):
             return True
+        domains = {domain_of[offer.pool.name] for offer in asking}
         return self._ranks_above_some(project, domains, job.priority, is_fixed=is_first_class(job))
 
     def no_room(self, offers: Iterable[Offer]) -> None:
@@ -128,13 +134,26 @@ class Hints:
         least = offer.sized(offer.least or offer.request.workers) or offer
         return self._layout.may_lay_out(least) or has_place(self._books.now, least)
 
+    def _has_claim(self, project: ProjectName, offer: Offer) -> bool:
+        """Whether an offer may come of what its project has a right to."""
+        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.least_milli
+        if self._may_take(project, domain, milli):
+            return True
+        return self._may_gather(project, domain, milli) and (offer.least > 0 or not self._mover.is_in_vain(offer))
+
     def _may_claim(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
         """Whether a project has a right to so many GPUs more, and they could come from somewhere."""
-        *givers, free_milli = self._sources_in(domain)
-        if milli > free_milli and not any(givers):
-            return False
-        rights = self._rights(project, domain, milli)
-        return any(rights) if milli <= free_milli else any(map(and_, rights, givers))
+        return self._may_take(project, domain, milli) or self._may_gather(project, domain, milli)
+
+    def _may_take(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
+        """Whether a project has a right to so many GPUs more, and somebody may have to give some."""
+        *givers, _ = self._sources_in(domain)
+        return any(givers) and any(map(and_, self._rights(project, domain, milli), givers))
+
+    def _may_gather(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
+        """Whether a project has a right to so many GPUs more, and they are free or come free, if not in one place."""
+        *_, free_milli = self._sources_in(domain)
+        return milli <= free_milli and any(self._rights(project, domain, milli))
 
     def _rights(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> tuple[bool, bool]:
         """Whether a project stays within its guarantee, and within its share, with so many GPUs more."""

@@ -48,7 +48,7 @@ class Layout:
     def may_lay_out(self, offer: Offer) -> bool:
         """Whether a new layout could have a seat for one job more: enough is free, only not in one place."""
         request, pool = offer.request, offer.pool.name
-        if not self._in_pool.get(pool):
+        if not self._in_pool.get(pool) or self._refused(offer).cover(request.sizes):
             return False
         ledger = self._books.now
         if not request.fraction_milli and not request.profile:
@@ -76,19 +76,18 @@ class Layout:
         Unless `always`, the old layout stays when the new one leaves no more devices whole.
         """
         self._left -= self._in_pool.get(pool, 0) + len(more)
-        if self._left < 0 or any(self._refused(offer).cover(offer.request.sizes) for offer in more.values()):
+        if self._left < 0:
             return False
         ledger = self._books.now
         whole = ledger.whole_devices(pool)
         old = {waiting: seat for waiting, seat in self.seats.items() if seat.offer.pool.name == pool}
         ledger.give_back_all(old.values())
         seats: dict[Waiting, Seat] | None = None
-        for offer in more.values():
-            if place_in(ledger, offer) is None:
-                self._refused(offer).add(offer.request.sizes)
-                break
-        else:
+        if all(place_in(ledger, offer) is not None for offer in more.values()):
             seats = _largest_first(ledger, {waiting: seat.offer for waiting, seat in old.items()} | more)
+        if seats is None:
+            for offer in more.values():
+                self._refused(offer).add(offer.request.sizes)
         better = seats is not None and (always or ledger.whole_devices(pool) > whole)
         if seats is not None:
             ledger.give_back_all(seats.values())
@@ -101,7 +100,7 @@ class Layout:
         return True
 
     def _refused(self, offer: Offer) -> Refusals:
-        """Requests like it that found nothing without any admission in its pool, as the books stand."""
+        """Requests like it for which no new layout had a seat, as the books stand. What asks for no less has none."""
         key = offer.pool.name, offer.request.profile
         found = self._in_vain.get(key)
         if found is None or found[0] != self._books.changes:

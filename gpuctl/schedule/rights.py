@@ -32,3 +32,9 @@ def standing(accounts: Accounts, domain: DomainName, project: ProjectName, held_
     if held_milli <= portion.guarantee_milli:
         return reasons.runs_in_quota(project)
     return reasons.runs_in_share(project) if held_milli <= portion.share_milli else reasons.runs_on_idle(project)
+
+
+def is_owed(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
+    """Whether a project stays within what it is guaranteed with so many GPUs more."""
+    owner = project_owner(project)
+    return accounts.held(domain, owner) + milli <= accounts.portion(domain, owner).guarantee_milli

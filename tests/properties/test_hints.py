@@ -32,9 +32,8 @@ def left_out(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
     policy, lineup = tree.cluster.scheduling, standing.lineup
     admission = Admission(standing.books, policy)
     admission._keep_promises(lineup)
-    hints = Hints(
-        standing.books, admission._guards, admission._layout, lineup, may_move=policy.consolidation
-    )  # fmt: skip
+    books, guards, layout, mover = standing.books, admission._guards, admission._layout, admission._mover
+    hints = Hints(books, guards, layout, lineup, mover, may_move=policy.consolidation)
     hopeful = {
         group for line in lineup.lines.values() for group in hints.of_line(line) if hints.may_have_a_chance(group)
     }
