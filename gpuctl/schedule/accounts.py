@@ -6,26 +6,30 @@ two can't be mistaken for one another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from gpuctl.model.declared import Allowance, Declared, DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.fairshare import NOTHING, Claim, Portion
+from gpuctl.schedule.news import News
 
 NO_ALLOWANCE = Allowance(quota_milli=0)
 """What an owner has in a domain it has no claim on: no quota, no ceiling, and only what nobody wants."""
 
 
+_PROJECT = "project "
+
+
 def project_owner(name: str) -> str:
     """A project as an owner."""
-    return f"project {name}"
+    return _PROJECT + name
 
 
 def is_project(owner: str) -> bool:
     """Whether an owner is a project."""
-    return owner.startswith("project ")
+    return owner.startswith(_PROJECT)
 
 
 def department_owner(name: str) -> str:
@@ -39,7 +43,7 @@ class Tree:
     `parents` of the departments that have projects below them; "" is above all.
     """
 
-    __slots__ = ("_chains", "_limited", "allowances", "parents")
+    __slots__ = ("_chains", "_limited", "_under", "allowances", "parents")
 
     def __init__(self, declared: Declared) -> None:
         departments = {d.name: d for d in declared.departments}
@@ -49,6 +53,11 @@ class Tree:
         self._chains: dict[ProjectName, tuple[str, ...]] = {}
         self.parents: dict[str, str] = {}
         self._limited: dict[tuple[DomainName, ProjectName], tuple[tuple[str, GpuMilli], ...]] = {}
+        self._under: dict[str, list[ProjectName]] = {
+            department_owner(d.name): []
+            for d in declared.departments
+            if any(allowance.limit_milli is not None for allowance in d.allowances.values())
+        }
         for project in declared.projects:
             chain = [project_owner(project.name)]
             self.allowances[chain[0]] = project.allowances
@@ -57,11 +66,19 @@ class Tree:
                 chain.append(department_owner(above.name))
                 above = departments.get(above.parent or "")
             self._chains[project.name] = tuple(chain)
+            for owner in chain:
+                if owner in self._under:
+                    self._under[owner].append(project.name)
             self.parents.update(pairwise((*chain[1:], "")))
 
     def chain(self, project: ProjectName) -> tuple[str, ...]:
         """The project and all above it, bottom-up; () for a project that is not declared."""
         return self._chains.get(project, ())
+
+    def ceiled_with(self, project: ProjectName) -> Iterator[ProjectName]:
+        """The projects that are under a limit to which what this one holds counts, as often as they are."""
+        for owner in self.chain(project):
+            yield from self._under.get(owner, ())
 
     def above(self, project: ProjectName) -> str:
         """The department that a project is in; "" for none."""
@@ -89,18 +106,23 @@ class Tree:
 class Accounts:
     """What each owner holds, what of it can't be paused, and what it may hold. `claims` are those of the last cycle."""
 
-    __slots__ = ("_fixed", "_held", "claims", "portions", "tree")
+    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "claims", "tree")
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, news: News) -> None:
         self.tree = tree
-        self.portions: dict[tuple[DomainName, str], Portion] = {}
+        self._news = news
+        self._portions: dict[tuple[DomainName, str], Portion] = {}
+        self._borrowed: dict[DomainName, GpuMilli] = {}
         self.claims: dict[tuple[DomainName, ProjectName], Claim] = {}
         self._held: dict[tuple[DomainName, str], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
 
     def add(self, project: ProjectName, domain: DomainName, milli: GpuMilli, *, preemptible: bool) -> None:
         """Enter GPUs that a project's run holds from now on; a negative amount leaves."""
-        for owner in self.tree.chain(project):
+        chain = self.tree.chain(project)
+        if chain:
+            self._news.of(project)
+        for owner in chain:
             self._held[domain, owner] = self._held.get((domain, owner), 0) + milli
         if not preemptible:
             self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli
@@ -115,18 +137,30 @@ class Accounts:
 
     def portion(self, domain: DomainName, owner: str) -> Portion:
         """An owner's guarantee and share."""
-        return self.portions.get((domain, owner), NOTHING)
+        return self._portions.get((domain, owner), NOTHING)
+
+    def apportion(self, domain: DomainName, portions: Mapping[str, Portion]) -> bool:
+        """Have the portions of a domain be these from now on; whether any is another. Cost: O(owners)."""
+        self._borrowed[domain], moved = 0, False
+        for owner, portion in portions.items():
+            before = self._portions.get((domain, owner))
+            self._portions[domain, owner] = portion
+            moved = moved or portion != before
+            if is_project(owner):
+                self._borrowed[domain] += _beyond_guarantee(portion)
+                if portion != before:
+                    self._news.of(ProjectName(owner.removeprefix(_PROJECT)))
+        return moved
 
     def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """What a project could have while every other one has what it is guaranteed and wants. Cost: O(owners)."""
-        own = project_owner(project)
-        others = (p for (d, owner), p in self.portions.items() if d == domain and owner != own and is_project(owner))
-        return self.portion(domain, own).share_milli + sum(max(0, p.share_milli - p.guarantee_milli) for p in others)
+        """What a project could have while every other one has what it is guaranteed and wants."""
+        own = self.portion(domain, project_owner(project))
+        return own.share_milli + self._borrowed.get(domain, 0) - _beyond_guarantee(own)
 
     def over_share(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """By how much a project is above its share; negative below it."""
         key = domain, project_owner(project)
-        return self._held.get(key, 0) - self.portions.get(key, NOTHING).share_milli
+        return self._held.get(key, 0) - self._portions.get(key, NOTHING).share_milli
 
     def ceiling_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
         """The first owner upwards whose limit that many GPUs more would break, and that limit."""
@@ -143,3 +177,7 @@ class Accounts:
     def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """A project's declared quota."""
         return self.tree.quota(domain, project)
+
+
+def _beyond_guarantee(portion: Portion) -> GpuMilli:
+    return max(0, portion.share_milli - portion.guarantee_milli)

@@ -34,10 +34,10 @@ from gpuctl.schedule.reservation import in_the_way, is_free, may_pause_all, prom
 from gpuctl.schedule.rights import beyond_quota, forbidden, is_owed, standing
 from gpuctl.schedule.rules import Rule
 from gpuctl.schedule.runs import Holder
-from gpuctl.schedule.shortage import Shortages
 from gpuctl.schedule.starvation import Guards, is_guarded
-from gpuctl.schedule.turns import Lane, in_order, take_turns
+from gpuctl.schedule.turns import take_turns
 from gpuctl.schedule.victims import place_without
+from gpuctl.schedule.waitlist import Waitlist
 
 Promises: TypeAlias = list[tuple[Waiting, Seat]]
 """Who was promised which place."""
@@ -67,17 +67,17 @@ class Admission:
         self._settled: set[JobId] = set()
         self.outcome = Outcome()
 
-    def run(self, lineup: Lineup, shortages: Shortages, lacking: Iterable[Lacking], asked: Asked) -> Outcome:
+    def run(self, waitlist: Waitlist, lacking: Iterable[Lacking], asked: Asked) -> Outcome:
         """Promises first, then what elastic runs are owed, then turns for everybody who may have a chance, then the
         layout once more as a whole."""
+        lineup = waitlist.lineup
         coming, occupied = self._keep_promises(lineup)
         Regain(self._books, lineup, asked, self.outcome, self._stop).take(lacking)
         self._await_promises(coming, occupied)
-        lanes = [Lane(line, self._books, self._settled) for line in lineup.lines.values()]
         for _ in range(MAX_ROUNDS if self._asks else 0):
             may_move = self._policy.consolidation
-            self._hints = Hints(self._books, self._guards, self._layout, lineup, self._mover, may_move=may_move)
-            take_turns(lanes, self._books, self._hints, self._turn)
+            self._hints = Hints(self._books, self._guards, self._layout, waitlist, self._mover, may_move=may_move)
+            take_turns(self._hints, self._books, self._settled, self._turn)
             if not self._layout.compact():
                 break
             self._failed.clear()
@@ -85,8 +85,8 @@ class Admission:
             _, reason = self.outcome.started[waiting.job.id]
             self.outcome.started[waiting.job.id] = (seat, reason)
         self._guard(lineup)
-        self.outcome.told = shortages.tell(lineup, self._books, self._guards)
-        self.outcome.lanes = in_order(lanes, lineup, self._settled)
+        self.outcome.told = waitlist.shortages.tell(lineup, self._books, self._guards)
+        self.outcome.lanes = waitlist.queue.without(self._settled)
         return self.outcome
 
     def _guard(self, lineup: Lineup) -> None:

@@ -10,6 +10,8 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from gpuctl.model.declared import DomainName
@@ -23,6 +25,7 @@ from gpuctl.schedule.gang import Seat
 from gpuctl.schedule.habits import Habits
 from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.news import News, Reader
 from gpuctl.schedule.ordering import Waiting
 from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
@@ -41,13 +44,15 @@ class Books:
     """
 
     __slots__ = (
-        "_candidates", "_done", "_in_vain", "_least", "_on_node", "_pausable", "_projects", "accounts", "capacity",
-        "changes", "effort", "elastic", "leaving", "min_runtime_ms", "now", "now_ms", "soon", "spared", "version",
+        "_candidates", "_done", "_going", "_in_vain", "_least", "_news", "_on_node", "_pausable", "_projects",
+        "accounts", "capacity", "changes", "effort", "elastic", "leaving", "min_runtime_ms", "now", "now_ms", "soon",
+        "spared", "version",
     )  # fmt: skip
 
-    def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs) -> None:
+    def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs, news: News) -> None:
         self.capacity = capacity
         self.accounts = accounts
+        self._news = news
         self.effort = Effort()
         self.now = Ledger.of(capacity)
         self.soon = Ledger.of(capacity)
@@ -59,10 +64,11 @@ class Books:
         self.elastic = False
         self.leaving = 0
         self._candidates: dict[object, tuple[Holder, ...]] = {}
-        self._projects: dict[object, tuple[ProjectName, ...]] = {}
+        self._projects: dict[object, tuple[Reader, dict[ProjectName, None]]] = {}
         self._least: dict[tuple[DomainName, ProjectName], tuple[GpuMilli, int]] = {}
         self._in_vain: dict[object, Refusals] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}
+        self._going: dict[Holder, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
         self._done: list[tuple[Job | None, Seat, int] | tuple[Holder, ...]] = []
 
@@ -99,6 +105,7 @@ class Books:
         """Enter the runs that occupy their places now, in order of jobs and digests."""
         staying = [holder for holder in holders if not holder.leaving]
         self.leaving += len(holders) - len(staying)
+        self._going.update(dict.fromkeys(filter(attrgetter("leaving"), holders)))
         self.now.take_all(holders)
         self.soon.take_all(staying)
         on_node: defaultdict[NodeName, list[Holder]] = defaultdict(list)
@@ -120,7 +127,9 @@ class Books:
 
     def leave_all(self, holders: Collection[Holder]) -> None:
         """Runs that are where they were no more."""
-        self.leaving -= sum(holder.leaving for holder in holders)
+        for holder in filter(attrgetter("leaving"), holders):
+            self.leaving -= 1
+            del self._going[holder]
         self.now.give_back_all(holders)
         self._let_go([holder for holder in holders if not holder.leaving])
 
@@ -165,11 +174,19 @@ class Books:
             found = self._candidates[key] = tuple(find())
         return found
 
-    def projects(self, key: object, find: Callable[[], Iterable[ProjectName]]) -> tuple[ProjectName, ...]:
-        """What `find` gives: looked for once for a key, until the books change."""
-        found = self._projects.get(key)
-        if found is None:
-            found = self._projects[key] = tuple(find())
+    def projects(self, key: object, is_one: Callable[[ProjectName], bool]) -> Collection[ProjectName]:
+        """The projects of which something is true that follows from what they hold and may hold, and from their runs.
+
+        Cost: those there is news about since it was last asked for a key, equal for equal questions.
+        """
+        if key not in self._projects:
+            self._projects[key] = self._news.reader(), {}
+        reader, found = self._projects[key]
+        for project in reader.take():
+            if is_one(project):
+                found[project] = None
+            else:
+                found.pop(project, None)
         return found
 
     def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
@@ -199,7 +216,6 @@ class Books:
     def _change(self) -> None:
         self.changes += 1
         self._candidates.clear()
-        self._projects.clear()
         self._in_vain.clear()
 
     def pause(self, holders: Iterable[Holder]) -> None:
@@ -247,14 +263,20 @@ class Books:
     def occupy(self, job: Job, seat: Seat) -> None:
         """Take a place for a job, to start in now or reserved until what is there has left."""
         self._change()
-        self._done.append((job, seat, 1))
-        self._seat(job, seat, 1)
+        self._do(job, seat, 1)
 
     def vacate(self, job: Job, seat: Seat) -> None:
         """The exact opposite of `occupy`."""
         self._change()
-        self._done.append((job, seat, -1))
-        self._seat(job, seat, -1)
+        self._do(job, seat, -1)
+
+    def _do(self, job: Job | None, seat: Seat, sign: int) -> None:
+        """Take a place, or give it back, and remember that; what is undone at once need not be."""
+        if self._done and self._done[-1] == (job, seat, -sign):
+            self._done.pop()
+        else:
+            self._done.append((job, seat, sign))
+        self._seat(job, seat, sign)
 
     def reseat(self, old: Mapping[Waiting, Seat], new: Mapping[Waiting, Seat]) -> None:
         """Leave many places for others at once, as by `vacate` and `occupy`."""
@@ -281,18 +303,22 @@ class Books:
     def set_aside(self, seat: Seat) -> None:
         """Keep a place free of everybody, who is in it now excepted. It counts as nobody's."""
         self._change()
-        self._done.append((None, seat, 1))
-        self._seat(None, seat, 1)
+        self._do(None, seat, 1)
 
     def put_back(self, seat: Seat) -> None:
         """The exact opposite of `set_aside`."""
         self._change()
-        self._done.append((None, seat, -1))
-        self._seat(None, seat, -1)
+        self._do(None, seat, -1)
 
     def on_node(self, node: NodeName) -> list[Holder]:
         """Runs in place on a node that stay so far. Not to be changed."""
         return self._on_node.get(node, [])
+
+    def entered_on(self, nodes: Collection[NodeName]) -> set[JobId]:
+        """The jobs of all that is entered on some nodes, leaving or not. Cost: O(runs there, and all that leave)."""
+        staying = (holder for node in nodes for holder in self.on_node(node))
+        going = (holder for holder in self._going if not frozenset(holder.nodes()).isdisjoint(nodes))
+        return {holder.run.job for holder in chain(staying, going)}
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Holder]]:
         """Preemptible runs in place that have run for minRuntime, by project, in order of preference."""

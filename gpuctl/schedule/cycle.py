@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from operator import attrgetter
 
 from gpuctl.model.decision import (
     Admit,
     Decision,
-    FairShare,
     Move,
     Pending,
     Placement,
@@ -19,15 +17,13 @@ from gpuctl.model.decision import (
     Schedule,
 )
 from gpuctl.model.declared import Declared, DomainName, QuotaShrink
-from gpuctl.model.ids import JobId, NodeName, ProjectName
-from gpuctl.model.state import ClusterState, Run, named, uuids_of
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
+from gpuctl.model.state import ClusterState, Run, named
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.usage import full_use
 from gpuctl.schedule import reasons
-from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.admission import Admission
-from gpuctl.schedule.books import Books
-from gpuctl.schedule.demand import Demand, claims
+from gpuctl.schedule.demand import claims
 from gpuctl.schedule.drain import draining
 from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.growth import resizes
@@ -57,7 +53,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     moving = keep_moves(standing.moving.values(), outlook.prospects, books)
 
     # 2. Who wants what, and what each may have.
-    demand = Demand(declared, capacity, accounts)
+    demand = standing.demand
     standing.lineup.count(demand)
     smaller = tuple(lacking(standing.changeable, outlook.prospects)) if standing.elastic else ()
     asked = asked_by(smaller, demand)
@@ -69,20 +65,22 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
         for domain in declared.domains
     }
     full = full_use(sum(there.values()), half_life_ms or 0)
-    before = dict(accounts.portions)
+    shares_moved = False
     for domain in declared.domains:
-        claimed = claims(declared, domain.name, demand, accounts, used)
-        for owner, portion in divide(there[domain.name], claimed, full).items():
-            accounts.portions[domain.name, owner] = portion
+        terms = there[domain.name], full, used
+        if demand.has_changed(domain.name) or standing.terms.get(domain.name) != terms:
+            claimed = claims(declared, domain.name, demand, accounts, used)
+            shares_moved |= accounts.apportion(domain.name, divide(there[domain.name], claimed, full))
+            standing.terms[domain.name] = terms
 
     # 3. Who starts, who is paused for whom. Where all were asked in vain, so are those that came to stand behind them.
-    asks = not (standing.in_vain and standing.only_joined and before == accounts.portions)
+    asks = not (standing.in_vain and standing.only_joined and not shares_moved)
     admission = Admission(books, declared.cluster.scheduling, asks=asks)
-    outcome = admission.run(standing.lineup, standing.shortages, smaller, asked)
+    outcome = admission.run(standing.waitlist, smaller, asked)
     standing.in_vain = outcome.in_vain
 
     # 4. One decision a job.
-    uuids = uuids_of(state.nodes)
+    uuids = outlook.uuids
     overlay = dict(_still_moving(standing, moving))
     overlay.update(_stopped(outcome, now_ms))
     for resize in resizes(outcome, smaller, books, standing.holders):
@@ -90,7 +88,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     overlay.update(_placed(outcome, standing.lineup, uuids))
     standing.decide(overlay, outcome.told)
     outlook.keep(standing)
-    standing.shares = shares = _shares(declared, demand, books, outcome, standing.shares)
+    shares = standing.shares.tell(_promised(outcome, capacity.domain_of))
     return Schedule(
         at_ms=now_ms,
         decisions=standing.verdicts.all(),
@@ -154,40 +152,15 @@ def _placed(
         yield job, Pending(job=job, reason=reason, record=record, reserved=seat.placement)
 
 
-def _shares(
-    declared: Declared, demand: Demand, books: Books, outcome: Outcome, before: Iterable[FairShare]
-) -> tuple[FairShare, ...]:
-    """A row a domain and project that has, wants or holds anything there. A place that is only reserved is not held.
-
-    A row that is as `before` stays the same object.
-    """
-    projects = sorted(declared.projects, key=attrgetter("name"))
-    known = {(row.domain, row.project): row for row in before}
+def _promised(
+    outcome: Outcome, domain_of: Mapping[PoolName, DomainName]
+) -> Mapping[tuple[DomainName, ProjectName], GpuMilli]:
+    """What is only reserved for projects: it is in the books, and not held."""
     promised: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
     for job, (seat, _) in outcome.reserved.items():
-        key = (books.capacity.domain_of[seat.offer.pool.name], job.project)
+        key = domain_of[seat.offer.pool.name], job.project
         promised[key] = promised.get(key, 0) + seat.offer.request.total_milli
     for job, places in outcome.regained.items():
         key = places.domain, job.project
         promised[key] = promised.get(key, 0) + places.each_milli * len(places.now + places.coming)
-    rows: list[FairShare] = []
-    for domain in declared.domains:
-        for project in projects:
-            owner = project_owner(project.name)
-            held = books.accounts.held(domain.name, owner) - promised.get((domain.name, project.name), 0)
-            wanted = demand.wanted(domain.name, project.name)
-            if domain.name not in project.allowances and not held and not wanted:
-                continue
-            share = books.accounts.portion(domain.name, owner).share_milli
-            row = known.get((domain.name, project.name))
-            if row is None or (row.demand_milli, row.share_milli, row.allocated_milli) != (wanted, share, held):
-                row = FairShare(
-                    domain=domain.name,
-                    project=project.name,
-                    quota_milli=books.accounts.quota(domain.name, project.name),
-                    demand_milli=wanted,
-                    share_milli=share,
-                    allocated_milli=held,
-                )
-            rows.append(row)
-    return tuple(rows)
+    return promised

@@ -20,6 +20,7 @@ from gpuctl.schedule.fairshare import Claim
 from gpuctl.schedule.fit import Request, request_on
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.news import News
 from gpuctl.schedule.ordering import Likeness, Prospect, likeness, size
 
 MOST_ALIKE = 10_000
@@ -141,23 +142,45 @@ class Prospects:
 
 
 class Demand:
-    """GPUs wanted by domain and project; it grows as waiting jobs are counted."""
+    """GPUs wanted by domain and project: kept from cycle to cycle, and counted anew for those there is news about."""
 
-    __slots__ = ("_accounts", "_capacity", "_fixed", "_wanted")
+    __slots__ = ("_accounts", "_before", "_domain_of", "_domains", "_fixed", "_news", "_reader", "_wanted")
 
-    def __init__(self, declared: Declared, capacity: Capacity, accounts: Accounts) -> None:
-        self._capacity = capacity
+    def __init__(self, declared: Declared, capacity: Capacity, accounts: Accounts, news: News) -> None:
         self._accounts = accounts
-        self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {
-            (domain.name, project.name): accounts.held(domain.name, project_owner(project.name))
-            for domain in declared.domains
-            for project in declared.projects
-        }
+        self._news = news
+        self._reader = news.reader()
+        self._domain_of = capacity.domain_of
+        self._domains = [domain.name for domain in declared.domains]
+        self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+        self._before: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+
+    def renew(self) -> Iterable[ProjectName]:
+        """Begin a cycle: the projects whose waiting jobs are to be counted anew, to what they hold now."""
+        projects = self._reader.take()
+        self._before.clear()
+        for project in projects:
+            owner = project_owner(project)
+            for domain in self._domains:
+                self._put(domain, project, self._accounts.held(domain, owner))
+                self._fixed.pop((domain, project), None)
+        return projects
+
+    def has_changed(self, domain: DomainName) -> bool:
+        """Whether any project wants more or less of a domain than in the cycle before."""
+        before, wanted = self._before, self._wanted
+        return any(key[0] == domain and wanted[key] != milli for key, milli in before.items())
 
     def wanted(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """What a project held when the cycle began, and could use besides."""
         return self._wanted.get((domain, project), 0)
+
+    def _put(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        key = domain, project
+        if key not in self._before:
+            self._before[key] = self._wanted.get(key, 0)
+        self._wanted[key] = milli
 
     def count(self, job: Job, offers: tuple[Offer, ...], promised: DomainName | None = None) -> DomainName:
         """Count a waiting job, in its project's order, in the first domain with quota left for it, else in its first.
@@ -166,8 +189,8 @@ class Demand:
         project's quota.
         """
         project = job.id.project
-        milli = {self._capacity.domain_of[o.pool.name]: o.request.total_milli for o in reversed(offers)}
-        domains = list(dict.fromkeys(self._capacity.domain_of[o.pool.name] for o in offers))
+        milli = {self._domain_of[o.pool.name]: o.request.total_milli for o in reversed(offers)}
+        domains = list(dict.fromkeys(self._domain_of[o.pool.name] for o in offers))
         if not job.preemptible:
             able = [d for d in domains if self._fixed_after(d, project, milli[d]) <= self._accounts.quota(d, project)]
             if not able:
@@ -177,14 +200,19 @@ class Demand:
             domains = [promised]
         in_quota = (d for d in domains if self.wanted(d, project) + milli[d] <= self._accounts.quota(d, project))
         domain = next(in_quota, domains[0])
-        self._wanted[domain, project] = self.wanted(domain, project) + milli[domain]
+        self.more(domain, project, milli[domain])
         if not job.preemptible:
             self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli[domain]
         return domain
 
     def more(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
-        """Count what a run that goes on could use besides."""
-        self._wanted[domain, project] = self.wanted(domain, project) + milli
+        """Count what a project could use besides."""
+        self._put(domain, project, self.wanted(domain, project) + milli)
+
+    def grow(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        """Count what a run that goes on could use besides, in this cycle; what it lacks is told anew in the next."""
+        self.more(domain, project, milli)
+        self._news.of(project)
 
     def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
         return self._accounts.fixed(domain, project) + self._fixed.get((domain, project), 0) + milli

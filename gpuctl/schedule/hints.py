@@ -3,29 +3,31 @@
 A hint errs on one side only: who is left out could neither start nor make room as the books stand. Of thousands that
 wait for GPUs that nobody gives up, none is asked. (kube-scheduler's queueing hints are for the same.)
 
-Cost: a look at each lane; a place looked for, once a cycle, for each shape of request.
+Cost: a look at each line of `claimants`, and at those that want what is free; a place looked for, once a cycle, for
+each shape of request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from operator import and_
+from itertools import chain
 
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
-from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
+from gpuctl.schedule.claimants import Right, ranks_above_some, rights_of
 from gpuctl.schedule.consolidation import Mover
 from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.layout import Layout
-from gpuctl.schedule.lineup import Group, Line, Lineup
+from gpuctl.schedule.lineup import Group, Line
 from gpuctl.schedule.ordering import Shape, is_first_class
 from gpuctl.schedule.reclaim import Claim, overdrawn
 from gpuctl.schedule.rights import forbidden
 from gpuctl.schedule.starvation import Guards
+from gpuctl.schedule.waitlist import Waitlist
 
 
 class Room(Enum):
@@ -43,17 +45,18 @@ class Hints:
     """
 
     __slots__ = (
-        "_books", "_guards", "_layout", "_lineup", "_may_move", "_mover", "_rooms", "_roomy", "_sources", "_with_wish",
-        "version",
+        "_books", "_claimants", "_guards", "_layout", "_lineup", "_may_move", "_mover", "_open", "_rooms", "_roomy",
+        "_sources", "_with_wish", "version",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - all that the turns are about
-        self, books: Books, guards: Guards, layout: Layout, lineup: Lineup, mover: Mover, *, may_move: bool
+        self, books: Books, guards: Guards, layout: Layout, waitlist: Waitlist, mover: Mover, *, may_move: bool
     ) -> None:
         self._books = books
+        self._claimants = waitlist.claimants
         self._guards = guards
         self._layout = layout
-        self._lineup = lineup
+        self._lineup = lineup = waitlist.lineup
         self._mover = mover
         self._may_move = may_move
         self.version = 0
@@ -65,6 +68,7 @@ class Hints:
                 none = ((wish, offer) for wish, offer in wishes.items() if wish not in self._rooms)
                 kept = [wish for wish, offer in none if self._has_room(offer)]
             self._rooms.update(dict.fromkeys(kept, Room.KEPT))
+        self._open: dict[Line, None] = {}
         self._roomy: set[Group] = set()
         self._with_wish: dict[Wish, list[Shape]] = {wish: [] for wish in self._rooms}
         for shape, alike in lineup.shapes.items() if self._rooms else ():
@@ -73,15 +77,18 @@ class Hints:
                     self._with_wish[wish].append(shape)
                     self._roomy.update(alike)
 
+    def lines(self) -> Iterable[Line]:
+        """The lines in which somebody may have a chance, as far as that is told without a look at each."""
+        guarded = (line for guard in self._guards for line in self._lineup.lines_of(guard.waiting.job.id.project))
+        claiming = (
+            line for line, ranks, rights in self._claimants.lines() if ranks or any(map(self._may_claim, rights))
+        )
+        self._open = dict.fromkeys(chain(guarded, claiming))
+        return self._open | dict.fromkeys([group.line for group in self._roomy])
+
     def of_line(self, line: Line) -> list[Group]:
-        """The groups of a line that may have a chance, as far as that is told without a look at each."""
-        needs, project = line.needs(self._books.capacity), line.project
-        for domain in needs.domains:
-            if self._may_claim(project, domain, needs.gpu_milli):
-                return list(line.groups.values())
-        if self._ranks_above_some(project, needs.domains, needs.priority, is_fixed=needs.is_fixed) or (
-            self._guards and any(guard.waiting.job.id.project == project for guard in self._guards)
-        ):
+        """The groups of one of these lines that may have a chance, as far as that is told without a look at each."""
+        if line in self._open:
             return list(line.groups.values())
         return [group for group in line.groups.values() if group in self._roomy] if self._roomy else []
 
@@ -137,30 +144,24 @@ class Hints:
     def _has_claim(self, project: ProjectName, offer: Offer) -> bool:
         """Whether an offer may come of what its project has a right to."""
         domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.least_milli
-        if self._may_take(project, domain, milli):
+        right = Right(domain, milli, *rights_of(self._books.accounts, domain, project, milli))
+        if self._may_take(right):
             return True
-        return self._may_gather(project, domain, milli) and (offer.least > 0 or not self._mover.is_in_vain(offer))
+        return self._may_gather(right) and (offer.least > 0 or not self._mover.is_in_vain(offer))
 
-    def _may_claim(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
-        """Whether a project has a right to so many GPUs more, and they could come from somewhere."""
-        return self._may_take(project, domain, milli) or self._may_gather(project, domain, milli)
+    def _may_claim(self, right: Right) -> bool:
+        """Whether what somebody may have a right to could come from somewhere."""
+        return self._may_take(right) or self._may_gather(right)
 
-    def _may_take(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
-        """Whether a project has a right to so many GPUs more, and somebody may have to give some."""
-        *givers, _ = self._sources_in(domain)
-        return any(givers) and any(map(and_, self._rights(project, domain, milli), givers))
+    def _may_take(self, right: Right) -> bool:
+        """Whether it is right, and somebody may have to give some."""
+        above_guarantee, above_share, _ = self._sources_in(right.domain)
+        return (right.guaranteed and above_guarantee) or (right.fair and above_share)
 
-    def _may_gather(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> bool:
-        """Whether a project has a right to so many GPUs more, and they are free or come free, if not in one place."""
-        *_, free_milli = self._sources_in(domain)
-        return milli <= free_milli and any(self._rights(project, domain, milli))
-
-    def _rights(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> tuple[bool, bool]:
-        """Whether a project stays within its guarantee, and within its share, with so many GPUs more."""
-        accounts, owner = self._books.accounts, project_owner(project)
-        guarantee_milli, share_milli = accounts.portion(domain, owner)
-        held_milli = accounts.held(domain, owner) + milli
-        return held_milli <= guarantee_milli, held_milli <= share_milli
+    def _may_gather(self, right: Right) -> bool:
+        """Whether it is right, and so much is free or comes free, if not in one place."""
+        *_, free_milli = self._sources_in(right.domain)
+        return right.gpu_milli <= free_milli and (right.guaranteed or right.fair)
 
     def _sources_in(self, domain: DomainName) -> tuple[bool, bool, GpuMilli]:
         """Whether anybody holds more than is guaranteed, or than a fair share, and can be paused; and what is free, or
@@ -180,11 +181,7 @@ class Hints:
         self, project: ProjectName, domains: Iterable[DomainName], priority: int, *, is_fixed: bool
     ) -> bool:
         """Whether runs of the same project may make way."""
-        for domain in domains:
-            there = self._books.pausable(domain).get(project)
-            if there and (is_fixed or self._books.lowest(domain, project) < priority):
-                return True
-        return False
+        return any(ranks_above_some(self._books, domain, project, priority, is_fixed=is_fixed) for domain in domains)
 
     def _may_pass(self, job: Job, offer: Offer) -> bool:
         """Whether it may start where a place is kept: it ends in time, or could take the place back."""
@@ -192,4 +189,4 @@ class Hints:
         if guard is None or job.max_duration_ms is not None or guard.waiting.job.id.project == project:
             return True
         domain = self._books.capacity.domain_of[offer.pool.name]
-        return any(self._rights(project, domain, offer.least_milli))
+        return any(rights_of(self._books.accounts, domain, project, offer.least_milli))

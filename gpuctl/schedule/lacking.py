@@ -115,7 +115,7 @@ def count_growth(runs: Iterable[Lacking], capacity: Capacity, demand: Demand) ->
     for run in runs:
         more = run.most(capacity) - len(run.workers)
         if more > 0 and run.holder.domain is not None:
-            demand.more(run.holder.domain, run.holder.project, more * run.offer.request.gpu_milli)
+            demand.grow(run.holder.domain, run.holder.project, more * run.offer.request.gpu_milli)
 
 
 def _devices(free: Sequence[tuple[GpuMilli, int]], request: Request) -> tuple[int, ...] | None:

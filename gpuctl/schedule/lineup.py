@@ -7,7 +7,7 @@ where there is a choice is it made anew, job by job. Cost: O(log jobs) for one t
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -21,6 +21,7 @@ from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.demand import Demand, Prospects
 from gpuctl.schedule.gang import Offer, Wish
+from gpuctl.schedule.news import News
 from gpuctl.schedule.ordering import Kind, Prospect, Rank, Shape, Waiting, is_first_class, job_rank, kind_of
 from gpuctl.schedule.runs import record_of
 
@@ -55,27 +56,37 @@ class Group:
 
 class Needs(NamedTuple):
     """What the most modest of some jobs would need: the fewest GPUs with which one that has a run could start, the
-    highest priority, and whether one is a person's or a service that can't be paused. All quota domains."""
+    highest priority, and whether one is a person's or a service that can't be paused. All quota domains, and all that
+    any of them asks for there."""
 
     gpu_milli: GpuMilli
     priority: int
     is_fixed: bool
     domains: frozenset[DomainName]
+    asked: frozenset[tuple[DomainName, GpuMilli]]
+
+
+class Terms(NamedTuple):
+    """What a project's reasons depend on, by domain: how much of what counts to a ceiling is held, and how much more
+    the project may hold by guarantee or share."""
+
+    ceiled: Mapping[DomainName, tuple[GpuMilli, ...]]
+    left_milli: Mapping[DomainName, GpuMilli]
 
 
 class Line:
     """A project's waiting jobs of one quota domain, by kind, and what the most modest of them would need.
 
-    `numbers`: what the project held and had a right to when they were told their reasons last.
+    `terms`: what the project held and had a right to when they were told their reasons last.
     """
 
-    __slots__ = ("_needs", "_order", "domain", "groups", "numbers", "project")
+    __slots__ = ("_needs", "_order", "domain", "groups", "project", "terms")
 
     def __init__(self, project: ProjectName, domain: DomainName) -> None:
         self.project = project
         self.domain = domain
         self.groups: dict[Kind, Group] = {}
-        self.numbers: tuple[object, ...] | None = None
+        self.terms: Terms | None = None
         self._order: tuple[JobId, ...] | None = None
         self._needs: Needs | None = None
 
@@ -85,7 +96,7 @@ class Line:
         group = self.groups.get(kind)
         if group is None:
             group = self.groups[kind] = Group(self, kind, entry[1].prospect.shape)
-            self._needs = self.numbers = None
+            self._needs = self.terms = None
         jobs = group.jobs
         if not jobs or jobs[-1] < entry:
             jobs.append(entry)  # Who comes waits last, mostly.
@@ -120,8 +131,9 @@ class Line:
                     least = min(least, *(offer.least_milli or _ENDLESS for offer in group.first.offers))
                 priority = max(priority, job.priority)
                 is_fixed = is_fixed or is_first_class(job)
-            pools = {name for group in self.groups.values() for name, _, _ in group.shape}
-            self._needs = Needs(least, priority, is_fixed, frozenset(capacity.domain_of[name] for name in pools))
+            wishes = {wish for group in self.groups.values() for wish in group.shape}
+            asked = frozenset((capacity.domain_of[pool], request.total_milli) for pool, request, _ in wishes)
+            self._needs = Needs(least, priority, is_fixed, frozenset(domain for domain, _ in asked), asked)
         return self._needs
 
 
@@ -147,11 +159,15 @@ class _Sum:
 class Lineup:
     """All waiting jobs: those that could start, by project, and those that can't, with why."""
 
-    __slots__ = ("_capacity", "_of", "_promised", "_prospects", "_sums", "lines", "shapes", "unable")
+    __slots__ = (
+        "_capacity", "_domains", "_news", "_of", "_promised", "_prospects", "_sums", "lines", "shapes", "unable",
+    )  # fmt: skip
 
-    def __init__(self, capacity: Capacity, prospects: Prospects) -> None:
+    def __init__(self, capacity: Capacity, prospects: Prospects, news: News) -> None:
         self._capacity = capacity
         self._prospects = prospects
+        self._news = news
+        self._domains = tuple(dict.fromkeys(capacity.domain_of.values()))
         self._sums: dict[ProjectName, _Sum] = {}
         self._of: dict[JobId, tuple[Entry, Group]] = {}
         self._promised: set[JobId] = set()
@@ -206,6 +222,11 @@ class Lineup:
         """Those that could start, alike by alike."""
         return (group for line in self.lines.values() for group in line.groups.values())
 
+    def lines_of(self, project: ProjectName) -> list[Line]:
+        """A project's lines; each domain has one at most."""
+        found = (self.lines.get((project, domain)) for domain in self._domains)
+        return [line for line in found if line is not None]
+
     def wishes(self) -> dict[Wish, Offer]:
         """All that is asked for by those that could start, once each."""
         return {wish: offer for alike in self.shapes.values() for wish, offer in next(iter(alike)).wishes()}
@@ -243,8 +264,11 @@ class Lineup:
                 del self._sums[job.project]
 
     def count(self, demand: Demand) -> None:
-        """Count everybody as demand, each in the domain it is meant for."""
-        for project, total in self._sums.items():
+        """Count everybody as demand, each in the domain it is meant for. Cost: the projects there is news about."""
+        for project in demand.renew():
+            total = self._sums.get(project)
+            if total is None:
+                continue
             if not total.choosy:
                 for domain, milli in total.plain_milli.items():
                     demand.more(domain, project, milli)
@@ -257,9 +281,8 @@ class Lineup:
 
     def _of_project(self, project: ProjectName) -> list[Entry]:
         """A project's jobs in order. Cost: O(jobs log groups)."""
-        domains = dict.fromkeys(self._capacity.domain_of.values())
-        lines = [self.lines[project, domain] for domain in domains if (project, domain) in self.lines]
-        return sorted(chain.from_iterable([group.jobs for line in lines for group in line.groups.values()]))
+        groups = (group for line in self.lines_of(project) for group in line.groups.values())
+        return sorted(chain.from_iterable([group.jobs for group in groups]))
 
     def _promised_in(self, waiting: Waiting) -> DomainName | None:
         """The domain of the place a job was promised, if it was."""
@@ -276,6 +299,7 @@ class Lineup:
         waiting = entry[1]
         job = waiting.job.id
         key = job.project, waiting.domain
+        self._news.of(job.project)
         line = self.lines.get(key)
         if line is None:
             line = self.lines[key] = Line(*key)
@@ -286,6 +310,7 @@ class Lineup:
 
     def _exit(self, entry: Entry, group: Group) -> None:
         line = group.line
+        self._news.of(line.project)
         line.leave(entry, group)
         del self._of[entry[1].job.id]
         if not group.jobs:

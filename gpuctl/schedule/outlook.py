@@ -6,12 +6,13 @@ Nothing of it decides anything; thrown away, it is worked out anew.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import is_
 
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Vacancy
-from gpuctl.model.ids import PoolName
-from gpuctl.model.state import ClusterState, Node
+from gpuctl.model.ids import NodeName, PoolName
+from gpuctl.model.state import ClusterState, Node, uuids_of
 from gpuctl.model.units import Instant
 from gpuctl.schedule.accounts import Tree
 from gpuctl.schedule.capacity import Capacity, survey
@@ -28,10 +29,11 @@ class Outlook:
     """
 
     __slots__ = (
-        "_declared", "_nodes", "_standing", "capacity", "effort", "prospects", "tree",
+        "_declared", "_nodes", "_standing", "capacity", "effort", "prospects", "tree", "uuids",
     )  # fmt: skip
 
     capacity: Capacity
+    uuids: Mapping[NodeName, tuple[str, ...]]
     tree: Tree
     prospects: Prospects
 
@@ -51,12 +53,13 @@ class Outlook:
         if self._standing is None or not all(map(is_, same, self._declared)):
             self._declared, self._nodes = same, state.nodes
             self.capacity, self.tree = survey(declared, state.nodes), Tree(declared)
-            self._standing = None
+            self._standing, self.uuids = None, uuids_of(state.nodes)
         elif self._nodes != state.nodes:
             before = {node.name: node for node in self._nodes}
             spaces = self.capacity.nodes
             known = {node.name: spaces[node.name] for node in state.nodes if before.get(node.name) is node}
             self.capacity, self._nodes = survey(declared, state.nodes, known), state.nodes
+            self.uuids = uuids_of(state.nodes)
         if self._standing is None or not self._standing.fits(declared, now_ms):
             self.prospects = Prospects(self.capacity, self.tree)
             self._standing = Standing(declared, self.capacity, self.tree, self.prospects)

@@ -7,7 +7,7 @@ within its share while the loser keeps its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from heapq import merge
 
@@ -131,16 +131,16 @@ class Reclaim:
         return 1 if straddles else None
 
 
-def overdrawn(books: Books, domain: DomainName, claim: Claim) -> tuple[ProjectName, ...]:
+def overdrawn(books: Books, domain: DomainName, claim: Claim) -> Collection[ProjectName]:
     """The projects that can lose something to anybody, as far as they themselves are concerned."""
 
-    def find() -> Iterator[ProjectName]:
-        for project in books.pausable(domain):
-            most = slack(books, domain, claim, project_owner(project))
-            if most > 0 and (claim is Claim.GUARANTEE or books.smallest(domain, project) <= most):
-                yield project
+    def is_one(project: ProjectName) -> bool:
+        most = slack(books, domain, claim, project_owner(project))
+        if most <= 0 or not books.pausable(domain).get(project):
+            return False
+        return claim is Claim.GUARANTEE or books.smallest(domain, project) <= most
 
-    return books.projects((claim, domain), find)
+    return books.projects((claim, domain), is_one)
 
 
 def slack(books: Books, domain: DomainName, claim: Claim, owner: str) -> GpuMilli:

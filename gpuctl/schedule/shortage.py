@@ -1,22 +1,26 @@
 """What binds those who wait, told to all that are alike at once, as things stand when the turns are over.
 
 It depends on what is free for what they ask, the same for all who ask it, and on what their project holds and has a
-right to. Where neither has changed nobody is told anew. Cost: O(shapes + lines), and O(groups) of those that changed.
+right to. Where neither has changed nobody is told anew. Cost: O(shapes), the projects there is news about, and
+O(groups) of those that changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from gpuctl.model.decision import Reason
 from gpuctl.model.ids import JobId
-from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.model.units import WHOLE_GPU
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.lineup import Group, Line, Lineup
+from gpuctl.schedule.lineup import Group, Line, Lineup, Needs, Terms
+from gpuctl.schedule.news import News
 from gpuctl.schedule.ordering import Shape, Waiting
 from gpuctl.schedule.rights import forbidden
 from gpuctl.schedule.starvation import Guards
@@ -34,9 +38,10 @@ class Want(NamedTuple):
 class Shortages:
     """What those who wait want for, as they were told last."""
 
-    __slots__ = ("_wants",)
+    __slots__ = ("_reader", "_wants")
 
-    def __init__(self) -> None:
+    def __init__(self, news: News) -> None:
+        self._reader = news.reader()
         self._wants: dict[Shape, tuple[Want, ...]] = {}
 
     def tell(self, lineup: Lineup, books: Books, guards: Guards) -> list[Group]:
@@ -49,10 +54,9 @@ class Shortages:
             for group in lineup.shapes[shape]
         }
         self._wants = wants
-        for line in lineup.lines.values():
-            numbers = _numbers(line, books)
-            if numbers != line.numbers:
-                line.numbers = numbers
+        for line in self._changed(lineup, books):
+            before, line.terms = line.terms, _terms(line, books)
+            if before is None or _may_matter(before, line.terms, line.needs(books.capacity)):
                 concerned.update(dict.fromkeys(line.groups.values()))
         told = []
         for group in concerned:
@@ -61,6 +65,12 @@ class Shortages:
                 group.reason = reason
                 told.append(group)
         return told
+
+    def _changed(self, lineup: Lineup, books: Books) -> Iterator[Line]:
+        """The lines of projects there is news about, and of those that share a ceiling with one."""
+        projects = self._reader.take()
+        sharing = chain.from_iterable(map(books.accounts.tree.ceiled_with, projects))
+        return chain.from_iterable(map(lineup.lines_of, dict.fromkeys(chain(projects, sharing))))
 
 
 def _wants(lineup: Lineup, books: Books, guards: Guards) -> dict[Shape, tuple[Want, ...]]:
@@ -89,19 +99,28 @@ def _free_for(ledger: Ledger, offer: Offer) -> bool:
     return ledger.whole_devices(pool) * WHOLE_GPU >= request.total_milli
 
 
-def _numbers(line: Line, books: Books) -> tuple[object, ...]:
+def _terms(line: Line, books: Books) -> Terms:
     """All that a project holds and has a right to that a reason may depend on."""
     accounts, project = books.accounts, line.project
-    owner = project_owner(project)
-    return tuple([
-        (
-            accounts.held(domain, owner),
-            accounts.portion(domain, owner),
+    owner, domains = project_owner(project), line.needs(books.capacity).domains
+    ceiled = {
+        domain: (
             accounts.fixed(domain, project),
             *[accounts.held(domain, limited) for limited, _ in accounts.tree.limits(domain, project)],
         )
-        for domain in line.needs(books.capacity).domains
-    ])  # fmt: skip
+        for domain in domains
+    }
+    left = {domain: max(accounts.portion(domain, owner)) - accounts.held(domain, owner) for domain in domains}
+    return Terms(ceiled, left)
+
+
+def _may_matter(before: Terms, after: Terms, needs: Needs) -> bool:
+    """Whether another ceiling may bind any of those who wait by other terms, or what is left is enough for others."""
+    if before.ceiled != after.ceiled:
+        return True
+    return any(
+        (milli > before.left_milli[domain]) is not (milli > after.left_milli[domain]) for domain, milli in needs.asked
+    )
 
 
 def _why(waiting: Waiting, wants: tuple[Want, ...], books: Books) -> Reason:
@@ -130,8 +149,6 @@ def _why(waiting: Waiting, wants: tuple[Want, ...], books: Books) -> Reason:
 
 
 def _is_beyond_share(waiting: Waiting, offer: Offer, books: Books) -> bool:
-    milli: GpuMilli = offer.request.total_milli
     domain, owner = books.capacity.domain_of[offer.pool.name], project_owner(waiting.job.id.project)
-    portion = books.accounts.portion(domain, owner)
-    held_milli = books.accounts.held(domain, owner) + milli
-    return milli > 0 and held_milli > max(portion.guarantee_milli, portion.share_milli)
+    held_milli, milli = books.accounts.held(domain, owner), offer.request.total_milli
+    return milli > 0 and held_milli + milli > max(books.accounts.portion(domain, owner))

@@ -7,13 +7,13 @@ Cost of a cycle: what has changed, and one glance at each object to see that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import Any, TypeVar
 
-from gpuctl.model.decision import Decision, FairShare, Keep, Pending
+from gpuctl.model.decision import Decision, Keep, Pending
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -23,11 +23,12 @@ from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import Accounts, Tree
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.capacity import Capacity, changed_nodes
-from gpuctl.schedule.demand import Prospects
+from gpuctl.schedule.demand import Demand, Prospects
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.elastic import parted
 from gpuctl.schedule.learning import Lessons
 from gpuctl.schedule.lineup import Group, Lineup
+from gpuctl.schedule.news import News
 from gpuctl.schedule.runs import (
     ACTIVE,
     IN_PLACE,
@@ -39,8 +40,9 @@ from gpuctl.schedule.runs import (
     next_change_ms,
     settled,
 )
-from gpuctl.schedule.shortage import Shortages
+from gpuctl.schedule.shares import Shares
 from gpuctl.schedule.verdicts import Verdicts
+from gpuctl.schedule.waitlist import Waitlist
 
 _STRIDE = 512
 """Objects compared at once."""
@@ -57,10 +59,10 @@ class Standing:
     """
 
     __slots__ = (
-        "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_now_ms",
-        "_over", "_overlaid", "_raw", "_restless", "_run_list", "_runs", "_twice", "_used", "adjustments", "books",
-        "decisions", "in_vain", "lineup", "moving", "only_joined", "shares", "shortages", "touched",
-        "usable_milli", "verdicts",
+        "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_news",
+        "_now_ms", "_over", "_overlaid", "_raw", "_restless", "_run_list", "_runs", "_twice", "_used", "adjustments",
+        "books", "decisions", "demand", "in_vain", "lineup", "moving", "only_joined", "shares", "terms", "touched",
+        "usable_milli", "verdicts", "waitlist",
     )  # fmt: skip
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
@@ -80,15 +82,18 @@ class Standing:
         self._twice: dict[RunKey, NodeName] = {}
         self._restless: set[JobId] = set()
         self._due: list[tuple[Instant, JobId]] = []
-        self.books = Books(capacity, Accounts(tree), declared.cluster.scheduling.min_runtime_ms)
+        self._news = news = News(project.name for project in declared.projects)
+        self.books = Books(capacity, Accounts(tree, news), declared.cluster.scheduling.min_runtime_ms, news)
         self._lessons = Lessons(declared.cluster.pools)
-        self.lineup = Lineup(capacity, prospects)
+        self.lineup = Lineup(capacity, prospects, news)
+        self.waitlist = Waitlist(self.lineup, self.books, news)
+        self.demand = Demand(declared, capacity, self.books.accounts, news)
+        self.shares = Shares(declared, self.books.accounts, self.demand, news)
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
         self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
-        self.shares: tuple[FairShare, ...] = ()
-        self.shortages = Shortages()
+        self.terms: dict[DomainName, object] = {}
         self.verdicts = Verdicts()
         self.touched: dict[JobId, None] = {}
         self.only_joined = False
@@ -131,7 +136,8 @@ class Standing:
         while self._due and self._due[0][0] <= now_ms:
             touched[heappop(self._due)[1]] = None
         if nodes:
-            touched.update(dict.fromkeys(self._on_any_of(nodes) | self.lineup.refit(capacity, nodes)))
+            self._news.of_all()
+            touched.update(dict.fromkeys(self.books.entered_on(nodes) | self.lineup.refit(capacity, nodes)))
             self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         twice = self._place(sorted(touched))
         if twice != self._twice:
@@ -221,17 +227,6 @@ class Standing:
                         if before.finished.get((job, digest), past) != past
                     )
         self._barred, self._ledgers = barred, ledgers
-        return found
-
-    def _on_any_of(self, nodes: Collection[NodeName]) -> set[JobId]:
-        """Jobs with a run that has its place on one of some nodes, or workers that stop there. Cost: O(runs)."""
-        found: set[JobId] = set()
-        for job, runs in self._runs.items():
-            for run in runs:
-                for place in (run.placement, run.leaving):
-                    for worker in place.workers if place is not None else ():
-                        if worker.node in nodes:
-                            found.add(job)
         return found
 
     # What each says

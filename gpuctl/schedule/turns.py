@@ -5,41 +5,34 @@ within its guarantee goes before the others: what it is owed need not be taken b
 Only jobs that may have a chance take part, which is for `hints` to say; who was asked in vain is asked again, like all
 that are like it, when somebody has been paused, not before. What a job's turn comes to is `admission`'s.
 
-Cost: O(lanes), and O(log lanes) for each that is asked; who has no chance costs nothing.
+Cost: O(lanes in which somebody may have a chance), and O(log lanes) for each that is asked. Who is next in a lane is
+looked for when it may be that lane's turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from heapq import heapify, heappop, heapreplace
-from typing import TypeAlias
 
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import JobId
 from gpuctl.model.units import Instant
-from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.hints import Hints
-from gpuctl.schedule.lineup import Group, Line, Lineup
+from gpuctl.schedule.lineup import Group, Line
 from gpuctl.schedule.ordering import Rank, Waiting
+from gpuctl.schedule.queue import place_of
 
-Place: TypeAlias = tuple[bool, bool, int, Instant, ProjectName, DomainName]
-"""What lanes are compared by, the least is next: what is owed first; a share of 0 last; the part of its share that the
-project holds, as a binary fraction; then who waits longest."""
-
-_PLACES = 128
-"""Binary places of such a fraction: so many that no two of amounts below 2 ** 64 look alike."""
+_EVER: Instant = -(1 << 62)
 
 
 class Lane:
     """A line's part in one cycle: who of it is next, and how that compares with other lanes right now.
 
-    `settled`: jobs that need no turn; it grows as jobs are given a place.
+    `settled`: jobs that need no turn; it grows as jobs are given a place. Until it is known who is next, `place` is the
+    best there may be.
     """
 
-    __slots__ = (
-        "_at", "_books", "_guarantee", "_owner", "_seen", "_settled", "_share", "line", "next", "open", "place",
-    )  # fmt: skip
+    __slots__ = ("_at", "_books", "_seen", "_settled", "line", "next", "open", "place")
 
     def __init__(self, line: Line, books: Books, settled: Collection[JobId]) -> None:
         self.line = line
@@ -48,14 +41,15 @@ class Lane:
         self._books = books
         self._settled = settled
         self._at: dict[Group, int] = {}
-        self._seen = -1
-        self._owner = project_owner(line.project)
-        portion = books.accounts.portion(line.domain, self._owner)
-        self._guarantee = portion.guarantee_milli
-        self._share = portion.share_milli
-        self.place: Place = (True, True, 0, 0, line.project, line.domain)
+        self._seen: int | None = None
+        self.place = place_of(line, books.accounts, 0, _EVER)
 
-    def widen(self, hints: Hints) -> None:
+    def reopen(self) -> None:
+        """All may take part again."""
+        self._seen = None
+        self.place = place_of(self.line, self._books.accounts, 0, _EVER)
+
+    def _widen(self, hints: Hints) -> None:
         """Let all take part who may have a chance."""
         self.open = []
         for group in hints.of_line(self.line):
@@ -64,11 +58,12 @@ class Lane:
                 self.open.append((*entry, group))
         heapify(self.open)
         self._seen = hints.version
-        self._find_next(hints)
 
     def narrow(self, hints: Hints) -> None:
-        """Let those go who have no chance any more."""
-        if self._seen != hints.version:
+        """Find who is next of those who may have a chance still."""
+        if self._seen is None:
+            self._widen(hints)
+        elif self._seen != hints.version:
             self._seen = hints.version
             still = frozenset(hints.of_line(self.line))
             self.open = [entry for entry in self.open if entry[2] in still]
@@ -104,26 +99,23 @@ class Lane:
 
     def call(self, waiting: Waiting, group: Group) -> None:
         """Have this one next, and read what the project holds: how the lane compares with others from now on."""
-        line, share = self.line, self._share
-        held = self._books.accounts.held(line.domain, self._owner)
-        is_owed = held + waiting.gpu_milli <= self._guarantee
-        level = (held << _PLACES) // share if share > 0 else held
         self.next = waiting, group
-        self.place = not is_owed, share <= 0, level, waiting.queued_at_ms, line.project, line.domain
+        self.place = place_of(self.line, self._books.accounts, waiting.gpu_milli, waiting.queued_at_ms)
 
     def __lt__(self, other: Lane) -> bool:
         return self.place < other.place
 
 
-def take_turns(lanes: Iterable[Lane], books: Books, hints: Hints, turn: Callable[[Waiting], bool]) -> None:
+def take_turns(hints: Hints, books: Books, settled: Collection[JobId], turn: Callable[[Waiting], bool]) -> None:
     """Give turns until nobody is left who may have a chance. `turn` says whether the job has a place now."""
-    lanes = tuple(lanes)
+    lanes: dict[Line, Lane] = {}
     version = -1
     first: list[Lane] = []
     while True:
         if version != books.version:
             version = books.version
-            first = _opened(lanes, hints)
+            first = [_opened(lanes, line, books, settled) for line in hints.lines()]
+            heapify(first)
         if not first:
             return
         lane = first[0]
@@ -136,26 +128,10 @@ def take_turns(lanes: Iterable[Lane], books: Books, hints: Hints, turn: Callable
             lane.strike()
 
 
-def _opened(lanes: Iterable[Lane], hints: Hints) -> list[Lane]:
-    """The lanes in which somebody may have a chance, as a heap."""
-    first = []
-    for lane in lanes:
-        lane.widen(hints)
-        if lane.next is not None:
-            first.append(lane)
-    heapify(first)
-    return first
-
-
-def in_order(lanes: Iterable[Lane], lineup: Lineup, settled: Collection[JobId]) -> tuple[tuple[JobId, ...], ...]:
-    """Those that wait still, lane by lane, in the order in which they would be asked."""
-    touched = {job.project for job in settled}
-    rest: list[tuple[Place, tuple[JobId, ...]]] = []
-    for lane in lanes:
-        jobs = lane.line.order
-        if lane.line.project in touched:
-            jobs = tuple([job for job in jobs if job not in settled])
-        if jobs:
-            lane.call(*lineup.find(jobs[0]))
-            rest.append((lane.place, jobs))
-    return tuple([jobs for _, jobs in sorted(rest)])
+def _opened(lanes: dict[Line, Lane], line: Line, books: Books, settled: Collection[JobId]) -> Lane:
+    """The lane of a line, in which everybody may take part."""
+    if line in lanes:
+        lanes[line].reopen()
+    else:
+        lanes[line] = Lane(line, books, settled)
+    return lanes[line]

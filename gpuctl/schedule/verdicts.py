@@ -15,12 +15,13 @@ from gpuctl.model.ids import JobId
 class Verdicts:
     """One decision a job, sorted by job."""
 
-    __slots__ = ("_jobs", "_made", "_of")
+    __slots__ = ("_all", "_jobs", "_made", "_of")
 
     def __init__(self) -> None:
         self._of: dict[JobId, Decision] = {}
         self._jobs: list[JobId] = []
         self._made: list[Decision] = []
+        self._all: tuple[Decision, ...] | None = None
 
     def get(self, job: JobId) -> Decision | None:
         """What was decided about a job last."""
@@ -31,6 +32,7 @@ class Verdicts:
         self._of = dict(decisions)
         self._jobs = sorted(decisions)
         self._made = [self._of[job] for job in self._jobs]
+        self._all = None
 
     def put(self, job: JobId, decision: Decision) -> None:
         """Decide about a job."""
@@ -38,6 +40,7 @@ class Verdicts:
         if before is decision:
             return
         self._of[job] = decision
+        self._all = None
         at = bisect_left(self._jobs, job)
         if before is None:
             self._jobs.insert(at, job)
@@ -50,10 +53,13 @@ class Verdicts:
         if self._of.pop(job, None) is not None:
             at = bisect_left(self._jobs, job)
             del self._jobs[at], self._made[at]
+            self._all = None
 
     def all(self) -> tuple[Decision, ...]:
         """All of them."""
-        return tuple(self._made)
+        if self._all is None:
+            self._all = tuple(self._made)
+        return self._all
 
     def __bool__(self) -> bool:
         return bool(self._of)

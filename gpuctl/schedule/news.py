@@ -1,0 +1,60 @@
+"""What a cycle looks at again: the projects about which there is news, for each who reads them.
+
+There is news about a project when it holds more or less, or other runs, when its share is another, and when somebody
+of it comes to wait or waits no more. Whoever keeps what follows from these reads the news before they use it; so a
+cycle costs what has changed, whatever there is besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpuctl.model.ids import ProjectName
+
+
+class Reader:
+    """One who reads the news, and what is unread so far; in the beginning everything is."""
+
+    __slots__ = ("_news", "unread")
+
+    def __init__(self, news: News, projects: Iterable[ProjectName]) -> None:
+        self._news = news
+        self.unread = dict.fromkeys(projects)
+
+    def take(self) -> Mapping[ProjectName, None]:
+        """The projects there is news about, once each. Cost: what it returns, and the readers."""
+        self._news.spread()
+        taken, self.unread = self.unread, {}
+        return taken
+
+
+class News:
+    """Who reads, and what there is to be read of."""
+
+    __slots__ = ("_fresh", "_projects", "_readers")
+
+    def __init__(self, projects: Iterable[ProjectName]) -> None:
+        self._projects = tuple(projects)
+        self._readers: list[Reader] = []
+        self._fresh: dict[ProjectName, None] = {}
+
+    def reader(self) -> Reader:
+        """One who reads from now on."""
+        reader = Reader(self, self._projects)
+        self._readers.append(reader)
+        return reader
+
+    def of(self, project: ProjectName) -> None:
+        """Something about a project is not as it was."""
+        self._fresh[project] = None
+
+    def of_all(self) -> None:
+        """Something that may concern every project is not as it was."""
+        self._fresh.update(dict.fromkeys(self._projects))
+
+    def spread(self) -> None:
+        """Give everybody what is fresh."""
+        if self._fresh:
+            for reader in self._readers:
+                reader.unread.update(self._fresh)
+            self._fresh.clear()
