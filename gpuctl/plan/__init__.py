@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import compress
 from operator import attrgetter
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
@@ -29,7 +28,7 @@ from gpuctl.plan.checks import Checks
 from gpuctl.plan.departures import departures
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.guard import CONFIRM_TRAILER, Stops, damaged_projects, foreign_namespaces, mass_stop, review, set_aside
-from gpuctl.plan.inventory import OWN, gather, known_ledgers, next_ledger, shards_by_project
+from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import book, delete, remade, writer_of
@@ -83,11 +82,11 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
-        new = next_ledger(declared, old, books, state, checks)
+        there = left_over(old, books, state, checks)
+        new = next_ledger(declared, old, books, there, checks)
         recorded.append(new.seen)
         closing = project not in books.projects and project != OWN
-        extras = checks.extras(project, old.inventory, books.wanted.get(project, frozenset()))
-        gone = [r for r in surplus(cluster, old, extras, staying, state) if job_of(state.live[r]) not in stops.jobs]
+        gone = [r for r in surplus(cluster, old, there, staying, state) if job_of(state.live[r]) not in stops.jobs]
         reviewed = review(declared, old, tuple(gone), state, confirmations)
         owner = None if project == OWN else project
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
@@ -96,8 +95,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
-    named = compress(state.live, map(NAMESPACE[1].__eq__, map(attrgetter("kind"), state.live)))
-    spaces = {ref: state.live[ref] for ref in filter(is_namespace, named)}
+    spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
     written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(gaps, checks)
     return Plan(
         changes=in_order([*changes, *written]),

@@ -7,7 +7,7 @@ plan applies and shrinks only by what is observed to be gone. Nothing is in it t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
@@ -80,8 +80,14 @@ def gather(  # noqa: PLR0913, PLR0917 - the four values of a cycle, and what is 
     )
 
 
-def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterState, checks: Checks) -> Ledger:
-    """The project's ledger after `old`; `old` itself when nothing changed.
+def left_over(old: Ledger, books: Books, state: ClusterState, checks: Checks) -> frozenset[ObjectRef]:
+    """What is there of a project's inventory besides the objects that are wanted of it."""
+    wanted = books.wanted.get(old.project, _NO_OBJECTS)
+    return frozenset(filter(state.live.__contains__, checks.extras(old.project, old.inventory, wanted)))
+
+
+def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[ObjectRef], checks: Checks) -> Ledger:
+    """The project's ledger after `old`; `old` itself when nothing changed. `there` is what is left over.
 
     A run is forgotten as soon as it is no longer declared: declared once more, it is a new wish, and what is still
     leaving then is not taken for it. Of a project that is gone, all that stands is kept: its removal may be refused.
@@ -92,7 +98,6 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, state: ClusterSta
     if project not in books.projects:
         kept |= standing
     wanted = books.wanted.get(project, _NO_OBJECTS)
-    there = frozenset(filter(state.live.__contains__, checks.extras(project, old.inventory, wanted)))
     ended = books.ended.get(project, ())
     revision = declared.project_revisions.get(project, old.revision)
     content = declared.project_contents.get(project, old.content)
@@ -130,10 +135,14 @@ _ENDS = frozenset({Finished, TimeOut})
 _WORKLOADS = frozenset(kind for _, kind in WORKLOADS)
 
 
+def of_kinds(state: ClusterState, kinds: frozenset[str]) -> Iterator[ObjectRef]:
+    """What is live of kinds by these names, of any API version. Cost: a glance at each live object."""
+    return compress(state.live, map(kinds.__contains__, map(attrgetter("kind"), state.live)))
+
+
 def _standing(declared: Declared, state: ClusterState, checks: Checks) -> Mapping[ProjectName, frozenset[RunKey]]:
     """The cluster's runs whose object is there and is not being deleted."""
-    named = compress(state.live, map(_WORKLOADS.__contains__, map(attrgetter("kind"), state.live)))
-    refs = list(filter(is_workload, named))
+    refs = list(filter(is_workload, of_kinds(state, _WORKLOADS)))
     return checks.standing(refs, list(map(state.live.__getitem__, refs)), declared.cluster.name)
 
 

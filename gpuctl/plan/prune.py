@@ -17,13 +17,13 @@ _NAMESPACE = names.NAMESPACE[1]
 
 
 def surplus(
-    cluster: str, ledger: Ledger, extras: frozenset[ObjectRef], wanted: frozenset[ObjectRef], state: ClusterState
+    cluster: str, ledger: Ledger, there: frozenset[ObjectRef], wanted: frozenset[ObjectRef], state: ClusterState
 ) -> tuple[ObjectRef, ...]:
-    """The project's objects to delete now, sorted: of the `extras` of its inventory, which it does not want itself.
+    """The project's objects to delete now, sorted: of what is `there` of its inventory and not wanted of it.
 
-    `wanted` are all objects that stay. Cost: linear in the extras; in the inventory where a namespace may go.
+    `wanted` are all objects that stay. Cost: linear in those; in the inventory where a namespace may go.
     """
-    found = sorted(filter(state.live.__contains__, extras - wanted))
+    found = sorted(there - wanted)
     occupied = set[str]()
     if any(map(is_namespace, found)):
         occupied = {ref.namespace for ref in ledger.inventory if ref in state.live}
