@@ -112,7 +112,7 @@ class Admission:
         A loose promise is given up, and its job takes a turn, while somebody else waits for what is owed to them.
         """
         coming, occupied, loose = Promises(), Promises(), Promises()
-        for waiting in lineup.promised():
+        for waiting in (queue := lineup.promised()):
             seat = None if is_guarded(waiting) else promised(waiting, self._books)
             if seat is None or self._forbidden(waiting, seat.offer):
                 continue
@@ -123,7 +123,7 @@ class Admission:
         for waiting, seat in loose:
             if not self._is_owed_to_others(waiting, lineup):
                 self._hold(waiting, seat, coming, occupied)
-        self._guards.keep(lineup.promised())
+        self._guards.keep(queue)
         return coming, occupied
 
     def _hold(self, waiting: Waiting, seat: Seat, coming: Promises, occupied: Promises) -> None:

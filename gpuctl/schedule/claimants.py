@@ -13,10 +13,10 @@ from typing import NamedTuple
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
-from gpuctl.schedule.accounts import Accounts, project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.lineup import Line, Lineup
 from gpuctl.schedule.news import News
+from gpuctl.schedule.rights import rights_of
 
 
 class Right(NamedTuple):
@@ -67,16 +67,6 @@ class Claimants:
             guaranteed, fair = rights_of(self._books.accounts, domain, line.project, milli)
             if guaranteed or fair:
                 yield Right(domain, milli, guaranteed, fair)
-
-
-def rights_of(
-    accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli
-) -> tuple[bool, bool]:  # fmt: skip
-    """Whether a project stays within its guarantee, and within its share, with so many GPUs more."""
-    owner = project_owner(project)
-    guarantee_milli, share_milli = accounts.portion(domain, owner)
-    held_milli = accounts.held(domain, owner) + milli
-    return held_milli <= guarantee_milli, held_milli <= share_milli
 
 
 def ranks_above_some(books: Books, domain: DomainName, project: ProjectName, priority: int, *, is_fixed: bool) -> bool:

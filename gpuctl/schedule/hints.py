@@ -18,14 +18,14 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.claimants import Right, ranks_above_some, rights_of
+from gpuctl.schedule.claimants import Right, ranks_above_some
 from gpuctl.schedule.consolidation import Mover
 from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.lineup import Group, Line
 from gpuctl.schedule.ordering import Shape, is_first_class
 from gpuctl.schedule.reclaim import Claim, overdrawn
-from gpuctl.schedule.rights import forbidden
+from gpuctl.schedule.rights import forbidden, rights_of
 from gpuctl.schedule.starvation import Guards
 from gpuctl.schedule.waitlist import Waitlist
 

@@ -36,5 +36,12 @@ def standing(accounts: Accounts, domain: DomainName, project: ProjectName, held_
 
 def is_owed(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
     """Whether a project stays within what it is guaranteed with so many GPUs more."""
+    return rights_of(accounts, domain, project, milli)[0]
+
+
+def rights_of(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[bool, bool]:
+    """Whether a project stays within its guarantee, and within its share, with so many GPUs more."""
     owner = project_owner(project)
-    return accounts.held(domain, owner) + milli <= accounts.portion(domain, owner).guarantee_milli
+    guarantee_milli, share_milli = accounts.portion(domain, owner)
+    held_milli = accounts.held(domain, owner) + milli
+    return held_milli <= guarantee_milli, held_milli <= share_milli

@@ -282,13 +282,19 @@ def test_a_place_to_go_on_at_is_not_kept_where_no_node_is_large_enough_any_more(
     assert reserved_for_x(world, tree) is None
 
 
+def promising(tree: Declared, place: Placement) -> World:
+    """Its one job waits, and was promised this place."""
+    world = world_of(tree)
+    ((key, run),) = world.runs.items()
+    world.runs[key] = replace(run, placement=place)
+    return world
+
+
 def test_a_promised_gpu_that_has_been_cut_since_is_no_place_for_a_whole_one() -> None:
     h100 = 81_559 << 20
     of = replace(pool(nodes=[2], sharing=Sharing.MIG), gpu_mem_bytes=h100, profiles=profiles_of(h100))
     tree = declared([project("a", 2000)], [job("a/x")], [of])
-    world = world_of(tree)
-    ((key, run),) = world.runs.items()
-    world.runs[key] = replace(run, placement=at((1, 0)))
+    world = promising(tree, at((1, 0)))
     (whole,) = all_decided(world, tree).values()
     assert isinstance(whole, Admit)
     assert whole.placement == at((1, 0))
@@ -301,9 +307,7 @@ def test_a_promised_gpu_that_has_been_cut_since_is_no_place_for_a_whole_one() ->
 def test_a_promised_place_in_a_pool_that_is_not_the_jobs_any_more_is_none() -> None:
     pools = [pool(nodes=[2]), pool("v100", nodes=[2])]
     tree = declared([project("a", 4000)], [job("a/x", pools=(PoolName("v100"),))], pools)
-    world = world_of(tree)
-    ((key, run),) = world.runs.items()
-    world.runs[key] = replace(run, placement=at((1, 0)))
+    world = promising(tree, at((1, 0)))
     (found,) = all_decided(world, tree).values()
     assert isinstance(found, Admit)
     assert [worker.node for worker in found.placement.workers] == ["v100-1"]
@@ -311,9 +315,7 @@ def test_a_promised_place_in_a_pool_that_is_not_the_jobs_any_more_is_none() -> N
 
 def test_a_promised_place_on_a_node_that_is_gone_is_none() -> None:
     tree = declared([project("a", 4000)], [job("a/x")], [pool(nodes=[2])])
-    world = world_of(tree)
-    ((key, run),) = world.runs.items()
-    world.runs[key] = replace(run, placement=at((7, 0)))
+    world = promising(tree, at((7, 0)))
     (found,) = all_decided(world, tree).values()
     assert isinstance(found, Admit)
     assert found.placement == at((1, 0))
@@ -323,9 +325,7 @@ def test_a_promised_place_on_a_node_that_is_gone_is_none() -> None:
 def test_a_promise_takes_all_the_cpu_and_memory_there_is_but_no_more(short: dict[str, int]) -> None:
     asks = {"cpu_milli": 80_000, "mem_bytes": 512 * GIB}
     tree = declared([project("a", 4000)], [job("a/x", **asks)], [pool(nodes=[2])])  # type: ignore[arg-type]
-    world = world_of(tree)
-    ((key, run),) = world.runs.items()
-    world.runs[key] = replace(run, placement=at((1, 1)))
+    world = promising(tree, at((1, 1)))
     (found,) = all_decided(world, tree).values()
     assert isinstance(found, Admit)
     assert found.placement == at((1, 1))
