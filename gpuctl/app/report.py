@@ -61,6 +61,12 @@ class Entry:
         facts = {key: value for key, value in self.fields.items() if not (self.rewords and key == "message")}
         return f"{self.event} {self.level} {facts}"
 
+    @property
+    def subject(self) -> tuple[tuple[str, FieldValue], ...]:
+        """What it is about: the facts of the line that tells that it has ended."""
+        told = ((name, self.fields[name]) for name in ("code", "place", "object") if name in self.fields)
+        return ("was", self.event), *told
+
     def line(self, at_ms: Instant, form: LogForm) -> str:
         """The line, without its end."""
         at = format_timestamp(at_ms)
@@ -83,16 +89,19 @@ class Journal:
         self._write(entry.line(at_ms, self._form))
 
     def stand(self, at_ms: Instant, area: str, problems: Iterable[Entry]) -> None:
-        """All that is wrong in an area now. Tells what is new of it, and what was wrong and is no more."""
+        """All that is wrong in an area now. Tells what is new of it, and what was wrong and is no more.
+
+        What is told anew with other facts has not ended: a replica that waits for another leader still waits.
+        """
         before = self._standing.get(area, {})
         now = {entry.problem: entry for entry in problems}
         for key, entry in now.items():
             if key not in before:
                 self.tell(at_ms, entry)
-        for key, entry in before.items():
-            if key not in now:
-                told = {name: entry.fields[name] for name in ("code", "place", "object") if name in entry.fields}
-                self.tell(at_ms, Entry(event="resolved", fields={"was": entry.event, **told}))
+        still = {entry.subject for entry in now.values()}
+        for entry in before.values():
+            if entry.subject not in still:
+                self.tell(at_ms, Entry(event="resolved", fields=dict(entry.subject)))
         self._standing[area] = now
 
     def forget(self, *areas: str) -> None:

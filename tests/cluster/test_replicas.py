@@ -81,10 +81,11 @@ def test_the_leader_is_killed_then_stopped_and_woken_then_cut_off(pair: Pair, fi
     figure(f"leader stopped: the other leads after {took_s:.1f} s")
     pair.ways[1 - second].play(Fault(What.SAY, "PATCH", code=503))
     pair.declare()
-    written = len(writes_of(processes[second].audited()))
+    written, told = len(writes_of(processes[second].audited())), len(processes[second].lines())
     processes[second].signal(signal.SIGCONT)
-    within(10, lambda: processes[second].leads() is False and processes[second].lines()[-1]["event"] == "standby")
+    within(10, lambda: "standby" in [line["event"] for line in processes[second].lines()[told:]], site.logs)
     time.sleep(3)
+    assert not processes[second].leads()
     assert len(writes_of(processes[second].audited())) == written, "woken, with a job to start that nobody started"
     pair.ways[1 - second].play()
     site.await_pods(*pair.running)

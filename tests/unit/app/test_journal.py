@@ -46,6 +46,16 @@ def test_what_is_wrong_is_told_when_it_begins_and_when_it_ends() -> None:
     assert not journal.has_errors
 
 
+def test_what_stands_with_other_facts_has_not_ended() -> None:
+    lines: list[str] = []
+    journal = Journal(lines.append, LogForm.JSON)
+    for leader in ("", "other"):
+        journal.stand(AT_MS, "leadership", [Entry(event="standby", fields={"leader": leader})])
+    assert [json.loads(line)["event"] for line in lines] == ["standby", "standby"]
+    journal.stand(AT_MS, "leadership", [])
+    assert [json.loads(line)["event"] for line in lines] == ["standby", "standby", "resolved"]
+
+
 def test_areas_stand_by_themselves_and_a_warning_is_no_error() -> None:
     lines: list[str] = []
     journal = Journal(lines.append)
