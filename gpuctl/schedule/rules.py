@@ -94,10 +94,12 @@ def tally_with(tally: Tally, holder: Holder, books: Books) -> Tally:
 
 def tally_with_all(tally: Tally, holders: Iterable[Holder], books: Books) -> Tally:
     """The tally with some victims more."""
-    after = dict(tally)
+    sizes: dict[ProjectName, list[GpuMilli]] = {}
     for holder in holders:
-        milli = holder.total_milli
-        for owner in books.accounts.tree.chain(holder.project):
+        sizes.setdefault(holder.run.job.project, []).append(holder.total_milli)
+    after = dict(tally)
+    for project, milli in sizes.items():
+        for owner in books.accounts.tree.chain(project):
             total, largest = after.get(owner, (0, 0))
-            after[owner] = (total + milli, max(largest, milli))
+            after[owner] = (total + sum(milli), max(largest, *milli))
     return after

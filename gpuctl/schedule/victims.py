@@ -159,11 +159,15 @@ class _NodeSearch:
 
 
 class _Search:
-    """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly."""
+    """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly.
+
+    A node is searched only once nothing else can be better: `priced` says what had been taken when it was priced by who
+    minds least of those left there.
+    """
 
     __slots__ = (
-        "books", "candidates", "close", "exhaustive", "floors", "heap", "request", "rule", "seats", "stamp", "taken",
-        "tally",
+        "books", "candidates", "close", "exhaustive", "floors", "heap", "priced", "request", "rule", "seats", "stamp",
+        "taken", "tally",
     )  # fmt: skip
 
     def __init__(self, books: Books, offer: Offer, rule: Rule) -> None:
@@ -180,6 +184,7 @@ class _Search:
         self.taken: dict[JobId, Holder] = {}
         self.tally: Tally = {}
         self.stamp = dict.fromkeys(self.candidates, 0)
+        self.priced: dict[NodeName, tuple[Tally, list[Holder]]] = {}
         self.heap = [self._at_least(name) for name in self.candidates]
         heapify(self.heap)
 
@@ -192,20 +197,32 @@ class _Search:
             order, name, stamp, taken, victims = heappop(self.heap)
             if stamp != self.stamp[name]:
                 continue
-            if victims and (taken == len(self.taken) or self._still(victims)):
-                missing -= self._take(victims)
+            if victims:
+                tally = tally_with_all(self.tally, victims, self.books)
+                if taken == len(self.taken) or self.rule.price(tally) is not None:
+                    missing -= self._take(victims, tally)
+                    continue
+            if name not in self.priced:
+                self._price(name, stamp, self._short(name) if victims else order[1])
                 continue
-            left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
-            short = self._short(name) if victims else order[1]
-            if self._most_milli(left) < short:
-                continue
+            tally, left = self.priced.pop(name)
             self.books.effort.searches += 1
             search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left)
-            found = search.run(self.tally)
+            found = search.run(tally)
             self.exhaustive = self.exhaustive and search.exhaustive
             if found is not None:
-                heappush(self.heap, (self._order(found[0], name), name, stamp, len(self.taken), found[1]))
+                heappush(self.heap, (self._order(found[0], name), name, stamp, taken, found[1]))
         return self._without_spare(-missing)
+
+    def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
+        """What one worker more on a node costs at the least, so much being short there, by who minds least on it."""
+        left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
+        if not left or self._most_milli(left) < short:
+            return
+        fewest = -(-short // max(1, *[holder.total_milli for holder in left]))
+        order = self._order((0, short, fewest, (self.books.preference(left[0]),)), name)
+        self.priced[name] = self.tally, left
+        heappush(self.heap, (order, name, stamp, len(self.taken), ()))
 
     def _order(self, cost: Cost, name: NodeName) -> Order:
         price, milli, count, preferences = cost
@@ -213,7 +230,7 @@ class _Search:
         return price, milli, count, work, name not in self.close, preferences
 
     def _at_least(self, name: NodeName) -> tuple[Order, NodeName, int, int, tuple[Holder, ...]]:
-        """What one worker more on a node costs at the very least; its exact cost is searched only when that is best."""
+        """What one worker more on a node costs at the very least, whoever is there."""
         return (0, self._short(name), 0, (), name not in self.close, ()), name, self.stamp[name], 0, ()
 
     def _short(self, name: NodeName) -> GpuMilli:
@@ -227,20 +244,17 @@ class _Search:
             of_project[holder.project] = of_project.get(holder.project, 0) + holder.total_milli
         return sum(min(milli, self.rule.most_milli(project)) for project, milli in of_project.items())
 
-    def _still(self, victims: tuple[Holder, ...]) -> bool:
-        """These may be taken besides those taken since they were found."""
-        return self.rule.price(tally_with_all(self.tally, victims, self.books)) is not None
-
-    def _take(self, victims: tuple[Holder, ...]) -> int:
-        """Take them; returns the seats won."""
+    def _take(self, victims: tuple[Holder, ...], tally: Tally) -> int:
+        """Take them, with what is taken then; returns the seats won."""
         won = 0
         self.taken.update((holder.run.job, holder) for holder in victims)
-        self.tally = tally_with_all(self.tally, victims, self.books)
+        self.tally = tally
         for name in self._touched(victims):
             for holder in victims:
                 self.floors[name].remove(holder)
             won += self._recount(name)
             self.stamp[name] += 1
+            self.priced.pop(name, None)
             heappush(self.heap, self._at_least(name))
         return won
 
