@@ -92,7 +92,11 @@ class Graded(Placer):
 
     def place(self, request: Request) -> WorkerPlacement | None:
         """See above."""
-        best = self.ledger.best(request, lambda room: self._grade(room, request) if has_room(room, request) else None)
+
+        def grade(room: Room) -> Grade | None:
+            return self._grade(room, request) if has_room(room, request) else None
+
+        best = self.ledger.best(request, grade, lambda: self.ledger.rooms)
         if best is None:
             return None
         room = self.ledger.rooms[best[1]]

@@ -149,7 +149,7 @@ class Accounts:
             if is_project(owner):
                 self._borrowed[domain] += _beyond_guarantee(portion)
                 if portion != before:
-                    self._news.of(ProjectName(owner.removeprefix(_PROJECT)))
+                    self._news.of_share(ProjectName(owner.removeprefix(_PROJECT)))
         return moved
 
     def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:

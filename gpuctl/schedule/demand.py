@@ -149,7 +149,7 @@ class Demand:
     def __init__(self, declared: Declared, capacity: Capacity, accounts: Accounts, news: News) -> None:
         self._accounts = accounts
         self._news = news
-        self._reader = news.reader()
+        self._reader = news.reader_but_for_shares()
         self._domain_of = capacity.domain_of
         self._domains = [domain.name for domain in declared.domains]
         self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}

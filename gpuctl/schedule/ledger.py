@@ -253,12 +253,17 @@ class Ledger:
         """
         return self._partial.get((pool, profile), [])
 
-    def best(self, key: object, grade: Callable[[Room], Grade | None]) -> tuple[Grade, NodeName] | None:
-        """The best node by a grade, and the grade; `key` is equal for equal grades. Cost: the nodes touched since."""
+    def best(
+        self, key: object, grade: Callable[[Room], Grade | None], able: Callable[[], Iterable[NodeName]]
+    ) -> tuple[Grade, NodeName] | None:
+        """The best node by a grade, and the grade; `key` is equal for equal grades, and only the `able` have one now.
+
+        Cost: the nodes touched since; at first, those that are able.
+        """
         ranking = self._rankings.get(key)
         if ranking is None:
             ranking = self._rankings[key] = Ranking(grade)
-        return ranking.best(self.rooms, self._touched)
+        return ranking.best(self.rooms, self._touched, able)
 
     def refusals(self, pool: PoolName, profile: str = "") -> Refusals:
         """What was found to have no place in a pool since something was last given back."""

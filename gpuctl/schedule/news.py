@@ -31,18 +31,30 @@ class Reader:
 class News:
     """Who reads, and what there is to be read of."""
 
-    __slots__ = ("_fresh", "_projects", "_readers")
+    __slots__ = ("_fresh", "_projects", "_readers", "_share_readers", "_shares")
 
     def __init__(self, projects: Iterable[ProjectName]) -> None:
         self._projects = tuple(projects)
         self._readers: list[Reader] = []
+        self._share_readers: list[Reader] = []
         self._fresh: dict[ProjectName, None] = {}
+        self._shares: dict[ProjectName, None] = {}
 
     def reader(self) -> Reader:
-        """One who reads from now on."""
+        """One who reads everything from now on."""
+        reader = self.reader_but_for_shares()
+        self._share_readers.append(reader)
+        return reader
+
+    def reader_but_for_shares(self) -> Reader:
+        """One who reads everything from now on, but not that only a share is another."""
         reader = Reader(self, self._projects)
         self._readers.append(reader)
         return reader
+
+    def of_share(self, project: ProjectName) -> None:
+        """A project's share is not as it was."""
+        self._shares[project] = None
 
     def of(self, project: ProjectName) -> None:
         """Something about a project is not as it was."""
@@ -54,7 +66,8 @@ class News:
 
     def spread(self) -> None:
         """Give everybody what is fresh."""
-        if self._fresh:
-            for reader in self._readers:
-                reader.unread.update(self._fresh)
-            self._fresh.clear()
+        for fresh, readers in ((self._fresh, self._readers), (self._shares, self._share_readers)):
+            if fresh:
+                for reader in readers:
+                    reader.unread.update(fresh)
+                fresh.clear()

@@ -37,7 +37,7 @@ def place_worker(ledger: Ledger, pool: NodePool, request: Request) -> WorkerPlac
     habits = ledger.habits.get(pool.name)
     if habits is None or request.profile or pool.placement is PlacementStrategy.SPREAD:
         return _place_by_rule(ledger, pool, request)
-    best = ledger.best((pool.name, request), _grader(habits, pool, request))
+    best = ledger.best((pool.name, request), _grader(habits, pool, request), lambda: _nodes_able(ledger, pool, request))
     if best is None:
         return None
     grade, node = best
@@ -139,6 +139,15 @@ def _nodes_with(ledger: Ledger, pool: NodePool, devices: int) -> Iterator[NodeNa
     enough = buckets[devices:]
     for bucket in enough if pool.placement is PlacementStrategy.BINPACK or devices == 0 else reversed(enough):
         yield from bucket
+
+
+def _nodes_able(ledger: Ledger, pool: NodePool, request: Request) -> Iterator[NodeName]:
+    """The nodes with devices free for a worker, some more than once."""
+    if request.fraction_milli:
+        partial = ledger.partial_devices(pool.name)
+        for _, node, _ in partial[bisect_left(partial, (request.fraction_milli, NodeName(""), -1)) :]:
+            yield node
+    yield from _nodes_with(ledger, pool, 1 if request.fraction_milli else request.devices)
 
 
 def _on_shared_device(ledger: Ledger, pool: NodePool, request: Request) -> WorkerPlacement | None:

@@ -6,7 +6,7 @@ last asked, whatever the number of nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -36,10 +36,14 @@ class Ranking(Generic[R]):
         self._heap: list[tuple[Grade, NodeName, int]] = []
         self._seen: int | None = None
 
-    def best(self, rooms: Mapping[NodeName, R], touched: Sequence[NodeName]) -> tuple[Grade, NodeName] | None:
-        """The best of the rooms. `touched`: the names of all that have changed, in order; it only ever grows."""
+    def best(
+        self, rooms: Mapping[NodeName, R], touched: Sequence[NodeName], able: Callable[[], Iterable[NodeName]]
+    ) -> tuple[Grade, NodeName] | None:
+        """The best of the rooms. `touched`: the names of all that have changed, in order; it only ever grows. `able`,
+        asked once: no others may hold the request now.
+        """
         if self._seen is None:
-            self._heap = [entry for room in rooms.values() for entry in self._entries(room)]
+            self._heap = [entry for name in dict.fromkeys(able()) for entry in self._entries(rooms[name])]
             heapify(self._heap)
         else:
             for room in filter(None, map(rooms.get, dict.fromkeys(touched[self._seen :]))):

@@ -32,7 +32,7 @@ class Claim(StrEnum):
 class Reclaim:
     """The rule for one beneficiary of so many GPUs in a domain."""
 
-    __slots__ = ("_said", "books", "chain", "claim", "domain", "job", "key", "milli")
+    __slots__ = ("_said", "books", "chain", "claim", "domain", "job", "milli")
 
     def __init__(self, books: Books, job: JobId, domain: DomainName, milli: GpuMilli, claim: Claim) -> None:
         self.books = books
@@ -41,9 +41,15 @@ class Reclaim:
         self.milli = milli
         self.claim = claim
         self.chain = books.accounts.tree.chain(job.project)
-        self.key: tuple[object, ...] = (claim.value, domain, job.project)
-        """The project, for its jobs are treated alike."""
         self._said: Reason | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The departments above, and which of the chain may gain: all who are entitled may take the same of others.
+
+        A project that is entitled holds no more than it keeps, so it has nothing that others could take.
+        """
+        return self.claim.value, self.domain, self.chain[1:], *map(self._stays_within, self.chain)
 
     @property
     def may_wait(self) -> bool:
@@ -56,7 +62,7 @@ class Reclaim:
 
     def candidates(self) -> tuple[Holder, ...]:
         """Pausable work of other projects, whose owners can lose it, as far as ours may gain from them."""
-        return self.books.candidates((self.key, *map(self._stays_within, self.chain)), self._candidates)
+        return self.books.candidates(self.key, self._candidates)
 
     def may_take(self, holder: Holder) -> bool:
         """Whether it could be paused for the beneficiary, were it the only one."""

@@ -215,12 +215,16 @@ class _Search:
         return self._without_spare(-missing)
 
     def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
-        """What one worker more on a node costs at the least, so much being short there, by who minds least on it."""
+        """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
+        on it, and by who minds least of them.
+        """
         left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
         if not left or self._most_milli(left) < short:
             return
-        fewest = -(-short // max(1, *[holder.total_milli for holder in left]))
-        order = self._order((0, short, fewest, (self.books.preference(left[0]),)), name)
+        sizes = [holder.total_milli for holder in left]
+        milli = max(short, min(sizes))
+        fewest = -(-milli // max(1, *sizes))
+        order = self._order((0, milli, fewest, (self.books.preference(left[0]),)), name)
         self.priced[name] = self.tally, left
         heappush(self.heap, (order, name, stamp, len(self.taken), ()))
 

@@ -130,4 +130,4 @@ def test_a_ranking_says_what_looking_at_all_would(seed: int) -> None:
         if chance.randrange(10) == 0:
             ranking = ranking.copy()
         able = sorted(((room.free,), name) for name, room in rooms.items() if room.free >= 3)
-        assert ranking.best(rooms, touched) == (able[0] if able else None)
+        assert ranking.best(rooms, touched, lambda: rooms) == (able[0] if able else None)
