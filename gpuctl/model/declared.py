@@ -55,6 +55,10 @@ DEFAULT_GPU_SLOTS = 10
 """HAMi's own default."""
 
 
+NAMEABLE_GPUS = 192
+"""GPUs that a claim can name by uuid, in a selector of 10 KiB. A larger gang has its nodes and their number on each."""
+
+
 class QuotaShrink(StrEnum):
     """What a quota cut does to jobs already running over it."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from gpuctl.k8s import names
 from gpuctl.k8s.quantity import MEBIBYTE, format_bytes
 from gpuctl.model.decision import Placement
-from gpuctl.model.declared import Way
+from gpuctl.model.declared import NAMEABLE_GPUS, Way
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.units import WHOLE_GPU
@@ -22,9 +22,6 @@ from gpuctl.render.owner import JobOwner, Spec
 
 MILLI_PER_CORE = 10
 """HAMi's driver counts a device's cores in percent."""
-
-MAX_UUIDS = 192
-"""Named in a selector at most, which may have 10 KiB. A larger gang has its nodes and its number of devices on each."""
 
 
 def claim_template(owner: JobOwner, terms: DeviceTerms, place: Placement) -> Manifest:
@@ -55,7 +52,7 @@ def _hami(job: Job, terms: DeviceTerms, place: Placement) -> dict[str, Any]:
 def _nvidia(terms: DeviceTerms, place: Placement) -> dict[str, Any]:
     attributes, uuids = f"device.attributes['{names.NVIDIA_DRIVER}']", uuids_at(place)
     tests = [f"{attributes}.profile == '{terms.profile}'"] if terms.profile else []
-    if len(uuids) <= MAX_UUIDS:
+    if len(uuids) <= NAMEABLE_GPUS:
         tests.append(f"{attributes}.{'parentUUID' if terms.profile else 'uuid'} in {uuids}")
     return {"selectors": [_selector(" && ".join(tests))]} if tests else {}
 

@@ -139,7 +139,7 @@ class Admission:
     def _is_loose(self, waiting: Waiting, offer: Offer) -> bool:
         """Nobody was paused for its place, and it is more than its project is guaranteed."""
         said = waiting.run.reason if waiting.run else None
-        return said is not None and said.code == reasons.FOR_STOPPING and not self._is_owed(waiting, offer)
+        return said is not None and said.code in reasons.UNPAID and not self._is_owed(waiting, offer)
 
     def _is_owed(self, waiting: Waiting, offer: Offer) -> bool:
         """It asks for GPUs, and its project stays within the guarantee with them."""

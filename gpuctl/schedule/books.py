@@ -300,6 +300,20 @@ class Books:
         total = sign * seat.offer.request.total_milli
         self.accounts.add(job.id.project, domain, total, preemptible=job.preemptible)
 
+    def seated(self) -> Iterator[tuple[JobId, Seat]]:
+        """The places that were taken for jobs in this cycle, to start in or as a promise. Cost: O(places taken)."""
+        found: dict[tuple[JobId, int], Seat] = {}
+        for done in self._done:
+            match done:
+                case (Job() as job, Seat() as seat, int() as sign):
+                    if sign > 0:
+                        found[job.id, id(seat)] = seat
+                    else:
+                        found.pop((job.id, id(seat)), None)
+                case _:
+                    pass
+        return ((job, seat) for (job, _), seat in found.items())
+
     def set_aside(self, seat: Seat) -> None:
         """Keep a place free of everybody, who is in it now excepted. It counts as nobody's."""
         self._change()

@@ -23,6 +23,7 @@ from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.usage import full_use
 from gpuctl.schedule import reasons
 from gpuctl.schedule.admission import Admission
+from gpuctl.schedule.collisions import keep_apart
 from gpuctl.schedule.demand import claims
 from gpuctl.schedule.drain import draining
 from gpuctl.schedule.fairshare import divide
@@ -77,15 +78,15 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     asks = not (standing.in_vain and standing.only_joined and not shares_moved)
     admission = Admission(books, declared.cluster.scheduling, asks=asks)
     outcome = admission.run(standing.waitlist, smaller, asked)
+    keep_apart(outcome, standing.lineup, books)
     standing.in_vain = outcome.in_vain
 
     # 4. One decision a job.
-    uuids = outlook.uuids
     overlay = dict(_still_moving(standing, moving))
     overlay.update(_stopped(outcome, now_ms))
     for resize in resizes(outcome, smaller, books, standing.holders):
-        overlay[resize.job] = replace(resize, placement=named(resize.placement, uuids))
-    overlay.update(_placed(outcome, standing.lineup, uuids))
+        overlay[resize.job] = replace(resize, placement=named(resize.placement, outlook.uuids))
+    overlay.update(_placed(outcome, standing.lineup, outlook.uuids))
     standing.decide(overlay, outcome.told)
     outlook.keep(standing)
     shares = standing.shares.tell(_promised(outcome, capacity.domain_of))

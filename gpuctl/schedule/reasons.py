@@ -14,8 +14,12 @@ IN_QUOTA = "GPU5001"
 ON_IDLE = "GPU5003"
 FOR_PAUSED = "GPU5018"
 FOR_STOPPING = "GPU5019"
+FOR_START = "GPU5023"
 GUARDED = "GPU5080"
 MOVED = "GPU5082"
+
+UNPAID = frozenset({FOR_STOPPING, FOR_START})
+"""A place is reserved, and nobody was paused for it."""
 
 MAX_NAMED = 3
 """Jobs a reason names at most: an annotation is read by people, and a gang may pause hundreds."""
@@ -104,6 +108,11 @@ def waits_for_paused(victims: Iterable[JobId]) -> Reason:
 def waits_for_stopping() -> Reason:
     """Its place is reserved; what is there is stopping anyway."""
     return _reason(FOR_STOPPING)
+
+
+def waits_for_start(other: JobId) -> Reason:
+    """Its place is reserved; beside another that starts there it might be given another's GPUs, or lose its own."""
+    return _reason(FOR_START, other=str(other))
 
 
 def still_stopping() -> Reason:

@@ -16,12 +16,12 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
-from gpuctl.schedule.reasons import GUARDED
+from gpuctl.schedule.reasons import FOR_START, GUARDED
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.workload import Workload
 
 ROUNDS = 16
-"""Times a mode is asked at one instant, at most, as long as it pauses jobs that are gone at once."""
+"""Times a mode is asked at one instant, at most, as long as jobs are gone at once, or in place."""
 
 
 Due: TypeAlias = tuple[Instant, JobId, int, RunPhase]
@@ -134,7 +134,7 @@ class Replay:
             self.course.end_ms = now_ms
             self._happen(now_ms)
             for _ in range(ROUNDS):
-                if not self._carry_out(self._mode.decide(now_ms), now_ms) or self._pace.stop_ms:
+                if not self._carry_out(self._mode.decide(now_ms), now_ms):
                     break
             now_ms = self._upcoming()
         return self.course
@@ -203,8 +203,8 @@ class Replay:
         )
 
     def _carry_out(self, deeds: Sequence[Deed], now_ms: Instant) -> bool:
-        """Returns whether anybody was paused."""
-        paused = False
+        """Returns whether there is more to be done at once: somebody has left, or is in the place he started in."""
+        more = False
         for deed in deeds:
             ticket = self._tickets[deed.job]
             match deed:
@@ -212,10 +212,11 @@ class Replay:
                     self._start(ticket, deed, now_ms)
                 case Pending():
                     self._promise(ticket, deed, now_ms)
+                    more = more or deed.reason.code == FOR_START
                 case _:
                     self._pause(ticket, deed, now_ms)
-                    paused = True
-        return paused
+                    more = more or not self._pace.stop_ms
+        return more
 
     def _start(self, ticket: Ticket, admit: Admit, now_ms: Instant) -> None:
         run = _after(ticket.run, admit, phase=RunPhase.RUNNING, placement=admit.placement, started_at_ms=now_ms)

@@ -46,6 +46,10 @@ def _reserved(numbers: Numbers, project: ProjectName) -> str:
     return f"{_asked(numbers)} are reserved for it{_with_it(numbers, project)}"
 
 
+def _held_back(numbers: Numbers, _: ProjectName) -> str:
+    return f"but not at once: until the pods of {numbers['beside']} have nodes, one might be given the other's GPUs"
+
+
 def _kept(numbers: Numbers, project: ProjectName) -> str:
     return f"{_asked(numbers)} are kept for it as they come free; {_share(numbers, project)}"
 
@@ -106,6 +110,7 @@ _TOLD: dict[str, Callable[[Numbers, ProjectName], str]] = {
     "start": _started,
     "start where promised": _started_where_promised,
     "reserve": _reserved,
+    "hold back": _held_back,
     "keep": _kept,
     "grow": _grown,
     "regain": _regained,

@@ -143,6 +143,13 @@ def wishes(town: Town) -> dict[ObjectRef, tuple[object, object, object]]:
     }
 
 
+def test_a_gang_that_could_take_the_gpu_of_a_job_beside_it_starts_after_it(town: Town) -> None:
+    town.jobs = {"gang": ", gpus: 1, workers: 3", "single": ", gpus: 1"}
+    town.comes_to(gang="Running", single="Running")
+    town.until(lambda: town.cycle().settled)
+    assert {run.job.name: run.starts for run in town.state().runs} == {"gang": 1, "single": 1}
+
+
 def test_two_clusters_never_share_a_namespace_and_share_the_rest_in_peace(town: Town) -> None:
     town.jobs["j"] = ", gpus: 1"
     town.comes_to(j="Running")

@@ -129,6 +129,14 @@ WAITS = (
         why="Only a declared project has a share of the GPUs.",
         fix="Declare the project.",
     ),
+    CodeEntry(
+        code="GPU5023",
+        title="waits until another has started",
+        message="starts as soon as the pods of {other} have their nodes: its GPUs are reserved, and both start there",
+        why="All workers of a job have one pod template, and Kubernetes deals them among the nodes and GPUs that it "
+        "names. Of two jobs that could be given each other's GPUs in that, one starts first.",
+        fix="Nothing to do: it takes a moment.",
+    ),
 )
 
 PAUSED = (
