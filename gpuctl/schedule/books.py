@@ -6,7 +6,7 @@ are taken in both. The two differ exactly by what is leaving.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,7 +65,7 @@ class Books:
         self.leaving = 0
         self._candidates: dict[object, tuple[Holder, ...]] = {}
         self._projects: dict[object, tuple[Reader, dict[ProjectName, None]]] = {}
-        self._least: dict[tuple[DomainName, ProjectName], tuple[GpuMilli, int]] = {}
+        self._least: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._in_vain: dict[object, Refusals] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}
         self._going: dict[Holder, None] = {}
@@ -134,26 +134,27 @@ class Books:
         self._let_go([holder for holder in holders if not holder.leaving])
 
     def _let_go(self, holders: Collection[Holder]) -> None:
-        """They leave, and can't be paused any more, if they could. Cost: O(those like them)."""
+        """They leave, and can't be paused any more, if they could."""
         self.soon.give_back_all(holders)
         for holder in holders:
             self._account(holder, -1)
             for node in holder.nodes():
                 self._on_node[node].remove(holder)
-        gone = set(map(id, holders))
-        for domain, project in dict.fromkeys((holder.domain, holder.project) for holder in holders):
-            pausable = self._of_project(domain, project)
-            pausable[:] = [holder for holder in pausable if id(holder) not in gone]
+        of_project: defaultdict[tuple[DomainName | None, ProjectName], list[Holder]] = defaultdict(list)
+        for holder in holders:
+            of_project[holder.domain, holder.project].append(holder)
+        for key, some in of_project.items():
+            _sort_out(self._of_project(*key), some, _standing)
 
     def _resume(self, holders: Iterable[Holder]) -> Iterator[JobId]:
-        """The opposite of `pause`, but for the order of the lists."""
+        """The opposite of `pause`, but for the order of those on a node."""
         for holder in holders:
             self.leaving -= 1
             self.soon.take(holder.placement, holder.charge)
             self._account(holder, 1)
             for node in holder.nodes():
                 self._on_node[node].append(holder)
-            self._of_project(holder.domain, holder.project).append(holder)
+            insort(self._of_project(holder.domain, holder.project), holder, key=_standing)
             yield holder.run.job
 
     def is_pausable(self, holder: Holder) -> bool:
@@ -191,20 +192,17 @@ class Books:
 
     def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """The GPUs of the smallest run of a project that can be paused and has any; there may be none."""
-        return self._extremes(domain, project)[0]
-
-    def lowest(self, domain: DomainName, project: ProjectName) -> int:
-        """The lowest priority of a project's runs that can be paused; there may be none."""
-        return self._extremes(domain, project)[1]
-
-    def _extremes(self, domain: DomainName, project: ProjectName) -> tuple[GpuMilli, int]:
         found = self._least.get((domain, project))
         if found is None:
             there = self.pausable(domain).get(project, ())
-            smallest = min((holder.total_milli for holder in there if holder.total_milli), default=_ENDLESS)
-            lowest = min((holder.job.priority for holder in there if holder.job is not None), default=_ENDLESS)
-            found = self._least[domain, project] = smallest, lowest
+            found = min((holder.total_milli for holder in there if holder.total_milli), default=_ENDLESS)
+            self._least[domain, project] = found
         return found
+
+    def lowest(self, domain: DomainName, project: ProjectName) -> int:
+        """The lowest priority of a project's runs that can be paused; there may be none."""
+        there = self.pausable(domain).get(project)
+        return _standing(there[0])[0] if there else _ENDLESS
 
     def in_vain(self, key: object) -> Refusals:
         """Requests for which a rule found nobody to pause, until the books change."""
@@ -363,6 +361,20 @@ def _sort_in(there: list[Holder], more: Collection[Holder], key: Callable[[Holde
         return
     for holder in more:
         insort(there, holder, key=key)
+
+
+def _sort_out(there: list[Holder], some: Collection[Holder], key: Callable[[Holder], Any]) -> None:
+    """Have some no more in a sorted list, as far as they are in it. Cost: O(log there) for each of a few."""
+    if len(some) > _FEW:
+        gone = set(map(id, some))
+        there[:] = [holder for holder in there if id(holder) not in gone]
+        return
+    for holder in some:
+        first, end = bisect_left(there, key(holder), key=key), bisect_right(there, key(holder), key=key)
+        for at in range(first, end):
+            if there[at] is holder:
+                del there[at]
+                break
 
 
 def _identity(holder: Holder) -> tuple[JobId, str]:
