@@ -380,7 +380,7 @@ class Admission:
 
     def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:
         """Move who is to be moved, if anybody, and reserve the seat, which is free once they have left."""
-        self.outcome.in_vain = False
+        self.outcome.in_vain &= found is None and not self._mover.has_looked
         if found is None:
             return False
         for move in found.moves:

@@ -50,14 +50,15 @@ class Consolidation:
 
 
 class Mover:
-    """Finds moves in one cycle, and knows what was looked for in vain."""
+    """Finds moves in one cycle, and knows what was looked for in vain. `has_looked`: at anybody who could be moved."""
 
-    __slots__ = ("_books", "_found_none", "_movable")
+    __slots__ = ("_books", "_found_none", "_movable", "has_looked")
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._found_none: dict[tuple[PoolName, str, int, PoolName | None], Refusals] = {}
         self._movable: tuple[int, dict[PoolName, Movable]] = (-1, {})
+        self.has_looked = False
 
     def consolidate(self, offer: Offer, beneficiary: JobId, lifted: PoolName | None) -> Consolidation | None:
         """The cheapest moves that make room for an offer, which must not fit now; None when none do.
@@ -71,6 +72,7 @@ class Mover:
         in_vain = self._found_none.setdefault(key, Refusals())
         if in_vain.cover(request.sizes) or not _enough_is_free(self._books, offer):
             return None
+        self.has_looked = True
         movable = self._movable_in(pool)
         found = _Search(self._books, offer, beneficiary, movable).run() if movable else None
         if found is None and not any(h.run.paused_for == beneficiary for holders in movable.values() for h in holders):

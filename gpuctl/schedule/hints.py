@@ -12,21 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 from itertools import chain
+from typing import NamedTuple
 
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
+from gpuctl.schedule.accounts import project_owner
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.claimants import Right, ranks_above_some
 from gpuctl.schedule.consolidation import Mover
 from gpuctl.schedule.gang import Offer, Wish, has_place
 from gpuctl.schedule.layout import Layout
 from gpuctl.schedule.lineup import Group, Line
-from gpuctl.schedule.ordering import Shape, is_first_class
-from gpuctl.schedule.reclaim import Claim, overdrawn
+from gpuctl.schedule.ordering import Shape, Waiting, is_first_class
+from gpuctl.schedule.reclaim import Claim, overdrawn, slack
 from gpuctl.schedule.rights import forbidden, rights_of
-from gpuctl.schedule.starvation import Guards
+from gpuctl.schedule.starvation import Guard, Guards
 from gpuctl.schedule.waitlist import Waitlist
 
 
@@ -38,6 +40,16 @@ class Room(Enum):
     """Only where a place is kept for another."""
 
 
+class Reach(NamedTuple):
+    """What could be had of a domain by a claim, in places that fit or not: what is free or comes free; whether anybody
+    who can be paused holds more than is guaranteed, for then a run of any size may go; what those hold beyond their
+    shares, which is all they may lose by fairness."""
+
+    free_milli: GpuMilli
+    above_guarantee: bool
+    beyond_shares_milli: GpuMilli
+
+
 class Hints:
     """What is known when the turns begin. From then on idle room only shrinks; what is held is read as it stands.
 
@@ -45,8 +57,8 @@ class Hints:
     """
 
     __slots__ = (
-        "_books", "_claimants", "_guards", "_layout", "_lineup", "_may_move", "_mover", "_open", "_rooms", "_roomy",
-        "_sources", "_with_wish", "version",
+        "_books", "_claimants", "_guards", "_layout", "_lineup", "_may_move", "_mover", "_open", "_reach", "_rooms",
+        "_roomy", "_sources", "_with_wish", "version",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - all that the turns are about
@@ -61,6 +73,7 @@ class Hints:
         self._may_move = may_move
         self.version = 0
         self._sources: tuple[int, dict[DomainName, tuple[bool, bool, GpuMilli]]] = (-1, {})
+        self._reach: tuple[int, dict[DomainName, Reach]] = (-1, {})
         wishes = lineup.wishes()
         self._rooms = {wish: Room.IDLE for wish, offer in wishes.items() if self._has_room(offer)}
         if guards:
@@ -111,6 +124,19 @@ class Hints:
         domains = {domain_of[offer.pool.name] for offer in asking}
         return self._ranks_above_some(project, domains, job.priority, is_fixed=is_first_class(job))
 
+    def is_worth_asking(self, group: Group) -> bool:
+        """Whether the turn that the group has now could come to anything: a closer look than who is next depends on."""
+        waiting = group.first
+        own = self._guards.of(waiting)
+        if any(self._may_start(waiting, wish, offer, own) for wish, offer in group.wishes()):
+            return True
+        asking = [offer for offer in waiting.offers if waiting.run is not None and offer.request.gpu_milli]
+        domains = {self._books.capacity.domain_of[offer.pool.name] for offer in asking}
+        is_fixed = is_first_class(waiting.job)
+        return any(self._is_within_reach(group.line.project, offer, own) for offer in asking) or (
+            self._ranks_above_some(group.line.project, domains, waiting.job.priority, is_fixed=is_fixed)
+        )
+
     def no_room(self, offers: Iterable[Offer]) -> None:
         """These were tried, and there is no idle room for them any more; with fewer workers there may be."""
         for offer in offers:
@@ -148,6 +174,46 @@ class Hints:
         if self._may_take(right):
             return True
         return self._may_gather(right) and (offer.least > 0 or not self._mover.is_in_vain(offer))
+
+    def _may_start(self, waiting: Waiting, wish: Wish, offer: Offer, own: Guard | None) -> bool:
+        """Whether there may be idle room for it, or where a place is kept that is its own or would be left to it."""
+        room, guard = self._rooms.get(wish), self._guards.in_pool(offer.pool.name)
+        if room is Room.IDLE or guard is None:
+            return room is not None
+        if room is None and not self._layout.seats:
+            return False  # Only by moving what starts now there could be room where there was none.
+        if guard is not own:
+            return self._guards.yields(guard, waiting, offer)
+        with self._guards.lifted():
+            return self._has_room(offer)
+
+    def _is_within_reach(self, project: ProjectName, offer: Offer, own: Guard | None) -> bool:
+        """Whether its project has a right to an offer, and as much could be had. `own`: the place kept for it."""
+        books = self._books
+        domain, milli = books.capacity.domain_of[offer.pool.name], offer.least_milli
+        guaranteed, fair = rights_of(books.accounts, domain, project, milli)
+        if not fair and not guaranteed:
+            return False
+        reach = self._reach_in(domain)
+        missing_milli = milli - reach.free_milli - (0 if own is None else self._guards.free_milli(own))
+        by_guarantee = guaranteed and (reach.above_guarantee or missing_milli <= 0)
+        return by_guarantee or (fair and missing_milli <= reach.beyond_shares_milli)
+
+    def _reach_in(self, domain: DomainName) -> Reach:
+        """As the books stand."""
+        books = self._books
+        changes, found = self._reach
+        if changes != books.changes:
+            self._reach = books.changes, (found := {})
+        if domain not in found:
+            losers = map(project_owner, overdrawn(books, domain, Claim.FAIRNESS))
+            pools = (pool for pool, its_domain in books.capacity.domain_of.items() if its_domain == domain)
+            found[domain] = Reach(
+                free_milli=sum(map(books.soon.all_free_milli, pools)),
+                above_guarantee=bool(overdrawn(books, domain, Claim.GUARANTEE)),
+                beyond_shares_milli=sum(slack(books, domain, Claim.FAIRNESS, owner) for owner in losers),
+            )
+        return found[domain]
 
     def _may_claim(self, right: Right) -> bool:
         """Whether what somebody may have a right to could come from somewhere."""

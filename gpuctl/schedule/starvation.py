@@ -124,6 +124,14 @@ class Guards:
         """The place that is kept for a job."""
         return next((guard for guard in self if guard.waiting is waiting), None)
 
+    def free_milli(self, guard: Guard) -> GpuMilli:
+        """What of its place would be free, or come free, if it were not kept."""
+        total = 0
+        for worker in guard.seat.placement.workers:
+            part, gpu_milli = guard.seat.charge.on_device(worker), self._books.soon.rooms[worker.node].gpu_milli
+            total += sum(max(0, gpu_milli[index] + part) - max(0, gpu_milli[index]) for index in worker.gpus)
+        return total
+
     def lift(self, guard: Guard) -> None:
         """Let its place be used for a while."""
         self._books.put_back(guard.seat)

@@ -124,7 +124,7 @@ def take_turns(hints: Hints, books: Books, settled: Collection[JobId], turn: Cal
             heappop(first)
         elif any(other < lane for other in first[1:3]):
             heapreplace(first, lane)
-        elif not turn(lane.next[0]):
+        elif not (hints.is_worth_asking(lane.next[1]) and turn(lane.next[0])):
             lane.strike()
 
 
