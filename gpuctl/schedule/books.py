@@ -236,6 +236,14 @@ class Books:
             self.soon = whole
 
     @contextmanager
+    def as_if_free(self, seats: Collection[Seat]) -> Iterator[None]:
+        """As if some places that are taken were free now, for a look at nothing but `now`."""
+        changes, self.changes = self.changes, -1 - self.changes
+        with self.now.without(seats):
+            yield
+        self.changes = changes
+
+    @contextmanager
     def without(self, holders: Collection[Holder]) -> Iterator[None]:
         """As it would be once these had left, for a trial."""
         self._depart(holders, 1)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -235,6 +236,15 @@ class Ledger:
         self._move_all(runs, 1)
         for refusals in self._refusals.values():
             refusals.forget()
+
+    @contextmanager
+    def without(self, runs: Collection[_Occupant]) -> Iterator[None]:
+        """As it would be without them, for a look: what had no place before has none after it."""
+        refusals, self._refusals = self._refusals, {}
+        self._move_all(runs, 1)
+        yield
+        self._move_all(runs, -1)
+        self._refusals = refusals
 
     def give_back(self, placement: Placement, charge: Charge) -> None:
         """The exact opposite of `take`."""

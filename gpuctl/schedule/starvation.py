@@ -13,7 +13,7 @@ by which they could take the place back at once, were it running there, so that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeAlias
@@ -111,14 +111,9 @@ class Guards:
         """The place that is kept in a pool."""
         return self._by_pool.get(pool)
 
-    @contextmanager
-    def lifted(self) -> Iterator[None]:
-        """As it would be if no place were kept."""
-        for guard in self:
-            self.lift(guard)
-        yield
-        for guard in self:
-            self.hold(guard)
+    def lifted(self) -> AbstractContextManager[None]:
+        """As it would be now if no place were kept."""
+        return self._books.as_if_free([guard.seat for guard in self])
 
     def of(self, waiting: Waiting) -> Guard | None:
         """The place that is kept for a job."""
