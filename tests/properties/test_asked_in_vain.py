@@ -9,12 +9,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuctl.model.decision import Reclaim
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import ProjectName
 from gpuctl.schedule import schedule
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.modes import Engine
-from gpuctl.simulate.replay import Deed, Pace, Replay
+from gpuctl.simulate.replay import Course, Deed, Pace, Replay
 from gpuctl.simulate.trace import Trace, TraceJob
 from gpuctl.simulate.workload import Layout, Workload, workload
 
@@ -40,7 +41,11 @@ class Compared(Engine):
         return deeds
 
 
-def load(jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int) -> Workload:
+Quotas = tuple[int, int]
+"""Of both projects, in milli-GPU a node."""
+
+
+def load(jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int, quotas: Quotas) -> Workload:
     """Nodes of eight GPUs."""
     traced = (
         TraceJob(project=project, submitted_ms=1000 * at, duration_ms=1000 * lasts, gpu_milli=1000 * gpus)
@@ -48,15 +53,17 @@ def load(jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int) -> Work
     )
     policy = SchedulingPolicy(min_runtime_ms=1000 * young_s, starvation_guard_ms=1000 * guard_s)
     trace = Trace(name="crowd", jobs=tuple(sorted(traced, key=lambda job: job.submitted_ms)))
-    return workload(trace, Layout(nodes=nodes, gpus=8), {A: 5000 * nodes, B: 3000 * nodes}, policy)
+    return workload(trace, Layout(nodes=nodes, gpus=8), {A: quotas[0] * nodes, B: quotas[1] * nodes}, policy)
 
 
-def lived(jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int) -> Compared:
-    """The engine after such a life."""
-    work = load(jobs, nodes, guard_s, young_s)
+def lived(
+    jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int, quotas: Quotas = (5000, 3000)
+) -> tuple[Compared, Course]:
+    """The engine after such a life, and what came of it."""
+    work = load(jobs, nodes, guard_s, young_s, quotas)
     engine = Compared(work)
-    Replay(work, engine, PACE, Meter(work.quotas, work.capacity_milli, (0, 10**9), PACE.stop_ms)).run()
-    return engine
+    meter = Meter(work.quotas, work.capacity_milli, (0, 10**9), PACE.stop_ms)
+    return engine, Replay(work, engine, PACE, meter, keep_acts=True).run()
 
 
 JOBS = st.tuples(
@@ -69,14 +76,23 @@ JOBS = st.tuples(
     st.integers(1, 2),
     st.sampled_from((10, 60, 600)),
     st.sampled_from((0, 60)),
+    st.sampled_from(((5000, 3000), (1000, 1000), (0, 2000))),
 )
-@settings(max_examples=15)
+@settings(max_examples=20)
 def test_who_is_not_asked_again_would_have_been_asked_in_vain(
-    jobs: list[Traced], nodes: int, guard_s: int, young_s: int
+    jobs: list[Traced], nodes: int, guard_s: int, young_s: int, quotas: Quotas
 ) -> None:
-    lived(jobs, nodes, guard_s, young_s)
+    lived(jobs, nodes, guard_s, young_s, quotas)
+
+
+def test_who_comes_to_stand_behind_another_moves_shares_and_so_all_are_asked() -> None:
+    """B's first job would take two GPUs of A, and leave it below its share, until B asks for one GPU more."""
+    jobs = [*((A, 0, 900, 2) for _ in range(4)), (B, 0, 900, 1), (B, 0, 900, 1), (B, 100, 900, 1), (B, 200, 900, 1)]
+    _, course = lived(jobs, 1, 600, 0, (1000, 1000))
+    paused = [act.at_ms for act in course.acts if isinstance(act.deed, Reclaim)]
+    assert paused[0] == 200_000
 
 
 def test_where_many_wait_most_that_come_are_not_asked() -> None:
     crowd = [((A, B)[index % 2], index, 500, (1, 2, 4)[index % 3]) for index in range(60)]
-    assert lived(crowd, 1, 60, 0).quiet > 40
+    assert lived(crowd, 1, 60, 0)[0].quiet > 40
