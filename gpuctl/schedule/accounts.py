@@ -141,16 +141,15 @@ class Accounts:
 
     def apportion(self, domain: DomainName, portions: Mapping[str, Portion]) -> bool:
         """Have the portions of a domain be these from now on; whether any is another. Cost: O(owners)."""
-        self._borrowed[domain], moved = 0, False
-        for owner, portion in portions.items():
-            before = self._portions.get((domain, owner))
-            self._portions[domain, owner] = portion
-            moved = moved or portion != before
+        known = self._portions
+        moved = {owner: portion for owner, portion in portions.items() if portion != known.get((domain, owner))}
+        for owner, portion in moved.items():
             if is_project(owner):
-                self._borrowed[domain] += _beyond_guarantee(portion)
-                if portion != before:
-                    self._news.of_share(ProjectName(owner.removeprefix(_PROJECT)))
-        return moved
+                more_milli = _beyond_guarantee(portion) - _beyond_guarantee(self.portion(domain, owner))
+                self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli
+                self._news.of_share(ProjectName(owner.removeprefix(_PROJECT)))
+            known[domain, owner] = portion
+        return bool(moved)
 
     def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """What a project could have while every other one has what it is guaranteed and wants."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import is_
 
+from gpuctl.model.decision import Decision
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Vacancy
 from gpuctl.model.ids import NodeName, PoolName
@@ -70,6 +71,10 @@ class Outlook:
     def keep(self, standing: Standing) -> None:
         """Remember where all stand: a cycle that did not come to its end is forgotten."""
         self._standing = standing
+
+    def changed(self) -> list[Decision]:
+        """What the last cycle decided otherwise than the one before it, in order of jobs."""
+        return [decision for _, decision in sorted(self._standing.verdicts.changed.items())] if self._standing else []
 
     def vacancies(self) -> tuple[Vacancy, ...]:
         """What the last cycle left free, pool by pool: as its books have it, without what is promised or kept.

@@ -124,6 +124,7 @@ class Standing:
         self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, effort: Effort
     ) -> None:
         """Bring everything up to date. `capacity` is of the same pools and projects as before."""
+        self.verdicts.changed = {}
         # In the order in which they come, which is nearly sorted: so sorting them costs next to nothing.
         touched = dict.fromkeys(self.books.renew(now_ms, effort))
         before, self._capacity = self._capacity, capacity
@@ -175,9 +176,7 @@ class Standing:
         if decision is not None:
             return decision
         record, reason = self.lineup.why(job, self._now_ms)
-        before = self.verdicts.get(job)
-        told = Pending(job=job, reason=reason, record=record)
-        return before if before == told else told
+        return Pending(job=job, reason=reason, record=record)
 
     # What is different
 

@@ -13,15 +13,16 @@ from gpuctl.model.ids import JobId
 
 
 class Verdicts:
-    """One decision a job, sorted by job."""
+    """One decision a job, sorted by job. `changed`: those of this cycle that are not as they were before it."""
 
-    __slots__ = ("_all", "_jobs", "_made", "_of")
+    __slots__ = ("_all", "_jobs", "_made", "_of", "changed")
 
     def __init__(self) -> None:
         self._of: dict[JobId, Decision] = {}
         self._jobs: list[JobId] = []
         self._made: list[Decision] = []
         self._all: tuple[Decision, ...] | None = None
+        self.changed: dict[JobId, Decision] = {}
 
     def get(self, job: JobId) -> Decision | None:
         """What was decided about a job last."""
@@ -30,6 +31,7 @@ class Verdicts:
     def begin(self, decisions: Mapping[JobId, Decision]) -> None:
         """The first decisions of all."""
         self._of = dict(decisions)
+        self.changed = dict(decisions)
         self._jobs = sorted(decisions)
         self._made = [self._of[job] for job in self._jobs]
         self._all = None
@@ -37,9 +39,9 @@ class Verdicts:
     def put(self, job: JobId, decision: Decision) -> None:
         """Decide about a job."""
         before = self._of.get(job)
-        if before is decision:
+        if before is decision or before == decision:
             return
-        self._of[job] = decision
+        self._of[job] = self.changed[job] = decision
         self._all = None
         at = bisect_left(self._jobs, job)
         if before is None:

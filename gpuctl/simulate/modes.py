@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from heapq import heappop, heappush
-from operator import attrgetter
 from typing import TypeAlias, TypeGuard
 
 from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord, Schedule
@@ -27,7 +26,6 @@ from gpuctl.schedule.gang import Offer, place_in
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.outlook import Outlook
 from gpuctl.schedule.reasons import GUARDED
-from gpuctl.schedule.standing import differences
 from gpuctl.simulate.replay import Deed, Mode
 from gpuctl.simulate.workload import Workload
 
@@ -67,7 +65,7 @@ class Engine:
 
     It is asked only while somebody waits or leaves: jobs of a trace have no limits and one size, so all others go on.
     Nor is it asked when nothing but somebody's patience has run out and a place is kept already: a pool has one.
-    Of what it decides only what it did not decide the last time is looked at. `last` is all that it decided then.
+    Of what it decides only what it did not decide the last time is looked at. `last` is all of it.
     """
 
     last: Schedule | None = None
@@ -119,10 +117,8 @@ class Engine:
             self._declared = replace(self._declared, jobs=tuple(self._jobs))
             self._declared_anew = False
         state = replace(self._state, runs=tuple(self._runs))
-        before = self.last.decisions if self.last is not None else ()
         self.last = schedule(self._declared, state, now_ms, self._outlook)
-        _, changed = differences(before, self.last.decisions, attrgetter("job"))
-        return [decision for decision in changed if self._is_deed(decision)]
+        return [decision for decision in self._outlook.changed() if self._is_deed(decision)]
 
     def _keeps_none(self) -> bool:
         """For nobody a place was kept the last time."""
