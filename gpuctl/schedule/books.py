@@ -116,7 +116,11 @@ class Books:
             if holder.domain is not None:
                 of_project[holder.domain, holder.run.job.project].append(holder)
         for node, some in on_node.items():
-            _sort_in(self._on_node.setdefault(node, []), some, _identity)
+            there = self._on_node.get(node)
+            if there:
+                _sort_in(there, some, _identity)
+            else:
+                self._on_node[node] = some
         for (domain, project), some in of_project.items():
             for preemptible in (True, False):
                 milli = sum(holder.total_milli for holder in some if holder.preemptible is preemptible)
@@ -159,7 +163,8 @@ class Books:
 
     def is_pausable(self, holder: Holder) -> bool:
         """Whether a run in place is preemptible and has run for minRuntime."""
-        return holder.job is not None and not holder.leaving and holder.preemptible and self._old_enough(holder)
+        may_be = holder.job is not None and not holder.leaving and holder.preemptible
+        return may_be and (not self.min_runtime_ms or self._old_enough(holder))
 
     def _of_project(self, domain: DomainName | None, project: ProjectName) -> list[Holder]:
         """The list of its runs there that may be paused, to be changed."""
@@ -346,7 +351,7 @@ class Books:
 
     def _old_enough(self, holder: Holder) -> bool:
         """What gives up a surplus worker is not stopped, and minRuntime is about being stopped."""
-        return holder.surplus or not self.min_runtime_ms or running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
+        return holder.surplus or running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
 
     def preference(self, holder: Holder) -> tuple[GpuMilli, int, DurationMs, Instant, JobId]:
         """Who is paused first among equals: most over its share, lowest priority, least progress, newest, name."""

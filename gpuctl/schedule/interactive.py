@@ -30,7 +30,7 @@ def latest_end_ms(job: Job | None, run: Run | None, now_ms: Instant) -> Instant 
 
 def limit_reached(job: Job, run: Run, now_ms: Instant) -> Reason | None:
     """The limit that ends a running run now. A Job's own deadline normally comes first; a service has none."""
-    if run.phase is not _RUNNING:
+    if run.phase is not _RUNNING or (job.max_duration_ms is None and job.idle_timeout_ms is None):
         return None
     end_ms = latest_end_ms(job, run, now_ms)
     if end_ms is not None and end_ms <= now_ms:

@@ -10,9 +10,13 @@ among the whole ones; those of each profile have an index of their own.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+<<<<<<< HEAD
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+=======
+from collections.abc import Callable, Collection, Iterable, Mapping
+>>>>>>> 53f3f6a (tmp)
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -171,9 +175,9 @@ class Ledger:
             buckets.append([])
         put(buckets[room.whole], room.name)
         self._whole[room.pool] = self._whole.get(room.pool, 0) + room.whole
-        for kind in {(room.pool, profile) for profile in ("", *room.profiles)}:
-            if kind not in self._partial:
-                self._partial[kind], self._partial_milli[kind] = [], 0
+        for profile in ("", *room.profiles):
+            if (room.pool, profile) not in self._partial:
+                self._partial[room.pool, profile], self._partial_milli[room.pool, profile] = [], 0
         for profile, entry in _parts(room):
             put(self._partial[room.pool, profile], entry)
             self._partial_milli[room.pool, profile] += entry[0]
@@ -227,11 +231,11 @@ class Ledger:
             self._rankings.clear()
             self._touched.clear()
 
-    def take_all(self, runs: Iterable[_Occupant]) -> None:
+    def take_all(self, runs: Collection[_Occupant]) -> None:
         """Occupy the placements of many at once. Cost: O(runs), and O(devices) for each node they are on."""
         self._move_all(runs, -1)
 
-    def give_back_all(self, runs: Iterable[_Occupant]) -> None:
+    def give_back_all(self, runs: Collection[_Occupant]) -> None:
         """The exact opposite of `take_all`."""
         self._move_all(runs, 1)
         for refusals in self._refusals.values():
@@ -308,27 +312,28 @@ class Ledger:
             if milli:
                 self._move_devices(room, worker.gpus, milli)
 
-    def _move_all(self, runs: Iterable[_Occupant], sign: int) -> None:
+    def _move_all(self, runs: Collection[_Occupant], sign: int) -> None:
         """Each node is taken out of the indexes and put back once, however many leave it or come to it; where that is
         done with most nodes, the indexes are built anew.
         """
-        moved: defaultdict[NodeName, list[tuple[WorkerPlacement, Charge]]] = defaultdict(list)
+        nodes = dict.fromkeys([worker.node for run in runs for worker in run.placement.workers])
+        moved = list(filter(None, map(self.rooms.get, nodes)))
+        most = 2 * len(moved) > len(self.rooms)
+        if not most:
+            for room in moved:
+                self._delist(room)
         for run in runs:
             charge = run.charge
             for worker in run.placement.workers:
-                moved[worker.node].append((worker, charge))
-        most = 2 * len(moved) > len(self.rooms)
-        for room in filter(None, map(self.rooms.get, moved)):
-            if not most:
-                self._delist(room)
-            free = room.gpu_milli
-            for worker, charge in moved[room.name]:
-                room.cpu_milli += sign * charge.cpu_milli
-                room.mem_bytes += sign * charge.mem_bytes
-                milli = sign * charge.on_device(worker)
-                for index in worker.gpus:
-                    if 0 <= index < len(free):
-                        free[index] += milli
+                there = self.rooms.get(worker.node)
+                if there is not None:
+                    there.cpu_milli += sign * charge.cpu_milli
+                    there.mem_bytes += sign * charge.mem_bytes
+                    milli, free = sign * charge.on_device(worker), there.gpu_milli
+                    for index in worker.gpus:
+                        if 0 <= index < len(free):
+                            free[index] += milli
+        for room in moved:
             room.whole = len(room.whole_devices())
             self._touch(room)
             if not most:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gpuctl.model.decision import (
     Decision,
@@ -26,7 +27,7 @@ from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
-from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 from gpuctl.schedule import interactive, reasons
 from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.ledger import Charge
@@ -120,6 +121,8 @@ def next_change_ms(
         return now_ms
     if not isinstance(decision, _TIMED):
         return None
+    if not min_runtime_ms and job.max_duration_ms is None and job.idle_timeout_ms is None:
+        return None
     times: list[Instant] = []
     if run.started_at_ms is not None:
         if min_runtime_ms:
@@ -135,10 +138,16 @@ def next_change_ms(
 def _holder(run: Run, job: Job | None, capacity: Capacity) -> Holder:
     placement = run.placement or NOWHERE
     workers = len(placement.workers) or (job.workers if job else 1)
-    charge = Charge(max(0, run.gpu_milli), max(0, run.cpu_milli), max(0, run.mem_bytes))
+    charge = _charge(run.gpu_milli, run.cpu_milli, run.mem_bytes)
     domain, leaving = _domain(placement, job, capacity), run.phase is STOPPING
     preemptible = job is None or job.preemptible
     return Holder(run, job, domain, charge.gpu_milli * workers, placement, charge, leaving, preemptible)
+
+
+@lru_cache(maxsize=1024)
+def _charge(gpu_milli: GpuMilli, cpu_milli: CpuMilli, mem_bytes: MemBytes) -> Charge:
+    """What a worker is charged: one object for all that are charged the same, which are most."""
+    return Charge(max(0, gpu_milli), max(0, cpu_milli), max(0, mem_bytes))
 
 
 def _domain(placement: Placement, job: Job | None, capacity: Capacity) -> DomainName | None:

@@ -140,15 +140,14 @@ class Standing:
             self._news.of_all()
             touched.update(dict.fromkeys(self.books.entered_on(nodes) | self.lineup.refit(capacity, nodes)))
             self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
-        twice = self._place(sorted(touched))
+        jobs = sorted(touched)
+        twice = self._place(jobs)
         if twice != self._twice:
             touched.update((job, None) for job, _ in dict(twice.items() ^ self._twice.items()))
-            self._twice = twice
-        leaving, entering = self._settle(sorted(touched), declared, state)
-        for holder in leaving:
-            self._adjust(holder, before, -1)
-        for holder in entering:
-            self._adjust(holder, capacity, 1)
+            jobs, self._twice = sorted(touched), twice
+        leaving, entering = self._settle(jobs, declared, state)
+        self._adjust(leaving, before, -1)
+        self._adjust(entering, capacity, 1)
         self.books.leave_all(leaving)
         self.books.refit(capacity, nodes)
         self.books.enter_all(entering)
@@ -203,9 +202,13 @@ class Standing:
                 self._runs[run.job] = tuple(left)
             else:
                 del self._runs[run.job]
-        for run in come:
-            others = self._runs.get(run.job)
-            self._runs[run.job] = (run,) if others is None else tuple(sorted((*others, run), key=_seniority))
+        alone = dict(zip(map(attrgetter("job"), come), zip(come, strict=True), strict=True))
+        if len(alone) == len(come) and alone.keys().isdisjoint(self._runs.keys()):
+            self._runs.update(alone)
+        else:
+            for run in come:
+                others = self._runs.get(run.job)
+                self._runs[run.job] = (run,) if others is None else tuple(sorted((*others, run), key=_seniority))
         return dict.fromkeys(map(attrgetter("job"), chain(gone, come)))
 
     def _changed_records(
@@ -243,18 +246,16 @@ class Standing:
 
     def _place(self, jobs: Iterable[JobId]) -> dict[RunKey, NodeName]:
         """Take in which places they hold now, and who uses which devices; the runs of which there is one too many."""
+        gone: list[Holder] = []
+        come: list[Holder] = []
         for job in jobs:
-            before, holders = self._raw.get(job, ()), self._raw_holders(job)
-            for holder in before:
-                if not holder.leaving:
-                    self._use_devices(holder, -1)
-            for holder in holders:
-                if not holder.leaving:
-                    self._use_devices(holder, 1)
+            gone += self._raw.pop(job, ())
+            holders = self._raw_holders(job)
             if holders:
                 self._raw[job] = holders
-            elif before:
-                del self._raw[job]
+                come += holders
+        self._use_devices(gone, -1)
+        self._use_devices(come, 1)
         if not self._over:
             return {}
         there = (holder for holder in self.holders if not holder.leaving)
@@ -263,19 +264,20 @@ class Standing:
             self._held,
         )
 
-    def _use_devices(self, holder: Holder, sign: int) -> None:
-        used = self._used
-        for worker in holder.placement.workers:
-            milli = sign * holder.charge.on_device(worker)
-            for index in worker.gpus:
-                device = worker.node, index
-                used[device] = after = used.get(device, 0) + milli
-                if after > WHOLE_GPU:
-                    self._over.add(device)
-                elif sign < 0:
-                    self._over.discard(device)
-                    if not after:
-                        del used[device]
+    def _use_devices(self, holders: Iterable[Holder], sign: int) -> None:
+        used, over = self._used, self._over
+        for holder in holders:
+            for worker in holder.placement.workers if not holder.leaving else ():
+                milli = sign * holder.charge.on_device(worker)
+                for index in worker.gpus:
+                    device = worker.node, index
+                    used[device] = after = used.get(device, 0) + milli
+                    if after > WHOLE_GPU:
+                        over.add(device)
+                    elif sign < 0:
+                        over.discard(device)
+                        if not after:
+                            del used[device]
 
     def _settle(
         self, jobs: Iterable[JobId], declared: Declared, state: ClusterState
@@ -307,17 +309,19 @@ class Standing:
                 return run
         return None
 
-    def _adjust(self, holder: Holder, capacity: Capacity, sign: int) -> None:
+    def _adjust(self, holders: Iterable[Holder], capacity: Capacity, sign: int) -> None:
         """GPUs to be shared besides what new work may use: what runs on elsewhere; less what nobody declared holds."""
-        if holder.domain is None or holder.leaving:
-            return
-        declared = bool(self.books.accounts.tree.chain(holder.project))
-        for worker in holder.placement.workers:
-            space = capacity.nodes.get(worker.node)
-            if space is not None and space.usable is not declared:
-                on_node = sign * len(worker.gpus) * holder.charge.on_device(worker)
-                milli = on_node if declared else -on_node
-                self.adjustments[holder.domain] = self.adjustments.get(holder.domain, 0) + milli
+        nodes, chain_of = capacity.nodes, self.books.accounts.tree.chain
+        for holder in holders:
+            if holder.domain is None or holder.leaving:
+                continue
+            declared = bool(chain_of(holder.run.job.project))
+            for worker in holder.placement.workers:
+                space = nodes.get(worker.node)
+                if space is not None and space.usable is not declared:
+                    on_node = sign * len(worker.gpus) * holder.charge.on_device(worker)
+                    milli = on_node if declared else -on_node
+                    self.adjustments[holder.domain] = self.adjustments.get(holder.domain, 0) + milli
 
     def _decided(self, job: Job, run: Run | None, declared: Declared, state: ClusterState) -> Decision | None:
         decision = by_itself(job, run, declared, state, self._now_ms)
