@@ -10,13 +10,8 @@ among the whole ones; those of each profile have an index of their own.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-<<<<<<< HEAD
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-=======
-from collections.abc import Callable, Collection, Iterable, Mapping
->>>>>>> 53f3f6a (tmp)
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
