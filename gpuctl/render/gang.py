@@ -35,7 +35,7 @@ def gang_env(owner: JobOwner) -> tuple[Spec, ...]:
     if not owner.is_gang:
         return ()
     master = f"{owner.run}-0.{names.service_name(owner.run)}.{owner.namespace}.svc"
-    bounds = (("MIN_WORKERS", owner.job.min_workers), ("MAX_WORKERS", owner.job.workers))
+    bounds = (("MIN_WORKERS", owner.job.min_workers), (names.MAX_WORKERS_VARIABLE, owner.job.workers))
     elastic = ({"name": name, "value": str(workers)} for name, workers in bounds) if owner.job.is_elastic else ()
     return (
         {"name": "MASTER_ADDR", "value": master},

@@ -15,7 +15,8 @@ _SECOND_MS = 1000
 
 def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
     """What a job asks for, how it stands, why, for whom it was paused, and what to do about it."""
-    yield f"{view.id} asks for {format_gpus(view.gpu_milli)} GPUs{_workers(view)} and is {view.state.value}."
+    asked = format_gpus(view.run.gpu_milli * view.asked_workers)
+    yield f"{view.id} asks for {asked} GPUs{_workers(view)} and is {view.state.value}."
     if view.placement is not None:
         places = (f"{worker.node} (GPU {_devices(worker.gpus)})" for worker in view.placement.workers)
         yield f"It is on {', '.join(places)} since {_ago(now_ms - view.since_ms)}."
@@ -38,7 +39,8 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
 
 
 def _workers(view: JobView) -> str:
-    return f" in {view.workers} workers" if view.workers > 1 else ""
+    asked = f" in {view.asked_workers} workers" if view.asked_workers > 1 else ""
+    return f"{asked}, goes on with {view.workers} of them," if view.workers < view.asked_workers else asked
 
 
 def _devices(gpus: tuple[int, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuctl.k8s import names, objects
@@ -45,7 +45,10 @@ class PodView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A live job. `gpu_milli` is of all workers together; `nodes` in worker order, each once."""
+    """A live job. `gpu_milli` is of all workers together; `nodes` in worker order, each once.
+
+    `asked_workers`: so many it would have, were it not elastic and somebody else entitled to some.
+    """
 
     id: JobId
     state: JobState
@@ -53,6 +56,7 @@ class JobView:
     image: str
     ref: ObjectRef
     workers: int
+    asked_workers: int
     gpu_milli: GpuMilli
     run: Run
     preemptible: bool = True
@@ -124,7 +128,7 @@ def job_views(state: ClusterState) -> tuple[JobView, ...]:
 
 def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
     spec = objects.mapping(body, "spec")
-    containers = objects.items(spec, "template", "spec", "containers")
+    containers = tuple(objects.items(spec, "template", "spec", "containers"))
     image = next((str(container.get("image", "")) for container in containers), "")
     placed = len(run.placement.workers) if run.placement else 0
     workers = placed or objects.number(spec, "parallelism", default=objects.number(spec, "replicas", default=1)) or 1
@@ -135,10 +139,19 @@ def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
         image=image,
         ref=ref,
         workers=workers,
+        asked_workers=max(workers, _asked_workers(body, containers)),
         gpu_milli=run.gpu_milli * workers,
         run=run,
         preemptible=_preemptible(body),
     )
+
+
+def _asked_workers(body: Body, containers: Sequence[Body]) -> int:
+    """What an elastic run's pods are told of themselves; 0 for another's."""
+    elastic = names.MIN_WORKERS_ANNOTATION in objects.annotations_of(body)
+    told = (each for container in containers for each in objects.items(container, "env"))
+    most = next((str(each.get("value")) for each in told if each.get("name") == names.MAX_WORKERS_VARIABLE), "")
+    return int(most) if elastic and most.isdecimal() else 0
 
 
 def _preemptible(body: Body) -> bool:

@@ -19,6 +19,7 @@ ID = JobId(ProjectName("team-a"), "train")
 RUN = Run(job=ID, digest=RunDigest("0badcafe"), phase=RunPhase.RUNNING)
 VIEW = JobView(
     id=ID, state=JobState.RUNNING, type="training", image="i", ref=ObjectRef(*names.JOB, "gpu-a", "train-0badcafe"),
+    asked_workers=1,
     workers=1, gpu_milli=1000, run=RUN,
 )  # fmt: skip
 

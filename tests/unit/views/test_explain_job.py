@@ -1,0 +1,42 @@
+"""What is told of a job by its objects alone, without its declaration."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuctl.k8s import names
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, RunDigest
+from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.views.explain import explain_job
+from gpuctl.views.jobs import job_views
+
+JOB = JobId.parse("a/train")
+DIGEST = RunDigest("0123abcd")
+
+
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        ("4", "a/train asks for 4 GPUs in 4 workers, goes on with 2 of them, and is Running."),
+        ("2", "a/train asks for 2 GPUs in 2 workers and is Running."),
+        ("many", "a/train asks for 2 GPUs in 2 workers and is Running."),
+    ],
+)
+def test_an_elastic_job_tells_how_many_workers_it_asked_for(most: str, said: str) -> None:
+    workers = tuple(WorkerPlacement(node=NodeName("n1"), gpus=(gpu,)) for gpu in range(2))
+    run = Run(
+        job=JOB, digest=DIGEST, phase=RunPhase.RUNNING, placement=Placement(workers=workers), gpu_milli=1000,
+        started_at_ms=0,
+    )  # fmt: skip
+    labels = {names.PROJECT_LABEL: "a", names.JOB_LABEL: "train", names.RUN_LABEL: DIGEST}
+    labels |= {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.CLUSTER_LABEL: "test"}
+    env = [{"name": "MAX_WORKERS", "value": most}]
+    body = {
+        "kind": "Job",
+        "metadata": {"labels": labels, "annotations": {names.MIN_WORKERS_ANNOTATION: "1"}},
+        "spec": {"parallelism": 2, "template": {"spec": {"containers": [{"name": "main", "env": env}]}}},
+    }
+    ref = ObjectRef(*names.JOB, "gpu-a", names.run_name("train", DIGEST))
+    (view,) = job_views(ClusterState(cluster="test", runs=(run,), live={ref: body}))
+    assert next(iter(explain_job(view, 0))) == said
