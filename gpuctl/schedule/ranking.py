@@ -43,18 +43,20 @@ class Ranking(Generic[R]):
         asked once: no others may hold the request now.
         """
         if self._seen is None:
-            self._heap = [entry for name in dict.fromkeys(able()) for entry in self._entries(rooms[name])]
+            graded = ((self._grade(room), room) for room in map(rooms.__getitem__, dict.fromkeys(able())))
+            self._heap = [(grade, room.name, room.version) for grade, room in graded if grade is not None]
             heapify(self._heap)
         else:
             for room in filter(None, map(rooms.get, dict.fromkeys(touched[self._seen :]))):
-                for entry in self._entries(room):
-                    heappush(self._heap, entry)
+                grade = self._grade(room)
+                if grade is not None:
+                    heappush(self._heap, (grade, room.name, room.version))
         self._seen = len(touched)
         while self._heap:
-            grade, name, version = self._heap[0]
+            found, name, version = self._heap[0]
             there = rooms.get(name)
             if there is not None and there.version == version:
-                return grade, name
+                return found, name
             heappop(self._heap)
         return None
 
@@ -63,7 +65,3 @@ class Ranking(Generic[R]):
         other = Ranking(self._grade)
         other._heap, other._seen = list(self._heap), self._seen
         return other
-
-    def _entries(self, room: R) -> list[tuple[Grade, NodeName, int]]:
-        grade = self._grade(room)
-        return [] if grade is None else [(grade, room.name, room.version)]

@@ -12,6 +12,7 @@ by which they could take the place back at once, were it running there, so that 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -282,11 +283,20 @@ def soonest_seat(
 ) -> tuple[Emptying, Seat] | None:
     """Where all workers can be soonest in a pool, or on some nodes of it, and what that takes."""
     nodes = [space.name for space in books.capacity.usable.get(offer.pool.name, ())] if only is None else only
-    request = offer.request
-    seats = sorted((when, name) for name in nodes for when in _seats_on(books, name, occupants.get(name, ()), request))[
-        : request.workers
-    ]
-    if len(seats) < request.workers:
+    request, wanted = offer.request, offer.request.workers
+    seats: list[tuple[Emptying, NodeName]] = []
+    for name in nodes:
+        there = 0
+        for when, _, slots in _emptied(books, name, occupants.get(name, ()), request):
+            if len(seats) == wanted and seats[-1] <= (when, name):
+                break  # All that comes is later still.
+            for _ in range(slots - there):
+                insort(seats, (when, name))
+            del seats[wanted:]
+            there = max(there, slots)
+            if there >= wanted:
+                break
+    if len(seats) < wanted:
         return None
     counts: dict[NodeName, int] = {}
     for _, name in seats:
@@ -315,17 +325,6 @@ def _emptied(
         when = (loose + occupant.on(node), last) if occupant.end_ms is None else (loose, max(last, occupant.end_ms))
         floor.vacate(occupant.placement, occupant.charge)
         yield when, floor, floor.slots(request)
-
-
-def _seats_on(books: Books, node: NodeName, occupants: Iterable[Occupant], request: Request) -> Iterator[Emptying]:
-    """What must happen for each worker that can come to be on a node, soonest first."""
-    seats = 0
-    for when, _, slots in _emptied(books, node, occupants, request):
-        for _ in range(slots - seats):
-            yield when
-        seats = max(seats, slots)
-        if seats >= request.workers:
-            return
 
 
 def _devices_on(
