@@ -31,6 +31,9 @@ Entry: TypeAlias = tuple[Rank, Waiting]
 
 _ENDLESS = 1 << 62
 
+_FEW = 64
+"""So many that come or go are put in a line's order one by one; after more it is sorted anew."""
+
 
 class Group:
     """Jobs of one line and one kind, in their order. `reason`: what they were told last."""
@@ -80,7 +83,7 @@ class Line:
     `terms`: what the project held and had a right to when they were told their reasons last.
     """
 
-    __slots__ = ("_needs", "_order", "domain", "groups", "project", "terms")
+    __slots__ = ("_jobs", "_needs", "_order", "_ranks", "_unread", "domain", "groups", "project", "terms")
 
     def __init__(self, project: ProjectName, domain: DomainName) -> None:
         self.project = project
@@ -88,6 +91,9 @@ class Line:
         self.groups: dict[Kind, Group] = {}
         self.terms: Terms | None = None
         self._order: tuple[JobId, ...] | None = None
+        self._ranks: list[Rank] = []
+        self._jobs: list[JobId] = []
+        self._unread = 0
         self._needs: Needs | None = None
 
     def join(self, entry: Entry) -> Group:
@@ -102,7 +108,10 @@ class Line:
             jobs.append(entry)  # Who comes waits last, mostly.
         else:
             insort(jobs, entry)
-        self._order = None
+        at = self._place_of(entry[0])
+        if at is not None:
+            self._ranks.insert(at, entry[0])
+            self._jobs.insert(at, entry[0][3])
         return group
 
     def leave(self, entry: Entry, group: Group) -> None:
@@ -111,15 +120,26 @@ class Line:
         if not group.jobs:
             del self.groups[group.kind]
             self._needs = None
-        self._order = None
+        at = self._place_of(entry[0])
+        if at is not None:
+            del self._ranks[at], self._jobs[at]
 
     @property
     def order(self) -> tuple[JobId, ...]:
-        """All of them in order. Cost: O(jobs log jobs) where one came or went."""
+        """All of them in order. Cost: a copy where few came or went, else O(jobs log jobs)."""
         if self._order is None:
-            ranks = sorted([rank for group in self.groups.values() for rank, _ in group.jobs])
-            self._order = tuple([rank[3] for rank in ranks])
+            if self._unread > _FEW:
+                self._ranks = sorted([rank for group in self.groups.values() for rank, _ in group.jobs])
+                self._jobs = [rank[3] for rank in self._ranks]
+            self._unread = 0
+            self._order = tuple(self._jobs)
         return self._order
+
+    def _place_of(self, rank: Rank) -> int | None:
+        """Where one that comes or goes is in the order; None once too many did."""
+        self._order = None
+        self._unread += 1
+        return bisect_left(self._ranks, rank) if self._unread <= _FEW else None
 
     def needs(self, capacity: Capacity) -> Needs:
         """What one of them needs at least. Cost: O(groups) where one came or went."""
