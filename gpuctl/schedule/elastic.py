@@ -19,7 +19,7 @@ from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.exchange import find_exchange
 from gpuctl.schedule.gang import Offer, place_in, seats
-from gpuctl.schedule.rules import Among, Rule, Tally, tally_with
+from gpuctl.schedule.rules import Among, Rule, Tally, tally_with, tally_with_all
 from gpuctl.schedule.runs import Holder, gpu_milli_of
 from gpuctl.schedule.victims import find_victims
 
@@ -68,7 +68,7 @@ def victims_for(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | 
         if given not in tried:
             tried.append(given)
     for given in (*tried, []):
-        found = _besides(books, offer, rule, given)
+        found = _least(books, rule, partial(_besides, books, offer, rule, given))
         if found is not None:
             return found
     return None
@@ -80,10 +80,17 @@ def exchange_for(books: Books, offer: Offer, rule: Rule, lost_milli: GpuMilli) -
     if not surplus:
         found = find_exchange(books, offer, rule, lost_milli)
         return None if found is None else with_bound(books, found)
+    return _least(books, rule, partial(_exchanged, books, offer, surplus, lost_milli))
+
+
+def _exchanged(
+    books: Books, offer: Offer, surplus: Sequence[Holder], lost_milli: GpuMilli, wholes: Rule
+) -> tuple[Holder, ...] | None:
+    """Surplus workers and, where they are not enough, the fewest runs besides."""
     missing = lost_milli - gpu_milli_of(surplus)
     with books.without(surplus):
         enough = missing <= 0 and place_in(books.soon, offer) is not None
-        besides: tuple[Holder, ...] | None = () if enough else find_exchange(books, offer, _wholes(rule), missing)
+        besides: tuple[Holder, ...] | None = () if enough else find_exchange(books, offer, wholes, missing)
     if besides is None:
         return None
     chosen = with_bound(books, besides)
@@ -103,9 +110,19 @@ def smaller_offers(books: Books, legal: Sequence[Offer], claimed: Sequence[Offer
     yield from [offer for offer in legal if offer.request.workers <= idle][:1]
 
 
-def _wholes(rule: Rule) -> Rule:
-    """The rule without the surplus workers it lets be taken: for those that are stopped when they are taken."""
-    return Among(rule, ("wholes",), tuple(holder for holder in rule.candidates() if not holder.surplus))
+def _least(books: Books, rule: Rule, find: Callable[[Rule], tuple[Holder, ...] | None]) -> tuple[Holder, ...] | None:
+    """What is found among all that are stopped when they are taken. Where one of them takes surplus workers with it,
+    which a search does not count, rather what is found without such, if that is less."""
+    wholes = tuple(holder for holder in rule.candidates() if not holder.surplus)
+    found = find(Among(rule, ("wholes",), wholes))
+    if found is None or not any(holder.bound and not holder.surplus for holder in found):
+        return found
+    other = find(Among(rule, ("undivided",), tuple(holder for holder in wholes if not holder.bound)))
+    return found if other is None or _cost(books, rule, found) <= _cost(books, rule, other) else other
+
+
+def _cost(books: Books, rule: Rule, found: Sequence[Holder]) -> tuple[int, GpuMilli]:
+    return rule.price(tally_with_all({}, found, books)) or 0, gpu_milli_of(found)
 
 
 def _is_in(books: Books, holder: Holder, offer: Offer) -> bool:
@@ -128,20 +145,19 @@ def _given(books: Books, rule: Rule, surplus: Sequence[Holder], most: int) -> li
     return list(given)
 
 
-def _besides(books: Books, offer: Offer, rule: Rule, given: Sequence[Holder]) -> tuple[Holder, ...] | None:
+def _besides(
+    books: Books, offer: Offer, rule: Rule, given: Sequence[Holder], wholes: Rule
+) -> tuple[Holder, ...] | None:
     """Surplus workers of those given and, where they are not enough, the cheapest runs besides."""
     with books.without(given):
         enough = bool(given) and place_in(books.soon, offer) is not None
-        found: tuple[Holder, ...] | None = () if enough else find_victims(books, offer, _wholes(rule))
+        found: tuple[Holder, ...] | None = () if enough else find_victims(books, offer, wholes)
     if found is None:
         return None
     chosen = with_bound(books, found)
     with books.without(chosen):
         chosen += _needed(books, offer, [part for part in given if part not in chosen])
-    tally: Tally = {}
-    for holder in chosen:
-        tally = tally_with(tally, holder, books)
-    return chosen if rule.price(tally) is not None else None
+    return chosen if rule.price(tally_with_all({}, chosen, books)) is not None else None
 
 
 def _needed(books: Books, offer: Offer, given: Sequence[Holder], lost_milli: GpuMilli = 0) -> tuple[Holder, ...]:

@@ -72,6 +72,61 @@ def test_under_a_limit_surplus_goes_for_a_job_that_ranks_above_and_a_run_only_be
         assert stopped == expected
 
 
+def test_under_a_limit_no_more_surplus_goes_than_that_asks_and_none_beside_a_run_that_is_enough() -> None:
+    elastic = job("a/f", workers=3, min_workers=1, priority=1)
+    cases = (
+        (elastic, 1000, 4000, job("a/x"), at((2, 0)), {"a/f": 2}),
+        (replace(elastic, min_workers=2), 2000, 5000, job("a/x", 2000), two(2, 0), {"a/x": 0}),
+    )
+    for elastic, wanted, limit, other, there, expected in cases:
+        jobs = [elastic, other, job("a/w", wanted, priority=2)]
+        projects = [project("a", limit, limit=limit)]
+        tree = declared(projects, jobs, [COUNTED], policy=SchedulingPolicy(consolidation=False))
+        world = world_of(tree, a_f=at((1, 0), (1, 1), (1, 2)), a_x=there)
+        found = decided(world, tree)
+        stopped = {name: workers(d) for name, d in found.items() if isinstance(d, Preempt | Resize)}
+        assert stopped == expected
+
+
+def test_a_run_is_not_stopped_with_its_surplus_where_another_is_as_large_without_it() -> None:
+    elastic, small = job("b/f", workers=3, min_workers=2), job("b/x", 2000)
+    tree = tree_of(elastic, small, job("a/z", workers=3, preemptible=False), job("a/w", 2000), quota=5000)
+    world = world_of(tree, b_f=at((1, 0), (1, 1), (2, 3)), b_x=two(1, 2), a_z=at((2, 0), (2, 1), (2, 2)))
+    assert changed(decided(world, tree)) == {"b/x": 0}
+
+    projects, policy = [project("a", 5000, limit=5000)], SchedulingPolicy(consolidation=False)
+    jobs = [job("a/f", workers=3, min_workers=2), job("a/x", 2000), job("a/w", 2000, priority=1)]
+    tree = declared(projects, jobs, [COUNTED], policy=policy)
+    found = decided(world_of(tree, a_f=at((1, 0), (1, 1), (1, 2)), a_x=two(2, 0)), tree)
+    assert {name: workers(d) for name, d in found.items() if isinstance(d, Preempt | Resize)} == {"a/x": 0}
+
+
+def test_surplus_that_takes_its_project_below_its_guarantee_goes_only_where_no_other_is_enough() -> None:
+    wide = job("b/f", 2000, workers=2, min_workers=1)
+    other = job("c/g", workers=4, min_workers=2, priority=1)
+    projects = [project("a", 2000), project("b", 3000, weight=0), project("c", 1000, weight=1)]
+    there = Placement(workers=two(1, 0).workers + two(1, 2).workers)
+    tree = declared(projects, [wide, other, job("a/w", 2000)], [COUNTED], policy=SchedulingPolicy(consolidation=False))
+    world = world_of(tree, b_f=there, c_g=at((2, 0), (2, 1), (2, 2), (2, 3)))
+    assert changed(decided(world, tree)) == {"c/g": 2}
+
+    fixed = job("c/g", workers=4, preemptible=False)
+    projects = [project("a", 1000), project("b", 3000), project("c", 4000)]
+    tree = declared(projects, [wide, fixed, job("a/w")], [COUNTED], policy=SchedulingPolicy(consolidation=False))
+    world = world_of(tree, b_f=there, c_g=at((2, 0), (2, 1), (2, 2), (2, 3)))
+    assert changed(decided(world, tree)) == {"b/f": 1}
+
+
+def test_a_run_whose_surplus_goes_with_it_is_not_stopped_for_less_than_its_project_may_lose() -> None:
+    elastic, fixed = job("b/f", workers=3, min_workers=1), job("c/x", workers=2, preemptible=False)
+    projects = [project("a", 4000), project("b", 2000), project("c", 2000)]
+    tree = declared(
+        projects, [elastic, fixed, job("a/w", 4000)], [COUNTED], policy=SchedulingPolicy(consolidation=False)
+    )
+    world = world_of(tree, b_f=at((1, 0), (2, 0), (2, 1)), c_x=at((2, 2), (2, 3)))
+    assert changed(decided(world, tree)) == {}
+
+
 def test_a_run_that_has_no_more_than_its_least_is_one_piece() -> None:
     projects = [project("a", 1000), project("b", 0, weight=1), project("c", 2000)]
     jobs = [

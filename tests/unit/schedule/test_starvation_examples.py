@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from elastic_worlds import at, world_of
 from worlds import World, declared, job, live_nodes, pool, project
 
-from gpuctl.model.decision import Admit, Decision, Pending
+from gpuctl.model.decision import Admit, Decision, Pending, Placement
 from gpuctl.model.declared import Declared, PlacementStrategy, SchedulingPolicy
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job, JobType
@@ -120,6 +122,47 @@ def test_of_the_devices_of_a_node_those_are_kept_that_are_known_to_be_free_first
     assert set(decision.reserved.workers[0].gpus).isdisjoint(endless.workers[0].gpus)
 
 
+def kept_beside(large: Job, *there: tuple[Job, Placement], gpus: int) -> list[tuple[int, ...]]:
+    """The devices that are kept for a job that has waited, worker by worker, on one node where some run."""
+    running = {str(each.id).replace("/", "_"): place for each, place in there}
+    jobs = [large, *(each for each, _ in there)]
+    tree = declared([project("b", 1000 * gpus)], jobs, [pool(nodes=[gpus])], policy=POLICY)
+    decision = told(world_of(tree, **running), tree)[str(large.id)]
+    assert isinstance(decision, Pending)
+    assert decision.reserved is not None
+    assert decision.reason.code == "GPU5080"
+    return [worker.gpus for worker in decision.reserved.workers]
+
+
+def test_devices_that_are_free_already_are_kept_before_those_that_come_free() -> None:
+    two = at((1, 0)).workers[0]
+    of_two = Placement(workers=(replace(two, gpus=(0, 1)),))
+    ends, endless = job("b/two", 2000, max_duration_ms=60 * MINUTE), job("b/one")
+    assert kept_beside(job("b/large", 2000), (ends, of_two), (endless, at((1, 2))), gpus=4) == [(0, 3)]
+
+
+def test_a_part_of_a_gpu_is_kept_where_it_leaves_the_least() -> None:
+    """Both must leave, for their CPU; of their two GPUs the second has no more room than is asked for then."""
+    ends: dict[str, Any] = {"max_duration_ms": 60 * MINUTE, "cpu_milli": 30_000}
+    first, second = (job("b/p", 600, **ends), at((1, 0))), (job("b/q", 400, **ends), at((1, 1)))
+    there = [first, second, (job("b/r", 200), at((1, 1)))]
+    assert kept_beside(job("b/large", 700, cpu_milli=60_000), *there, gpus=2) == [(1,)]
+
+
+def test_parts_of_gpus_for_many_workers_are_kept_on_as_many_gpus_as_they_need() -> None:
+    there = [(job(f"b/{gpu}", max_duration_ms=60 * MINUTE), at((1, gpu))) for gpu in range(2)]
+    kept = kept_beside(job("b/large", 500, workers=3), *there, gpus=2)
+    assert sorted(kept) in ([(0,), (0,), (1,)], [(0,), (1,), (1,)])
+
+
+def test_who_ranks_above_work_that_can_t_be_paused_does_not_pass_it() -> None:
+    world, tree = waited({"b/1": None}, job("b/large", 4000, preemptible=False))
+    world.settle(tree)
+    found = told(world, with_jobs(tree, job("b/urgent", priority=5)))["b/urgent"]
+    assert isinstance(found, Pending)
+    assert found.reason.code == "GPU5081"
+
+
 def two_pools(*ends: int | None) -> tuple[World, Declared, Job]:
     """A job on each of two pools of two GPUs, and one that has waited for two GPUs of either."""
     pools = [pool("x", nodes=[2]), pool("y", nodes=[2])]
@@ -146,6 +189,42 @@ def test_the_pool_is_kept_that_is_free_soonest_and_no_other() -> None:
         news = [job(f"a/{name}", pools=(PoolName(name),)) for name in (kept, open_)]
         world.settle(with_jobs(tree, *news))
         assert {name for name in world.running() if name.startswith("a/")} == {f"a/{open_}"}
+
+
+def test_of_pools_with_known_ends_the_earlier_one_is_kept() -> None:
+    for ends, there in (((90, 60), "y-1"), ((60, 90), "x-1")):
+        world, tree, _ = two_pools(*ends)
+        decision = told(world, tree)["b/large"]
+        assert isinstance(decision, Pending)
+        assert decision.reserved is not None
+        assert {worker.node for worker in decision.reserved.workers} == {there}
+
+
+def test_where_nobody_knows_an_end_the_node_is_kept_with_the_least_on_it() -> None:
+    two = at((2, 0)).workers[0]
+    gang, single = job("b/gang", workers=3), job("b/single", 2000)
+    tree = declared([project("b", 8000)], [gang, single, job("b/large", 4000)], [pool(nodes=(4, 4))], policy=POLICY)
+    of_two = Placement(workers=(replace(two, gpus=(0, 1)),))
+    decision = told(world_of(tree, b_gang=at((1, 0), (1, 1), (1, 2)), b_single=of_two), tree)["b/large"]
+    assert isinstance(decision, Pending)
+    assert decision.reserved is not None
+    assert {worker.node for worker in decision.reserved.workers} == {"dgx1-2"}
+
+
+def test_no_place_is_kept_for_who_is_kept_from_it_by_a_limit() -> None:
+    for limit, is_kept in ((5000, False), (6000, True)):
+        jobs = [
+            job("b/x", workers=2),
+            job("b/y", max_duration_ms=60 * MINUTE),
+            job("c/large", 4000),
+            job("c/x", workers=2),
+        ]
+        projects = [project("b", 3000), project("c", 5000, limit=limit)]
+        tree = declared(projects, jobs, [pool(nodes=(4, 4))], policy=POLICY)
+        world = world_of(tree, c_x=at((2, 0), (2, 1)), b_x=at((2, 2), (2, 3)), b_y=at((1, 0)))
+        decision = told(world, tree)["c/large"]
+        assert isinstance(decision, Pending)
+        assert (decision.reserved is not None) is is_kept
 
 
 def test_a_place_is_let_go_of_when_somebody_in_it_may_never_end() -> None:
