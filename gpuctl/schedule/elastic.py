@@ -112,13 +112,15 @@ def smaller_offers(books: Books, legal: Sequence[Offer], claimed: Sequence[Offer
 
 def _least(books: Books, rule: Rule, find: Callable[[Rule], tuple[Holder, ...] | None]) -> tuple[Holder, ...] | None:
     """What is found among all that are stopped when they are taken. Where one of them takes surplus workers with it,
-    which a search does not count, rather what is found without such, if that is less."""
+    which a search does not count, rather what is found without such, if that is less, or all that may be."""
     wholes = tuple(holder for holder in rule.candidates() if not holder.surplus)
     found = find(Among(rule, ("wholes",), wholes))
-    if found is None or not any(holder.bound and not holder.surplus for holder in found):
+    if not any(holder.bound and not holder.surplus for holder in (wholes if found is None else found)):
         return found
     other = find(Among(rule, ("undivided",), tuple(holder for holder in wholes if not holder.bound)))
-    return found if other is None or _cost(books, rule, found) <= _cost(books, rule, other) else other
+    if found is None or other is None:
+        return other if found is None else found
+    return found if _cost(books, rule, found) <= _cost(books, rule, other) else other
 
 
 def _cost(books: Books, rule: Rule, found: Sequence[Holder]) -> tuple[int, GpuMilli]:

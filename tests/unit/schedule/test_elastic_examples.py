@@ -101,6 +101,16 @@ def test_a_run_is_not_stopped_with_its_surplus_where_another_is_as_large_without
     assert {name: workers(d) for name, d in found.items() if isinstance(d, Preempt | Resize)} == {"a/x": 0}
 
 
+def test_another_run_is_stopped_where_one_may_not_be_for_the_surplus_that_goes_with_it() -> None:
+    """b may lose one GPU, or all of its last run; its elastic run has one on each node, where one more is missing."""
+    elastic, fixed = job("b/f", workers=2, min_workers=1), job("a/z", workers=2, preemptible=False)
+    projects = [project("a", 4000), project("b", 4000)]
+    jobs = [elastic, job("b/x", 2000), job("b/y"), fixed, job("a/w", 2000)]
+    tree = declared(projects, jobs, [COUNTED], policy=SchedulingPolicy(consolidation=False))
+    world = world_of(tree, b_f=at((2, 0), (1, 0)), b_y=at((1, 1)), b_x=two(1, 2), a_z=at((2, 1), (2, 2)))
+    assert changed(decided(world, tree)) == {"b/x": 0}
+
+
 def test_surplus_that_takes_its_project_below_its_guarantee_goes_only_where_no_other_is_enough() -> None:
     wide = job("b/f", 2000, workers=2, min_workers=1)
     other = job("c/g", workers=4, min_workers=2, priority=1)
