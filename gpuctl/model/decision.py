@@ -79,24 +79,22 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaim:
-    """Pause it: its GPUs go to a job of another project. `reserved`: where it goes on then."""
+    """Pause it: its GPUs go to a job of another project."""
 
     job: JobId
     reason: Reason
     record: RunRecord
     beneficiary: JobId
-    reserved: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempt:
-    """Pause it: its GPUs go to a job of its own project. `reserved`: where it goes on then."""
+    """Pause it: its GPUs go to a job of its own project."""
 
     job: JobId
     reason: Reason
     record: RunRecord
     beneficiary: JobId
-    reserved: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,16 @@ two can't be mistaken for one another.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
+from operator import lt
 
 from gpuctl.model.declared import Allowance, Declared, DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.fairshare import NOTHING, Claim, Portion
 from gpuctl.schedule.news import News
+from gpuctl.schedule.vain import Vain
 
 NO_ALLOWANCE = Allowance(quota_milli=0)
 """What an owner has in a domain it has no claim on: no quota, no ceiling, and only what nobody wants."""
@@ -40,10 +43,10 @@ def department_owner(name: str) -> str:
 class Tree:
     """Projects under departments. A parent that is not there, or that closes a circle, counts as none.
 
-    `parents` of the departments that have projects below them; "" is above all.
+    `parents` of the departments that have projects below them; "" is above all. `below`: an owner's projects.
     """
 
-    __slots__ = ("_chains", "_limited", "_under", "allowances", "parents")
+    __slots__ = ("_chains", "_limited", "_under", "allowances", "below", "parents")
 
     def __init__(self, declared: Declared) -> None:
         departments = {d.name: d for d in declared.departments}
@@ -52,6 +55,7 @@ class Tree:
         }
         self._chains: dict[ProjectName, tuple[str, ...]] = {}
         self.parents: dict[str, str] = {}
+        self.below: dict[str, list[ProjectName]] = {}
         self._limited: dict[tuple[DomainName, ProjectName], tuple[tuple[str, GpuMilli], ...]] = {}
         self._under: dict[str, list[ProjectName]] = {
             department_owner(d.name): []
@@ -67,6 +71,7 @@ class Tree:
                 above = departments.get(above.parent or "")
             self._chains[project.name] = tuple(chain)
             for owner in chain:
+                self.below.setdefault(owner, []).append(project.name)
                 if owner in self._under:
                     self._under[owner].append(project.name)
             self.parents.update(pairwise((*chain[1:], "")))
@@ -104,13 +109,17 @@ class Tree:
 
 
 class Accounts:
-    """What each owner holds, what of it can't be paused, and what it may hold. `claims` are those of the last cycle."""
+    """What each owner holds, what of it can't be paused, and what it may hold. `claims` are those of the last cycle.
 
-    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "claims", "tree")
+    `vain` is told who holds more or may keep less.
+    """
+
+    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "claims", "tree", "vain")
 
     def __init__(self, tree: Tree, news: News) -> None:
         self.tree = tree
         self._news = news
+        self.vain = Vain()
         self._portions: dict[tuple[DomainName, str], Portion] = {}
         self._borrowed: dict[DomainName, GpuMilli] = {}
         self.claims: dict[tuple[DomainName, ProjectName], Claim] = {}
@@ -124,8 +133,19 @@ class Accounts:
             self._news.of(project)
         for owner in chain:
             self._held[domain, owner] = self._held.get((domain, owner), 0) + milli
+            if milli > 0:
+                self.vain.more_of(domain, owner)
         if not preemptible:
             self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli
+
+    @contextmanager
+    def supposing(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> Iterator[None]:
+        """As if a project held so much more, for a question."""
+        for sign in (1, -1):
+            for owner in self.tree.chain(project):
+                self._held[domain, owner] = self._held.get((domain, owner), 0) + sign * milli
+            if sign > 0:
+                yield
 
     def held(self, domain: DomainName, owner: str) -> GpuMilli:
         """GPUs an owner holds in a domain."""
@@ -144,6 +164,8 @@ class Accounts:
         known = self._portions
         moved = {owner: portion for owner, portion in portions.items() if portion != known.get((domain, owner))}
         for owner, portion in moved.items():
+            if any(map(lt, portion, self.portion(domain, owner))):
+                self.vain.more_of(domain, owner)
             if is_project(owner):
                 more_milli = _beyond_guarantee(portion) - _beyond_guarantee(self.portion(domain, owner))
                 self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli

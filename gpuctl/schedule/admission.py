@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
-from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.ids import JobId
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
@@ -50,8 +50,7 @@ class Admission:
     """The turns of one cycle over its books; without `asks` nobody is given one."""
 
     __slots__ = (
-        "_asks", "_books", "_failed", "_hints", "_layout", "_lifted", "_mover", "_policy", "_settled", "guards",
-        "outcome",
+        "_asks", "_books", "_failed", "_guards", "_hints", "_layout", "_mover", "_policy", "_settled", "outcome",
     )  # fmt: skip
 
     def __init__(self, books: Books, policy: SchedulingPolicy, *, asks: bool = True) -> None:
@@ -61,9 +60,8 @@ class Admission:
         self._hints: Hints | None = None
         self._layout = Layout(books)
         self._failed: set[object] = set()
-        self.guards = Guards(books)
+        self._guards = Guards(books)
         self._mover = Mover(books)
-        self._lifted: PoolName | None = None
         self._settled: set[JobId] = set()
         self.outcome = Outcome()
 
@@ -76,7 +74,7 @@ class Admission:
         self._await_promises(coming, occupied)
         for _ in range(MAX_ROUNDS if self._asks else 0):
             may_move = self._policy.consolidation
-            self._hints = Hints(self._books, self.guards, self._layout, waitlist, self._mover, may_move=may_move)
+            self._hints = Hints(self._books, self._guards, self._layout, waitlist, self._mover, may_move=may_move)
             take_turns(self._hints, self._books, self._settled, self._turn)
             if not self._layout.compact():
                 break
@@ -85,6 +83,7 @@ class Admission:
             _, reason = self.outcome.started[waiting.job.id]
             self.outcome.started[waiting.job.id] = (seat, reason)
         self._guard(lineup)
+        self.outcome.told = waitlist.shortages.tell(lineup, self._books, self._guards)
         self.outcome.lanes = waitlist.queue.without(self._settled)
         return self.outcome
 
@@ -92,8 +91,8 @@ class Admission:
         """Keep a place for who has waited longest."""
         taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
         starts = ((lineup.find(job)[0], seat) for job, (seat, _) in taken)
-        self.guards.choose(self._left(lineup), self._policy.starvation_guard_ms, starts)
-        for guard in self.guards:
+        self._guards.choose(self._left(lineup), self._policy.starvation_guard_ms, starts)
+        for guard in self._guards:
             job = guard.waiting.job.id
             self.outcome.kept[job] = guard.seat, reasons.kept_for_oldest(guard.pool)
             self._note(guard.waiting, "keep", guard.seat.offer)
@@ -122,7 +121,7 @@ class Admission:
         for waiting, seat in loose:
             if not self._is_owed_to_others(waiting, lineup):
                 self._hold(waiting, seat, coming, occupied)
-        self.guards.keep(queue)
+        self._guards.keep(queue)
         return coming, occupied
 
     def _hold(self, waiting: Waiting, seat: Seat, coming: Promises, occupied: Promises) -> None:
@@ -196,17 +195,15 @@ class Admission:
     def _turn(self, waiting: Waiting) -> bool:
         """Its turn; a place that is kept for it is free for it meanwhile, and is not kept any longer if it has one."""
         self._books.effort.turns += 1
-        guard = self.guards.of(waiting)
+        guard = self._guards.of(waiting)
         if guard is None:
             return self._ask(waiting)
-        self.guards.lift(guard)
-        self._lifted = guard.pool
+        self._guards.lift(guard)
         placed = self._ask(waiting)
-        self._lifted = None
         if placed:
-            self.guards.drop(guard)
+            self._guards.drop(guard)
         else:
-            self.guards.hold(guard)
+            self._guards.hold(guard)
         return placed
 
     def _ask(self, waiting: Waiting) -> bool:
@@ -214,13 +211,14 @@ class Admission:
         offers = [offer for offer in waiting.offers if self._forbidden(waiting, offer) is None]
         if self._start_on_idle(waiting, offers):
             return True
-        if self._past_guards(waiting, offers, lambda offer: self._start_on_idle(waiting, [offer])):
+        kept = offers if self._hints is None else self._hints.past_guards(offers)
+        if self._past_guards(waiting, kept, lambda offer: self._start_on_idle(waiting, [offer])):
             return True
         # Nobody is paused for a run that may never come to be: its object could be refused.
         known = waiting.run is not None
         if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
             return True
-        owed = [offer for offer in offers if self.guards and known and self._is_owed(waiting, offer)]
+        owed = [offer for offer in offers if self._guards and known and self._is_owed(waiting, offer)]
         if self._past_guards(waiting, owed, lambda offer: self._make_room(waiting, offer)):
             return True
         if waiting.job.is_elastic and any(self._start_smaller(waiting, offer) for offer in waiting.offers):
@@ -236,14 +234,14 @@ class Admission:
 
     def _start_on_idle(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
         """Start it on what is free. A request that found nothing once in a cycle is not tried again."""
-        key = (self._lifted, *((offer.pool.name, offer.request) for offer in offers))
+        key = (self._books.lifted, *((offer.pool.name, offer.request) for offer in offers))
         if not offers or key in self._failed:
             return False
         held = {offer.pool.name: self._held_with(waiting, offer) for offer in offers}
         seat = self._layout.admit(waiting, offers)
         if seat is None:
             self._failed.add(key)
-            if self._hints is not None and self._lifted is None:
+            if self._hints is not None and not self._books.lifted:
                 self._hints.no_room(offers)
             return False
         self.outcome.in_vain = False
@@ -255,14 +253,12 @@ class Admission:
 
     def _past_guards(self, waiting: Waiting, offers: Sequence[Offer], attempt: Callable[[Offer], bool]) -> bool:
         """Try something as if a place were not kept for another, where that is not in the job's way."""
-        for guard, offer in self.guards.in_the_way(waiting):
-            if offer not in offers or not self.guards.yields(guard, waiting, offer):
+        for guard, offer in self._guards.in_the_way(waiting):
+            if offer not in offers or not self._guards.yields(guard, waiting, offer):
                 continue
-            self.guards.lift(guard)
-            self._lifted = guard.pool
+            self._guards.lift(guard)
             done = attempt(offer)
-            self._lifted = None
-            self.guards.hold(guard)
+            self._guards.hold(guard)
             if done:
                 return True
         return False
@@ -276,7 +272,7 @@ class Admission:
                     self._pause(waiting, Seat(offer, coming), (), rule)
                     return True
                 continue
-            key = (self._lifted, rule.key, offer.pool.name, offer.request, self._books.version)
+            key = (self._books.lifted, rule.key, offer.pool.name, offer.request, self._books.version)
             victims = None if key in self._failed else victims_for(self._books, offer, rule)
             placement = place_without(self._books, offer, victims) if victims else None
             if victims and placement is not None:
@@ -302,7 +298,7 @@ class Admission:
         accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
         over_milli = accounts.over_limits(domain, project, milli)
         rule = Preemption(self._books, waiting.job, domain, milli)
-        key = ("exchange", self._lifted, rule.key, offer.pool.name, offer.request, self._books.version)
+        key = ("exchange", self._books.lifted, rule.key, offer.pool.name, offer.request, self._books.version)
         if over_milli <= 0 or key in self._failed or beyond_quota(accounts, waiting.job, domain, milli) is not None:
             return False
         self._failed.add(key)
@@ -316,7 +312,7 @@ class Admission:
     def _bring_together(self, waiting: Waiting, offer: Offer) -> bool:
         """Have others moved out of its way who can go on elsewhere."""
         return self._may_have_moved(waiting, offer) and self._shift(
-            waiting, self._mover.consolidate(offer, waiting.job.id, self._lifted)
+            waiting, self._mover.consolidate(offer, waiting.job.id)
         )
 
     def _may_have_moved(self, waiting: Waiting, offer: Offer) -> bool:

@@ -14,6 +14,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+from gpuctl.model.decision import Placement
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
@@ -27,7 +28,6 @@ from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.news import News, Reader
 from gpuctl.schedule.ordering import Waiting
-from gpuctl.schedule.refusals import Refusals
 from gpuctl.schedule.runs import Holder
 
 _ENDLESS = 1 << 62
@@ -39,19 +39,21 @@ _FEW = 8
 class Books:
     """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them.
 
-    `version` counts pauses, `changes` everything. `spared` are runs that are not reclaimed for other projects.
-    `elastic`: whether there may be surplus workers among the runs. `leaving` counts runs whose place is coming free.
+    `version` counts pauses, `changes` everything. `spared` are runs that are not reclaimed for other projects. `lifted`
+    are places that were set aside, and are free for a moment. `elastic`: whether there may be surplus workers among the
+    runs. `leaving` counts runs whose place is coming free.
     """
 
     __slots__ = (
-        "_candidates", "_done", "_going", "_in_vain", "_least", "_news", "_on_node", "_pausable", "_projects",
-        "accounts", "capacity", "changes", "effort", "elastic", "leaving", "min_runtime_ms", "now", "now_ms", "soon",
+        "_candidates", "_done", "_going", "_least", "_news", "_on_node", "_pausable", "_projects", "_vain", "accounts",
+        "capacity", "changes", "effort", "elastic", "leaving", "lifted", "min_runtime_ms", "now", "now_ms", "soon",
         "spared", "version",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs, news: News) -> None:
         self.capacity = capacity
         self.accounts = accounts
+        self._vain = accounts.vain
         self._news = news
         self.effort = Effort()
         self.now = Ledger.of(capacity)
@@ -61,12 +63,12 @@ class Books:
         self.version = 0
         self.changes = 0
         self.spared: frozenset[JobId] = frozenset()
+        self.lifted: frozenset[Placement] = frozenset()
         self.elastic = False
         self.leaving = 0
         self._candidates: dict[object, tuple[Holder, ...]] = {}
         self._projects: dict[object, tuple[Reader, dict[ProjectName, None]]] = {}
         self._least: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
-        self._in_vain: dict[object, Refusals] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}
         self._going: dict[Holder, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
@@ -79,9 +81,12 @@ class Books:
             match done:
                 case (Job() | None as job, Seat() as seat, int() as sign):
                     self._seat(job, seat, -sign)
+                    self._vain.more_at(seat.placement)
                 case holders:
                     touched.update(self._resume(holders))
         self._done.clear()
+        self._vain.tidy()
+        self.lifted = frozenset()
         self._change()
         self.now.tidy()
         self.soon.tidy()
@@ -93,8 +98,15 @@ class Books:
         """Nodes that no run is entered on are as they now are."""
         self.capacity = capacity
         if nodes:
+            self._vain.more_on(nodes)
             self.now.refit(capacity, nodes)
             self.soon.refit(capacity, nodes)
+
+    def spare(self, jobs: frozenset[JobId]) -> None:
+        """Have these not be reclaimed for other projects."""
+        if jobs != self.spared:
+            self.spared = jobs
+            self._vain.forget()
 
     def adopt(self, habits: Mapping[PoolName, Habits]) -> None:
         """Place by these habits from now on."""
@@ -127,6 +139,7 @@ class Books:
                 self.accounts.add(project, domain, milli, preemptible=preemptible)
             pausable = list(filter(self.is_pausable, some))
             if pausable:
+                self._vain.more_at(*[holder.placement for holder in pausable])
                 _sort_in(self._of_project(domain, project), pausable, _standing)
 
     def leave_all(self, holders: Collection[Holder]) -> None:
@@ -140,6 +153,7 @@ class Books:
     def _let_go(self, holders: Collection[Holder]) -> None:
         """They leave, and can't be paused any more, if they could."""
         self.soon.give_back_all(holders)
+        self._vain.more_at(*[holder.placement for holder in holders])
         for holder in holders:
             self._account(holder, -1)
             for node in holder.nodes():
@@ -154,6 +168,7 @@ class Books:
         """The opposite of `pause`, but for the order of those on a node."""
         for holder in holders:
             self.leaving -= 1
+            self._vain.more_at(holder.placement)
             self.soon.take(holder.placement, holder.charge)
             self._account(holder, 1)
             for node in holder.nodes():
@@ -209,17 +224,9 @@ class Books:
         there = self.pausable(domain).get(project)
         return _standing(there[0])[0] if there else _ENDLESS
 
-    def in_vain(self, key: object) -> Refusals:
-        """Requests for which a rule found nobody to pause, until the books change."""
-        found = self._in_vain.get(key)
-        if found is None:
-            found = self._in_vain[key] = Refusals()
-        return found
-
     def _change(self) -> None:
         self.changes += 1
         self._candidates.clear()
-        self._in_vain.clear()
 
     def pause(self, holders: Iterable[Holder]) -> None:
         """Runs that leave by this cycle's decision: their places are free soon, and no longer count as theirs."""
@@ -261,6 +268,7 @@ class Books:
         if not holders:
             return
         self._change()
+        self._vain.more_at(*[holder.placement for holder in holders])
         move = self.soon.give_back if sign > 0 else self.soon.take
         for holder in holders:
             move(holder.placement, holder.charge)
@@ -280,6 +288,7 @@ class Books:
         """The exact opposite of `occupy`."""
         self._change()
         self._do(job, seat, -1)
+        self._vain.more_at(seat.placement)
 
     def _do(self, job: Job | None, seat: Seat, sign: int) -> None:
         """Take a place, or give it back, and remember that; what is undone at once need not be."""
@@ -295,6 +304,7 @@ class Books:
         for ledger in (self.now, self.soon):
             ledger.give_back_all(old.values())
             ledger.take_all(new.values())
+        self._vain.more_at(*[seat.placement for seat in old.values()])
         for seats, sign in ((old, -1), (new, 1)):
             for waiting, seat in seats.items():
                 self._done.append((waiting.job, seat, sign))
@@ -327,22 +337,24 @@ class Books:
 
     def set_aside(self, seat: Seat) -> None:
         """Keep a place free of everybody, who is in it now excepted. It counts as nobody's."""
-        self._change()
+        self.changes += 1
+        self.lifted -= {seat.placement}
         self._do(None, seat, 1)
 
     def put_back(self, seat: Seat) -> None:
-        """The exact opposite of `set_aside`."""
-        self._change()
+        """The exact opposite of `set_aside`, for a moment."""
+        self.changes += 1
+        self.lifted |= {seat.placement}
         self._do(None, seat, -1)
+
+    def give_up(self, seat: Seat) -> None:
+        """A place that was put back will not be set aside again."""
+        self.lifted -= {seat.placement}
+        self._vain.more_at(seat.placement)
 
     def on_node(self, node: NodeName) -> list[Holder]:
         """Runs in place on a node that stay so far. Not to be changed."""
         return self._on_node.get(node, [])
-
-    @property
-    def going(self) -> Iterable[Holder]:
-        """Runs that are leaving their place by themselves, or are stopping."""
-        return self._going
 
     def entered_on(self, nodes: Collection[NodeName]) -> set[JobId]:
         """The jobs of all that is entered on some nodes, leaving or not. Cost: O(runs there, and all that leave)."""
@@ -361,9 +373,8 @@ class Books:
     def preference(self, holder: Holder) -> tuple[GpuMilli, int, DurationMs, Instant, JobId]:
         """Who is paused first among equals: most over its share, lowest priority, least progress, newest, name."""
         over = 0 if holder.domain is None else self.accounts.over_share(holder.domain, holder.project)
-        started = holder.run.started_at_ms or 0
-        priority = holder.job.priority if holder.job else 0
-        return -over, priority, running_ms(holder.run, self.now_ms), -started, holder.run.job
+        priority, newest, job = _standing(holder)
+        return -over, priority, running_ms(holder.run, self.now_ms), newest, job
 
     def _account(self, holder: Holder, sign: int) -> None:
         if holder.domain is not None:

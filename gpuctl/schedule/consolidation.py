@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
+from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
@@ -56,19 +57,19 @@ class Mover:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found_none: dict[tuple[PoolName, str, int, PoolName | None], Refusals] = {}
+        self._found_none: dict[tuple[PoolName, str, int, frozenset[Placement]], Refusals] = {}
         self._movable: tuple[int, dict[PoolName, Movable]] = (-1, {})
         self.has_looked = False
 
-    def consolidate(self, offer: Offer, beneficiary: JobId, lifted: PoolName | None) -> Consolidation | None:
+    def consolidate(self, offer: Offer, beneficiary: JobId) -> Consolidation | None:
         """The cheapest moves that make room for an offer, which must not fit now; None when none do.
 
-        What asks for no less than one in vain asks in vain, until somebody is paused. `lifted`: where a place that is
-        kept is free for it.
+        What asks for no less than one in vain asks in vain, until somebody is paused, where the same places that
+        are kept are free for it.
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
         pool, request = offer.pool.name, offer.request
-        key = pool, request.profile, self._books.version, lifted
+        key = pool, request.profile, self._books.version, self._books.lifted
         in_vain = self._found_none.setdefault(key, Refusals())
         if in_vain.cover(request.sizes) or not _enough_is_free(self._books, offer):
             return None
@@ -81,7 +82,12 @@ class Mover:
 
     def is_in_vain(self, offer: Offer) -> bool:
         """Whether what asks for no more than this was looked for in vain as things stand."""
-        in_vain = self._found_none.get((offer.pool.name, offer.request.profile, self._books.version, None))
+        in_vain = self._found_none.get((
+            offer.pool.name,
+            offer.request.profile,
+            self._books.version,
+            self._books.lifted,
+        ))
         return in_vain is not None and in_vain.cover(offer.request.sizes)
 
     def _movable_in(self, pool: PoolName) -> Movable:

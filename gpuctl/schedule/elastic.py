@@ -114,10 +114,10 @@ def _least(books: Books, rule: Rule, find: Callable[[Rule], tuple[Holder, ...] |
     """What is found among all that are stopped when they are taken. Where one of them takes surplus workers with it,
     which a search does not count, rather what is found without such, if that is less, or all that may be."""
     wholes = tuple(holder for holder in rule.candidates() if not holder.surplus)
-    found = find(Among(rule, ("wholes",), wholes))
+    found = find(Among(rule, wholes))
     if not any(holder.bound and not holder.surplus for holder in (wholes if found is None else found)):
         return found
-    other = find(Among(rule, ("undivided",), tuple(holder for holder in wholes if not holder.bound)))
+    other = find(Among(rule, tuple(holder for holder in wholes if not holder.bound)))
     if found is None or other is None:
         return other if found is None else found
     return found if _cost(books, rule, found) <= _cost(books, rule, other) else other

@@ -137,6 +137,10 @@ class Hints:
             self._ranks_above_some(group.line.project, domains, waiting.job.priority, is_fixed=is_fixed)
         )
 
+    def past_guards(self, offers: Iterable[Offer]) -> list[Offer]:
+        """Those of some that found no idle room for which there may be some where places are kept for others."""
+        return [offer for offer in offers if offer.wish in self._rooms or self._layout.seats]
+
     def no_room(self, offers: Iterable[Offer]) -> None:
         """These were tried, and there is no idle room for them any more; with fewer workers there may be."""
         for offer in offers:

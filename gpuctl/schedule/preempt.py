@@ -5,11 +5,11 @@ Training never takes from interactive work or services, so that no two jobs can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.ids import NodeName, ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
@@ -22,17 +22,19 @@ from gpuctl.schedule.runs import Holder
 class Preemption:
     """The rule for one beneficiary of so many GPUs in a domain."""
 
-    __slots__ = ("books", "domain", "job", "key", "milli")
+    __slots__ = ("books", "domain", "job", "milli")
 
     def __init__(self, books: Books, job: Job, domain: DomainName, milli: GpuMilli) -> None:
         self.books = books
         self.job = job
         self.domain = domain
         self.milli = milli
-        self.key: tuple[object, ...] = (
-            "preempt", domain, job.id.project, job.type.value, job.priority, job.preemptible,
-        )  # fmt: skip
+
+    @property
+    def key(self) -> tuple[object, ...]:
         """The project and the job's rank in it."""
+        job, makes_way = self.job, self._makes_training_way()
+        return "preempt", self.domain, job.id.project, job.type.value, job.priority, job.preemptible, makes_way
 
     @property
     def may_wait(self) -> bool:
@@ -41,7 +43,11 @@ class Preemption:
 
     def candidates(self) -> tuple[Holder, ...]:
         """Pausable work of the same project that ranks below the job."""
-        return self.books.candidates((self.key, self._makes_training_way()), self._candidates)
+        return self.books.candidates(self.key, self._candidates)
+
+    def candidates_on(self, nodes: Collection[NodeName]) -> list[Holder]:
+        """Those of them that are on some nodes."""
+        return [holder for holder in self.candidates() if not frozenset(holder.nodes()).isdisjoint(nodes)]
 
     def _candidates(self) -> Iterator[Holder]:
         project = self.job.id.project
@@ -58,6 +64,10 @@ class Preemption:
     def most_milli(self, project: ProjectName) -> GpuMilli:  # noqa: ARG002 - the rule's shape
         """As much as it has."""
         return ENDLESS
+
+    def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterator[Holder]:  # noqa: ARG002 - the rule's shape
+        """Which these are does not depend on what anybody holds."""
+        return iter(())
 
     def paused(self, victim: Holder) -> Reason:
         """The reason a victim is given."""

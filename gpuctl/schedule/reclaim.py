@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from heapq import merge
+from itertools import chain
 
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.accounts import project_owner
@@ -64,6 +65,16 @@ class Reclaim:
         """Pausable work of other projects, whose owners can lose it, as far as ours may gain from them."""
         return self.books.candidates(self.key, self._candidates)
 
+    def candidates_on(self, nodes: Collection[NodeName]) -> list[Holder]:
+        """Those of them that are on some nodes. Cost: the runs there."""
+        books, able = self.books, overdrawn(self.books, self.domain, self.claim)
+        there: dict[ProjectName, dict[Holder, None]] = {}
+        for holder in chain.from_iterable(map(books.on_node, nodes)):
+            if holder.project in able and holder.domain == self.domain and books.is_pausable(holder):
+                there.setdefault(holder.project, {})[holder] = None
+        taken = chain.from_iterable(self._of(project, list(holders)) for project, holders in there.items())
+        return sorted(taken, key=books.preference)
+
     def may_take(self, holder: Holder) -> bool:
         """Whether it could be paused for the beneficiary, were it the only one."""
         return any(True for _ in self._of(holder.project, [holder]))
@@ -109,6 +120,14 @@ class Reclaim:
             return ENDLESS
         losers = (owner for owner in self.books.accounts.tree.chain(project) if owner not in self.chain)
         return max(0, min(map(self._slack, losers), default=0))
+
+    def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterator[Holder]:
+        """Those of owners that hold more than they keep, unless they are ours."""
+        there, below = self.books.pausable(self.domain), self.books.accounts.tree.below
+        for domain, owner in owners:
+            if domain == self.domain and owner not in self.chain and self._slack(owner) > 0:
+                for project in below.get(owner, ()):
+                    yield from there.get(project, ())
 
     def paused(self, victim: Holder) -> Reason:  # noqa: ARG002 - the rule's shape
         """The reason a victim is given: the same for all."""

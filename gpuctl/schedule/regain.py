@@ -115,7 +115,7 @@ class Regain:
             offer = run.offer.of(middle)
             claim = Reclaim(books, run.job.id, domain, offer.request.total_milli, Claim.GUARANTEE)
             holders = _candidates(books, run, claim)
-            rule = Among(claim, ("regain", run.job.id), holders)
+            rule = Among(claim, holders)
             with books.looking_at(_narrowed(books.soon, run, [h for h in holders if h.surplus])):
                 victims = victims_for(books, offer, rule) if claim.entitled() else None
                 placement = place_without(books, offer, victims) if victims else None

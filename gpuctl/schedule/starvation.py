@@ -138,6 +138,7 @@ class Guards:
 
     def drop(self, guard: Guard) -> None:
         """Its place, lifted, is not kept any longer."""
+        self._books.give_up(guard.seat)
         del self._by_pool[guard.pool]
 
     def in_the_way(self, waiting: Waiting) -> Iterator[tuple[Guard, Offer]]:
@@ -172,10 +173,8 @@ class Guards:
         another now does not wait for the guarantee that it has only once that has left."""
         accounts, milli = self._books.accounts, there.total_milli
         gained = milli if rule.claim is Claim.GUARANTEE else milli - own
-        accounts.add(there.project, rule.domain, gained, preemptible=True)
-        lost = rule.entitled() and rule.may_take(there)
-        accounts.add(there.project, rule.domain, -gained, preemptible=True)
-        return lost
+        with accounts.supposing(there.project, rule.domain, gained):
+            return rule.entitled() and rule.may_take(there)
 
     @staticmethod
     def _as_if_running(guard: Guard, domain: DomainName) -> Holder | None:

@@ -21,6 +21,7 @@ from gpuctl.schedule.floor import Floor, in_one_rack
 from gpuctl.schedule.gang import Offer, place_in, seats
 from gpuctl.schedule.rules import Rule, Tally, tally_with, tally_with_all
 from gpuctl.schedule.runs import Holder, gpu_milli_of
+from gpuctl.schedule.vain import Helped
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
@@ -170,12 +171,12 @@ class _Search:
         "taken", "tally",
     )  # fmt: skip
 
-    def __init__(self, books: Books, offer: Offer, rule: Rule) -> None:
+    def __init__(self, books: Books, offer: Offer, rule: Rule, candidates: Sequence[Holder]) -> None:
         self.books = books
         self.rule = rule
         self.request = offer.request
         self.exhaustive = True
-        self.candidates = by_node(books, offer, rule.candidates())
+        self.candidates = by_node(books, offer, candidates)
         self.floors = {name: Floor(books.soon.rooms[name]) for name in self.candidates}
         is_gang = bool(self.candidates) and offer.request.workers > 1
         self.seats = seats(books.soon, offer) if is_gang else {}
@@ -308,24 +309,31 @@ class _Search:
 def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
     """The runs to pause so that all workers of an offer fit when they have left; None when the rule can't do that.
 
-    The offer must not fit already. A worker that asks for no less than one in vain asks in vain; a gang's workers are
-    seated one by one, which proves nothing for a larger gang.
-    Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
+    The offer must not fit already. A worker that asks for no less than one in vain asks in vain, but for nodes where
+    something has happened since; a gang's workers are seated one by one, which proves nothing for a larger gang.
+    Cost: O(candidates), and the sets tried on the nodes that may be cheapest; of one in vain before, what may help.
     """
-    in_vain = books.in_vain((rule.key, offer.pool.name, offer.request.profile))
-    if in_vain.cover(offer.request.sizes) or not rule.candidates():
-        return None
-    single = _exact_fit(books, offer, rule)
+    key = (books.lifted, rule.key, offer.pool.name, offer.request.profile)
+    remembers = rule.key is not None and offer.request.workers == 1
+    vain = books.accounts.vain
+    helped = vain.since(key, offer.request.sizes) if remembers else None
+    candidates = rule.candidates() if helped is None else rule.candidates_on(_nodes_of(rule, helped))
+    single = _exact_fit(books, offer, rule, candidates)
     if single is not None:
         return (single,)
-    search = _Search(books, offer, rule)
+    search = _Search(books, offer, rule, candidates)
     victims = search.run()
-    if victims is None and search.exhaustive and offer.request.workers == 1:
-        in_vain.add(offer.request.sizes)
+    if victims is None and search.exhaustive and remembers:
+        vain.add(key, offer.request.sizes)
     return victims
 
 
-def _exact_fit(books: Books, offer: Offer, rule: Rule) -> Holder | None:
+def _nodes_of(rule: Rule, helped: Helped) -> set[NodeName]:
+    """The nodes on which more can be had by a rule, since something has happened."""
+    return set(helped.nodes).union(*[holder.nodes() for holder in rule.loosened(helped.owners)])
+
+
+def _exact_fit(books: Books, offer: Offer, rule: Rule, candidates: Iterable[Holder]) -> Holder | None:
     """The first run that alone makes room and has no GPU more than must leave in the best of cases: nothing is cheaper.
 
     Finds the usual victim, the job of the same size, without a search. None says nothing: there may be others.
@@ -335,7 +343,7 @@ def _exact_fit(books: Books, offer: Offer, rule: Rule) -> Holder | None:
         return None
     free = max((n for n, nodes in enumerate(books.soon.nodes_by_whole(offer.pool.name)) if nodes), default=0)
     least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)
-    for holder in rule.candidates():
+    for holder in candidates:
         if holder.total_milli == least > 0 and rule.price(tally_with({}, holder, books)) == 0:
             for node in holder.nodes():
                 room = books.soon.rooms.get(node)
