@@ -180,7 +180,7 @@ class Lineup:
     """All waiting jobs: those that could start, by project, and those that can't, with why."""
 
     __slots__ = (
-        "_capacity", "_domains", "_news", "_of", "_promised", "_prospects", "_sums", "lines", "shapes", "unable",
+        "_capacity", "_domains", "_entries", "_news", "_promised", "_prospects", "_sums", "lines", "shapes", "unable",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, prospects: Prospects, news: News) -> None:
@@ -189,7 +189,7 @@ class Lineup:
         self._news = news
         self._domains = tuple(dict.fromkeys(capacity.domain_of.values()))
         self._sums: dict[ProjectName, _Sum] = {}
-        self._of: dict[JobId, tuple[Entry, Group]] = {}
+        self._entries: dict[JobId, Entry] = {}
         self._promised: set[JobId] = set()
         self.lines: dict[LaneKey, Line] = {}
         self.shapes: dict[Shape, dict[Group, None]] = {}
@@ -197,28 +197,29 @@ class Lineup:
 
     def __contains__(self, job: JobId) -> bool:
         """Whether it waits."""
-        return job in self._of or job in self.unable
+        return job in self._entries or job in self.unable
 
     def __iter__(self) -> Iterator[JobId]:
         """All that wait."""
-        return chain(self._of, self.unable)
+        return chain(self._entries, self.unable)
 
     def why(self, job: JobId, now_ms: Instant) -> tuple[RunRecord, Reason]:
         """What is remembered of a job that waits without a place, and what it was told. KeyError for another."""
         unable = self.unable.get(job)
         if unable is not None:
             return record_of(unable[1], now_ms), unable[2]
-        entry, group = self._of[job]
+        waiting, group = self.find(job)
         if group.reason is None:
             raise KeyError(job)
-        return entry[1].record, group.reason
+        return waiting.record, group.reason
 
     def pending(self, now_ms: Instant) -> dict[JobId, Decision]:
         """What is decided about all that wait, if none has a place. Everybody was told why."""
         told: dict[JobId, Decision] = {}
-        for job, ((_, waiting), group) in self._of.items():
+        for group in self.groups():
             if group.reason is not None:
-                told[job] = Pending(job=job, reason=group.reason, record=waiting.record)
+                for (*_, job), waiting in group.jobs:
+                    told[job] = Pending(job=job, reason=group.reason, record=waiting.record)
         for job, (_, run, reason) in self.unable.items():
             told[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
         return told
@@ -228,14 +229,13 @@ class Lineup:
         self._capacity = capacity
         others = set(self.unable)
         if self._prospects.refit(capacity, nodes):
-            others.update(self._of)
+            others.update(self._entries)
         return others
 
     def are_like_others(self, some: Collection[JobId]) -> bool:
         """Whether some jobs wait, none with a promise, each behind one of its kind that is none of them."""
-        found = [self._of.get(job) for job in some]
         return self._promised.isdisjoint(some) and all(
-            entry is not None and entry[1].first.job.id not in some for entry in found
+            job in self._entries and self.find(job)[1].first.job.id not in some for job in some
         )
 
     def groups(self) -> Iterator[Group]:
@@ -268,18 +268,18 @@ class Lineup:
 
     def find(self, job: JobId) -> tuple[Waiting, Group]:
         """One of those that could start, and those that are like it. KeyError for another."""
-        entry, group = self._of[job]
-        return entry[1], group
+        _, waiting = self._entries[job]
+        return waiting, self.lines[job.project, waiting.domain].groups[kind_of(waiting)]
 
     def leave(self, job: JobId) -> None:
         """A job waits no more, if it did."""
         self.unable.pop(job, None)
-        found = self._of.get(job)
-        if found is not None:
+        entry = self._entries.get(job)
+        if entry is not None:
             self._promised.discard(job)
-            self._exit(*found)
+            self._exit(entry)
             total = self._sums[job.project]
-            total.enter(found[0][1].prospect, -1)
+            total.enter(entry[1].prospect, -1)
             if not total.jobs:
                 del self._sums[job.project]
 
@@ -296,7 +296,7 @@ class Lineup:
             for rank, waiting in self._of_project(project):
                 domain = demand.count(waiting.job, waiting.offers, self._promised_in(waiting))
                 if domain != waiting.domain:
-                    self._exit(*self._of[waiting.job.id])
+                    self._exit((rank, waiting))
                     self._enter((rank, replace(waiting, domain=domain)))
 
     def _of_project(self, project: ProjectName) -> list[Entry]:
@@ -312,7 +312,7 @@ class Lineup:
 
     def promised(self) -> list[Waiting]:
         """Those that were promised a place, in order."""
-        entries = (self._of[job][0] for job in self._promised)
+        entries = (self._entries[job] for job in self._promised)
         return [waiting for _, waiting in sorted(entries, key=lambda entry: entry[0])]
 
     def _enter(self, entry: Entry) -> None:
@@ -326,13 +326,15 @@ class Lineup:
         group = line.join(entry)
         if len(group.jobs) == 1:
             self.shapes.setdefault(group.shape, {})[group] = None
-        self._of[job] = entry, group
+        self._entries[job] = entry
 
-    def _exit(self, entry: Entry, group: Group) -> None:
+    def _exit(self, entry: Entry) -> None:
+        job = entry[1].job.id
+        group = self.find(job)[1]
         line = group.line
         self._news.of(line.project)
         line.leave(entry, group)
-        del self._of[entry[1].job.id]
+        del self._entries[job]
         if not group.jobs:
             alike = self.shapes[group.shape]
             del alike[group]
