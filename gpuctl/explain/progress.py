@@ -124,9 +124,9 @@ def _after(job: Job, run: Run | None, decision: Decision, at_ms: Instant) -> Run
         case Pending(reserved=reserved):
             waiting = run or Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED)
             return _waiting(waiting, decision, reserved)
-        case Move(reserved=reserved) if run is not None and run.phase in ACTIVE:
-            return _paused(run, decision, reserved)
-        case Reclaim() | Preempt() | Displace() | Suspended() if run is not None and run.phase in ACTIVE:
+        case Move() | Reclaim() | Preempt() if run is not None and run.phase in ACTIVE:
+            return _paused(run, decision, decision.reserved)
+        case Displace() | Suspended() if run is not None and run.phase in ACTIVE:
             return _paused(run, decision, None)
         case Resize() if run is not None:
             return replace(run, placement=decision.placement)

@@ -79,22 +79,24 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaim:
-    """Pause it: its GPUs go to a job of another project."""
+    """Pause it: its GPUs go to a job of another project. `reserved`: where it goes on then."""
 
     job: JobId
     reason: Reason
     record: RunRecord
     beneficiary: JobId
+    reserved: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempt:
-    """Pause it: its GPUs go to a job of its own project."""
+    """Pause it: its GPUs go to a job of its own project. `reserved`: where it goes on then."""
 
     job: JobId
     reason: Reason
     record: RunRecord
     beneficiary: JobId
+    reserved: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

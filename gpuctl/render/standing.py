@@ -66,9 +66,9 @@ def standing_of(decision: Decision, job: Job) -> Standing | None:
         case Admit() | Keep() | Resize():
             place = _within(job.workers, decision.placement)
             return _standing(decision, placement=place, running=True, deadline_s=_left_s(decision, job))
-        case Pending() | Move():
+        case Pending() | Move() | Reclaim() | Preempt():
             return _standing(decision, placement=decision.reserved)
-        case Reclaim() | Preempt() | Displace() | Suspended():
+        case Displace() | Suspended():
             return _standing(decision)
         case TimeOut():
             # A Job ends itself within a second, as DeadlineExceeded. Nothing ends a Deployment but having no replicas.

@@ -50,7 +50,7 @@ class Admission:
     """The turns of one cycle over its books; without `asks` nobody is given one."""
 
     __slots__ = (
-        "_asks", "_books", "_failed", "_guards", "_hints", "_layout", "_mover", "_policy", "_settled", "outcome",
+        "_asks", "_books", "_failed", "_hints", "_layout", "_mover", "_policy", "_settled", "guards", "outcome",
     )  # fmt: skip
 
     def __init__(self, books: Books, policy: SchedulingPolicy, *, asks: bool = True) -> None:
@@ -60,7 +60,7 @@ class Admission:
         self._hints: Hints | None = None
         self._layout = Layout(books)
         self._failed: set[object] = set()
-        self._guards = Guards(books)
+        self.guards = Guards(books)
         self._mover = Mover(books)
         self._settled: set[JobId] = set()
         self.outcome = Outcome()
@@ -74,7 +74,7 @@ class Admission:
         self._await_promises(coming, occupied)
         for _ in range(MAX_ROUNDS if self._asks else 0):
             may_move = self._policy.consolidation
-            self._hints = Hints(self._books, self._guards, self._layout, waitlist, self._mover, may_move=may_move)
+            self._hints = Hints(self._books, self.guards, self._layout, waitlist, self._mover, may_move=may_move)
             take_turns(self._hints, self._books, self._settled, self._turn)
             if not self._layout.compact():
                 break
@@ -83,7 +83,6 @@ class Admission:
             _, reason = self.outcome.started[waiting.job.id]
             self.outcome.started[waiting.job.id] = (seat, reason)
         self._guard(lineup)
-        self.outcome.told = waitlist.shortages.tell(lineup, self._books, self._guards)
         self.outcome.lanes = waitlist.queue.without(self._settled)
         return self.outcome
 
@@ -91,8 +90,8 @@ class Admission:
         """Keep a place for who has waited longest."""
         taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
         starts = ((lineup.find(job)[0], seat) for job, (seat, _) in taken)
-        self._guards.choose(self._left(lineup), self._policy.starvation_guard_ms, starts)
-        for guard in self._guards:
+        self.guards.choose(self._left(lineup), self._policy.starvation_guard_ms, starts)
+        for guard in self.guards:
             job = guard.waiting.job.id
             self.outcome.kept[job] = guard.seat, reasons.kept_for_oldest(guard.pool)
             self._note(guard.waiting, "keep", guard.seat.offer)
@@ -121,7 +120,7 @@ class Admission:
         for waiting, seat in loose:
             if not self._is_owed_to_others(waiting, lineup):
                 self._hold(waiting, seat, coming, occupied)
-        self._guards.keep(queue)
+        self.guards.keep(queue)
         return coming, occupied
 
     def _hold(self, waiting: Waiting, seat: Seat, coming: Promises, occupied: Promises) -> None:
@@ -195,15 +194,15 @@ class Admission:
     def _turn(self, waiting: Waiting) -> bool:
         """Its turn; a place that is kept for it is free for it meanwhile, and is not kept any longer if it has one."""
         self._books.effort.turns += 1
-        guard = self._guards.of(waiting)
+        guard = self.guards.of(waiting)
         if guard is None:
             return self._ask(waiting)
-        self._guards.lift(guard)
+        self.guards.lift(guard)
         placed = self._ask(waiting)
         if placed:
-            self._guards.drop(guard)
+            self.guards.drop(guard)
         else:
-            self._guards.hold(guard)
+            self.guards.hold(guard)
         return placed
 
     def _ask(self, waiting: Waiting) -> bool:
@@ -218,7 +217,7 @@ class Admission:
         known = waiting.run is not None
         if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
             return True
-        owed = [offer for offer in offers if self._guards and known and self._is_owed(waiting, offer)]
+        owed = [offer for offer in offers if self.guards and known and self._is_owed(waiting, offer)]
         if self._past_guards(waiting, owed, lambda offer: self._make_room(waiting, offer)):
             return True
         if waiting.job.is_elastic and any(self._start_smaller(waiting, offer) for offer in waiting.offers):
@@ -253,12 +252,12 @@ class Admission:
 
     def _past_guards(self, waiting: Waiting, offers: Sequence[Offer], attempt: Callable[[Offer], bool]) -> bool:
         """Try something as if a place were not kept for another, where that is not in the job's way."""
-        for guard, offer in self._guards.in_the_way(waiting):
-            if offer not in offers or not self._guards.yields(guard, waiting, offer):
+        for guard, offer in self.guards.in_the_way(waiting):
+            if offer not in offers or not self.guards.yields(guard, waiting, offer):
                 continue
-            self._guards.lift(guard)
+            self.guards.lift(guard)
             done = attempt(offer)
-            self._guards.hold(guard)
+            self.guards.hold(guard)
             if done:
                 return True
         return False

@@ -356,6 +356,11 @@ class Books:
         """Runs in place on a node that stay so far. Not to be changed."""
         return self._on_node.get(node, [])
 
+    @property
+    def going(self) -> Iterable[Holder]:
+        """Runs that are leaving their place by themselves, or are stopping."""
+        return self._going
+
     def entered_on(self, nodes: Collection[NodeName]) -> set[JobId]:
         """The jobs of all that is entered on some nodes, leaving or not. Cost: O(runs there, and all that leave)."""
         staying = (holder for node in nodes for holder in self.on_node(node))

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import chain
+from dataclasses import dataclass, replace
 
-from gpuctl.model.decision import (
-    Admit,
-    Decision,
-    Move,
-    Pending,
-    Placement,
-    Preempt,
-    Reclaim,
-    Schedule,
-)
+from gpuctl.model.decision import Decision, Pending, Placement, Schedule
 from gpuctl.model.declared import Declared, DomainName, QuotaShrink
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
-from gpuctl.model.state import ClusterState, Run, named
+from gpuctl.model.ids import JobId, PoolName, ProjectName
+from gpuctl.model.state import ClusterState, named
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.usage import full_use
 from gpuctl.schedule import reasons
@@ -26,15 +16,17 @@ from gpuctl.schedule.admission import Admission
 from gpuctl.schedule.collisions import keep_apart
 from gpuctl.schedule.demand import claims
 from gpuctl.schedule.drain import draining
+from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.fairshare import divide
+from gpuctl.schedule.foresight import Foresight, is_elastic
+from gpuctl.schedule.gang import Seat
 from gpuctl.schedule.growth import resizes
-from gpuctl.schedule.lacking import asked_by, count_growth, lacking
-from gpuctl.schedule.lineup import Lineup
-from gpuctl.schedule.outcome import Outcome
+from gpuctl.schedule.lacking import Lacking, asked_by, count_growth, lacking
+from gpuctl.schedule.outcome import Outcome, Regained
 from gpuctl.schedule.outlook import Outlook
 from gpuctl.schedule.reservation import keep_moves
-from gpuctl.schedule.runs import paused_record
 from gpuctl.schedule.standing import Standing
+from gpuctl.schedule.starvation import Guards
 from gpuctl.schedule.usage import next_usage, used_by
 
 
@@ -44,79 +36,109 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     Pure, deterministic and independent of the order of its inputs; never raises, whatever state the cluster is in.
     `outlook` saves work when the cycle before was over the same declarations and nodes; it changes no result.
     """
-    # 1. What there is, what each run says by itself, and who holds what: as before, but for what has changed.
+    # 1. to 3. What is there, who may have what, who starts and who makes way; and what follows from that.
     outlook = outlook or Outlook()
-    standing = outlook.over(declared, state, now_ms)
-    books, capacity, accounts = standing.books, outlook.capacity, standing.books.accounts
-    books.elastic = standing.elastic
-    drains = declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN
-    books.spare(draining(standing.holders, outlook.tree) if drains else frozenset())
-    moving = keep_moves(standing.moving.values(), outlook.prospects, books)
-
-    # 2. Who wants what, and what each may have.
-    demand = standing.demand
-    standing.lineup.count(demand)
-    smaller = tuple(lacking(standing.changeable, outlook.prospects)) if standing.elastic else ()
-    asked = asked_by(smaller, demand)
-    count_growth(smaller, capacity, demand)
-    half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
-    used = used_by(state.ledgers, half_life_ms, now_ms)
-    there = {
-        domain.name: standing.usable_milli[domain.name] + standing.adjustments.get(domain.name, 0)
-        for domain in declared.domains
-    }
-    full = full_use(sum(there.values()), half_life_ms or 0)
-    shares_moved = False
-    for domain in declared.domains:
-        terms = there[domain.name], full, used
-        if demand.has_changed(domain.name) or standing.terms.get(domain.name) != terms:
-            claimed = claims(declared, domain.name, demand, accounts, used)
-            shares_moved |= accounts.apportion(domain.name, divide(there[domain.name], claimed, full))
-            standing.terms[domain.name] = terms
-
-    # 3. Who starts, who is paused for whom. Where all were asked in vain, so are those that came to stand behind them.
-    asks = not (standing.in_vain and standing.only_joined and not shares_moved)
-    admission = Admission(books, declared.cluster.scheduling, asks=asks)
-    outcome = admission.run(standing.waitlist, smaller, asked)
-    keep_apart(outcome, standing.lineup, books)
-    standing.in_vain = outcome.in_vain
+    cycle, foresight = Cycle(declared, now_ms, outlook), Foresight(state, now_ms)
+    look = cycle.look(state)
+    grown = tuple(resizes(look.outcome, look.smaller, look.standing.books, look.standing.holders))
+    is_over = bool(grown) or is_elastic(look.outcome)
+    while foresight.take(look.outcome, look.standing) and not (is_over or foresight.is_over):
+        look = cycle.look(foresight.state(), look)
+        if not foresight.may_have(look.outcome):
+            look = cycle.look(foresight.state(), look, asks=False)
+            break
 
     # 4. One decision a job.
-    overlay = dict(_still_moving(standing, moving))
-    overlay.update(_stopped(outcome, now_ms))
-    for resize in resizes(outcome, smaller, books, standing.holders):
-        overlay[resize.job] = replace(resize, placement=named(resize.placement, outlook.uuids))
-    overlay.update(_placed(outcome, standing.lineup, outlook.uuids))
-    standing.decide(overlay, outcome.told)
+    standing, outcome = look.standing, look.outcome
+    overlay = dict(_still_moving(standing, look.moving))
+    overlay.update((resize.job, replace(resize, placement=named(resize.placement, outlook.uuids))) for resize in grown)
+    overlay.update(foresight.decisions(standing.books, outlook.uuids))
+    for job, (seat, reason) in outcome.kept.items():
+        if job not in overlay:
+            record = standing.lineup.find(job)[0].record
+            overlay[job] = Pending(job=job, reason=reason, record=record, reserved=seat.placement)
+    told = standing.waitlist.shortages.tell(standing.lineup, standing.books, look.guards)
+    standing.decide(overlay, told)
     outlook.keep(standing)
-    shares = standing.shares.tell(_promised(outcome, capacity.domain_of))
+    shares = standing.shares.tell(_promised(foresight.promised, outcome.regained, outlook.capacity.domain_of))
+    half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
         at_ms=now_ms,
         decisions=standing.verdicts.all(),
         shares=shares,
-        trace=tuple(outcome.trace),
-        lanes=outcome.lanes,
+        trace=foresight.trace,
+        lanes=foresight.without_place(outcome.lanes),
         usage=next_usage(state.ledgers, shares, half_life_ms, now_ms),
     )
 
 
-def _stopped(outcome: Outcome, now_ms: Instant) -> Iterator[tuple[JobId, Decision]]:
-    """Runs that make way: those that are paused, and those that are moved."""
-    for victim, pause in outcome.pauses.items():
-        kind = Preempt if pause.beneficiary.project == victim.project else Reclaim
-        record = paused_record(pause.holder.run, now_ms, pause.beneficiary)
-        yield victim, kind(job=victim, reason=pause.reason, record=record, beneficiary=pause.beneficiary)
-    for mover, shift in outcome.shifts.items():
-        yield (
-            mover,
-            Move(
-                job=mover,
-                reason=shift.reason,
-                record=paused_record(shift.move.holder.run, now_ms, shift.beneficiary),
-                beneficiary=shift.beneficiary,
-                reserved=shift.move.seat.placement,
-            ),
-        )
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A cycle gone through as far as who starts and who makes way."""
+
+    standing: Standing
+    moving: Mapping[JobId, Placement]
+    smaller: tuple[Lacking, ...]
+    guards: Guards
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What stays the same while a cycle is gone through."""
+
+    declared: Declared
+    now_ms: Instant
+    outlook: Outlook
+
+    def look(self, state: ClusterState, before: Look | None = None, *, asks: bool = True) -> Look:
+        """See who starts and who makes way; without `asks` only what those want for who wait.
+
+        Not the first time it is the cluster as it will be; elastic runs don't get back then what they lack.
+        """
+        declared, now_ms, outlook = self.declared, self.now_ms, self.outlook
+        effort = Effort()
+        if before is not None:
+            effort = outlook.effort
+            outlook.keep(before.standing)
+        # 1. What there is, what each run says by itself, and who holds what: as before, but for what has changed.
+        standing = outlook.over(declared, state, now_ms)
+        books, capacity, accounts = standing.books, outlook.capacity, standing.books.accounts
+        books.elastic = standing.elastic
+        drains = declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN
+        books.spare(draining(standing.holders, outlook.tree) if drains else frozenset())
+        moving = keep_moves(standing.moving.values(), outlook.prospects, books)
+
+        # 2. Who wants what, and what each may have.
+        demand = standing.demand
+        standing.lineup.count(demand)
+        smaller = tuple(lacking(standing.changeable, outlook.prospects)) if standing.elastic else ()
+        asked = asked_by(smaller, demand)
+        count_growth(smaller, capacity, demand)
+        half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
+        used = used_by(state.ledgers, half_life_ms, now_ms)
+        there = {
+            domain.name: standing.usable_milli[domain.name] + standing.adjustments.get(domain.name, 0)
+            for domain in declared.domains
+        }
+        full = full_use(sum(there.values()), half_life_ms or 0)
+        shares_moved = False
+        for domain in declared.domains:
+            terms = there[domain.name], full, used
+            if demand.has_changed(domain.name) or standing.terms.get(domain.name) != terms:
+                claimed = claims(declared, domain.name, demand, accounts, used)
+                shares_moved |= accounts.apportion(domain.name, divide(there[domain.name], claimed, full))
+                standing.terms[domain.name] = terms
+
+        # 3. Who starts, who is paused for whom. Where all were asked in vain, so are those that came to stand behind.
+        in_vain = standing.in_vain and standing.only_joined and not shares_moved
+        admission = Admission(books, declared.cluster.scheduling, asks=asks and not in_vain)
+        outcome = admission.run(standing.waitlist, () if before else smaller, asked)
+        if before is None:
+            keep_apart(outcome, standing.lineup, books)
+        standing.in_vain = asks and outcome.in_vain
+        outlook.effort.more(effort)
+        return Look(standing, moving, smaller, admission.guards, outcome)
 
 
 def _still_moving(standing: Standing, moving: Mapping[JobId, Placement]) -> Iterator[tuple[JobId, Decision]]:
@@ -134,34 +156,15 @@ def _still_moving(standing: Standing, moving: Mapping[JobId, Placement]) -> Iter
         )
 
 
-def _was_moved(run: Run) -> bool:
-    return run.reason is not None and run.reason.code == reasons.MOVED
-
-
-def _placed(
-    outcome: Outcome, lineup: Lineup, uuids: Mapping[NodeName, tuple[str, ...]]
-) -> Iterator[tuple[JobId, Decision]]:
-    """Jobs that start, and jobs for which a place is held."""
-    for job, (seat, reason) in outcome.started.items():
-        waiting, _ = lineup.find(job)
-        record = waiting.record
-        moved_for = record.paused_for if waiting.run and _was_moved(waiting.run) else None
-        record = record._replace(starts=record.starts + 1, paused_for=moved_for)
-        yield job, Admit(job=job, reason=reason, record=record, placement=named(seat.placement, uuids))
-    for job, (seat, reason) in chain(outcome.reserved.items(), outcome.kept.items()):
-        record = lineup.find(job)[0].record
-        yield job, Pending(job=job, reason=reason, record=record, reserved=seat.placement)
-
-
 def _promised(
-    outcome: Outcome, domain_of: Mapping[PoolName, DomainName]
+    seats: Mapping[JobId, Seat], regained: Mapping[JobId, Regained], domain_of: Mapping[PoolName, DomainName]
 ) -> Mapping[tuple[DomainName, ProjectName], GpuMilli]:
     """What is only reserved for projects: it is in the books, and not held."""
     promised: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
-    for job, (seat, _) in outcome.reserved.items():
+    for job, seat in seats.items():
         key = domain_of[seat.offer.pool.name], job.project
         promised[key] = promised.get(key, 0) + seat.offer.request.total_milli
-    for job, places in outcome.regained.items():
+    for job, places in regained.items():
         key = places.domain, job.project
         promised[key] = promised.get(key, 0) + places.each_milli * len(places.now + places.coming)
     return promised

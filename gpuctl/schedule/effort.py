@@ -23,3 +23,8 @@ class Effort:
     def counts(self) -> Mapping[str, int]:
         """All of them by name."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    def more(self, other: Effort) -> None:
+        """Count what another pass of the cycle took."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))

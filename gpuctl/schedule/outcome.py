@@ -12,7 +12,6 @@ from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.accounts import Accounts, project_owner
 from gpuctl.schedule.consolidation import Relocation
 from gpuctl.schedule.gang import Seat
-from gpuctl.schedule.lineup import Group
 from gpuctl.schedule.runs import Holder
 
 
@@ -47,7 +46,7 @@ class Regained:
 @dataclass(slots=True)
 class Outcome:
     """What the turns came to. `reserved` jobs wait for their place, which is not free yet; for those in `kept` one is
-    kept as it empties; the others in `lanes` have none, and those in `told` are told another reason than before.
+    kept as it empties; the others in `lanes` have none.
     `in_vain`: nobody got a place, and nobody was looked for who could be moved, which is by how long runs have run.
     `given_up` are workers that elastic runs lose, `regained` places of those that others lack and don't have yet."""
 
@@ -55,7 +54,6 @@ class Outcome:
     reserved: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
     kept: dict[JobId, tuple[Seat, Reason]] = field(default_factory=dict)
     lanes: tuple[tuple[JobId, ...], ...] = ()
-    told: list[Group] = field(default_factory=list)
     pauses: dict[JobId, Pause] = field(default_factory=dict)
     given_up: dict[JobId, list[Pause]] = field(default_factory=dict)
     regained: dict[JobId, Regained] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from gpuctl.schedule.fit import Request
 from gpuctl.schedule.gang import Offer, Seat
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.ordering import Waiting
+from gpuctl.schedule.rights import forbidden
 from gpuctl.schedule.rules import Rule, Tally, tally_with
 from gpuctl.schedule.runs import Holder
 
@@ -30,11 +31,15 @@ def promised(waiting: Waiting, books: Books) -> Seat | None:
 
 
 def keep_moves(moving: Iterable[tuple[Job, Run]], prospects: Prospects, books: Books) -> dict[JobId, Placement]:
-    """Enter the places that runs go to which still stop where they were, as far as those are free."""
+    """Enter the places that runs go to which still stop where they were, as far as those are free, or come free, and no
+    ceiling forbids them by now."""
     kept: dict[JobId, Placement] = {}
     for job, run in moving:
         seat = _seat_of(run.reserved, prospects.offers(job), books)
-        if seat is not None and is_free(books.now, seat):
+        if seat is None or not is_free(books.soon, seat):
+            continue
+        domain, milli = books.capacity.domain_of[seat.offer.pool.name], seat.offer.request.total_milli
+        if forbidden(books.accounts, job, domain, milli) is None:
             books.occupy(job, seat)
             kept[job.id] = seat.placement
     return kept

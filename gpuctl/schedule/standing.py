@@ -151,7 +151,7 @@ class Standing:
         self.books.leave_all(leaving)
         self.books.refit(capacity, nodes)
         self.books.enter_all(entering)
-        self.touched = touched
+        self.touched.update(touched)
         self.only_joined = not (leaving or entering or nodes or self.elastic) and self.lineup.are_like_others(touched)
         effort.read += len(touched)
 
@@ -168,6 +168,7 @@ class Standing:
             for job, decision in overlay.items():
                 verdicts.put(job, decision)
         self._overlaid = set(overlay)
+        self.touched.clear()
 
     def _by_itself(self, job: JobId) -> Decision:
         """What is decided about a job that nobody makes way for."""
@@ -331,12 +332,11 @@ class Standing:
 
     def _note(self, job_id: JobId, job: Job | None, run: Run | None, decision: Decision | None) -> None:
         """Keep what was decided, and when to look again."""
-        if self.verdicts.get(job_id) is not None:
-            self._restless.discard(job_id)
-            if self.decisions.pop(job_id, None) is None:
-                self.lineup.leave(job_id)
-            else:
-                self.moving.pop(job_id, None)
+        self._restless.discard(job_id)
+        if self.decisions.pop(job_id, None) is None:
+            self.lineup.leave(job_id)
+        else:
+            self.moving.pop(job_id, None)
         if job is None:
             self.verdicts.drop(job_id)
             return
@@ -346,7 +346,7 @@ class Standing:
                 return
         else:
             self.decisions[job_id] = decision
-            if run is not None and isinstance(decision, Pending) and decision.reason.code == reasons.MOVED:
+            if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
                 self.moving[job_id] = job, run
         at_ms = next_change_ms(job, run, decision, self._now_ms, self.books.min_runtime_ms)
         if at_ms is not None and at_ms <= self._now_ms:
@@ -359,6 +359,11 @@ class Standing:
 
 
 _NO_LEDGER = Ledger(project=ProjectName(""))
+
+
+def _goes_elsewhere(run: Run, decision: Pending) -> bool:
+    """Whether a run stops to go on in another place."""
+    return decision.reason.code == reasons.MOVED or (run.phase is RunPhase.STOPPING and run.reserved is not None)
 
 
 def _seniority(run: Run) -> tuple[str, RunPhase, str]:

@@ -133,10 +133,10 @@ class Engine:
                 promised = job in self._promised
                 self._promised.discard(job)
                 return promised
-            case Pending(job=job) | Move(job=job):
-                self._promised.add(job)
-            case Admit(job=job) | Reclaim(job=job) | Preempt(job=job):
+            case Admit(job=job) | Reclaim(job=job, reserved=None) | Preempt(job=job, reserved=None):
                 self._promised.discard(job)
+            case Pending(job=job) | Move(job=job) | Reclaim(job=job) | Preempt(job=job):
+                self._promised.add(job)
             case _:
                 raise AssertionError(f"no such thing happens in a replay: {decision}")
         return True

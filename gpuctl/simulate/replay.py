@@ -251,7 +251,7 @@ class Replay:
         self.course.displaced += ticket.total_milli * ran_ms
         self.course.lost += ticket.total_milli * lost_ms
         self.course.leaving += ticket.total_milli * self._pace.stop_ms
-        reserved = pause.reserved if isinstance(pause, Move) else None
+        reserved = pause.reserved
         if reserved is None:
             self._meter.pause(run.job, ticket.total_milli)
         else:

@@ -80,9 +80,9 @@ def place_of(decision: Decision) -> Placement | None:
     match decision:
         case Admit(placement=placement) | Keep(placement=placement) | Resize(placement=placement):
             return placement
-        case Pending(reserved=reserved) | Move(reserved=reserved):
-            return reserved
-        case Reclaim() | Preempt() | Displace() | Suspended() | TimeOut() | Finished():
+        case Pending() | Move() | Reclaim() | Preempt():
+            return decision.reserved
+        case Displace() | Suspended() | TimeOut() | Finished():
             return None
 
 
@@ -102,7 +102,7 @@ def check_form(tree: Declared, made: Schedule) -> None:
     jobs = {job.id: job for job in tree.jobs}
     for decision in made.decisions:
         placement = place_of(decision)
-        if isinstance(decision, Admit | Pending) and placement is not None:
+        if isinstance(decision, Admit | Pending | Reclaim | Preempt) and placement is not None:
             job = jobs[decision.job]
             assert job.min_workers <= len(placement.workers) <= job.workers
             devices = job.gpu_milli // 1000 if job.gpu_milli % 1000 == 0 else 1
@@ -137,7 +137,7 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
     for job in tree.jobs:
         decision = decisions[job.id]
         placement = place_of(decision)
-        if not isinstance(decision, Admit | Pending | Move) or placement is None:
+        if not isinstance(decision, Admit | Pending | Move | Reclaim | Preempt) or placement is None:
             continue
         touched |= {w.node for w in placement.workers}
         assert {w.node for w in placement.workers} <= now.keys(), "only usable nodes"
@@ -211,7 +211,7 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
         assert run.phase in ACTIVE
         assert made.at_ms - (run.started_at_ms or made.at_ms) >= tree.cluster.scheduling.min_runtime_ms
         assert place_of(decisions[gainer.id]) is not None
-        if not isinstance(decisions[gainer.id], Admit | Pending):
+        if not isinstance(decisions[gainer.id], Admit | Pending | Reclaim | Preempt):
             assert runs[gainer.id].phase is RunPhase.RUNNING, "an elastic run that lacks workers"
             assert isinstance(decisions[gainer.id], Keep)
             assert isinstance(decision, Reclaim)

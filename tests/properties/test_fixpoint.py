@@ -1,8 +1,8 @@
 """How many schedules after a change have something to do: what waits is made, who makes way stops, who gains starts.
 
 Everything decided takes effect at once, and no time passes meanwhile: what time alone changes is a change of its own.
-Three are enough but for some in a thousand changes: there a run that was paused has a claim of its own, which it makes
-when it has left, or one that starts is passed by another of its project at once. The stories are always the same ones.
+Three are enough: what follows from a pause or a start is decided with it. In some of ten thousand changes there is one
+more, where that could not be, or where a start waits for another (ADR 27). The stories are always the same ones.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from gpuctl.model.declared import Declared
 from gpuctl.schedule import schedule
 
 ENOUGH = 3
-MOST = 5
+MOST = 4
 BETWEEN_MS = 10_000
 """From change to change: every guard is due by then, and every run is old enough to make way."""
 
 
-def test_three_schedules_are_enough_but_for_a_few_in_a_thousand() -> None:
+def test_three_schedules_are_enough_but_for_some_in_ten_thousand() -> None:
     needed: Counter[int] = Counter()
 
     @seed(20)
@@ -42,7 +42,7 @@ def test_three_schedules_are_enough_but_for_a_few_in_a_thousand() -> None:
 
     live()
     assert max(needed) <= MOST
-    assert sum(count for many, count in needed.items() if many > ENOUGH) * 200 < needed.total()
+    assert sum(count for many, count in needed.items() if many > ENOUGH) * 500 < needed.total()
 
 
 def schedules_to_rest(world: World, tree: Declared) -> int:

@@ -32,7 +32,7 @@ def left_out(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
     policy, lineup = tree.cluster.scheduling, standing.lineup
     admission = Admission(standing.books, policy)
     admission._keep_promises(lineup)
-    books, guards, layout, mover = standing.books, admission._guards, admission._layout, admission._mover
+    books, guards, layout, mover = standing.books, admission.guards, admission._layout, admission._mover
     hints = Hints(books, guards, layout, standing.waitlist, mover, may_move=policy.consolidation)
     lined = [group for line in hints.lines() for group in hints.of_line(line) if hints.may_have_a_chance(group)]
     hopeful = set(filter(hints.is_worth_asking, lined))

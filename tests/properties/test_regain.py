@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import World, declared, job, live_nodes, pool, project
 
-from gpuctl.model.decision import Reclaim, Resize, Schedule
+from gpuctl.model.decision import Keep, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared, SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
@@ -57,7 +57,8 @@ def test_who_is_owed_workers_regains_them_and_nobody_makes_way_in_vain(story: tu
 
 def gainers(state: ClusterState, made: Schedule) -> Iterator[tuple[JobId, int]]:
     """Runs for which others make way, and how many workers they have."""
-    active = {run.job: workers_of(run) for run in state.runs if run.phase in ACTIVE}
+    kept = {decision.job for decision in made.decisions if isinstance(decision, Keep)}
+    active = {run.job: workers_of(run) for run in state.runs if run.phase in ACTIVE and run.job in kept}
     for decision in made.decisions:
         if isinstance(decision, Reclaim | Resize) and decision.beneficiary in active:
             yield decision.beneficiary, active[decision.beneficiary]

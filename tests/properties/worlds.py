@@ -298,9 +298,9 @@ def _written(job_: Job, run: Run | None, decision: Decision, now_ms: Instant) ->
         case Resize(placement=placement):
             gone = run.placement.workers[len(placement.workers) :] if run.placement else ()
             return replace(run, placement=placement, leaving=Placement(workers=gone) if gone else None)
-        case Reclaim() | Preempt() | Displace():
+        case Displace():
             return replace(run, phase=RunPhase.STOPPING)
-        case Move(reserved=reserved):
+        case Move(reserved=reserved) | Reclaim(reserved=reserved) | Preempt(reserved=reserved):
             return replace(run, phase=RunPhase.STOPPING, reserved=reserved)
         case Suspended():
             active = run.phase in (RunPhase.STARTING, RunPhase.RUNNING)
