@@ -6,13 +6,12 @@ are taken in both. The two differ exactly by what is leaving.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter
-from typing import Any
 
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import DomainName
@@ -28,12 +27,9 @@ from gpuctl.schedule.interactive import running_ms
 from gpuctl.schedule.ledger import Ledger
 from gpuctl.schedule.news import News, Reader
 from gpuctl.schedule.ordering import Waiting
-from gpuctl.schedule.runs import Holder
+from gpuctl.schedule.runs import Holder, sort_in, sort_out
 
 _ENDLESS = 1 << 62
-
-_FEW = 8
-"""So many runs are put in their place one by one; more are sorted in."""
 
 
 class Books:
@@ -130,7 +126,7 @@ class Books:
         for node, some in on_node.items():
             there = self._on_node.get(node)
             if there:
-                _sort_in(there, some, _identity)
+                sort_in(there, some, _identity)
             else:
                 self._on_node[node] = some
         for (domain, project), some in of_project.items():
@@ -140,7 +136,7 @@ class Books:
             pausable = list(filter(self.is_pausable, some))
             if pausable:
                 self._vain.more_at(*[holder.placement for holder in pausable])
-                _sort_in(self._of_project(domain, project), pausable, _standing)
+                sort_in(self._of_project(domain, project), pausable, _standing)
 
     def leave_all(self, holders: Collection[Holder]) -> None:
         """Runs that are where they were no more."""
@@ -162,7 +158,7 @@ class Books:
         for holder in holders:
             of_project[holder.domain, holder.project].append(holder)
         for key, some in of_project.items():
-            _sort_out(self._of_project(*key), some, _standing)
+            sort_out(self._of_project(*key), some, _standing)
 
     def _resume(self, holders: Iterable[Holder]) -> Iterator[JobId]:
         """The opposite of `pause`, but for the order of those on a node."""
@@ -385,30 +381,6 @@ class Books:
         if holder.domain is not None:
             milli = sign * holder.total_milli
             self.accounts.add(holder.project, holder.domain, milli, preemptible=holder.preemptible)
-
-
-def _sort_in(there: list[Holder], more: Collection[Holder], key: Callable[[Holder], Any]) -> None:
-    """Have more in a sorted list. Cost: O(log there) for each of a few."""
-    if len(more) > _FEW:
-        there.extend(more)
-        there.sort(key=key)
-        return
-    for holder in more:
-        insort(there, holder, key=key)
-
-
-def _sort_out(there: list[Holder], some: Collection[Holder], key: Callable[[Holder], Any]) -> None:
-    """Have some no more in a sorted list, as far as they are in it. Cost: O(log there) for each of a few."""
-    if len(some) > _FEW:
-        gone = set(map(id, some))
-        there[:] = [holder for holder in there if id(holder) not in gone]
-        return
-    for holder in some:
-        first, end = bisect_left(there, key(holder), key=key), bisect_right(there, key(holder), key=key)
-        for at in range(first, end):
-            if there[at] is holder:
-                del there[at]
-                break
 
 
 def _identity(holder: Holder) -> tuple[JobId, str]:

@@ -6,9 +6,11 @@ It decides about one run at a time; only devices given out twice are looked at t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from gpuctl.model.decision import (
     Decision,
@@ -37,6 +39,9 @@ ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 STOPPING = RunPhase.STOPPING
 IN_PLACE = frozenset((*ACTIVE, STOPPING))
 """Phases of runs that hold a place."""
+
+_FEW = 8
+"""So many runs are put in their place one by one; more are sorted in."""
 
 _STOPPED = (Displace, TimeOut, Suspended, Finished)
 """What is decided about a run that does not go on."""
@@ -82,6 +87,30 @@ class Holder:
 def gpu_milli_of(holders: Iterable[Holder]) -> GpuMilli:
     """What they hold together."""
     return sum(holder.total_milli for holder in holders)
+
+
+def sort_in(there: list[Holder], more: Collection[Holder], key: Callable[[Holder], Any]) -> None:
+    """Have more in a sorted list. Cost: O(log there) for each of a few."""
+    if len(more) > _FEW:
+        there.extend(more)
+        there.sort(key=key)
+        return
+    for holder in more:
+        insort(there, holder, key=key)
+
+
+def sort_out(there: list[Holder], some: Collection[Holder], key: Callable[[Holder], Any]) -> None:
+    """Have some no more in a sorted list, as far as they are in it. Cost: O(log there) for each of a few."""
+    if len(some) > _FEW:
+        gone = set(map(id, some))
+        there[:] = [holder for holder in there if id(holder) not in gone]
+        return
+    for holder in some:
+        first, end = bisect_left(there, key(holder), key=key), bisect_right(there, key(holder), key=key)
+        for at in range(first, end):
+            if there[at] is holder:
+                del there[at]
+                break
 
 
 def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRecord:
