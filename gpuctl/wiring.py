@@ -18,10 +18,10 @@ from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
-from gpuctl.app.bench_cluster_ports import Controller, Yard
-from gpuctl.app.bench_cluster_tree import CLUSTER as BENCH_CLUSTER
-from gpuctl.app.bench_cluster_tree import FOLDER as BENCH_FOLDER
-from gpuctl.app.bench_cluster_tree import PREFIX as BENCH_PREFIX
+from gpuctl.app.bench.cluster_ports import Controller, Yard
+from gpuctl.app.bench.cluster_tree import CLUSTER as BENCH_CLUSTER
+from gpuctl.app.bench.cluster_tree import FOLDER as BENCH_FOLDER
+from gpuctl.app.bench.cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
 from gpuctl.app.loop import ALONE, UNRECORDED, LoopSettings, Outside, run
 from gpuctl.app.play import LivePlay, Sandbox, Venue

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
-from gpuctl.app.bench_cluster_ports import Usage
+from gpuctl.app.bench.cluster_ports import Usage
 from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.diag.wording import message, printable
 

@@ -43,7 +43,7 @@ OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), def
 @OUTPUT
 def compile_(jobs: int, projects: int, runs: int, output: str) -> None:
     """Time compiling made-up jobs against merely parsing their YAML."""
-    from gpuctl.app.bench_compile import bench_compile  # noqa: PLC0415 - only now
+    from gpuctl.app.bench.compile import bench_compile  # noqa: PLC0415 - only now
 
     measured = bench_compile(jobs, projects, runs)
     if output == "json":
@@ -63,7 +63,7 @@ def compile_(jobs: int, projects: int, runs: int, output: str) -> None:
 @OUTPUT
 def cycle(jobs: int, projects: int, runs: int, output: str) -> None:
     """Time reconcile cycles over made-up jobs that have not changed."""
-    from gpuctl.app.bench_cycle import bench_cycle  # noqa: PLC0415 - only now
+    from gpuctl.app.bench.cycle import bench_cycle  # noqa: PLC0415 - only now
     from gpuctl.wiring import sandbox  # noqa: PLC0415 - only now
 
     collect_seldom()

@@ -11,7 +11,7 @@ from statistics import median_low
 
 import click
 
-from gpuctl.app.bench_cluster_figures import ClusterBench, Costs, Flow
+from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Flow
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json
 from gpuctl.diag.wording import thousandths
@@ -50,9 +50,9 @@ def cluster(  # noqa: PLR0913, PLR0917 - one for each option
     also made suspended and let go, as any queue does, with nobody who decides.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
-    from gpuctl.app.bench_cluster import bench_cluster  # noqa: PLC0415
-    from gpuctl.app.bench_cluster_figures import medians  # noqa: PLC0415
-    from gpuctl.app.bench_cluster_tree import FULL, SMALL  # noqa: PLC0415
+    from gpuctl.app.bench.cluster import bench_cluster  # noqa: PLC0415
+    from gpuctl.app.bench.cluster_figures import medians  # noqa: PLC0415
+    from gpuctl.app.bench.cluster_tree import FULL, SMALL  # noqa: PLC0415
 
     size = FULL if scale == "full" else SMALL
     with wiring.cluster_bench(wiring.Target(kubeconfig=kubeconfig, context=context)) as yard:

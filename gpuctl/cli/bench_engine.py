@@ -8,7 +8,7 @@ import platform
 
 import click
 
-from gpuctl.app.bench_engine import WORKLOADS, Figure, bench_engine
+from gpuctl.app.bench.engine import WORKLOADS, Figure, bench_engine
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from gpuctl.app.bench_openb import FIRST_SEED, OpenbCase, OpenbFigure, bench_openb
-from gpuctl.app.bench_openb_policies import ENGINE, POLICIES
+from gpuctl.app.bench.openb import FIRST_SEED, OpenbCase, OpenbFigure, bench_openb
+from gpuctl.app.bench.openb_policies import ENGINE, POLICIES
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure

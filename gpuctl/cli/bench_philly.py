@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuctl.app.bench_philly import bench_philly
+from gpuctl.app.bench.philly import bench_philly
 from gpuctl.app.replay import File
 from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.collector import collect_seldom

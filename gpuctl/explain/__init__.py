@@ -18,7 +18,7 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import Instant
-from gpuctl.schedule.interactive import running_ms
+from gpuctl.schedule.jobs.interactive import running_ms
 from gpuctl.schedule.reasons import GUARDED
 
 __all__ = ["at_rest", "effect_of", "explain"]

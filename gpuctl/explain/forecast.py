@@ -16,7 +16,7 @@ from gpuctl.model.explanation import Forecast
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ClusterState, Run
 from gpuctl.model.units import Instant
-from gpuctl.schedule.interactive import latest_end_ms
+from gpuctl.schedule.jobs.interactive import latest_end_ms
 
 MAX_ENDS = 24
 """Instants at which something ends that are looked at: a bound on what a question may cost."""

@@ -1,16 +1,15 @@
 """The fair-share engine: (Declared, ClusterState, now) -> Schedule. Pure integer arithmetic over frozen values.
 
-Read `cycle` first: it is the table of contents. Below it, from the bottom: `reasons`, `fairshare` (arithmetic),
-`fragmentation`, `prices` and `habits` (what is usually asked for), `capacity` and `ledger` (room), `accounts` (who
-holds how much), `fit`, `placement`, `topology` and `gang` (places), `ordering` and `demand` (turns), `learning`,
-`interactive` and `runs` (what runs say by themselves), `books`, `victims`, its rules `reclaim` and `preempt`, `layout`,
-`reservation`, `turns` and `admission`. `refusals`, `ranking`, `verdicts`, `lineup`, `standing` and `outlook` save work
-and decide nothing.
+Read `cycle` first: it is the table of contents. The rooms, from the bottom: `shares` (who may hold how much), `places`
+(where work fits), `jobs` (what each says by itself), `victims` (who makes way), `promises` (places that are kept),
+`queue` (who is asked), `admission` (who starts), `memory` (what is carried from cycle to cycle). Above them
+`foresight`, which goes through a cycle again; beside them `books`, what it has given away so far; `reasons`, typed and
+all in one place; `refusals`, `vain`, `news` and `effort`, which save work or count it, and decide nothing.
 """
 
 from __future__ import annotations
 
 from gpuctl.schedule.cycle import schedule
-from gpuctl.schedule.outlook import Outlook
+from gpuctl.schedule.memory.outlook import Outlook
 
 __all__ = ["Outlook", "schedule"]

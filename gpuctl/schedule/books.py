@@ -18,16 +18,16 @@ from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
-from gpuctl.schedule.accounts import Accounts
-from gpuctl.schedule.capacity import Capacity
 from gpuctl.schedule.effort import Effort
-from gpuctl.schedule.gang import Seat
-from gpuctl.schedule.habits import Habits
-from gpuctl.schedule.interactive import running_ms
-from gpuctl.schedule.ledger import Ledger
+from gpuctl.schedule.jobs.interactive import running_ms
+from gpuctl.schedule.jobs.ordering import Waiting
+from gpuctl.schedule.jobs.runs import Holder, sort_in, sort_out
 from gpuctl.schedule.news import News, Reader
-from gpuctl.schedule.ordering import Waiting
-from gpuctl.schedule.runs import Holder, sort_in, sort_out
+from gpuctl.schedule.places.capacity import Capacity
+from gpuctl.schedule.places.gang import Seat
+from gpuctl.schedule.places.habits import Habits
+from gpuctl.schedule.places.ledger import Ledger
+from gpuctl.schedule.shares.accounts import Accounts
 
 _ENDLESS = 1 << 62
 

@@ -12,22 +12,22 @@ from gpuctl.model.state import ClusterState, named
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.usage import full_use
 from gpuctl.schedule import reasons
-from gpuctl.schedule.admission import Admission
-from gpuctl.schedule.collisions import keep_apart
-from gpuctl.schedule.demand import claims
-from gpuctl.schedule.drain import draining
+from gpuctl.schedule.admission.admit import Admission
+from gpuctl.schedule.admission.collisions import keep_apart
+from gpuctl.schedule.admission.growth import resizes
+from gpuctl.schedule.admission.lacking import Lacking, asked_by, count_growth, lacking
+from gpuctl.schedule.admission.outcome import Outcome, Regained
 from gpuctl.schedule.effort import Effort
-from gpuctl.schedule.fairshare import divide
 from gpuctl.schedule.foresight import Foresight, is_elastic
-from gpuctl.schedule.gang import Seat
-from gpuctl.schedule.growth import resizes
-from gpuctl.schedule.lacking import Lacking, asked_by, count_growth, lacking
-from gpuctl.schedule.outcome import Outcome, Regained
-from gpuctl.schedule.outlook import Outlook
-from gpuctl.schedule.reservation import keep_moves
-from gpuctl.schedule.standing import Standing
-from gpuctl.schedule.starvation import Guards
-from gpuctl.schedule.usage import next_usage, used_by
+from gpuctl.schedule.jobs.demand import claims
+from gpuctl.schedule.memory.outlook import Outlook
+from gpuctl.schedule.memory.standing import Standing
+from gpuctl.schedule.places.gang import Seat
+from gpuctl.schedule.promises.reservation import keep_moves
+from gpuctl.schedule.promises.starvation import Guards
+from gpuctl.schedule.shares.fairshare import divide
+from gpuctl.schedule.shares.usage import next_usage, used_by
+from gpuctl.schedule.victims.drain import draining
 
 
 def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: Outlook | None = None) -> Schedule:

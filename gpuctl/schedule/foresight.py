@@ -27,14 +27,14 @@ from gpuctl.model.ids import JobId, NodeName, RunKey
 from gpuctl.model.state import ClusterState, Run, RunPhase, named
 from gpuctl.model.units import Instant
 from gpuctl.schedule import reasons
-from gpuctl.schedule.accounts import project_owner
+from gpuctl.schedule.admission.outcome import Outcome, Pause, Shift
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.gang import Seat
-from gpuctl.schedule.ordering import Waiting
-from gpuctl.schedule.outcome import Outcome, Pause, Shift
-from gpuctl.schedule.rights import standing as stands
-from gpuctl.schedule.runs import ACTIVE, NOWHERE, paused_record
-from gpuctl.schedule.standing import Standing
+from gpuctl.schedule.jobs.ordering import Waiting
+from gpuctl.schedule.jobs.runs import ACTIVE, NOWHERE, paused_record
+from gpuctl.schedule.memory.standing import Standing
+from gpuctl.schedule.places.gang import Seat
+from gpuctl.schedule.shares.accounts import project_owner
+from gpuctl.schedule.shares.rights import standing as stands
 
 Lanes: TypeAlias = tuple[tuple[JobId, ...], ...]
 """Who waits without a place, lane by lane."""

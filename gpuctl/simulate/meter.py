@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
-from gpuctl.schedule.fairshare import Claim, Portion, divide
+from gpuctl.schedule.shares.fairshare import Claim, Portion, divide
 
 Place: TypeAlias = tuple[int, Instant, JobId]
 """A job's in its project's order, least first: 0 and since when it has a promise, or 1 and since when it waits."""

@@ -20,11 +20,11 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule import reasons, schedule
-from gpuctl.schedule.capacity import survey
-from gpuctl.schedule.fit import Request, request_on
-from gpuctl.schedule.gang import Offer, place_in
-from gpuctl.schedule.ledger import Ledger
-from gpuctl.schedule.outlook import Outlook
+from gpuctl.schedule.memory.outlook import Outlook
+from gpuctl.schedule.places.capacity import survey
+from gpuctl.schedule.places.fit import Request, request_on
+from gpuctl.schedule.places.gang import Offer, place_in
+from gpuctl.schedule.places.ledger import Ledger
 from gpuctl.schedule.reasons import GUARDED
 from gpuctl.simulate.replay import Deed, Mode
 from gpuctl.simulate.workload import Workload

@@ -13,8 +13,8 @@ from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.schedule import schedule
-from gpuctl.schedule.interactive import latest_end_ms
-from gpuctl.schedule.outlook import Outlook
+from gpuctl.schedule.jobs.interactive import latest_end_ms
+from gpuctl.schedule.memory.outlook import Outlook
 
 LOOKS_A_HALF_LIFE = 16
 """How often a half-life is looked at, twice over; then ever more seldom, for ever less of past use is left."""

@@ -13,7 +13,7 @@ from gpuctl.model.declared import Declared, Department, PlacementStrategy, Sched
 from gpuctl.model.ids import JobId, NodeName, PoolName, RunDigest
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import FinishedRun, Node, Run, RunPhase
-from gpuctl.schedule.fairshare import Claim
+from gpuctl.schedule.shares.fairshare import Claim
 
 NOW = 1_596_000_000_000
 PROJECTS = ("alpha", "beta", "gamma", "delta")

@@ -12,8 +12,8 @@ from test_outlook import TO_JOBS, TO_RUNS, TO_THE_REST, Life
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import RunPhase
 from gpuctl.schedule import Outlook, schedule
-from gpuctl.schedule.admission import Admission
-from gpuctl.schedule.hints import Hints
+from gpuctl.schedule.admission.admit import Admission
+from gpuctl.schedule.queue.hints import Hints
 
 
 def left_out(life: Life, leaving: int | None = None) -> dict[JobId, bool]:

@@ -11,10 +11,10 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool, PlacementStrategy, Sharing
 from gpuctl.model.ids import NodeName, PoolName
-from gpuctl.schedule.fit import Request
-from gpuctl.schedule.gang import Offer, place_in
-from gpuctl.schedule.habits import MANY_FRACTIONS, Habits
-from gpuctl.schedule.ledger import Ledger, Room
+from gpuctl.schedule.places.fit import Request
+from gpuctl.schedule.places.gang import Offer, place_in
+from gpuctl.schedule.places.habits import MANY_FRACTIONS, Habits
+from gpuctl.schedule.places.ledger import Ledger, Room
 
 POOL = PoolName("pool")
 RACKS = ((), ("r1",), ("r2",), ("",))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuctl.app.bench_cluster_figures import ClusterBench, Costs, Refills, Written, medians
-from gpuctl.app.bench_cluster_tree import SMALL
+from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Refills, Written, medians
+from gpuctl.app.bench.cluster_tree import SMALL
 
 
 def a_round(wall_ms: int, waits_ms: tuple[int, ...], **writes: Written) -> ClusterBench:

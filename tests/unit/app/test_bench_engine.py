@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.app.bench_engine import (
+from gpuctl.app.bench.engine import (
     WORKLOADS,
     Figure,
     bench_engine,
@@ -14,7 +14,7 @@ from gpuctl.app.bench_engine import (
     reclaimed,
     scattered,
 )
-from gpuctl.app.bench_engine_worlds import NOW_MS, World, crowded, job, node, run_of, world
+from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, job, node, run_of, world
 from gpuctl.model.decision import Move
 from gpuctl.schedule import Outlook, schedule
 

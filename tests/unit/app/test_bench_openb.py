@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.app.bench_openb import PUBLISHED, OpenbCase, bench_openb, run_once
-from gpuctl.app.bench_openb_policies import POLICIES
+from gpuctl.app.bench.openb import PUBLISHED, OpenbCase, bench_openb, run_once
+from gpuctl.app.bench.openb_policies import POLICIES
 from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod, read_nodes, read_pods
 
 GIB = 1 << 30

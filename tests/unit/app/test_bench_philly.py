@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.app.bench_philly import PhillyRun, bench_philly
+from gpuctl.app.bench.philly import PhillyRun, bench_philly
 from gpuctl.app.replay import File
 from gpuctl.simulate.modes import ModeName
 from gpuctl.simulate.replay import Pace

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuctl.app.bench_cluster_bare import compiled
-from gpuctl.app.bench_cluster_tree import HOLDER, SMALL, Wish, ground_files, held, job_files
+from gpuctl.app.bench.cluster_bare import compiled
+from gpuctl.app.bench.cluster_tree import HOLDER, SMALL, Wish, ground_files, held, job_files
 from gpuctl.app.cycle import Site, converge, cycle, until_calm
 from gpuctl.app.mirror import Mirror
 from gpuctl.model.change import OutcomeStatus

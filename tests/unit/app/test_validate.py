@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpuctl.app.bench_compile import bench_compile, bench_tree
+from gpuctl.app.bench.compile import bench_compile, bench_tree
 from gpuctl.app.validate import validate
 from gpuctl.model.source import SourceFile, SourceTree
 

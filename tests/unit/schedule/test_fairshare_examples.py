@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.schedule.fairshare import Claim, divide
+from gpuctl.schedule.shares.fairshare import Claim, divide
 
 
 def claim(

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuctl.model.ids import NodeName
-from gpuctl.schedule.fragmentation import MICRO, SCORES, Fragmentation, usual
-from gpuctl.schedule.prices import worth_of_rest
-from gpuctl.schedule.ranking import Ranking
+from gpuctl.schedule.places.fragmentation import MICRO, SCORES, Fragmentation, usual
+from gpuctl.schedule.places.prices import worth_of_rest
+from gpuctl.schedule.places.ranking import Ranking
 
 HALVES_AND_PAIRS = (((500, 1000), 3), ((2000, 1000), 1))
 

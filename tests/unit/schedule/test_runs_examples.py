@@ -23,7 +23,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run, RunPhase
-from gpuctl.schedule.interactive import latest_end_ms, limit_reached
+from gpuctl.schedule.jobs.interactive import latest_end_ms, limit_reached
 
 PROJECTS = [project("a", 4000), project("b", 4000)]
 POOLS = [pool(nodes=[4, 4])]

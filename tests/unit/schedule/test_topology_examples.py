@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.model.ids import NodeName
-from gpuctl.schedule.topology import Site, closest, most_seated
+from gpuctl.schedule.places.topology import Site, closest, most_seated
 
 
 def _site(name: str, seats: int, *path: str, rank: int = 0) -> Site:

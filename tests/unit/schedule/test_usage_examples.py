@@ -14,8 +14,8 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.state import Ledger
 from gpuctl.model.units import DurationMs
 from gpuctl.model.usage import Usage, full_use, left_after
-from gpuctl.schedule.fairshare import Claim, divide
-from gpuctl.schedule.usage import next_usage, tempered, used_by
+from gpuctl.schedule.shares.fairshare import Claim, divide
+from gpuctl.schedule.shares.usage import next_usage, tempered, used_by
 
 TEAM = ProjectName("a")
 HOUR: DurationMs = 3_600_000

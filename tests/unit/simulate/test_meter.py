@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.schedule.fairshare import Portion
+from gpuctl.schedule.shares.fairshare import Portion
 from gpuctl.simulate.meter import Meter, Place, fluid_shares, owed
 
 A, B = ProjectName("a"), ProjectName("b")

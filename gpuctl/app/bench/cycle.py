@@ -1,0 +1,141 @@
+"""What a cycle costs, stage by stage: a generated cluster brought to rest, then cycles over it.
+
+Three kinds: cold, as a process's first; unchanged, with nothing new; and the one that sees a job end, in which another
+starts. Costs are CPU time of this process, so that others on the machine count little.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from gpuctl.app.bench.compile import JOBS, PROJECTS, bench_tree, compiled_bench, peak_mib
+from gpuctl.app.cycle import CycleReport, Site, converge, cycle, foresee
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.play import Sandbox
+from gpuctl.app.recall import Recall
+from gpuctl.model.declared import Declared
+from gpuctl.model.state import RunPhase
+from gpuctl.observe import observe
+from gpuctl.plan import make_plan
+from gpuctl.render import render
+from gpuctl.schedule import schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCosts:
+    """Milliseconds of CPU a cycle, its writes not counted: medians of each stage by itself and of all of it."""
+
+    read_ms: int
+    observe_ms: int
+    schedule_ms: int
+    render_ms: int
+    plan_ms: int
+    all_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleBench:
+    """`first_*`: from an empty cluster to rest, the embedded cluster's own work included. `unchanged_writes`: of all
+    unchanged cycles together. `changes`: writes that the cycle plans that sees a job end, in the median.
+    """
+
+    jobs: int
+    projects: int
+    running: int
+    runs: int
+    first_ms: int
+    first_writes: int
+    first_cycles: int
+    cold: StageCosts
+    unchanged: StageCosts
+    event: StageCosts
+    unchanged_writes: int
+    changes: int
+    peak_mib: int
+
+
+def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, runs: int = 5) -> CycleBench:
+    """Bring an empty cluster to rest, then time cycles over it. RuntimeError if it does not come to rest."""
+    declared = compiled_bench(bench_tree(jobs, projects), jobs)
+    sandbox.machines.provide(declared.cluster.pools)
+    site = Site(mirror=Mirror(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
+    begun = time.perf_counter_ns()
+    first = converge(declared, site)
+    first_ms = (time.perf_counter_ns() - begun) // 1_000_000
+    report = _running(declared, site, sandbox, first[-1])
+    cold = [_lap(report, replace(site, recall=Recall())) for _ in range(runs)]
+    unchanged = [_lap(report, site) for _ in range(runs)]
+    writes = sum(cycle(declared, site).result.writes for _ in range(runs))
+    event, changes = [], []
+    for run in [run for run in report.state.runs if run.phase is RunPhase.RUNNING][:runs]:
+        sandbox.world.finish(run.job, 0)
+        sandbox.world.settle()
+        event.append(_lap(report, site))
+        changes.append(len(foresee(declared, site).plan.changes))
+        _rested(converge(declared, site))
+    return CycleBench(
+        jobs=jobs,
+        projects=projects,
+        running=sum(run.phase is RunPhase.RUNNING for run in report.state.runs),
+        runs=runs,
+        first_ms=first_ms,
+        first_writes=sum(report.result.writes for report in first),
+        first_cycles=len(first),
+        cold=_medians(cold),
+        unchanged=_medians(unchanged),
+        event=_medians(event),
+        unchanged_writes=writes,
+        changes=statistics.median_low(changes),
+        peak_mib=peak_mib(),
+    )
+
+
+def _running(declared: Declared, site: Site, sandbox: Sandbox, report: CycleReport) -> CycleReport:
+    """Let time pass until what was started runs."""
+    while not any(run.phase is RunPhase.RUNNING for run in report.state.runs):
+        due = sandbox.world.next_event_ms()
+        if due is None:
+            raise RuntimeError("nothing of the generated cluster runs")
+        sandbox.time.advance_to(due)
+        sandbox.world.settle()
+        report = _rested(converge(declared, site))
+    return _rested((report,))
+
+
+def _rested(reports: tuple[CycleReport, ...]) -> CycleReport:
+    if not reports[-1].settled:
+        raise RuntimeError("the generated cluster does not come to rest")
+    return reports[-1]
+
+
+def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
+    """One cycle's stages, in microseconds each: those of `foresee`, on the declarations as they were enforced."""
+    declared, recall = report.declared, site.recall
+    gc.collect()
+    marks = [time.process_time_ns()]
+    site.mirror.refresh()
+    raw = site.mirror.objects()
+    marks.append(time.process_time_ns())
+    state = observe(raw, declared.cluster.name, recall.sights)
+    marks.append(time.process_time_ns())
+    decided = schedule(declared, state, site.clock.now_ms(), recall.outlook)
+    marks.append(time.process_time_ns())
+    manifests = render(declared, decided, recall.drafts)
+    marks.append(time.process_time_ns())
+    make_plan(declared, decided, manifests, state, frozenset(), checks=recall.checks)
+    marks.append(time.process_time_ns())
+    return tuple((end - begin) // 1000 for begin, end in (*pairwise(marks), (marks[0], marks[-1])))
+
+
+def _medians(laps: Iterable[tuple[int, ...]]) -> StageCosts:
+    read, observed, decided, rendered, planned, whole = (
+        statistics.median_low(stage) // 1000 for stage in zip(*laps, strict=True)
+    )
+    return StageCosts(
+        read_ms=read, observe_ms=observed, schedule_ms=decided, render_ms=rendered, plan_ms=planned, all_ms=whole
+    )

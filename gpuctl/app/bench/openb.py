@@ -1,0 +1,214 @@
+"""The openb experiment of FGD (ATC 2023): how much of a cluster's GPUs are given away once as much was asked for.
+
+Pods come in a random order, more of the same follow until 130 % of the GPUs were asked for, and none ever leaves. What
+does not fit is lost. The figure is the mean of what is allocated over all arrivals at which what came rounds to 100 %.
+Nodes are given random names, because a tie goes to the first. By the recipe of the paper's simulator, with seeds 42, 43
+and so on; the random numbers are Python's, so a single run is not one of theirs.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from math import isqrt
+from multiprocessing import get_context
+
+from gpuctl.app.bench.openb_policies import ENGINE, POLICIES, POOL
+from gpuctl.model.decision import Placement
+from gpuctl.model.ids import NodeName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.schedule.places.fit import Request
+from gpuctl.schedule.places.fragmentation import Mix
+from gpuctl.schedule.places.ledger import Ledger, Room
+from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod
+
+FIRST_SEED = 42
+UNTIL_PERCENT = 130
+MILLION = 1_000_000
+
+PUBLISHED_RUNS = 10
+PUBLISHED: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "default": {"random": (86_30, 33), "bestfit": (92_86, 14), "fgd": (95_23, 11)},
+    "gpushare40": {"random": (84_86, 34), "bestfit": (91_44, 20), "fgd": (93_96, 7)},
+    "gpushare60": {"random": (82_81, 35), "bestfit": (89_06, 18), "fgd": (91_25, 13)},
+    "gpushare80": {"random": (80_62, 28), "bestfit": (86_66, 24), "fgd": (89_08, 11)},
+    "gpushare100": {"random": (78_90, 15), "bestfit": (84_62, 22), "fgd": (86_64, 16)},
+    "multigpu20": {"random": (86_92, 52), "bestfit": (93_73, 25), "fgd": (95_53, 16)},
+    "multigpu30": {"random": (86_63, 47), "bestfit": (94_57, 24), "fgd": (96_36, 10)},
+    "multigpu40": {"random": (85_38, 76), "bestfit": (95_10, 23), "fgd": (96_91, 10)},
+    "multigpu50": {"random": (81_28, 83), "bestfit": (95_62, 18), "fgd": (97_09, 11)},
+    "cpu050": {"random": (89_02, 26), "bestfit": (93_56, 13), "fgd": (95_00, 11)},
+    "cpu100": {"random": (87_44, 28), "bestfit": (93_26, 13), "fgd": (95_21, 14)},
+    "cpu200": {"random": (83_03, 27), "bestfit": (92_15, 21), "fgd": (94_82, 16)},
+    "cpu250": {"random": (80_00, 33), "bestfit": (91_21, 25), "fgd": (93_20, 29)},
+}  # fmt: skip
+"""What the paper's authors measured at 100 %, the mean and the standard deviation of their runs, in hundredths of a
+percent: from their repository's analysis_allo_discrete.csv. Lists that ask for GPU models are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenbRun:
+    """One run. `allocated_*`: millionths of all GPUs, at so many percent of them asked for. `lost`: without a place."""
+
+    seed: int
+    pods: int
+    lost: int
+    allocated_at_100: int
+    allocated_at_130: int
+    cpu_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenbFigure:
+    """All runs of one policy on one list, and their mean in millionths of all GPUs.
+
+    `published`: the paper's, in the same unit; of FGD beside gpuctl's own policy. None where there is none. `*error*`:
+    the standard error of a mean; None of a single run. Two means may differ by chance by twice the root of the sum of
+    both errors' squares.
+    """
+
+    pod_list: str
+    policy: str
+    published: int | None
+    published_error: int | None
+    mean_at_100: int
+    error_at_100: int | None
+    mean_at_130: int
+    runs: tuple[OpenbRun, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenbCase:
+    """What is run: the nodes and one list, by one policy, with so many seeds.
+
+    `blind`: gpuctl's policy learns from what has come so far instead of from the whole list.
+    """
+
+    pod_list: str
+    nodes: tuple[OpenbNode, ...]
+    pods: tuple[OpenbPod, ...]
+    policy: str
+    seeds: int
+    blind: bool = False
+
+
+def bench_openb(cases: Sequence[OpenbCase], processes: int = 1) -> Iterable[OpenbFigure]:
+    """The figures of each case, its seeds spread over processes. Cost: a second a run."""
+    if processes == 1:
+        for case in cases:
+            yield _figure(case, [run_once(case, seed) for seed in _seeds(case)])
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        futures = [(case, [pool.submit(run_once, case, seed) for seed in _seeds(case)]) for case in cases]
+        for case, runs in futures:
+            yield _figure(case, [run.result() for run in runs])
+
+
+def _seeds(case: OpenbCase) -> range:
+    return range(FIRST_SEED, FIRST_SEED + case.seeds)
+
+
+def _figure(case: OpenbCase, runs: Sequence[OpenbRun]) -> OpenbFigure:
+    published = PUBLISHED.get(case.pod_list, {})
+    told, deviation = published.get("fgd" if case.policy == ENGINE else case.policy, (None, 0))
+    at_100 = [run.allocated_at_100 for run in runs]
+    return OpenbFigure(
+        pod_list=case.pod_list,
+        policy=case.policy,
+        published=None if told is None else 100 * told,
+        published_error=None if told is None else isqrt((100 * deviation) ** 2 // PUBLISHED_RUNS),
+        mean_at_100=sum(at_100) // len(runs),
+        error_at_100=_error(at_100),
+        mean_at_130=sum(run.allocated_at_130 for run in runs) // len(runs),
+        runs=tuple(runs),
+    )
+
+
+def _error(values: Sequence[int]) -> int | None:
+    """The standard error of their mean."""
+    count = len(values)
+    squares = count * sum(value * value for value in values) - sum(values) ** 2
+    return isqrt(squares // (count * count * (count - 1))) if count > 1 else None
+
+
+def run_once(case: OpenbCase, seed: int) -> OpenbRun:
+    """One run; the same seed gives the same result on every machine."""
+    begun = time.process_time_ns()
+    capacity = sum(node.gpus for node in case.nodes) * WHOLE_GPU
+    arrivals = _arrivals(case.pods, capacity, seed)
+    placer = POLICIES[case.policy](_ledger(case.nodes, seed), seed)
+    if not case.blind:
+        placer.learn(mix_of(case.pods))
+    asked = allocated = lost = 0
+    at: dict[int, list[GpuMilli]] = {100: [], UNTIL_PERCENT: []}
+    for number, request in enumerate(arrivals, start=1):
+        if case.blind and number & (number - 1) == 0:
+            placer.learn(_counted(arrivals[: number - 1]))
+        asked += request.gpu_milli
+        worker = placer.place(request)
+        if worker is None:
+            lost += 1
+        else:
+            placer.ledger.take(Placement(workers=(worker,)), request.charge)
+            allocated += request.gpu_milli
+        percent = (200 * asked + capacity) // (2 * capacity)
+        if percent in at:
+            at[percent].append(allocated)
+    return OpenbRun(
+        seed=seed,
+        pods=len(arrivals),
+        lost=lost,
+        allocated_at_100=_mean(at[100], capacity),
+        allocated_at_130=_mean(at[UNTIL_PERCENT], capacity),
+        cpu_ms=(time.process_time_ns() - begun) // MILLION,
+    )
+
+
+def _mean(allocated: Sequence[GpuMilli], capacity: GpuMilli) -> int:
+    """In millionths of the capacity; 0 where a run did not come so far."""
+    return MILLION * sum(allocated) // (len(allocated) * capacity) if allocated else 0
+
+
+def _arrivals(pods: Iterable[OpenbPod], capacity: GpuMilli, seed: int) -> list[Request]:
+    """What is asked for, in order: all pods in a random order, and random ones of them again."""
+    chance = random.Random(seed)  # noqa: S311 - the same every time, by a fixed seed
+    once = [_request(pod) for pod in sorted(pods, key=lambda pod: pod.name)]
+    chance.shuffle(once)
+    arrivals = list(once)
+    asked = sum(request.gpu_milli for request in once)
+    while asked and 100 * asked < UNTIL_PERCENT * capacity:
+        arrivals.append(chance.choice(once))
+        asked += arrivals[-1].gpu_milli
+    return arrivals
+
+
+def _request(pod: OpenbPod) -> Request:
+    return Request(pod.gpu_milli, pod.cpu_milli, pod.mem_bytes, 1)
+
+
+def _ledger(nodes: Sequence[OpenbNode], seed: int) -> Ledger:
+    """Empty nodes, whose names are in a random order."""
+    order = list(range(len(nodes)))
+    random.Random(1000 + seed).shuffle(order)  # noqa: S311
+    rooms = {}
+    for rank, index in enumerate(order):
+        node = nodes[index]
+        name = NodeName(f"{rank:05d}-{node.name}")
+        rooms[name] = Room(name, POOL.name, [WHOLE_GPU] * node.gpus, node.cpu_milli, node.mem_bytes)
+    return Ledger(rooms)
+
+
+def mix_of(pods: Iterable[OpenbPod]) -> Mix:
+    """How often each request is in a list."""
+    return _counted(map(_request, pods))
+
+
+def _counted(requests: Iterable[Request]) -> Mix:
+    counts: dict[tuple[int, int], int] = {}
+    for request in requests:
+        want = request.gpu_milli, request.cpu_milli
+        counts[want] = counts.get(want, 0) + 1
+    return tuple(sorted(counts.items()))

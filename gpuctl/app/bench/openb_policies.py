@@ -1,0 +1,188 @@
+"""The policies of the openb experiment: three of the paper's, as its simulator has them, and the engine's own."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+from gpuctl.diag.span import SourceSpan
+from gpuctl.model.decision import WorkerPlacement
+from gpuctl.model.declared import NodePool, PlacementStrategy, Sharing
+from gpuctl.model.ids import PoolName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.schedule.places.fit import Request, holds
+from gpuctl.schedule.places.fragmentation import Fragmentation, Mix
+from gpuctl.schedule.places.habits import Habits
+from gpuctl.schedule.places.ledger import Ledger, Room
+from gpuctl.schedule.places.placement import place_worker, whole_devices
+from gpuctl.schedule.places.ranking import Grade
+
+POOL = NodePool(
+    name=PoolName("openb"),
+    match_labels={},
+    nodes=(),
+    gpu_mem_bytes=0,
+    gpu_product="",
+    placement=PlacementStrategy.BINPACK,
+    sharing=Sharing.DRA,
+    span=SourceSpan(file="openb"),
+)
+MAX_SPEC_CPU_MILLI = 128_000
+MAX_SPEC_GPU_MILLI = 8_000
+"""The paper's largest node, by which its BestFit weighs CPU against GPUs."""
+
+
+RANDOM_TRIES = 100
+
+
+def has_room(room: Room, request: Request) -> bool:
+    """Whether a worker fits a node."""
+    free = room.free[-1] if room.free else 0
+    return holds(room, request) and free >= request.fraction_milli and room.whole >= request.devices
+
+
+class Placer(ABC):
+    """A policy at work on one ledger. Its requests have one worker each, and nothing is given back."""
+
+    def __init__(self, ledger: Ledger, seed: int) -> None:
+        self.ledger = ledger
+        self.seed = seed
+
+    def learn(self, mix: Mix) -> None:  # noqa: B027 - most learn nothing
+        """What is usually asked for."""
+
+    @abstractmethod
+    def place(self, request: Request) -> WorkerPlacement | None:
+        """A place for one worker; None: none has room."""
+
+
+class Random(Placer):
+    """A random node of all that have room, and random devices of those that have."""
+
+    def __init__(self, ledger: Ledger, seed: int) -> None:
+        super().__init__(ledger, seed)
+        self._chance = random.Random(2000 + seed)  # noqa: S311 - the same every time
+        self._rooms = list(ledger.rooms.values())
+        self._full: set[Request] = set()
+
+    def place(self, request: Request) -> WorkerPlacement | None:
+        """See above."""
+        room = None if request in self._full else self._room(request)
+        if room is None:
+            self._full.add(request)
+            return None
+        wanted = request.fraction_milli or WHOLE_GPU
+        able = [index for index, milli in enumerate(room.gpu_milli) if milli >= wanted]
+        count = 1 if request.fraction_milli else request.devices
+        return WorkerPlacement(node=room.name, gpus=tuple(sorted(self._chance.sample(able, count))))
+
+    def _room(self, request: Request) -> Room | None:
+        """Any node, tried again while it has no room: as random as one of those that have, which is looked for last."""
+        for _ in range(RANDOM_TRIES):
+            room = self._chance.choice(self._rooms)
+            if has_room(room, request):
+                return room
+        able = [room for room in self._rooms if has_room(room, request)]
+        return self._chance.choice(able) if able else None
+
+
+class Graded(Placer):
+    """The node with the best grade, the first by name of equals."""
+
+    def place(self, request: Request) -> WorkerPlacement | None:
+        """See above."""
+
+        def grade(room: Room) -> Grade | None:
+            return self._grade(room, request) if has_room(room, request) else None
+
+        best = self.ledger.best(request, grade, lambda: self.ledger.rooms)
+        if best is None:
+            return None
+        room = self.ledger.rooms[best[1]]
+        if request.fraction_milli:
+            return WorkerPlacement(node=room.name, gpus=(self._device(room, request),))
+        return WorkerPlacement(node=room.name, gpus=whole_devices(room, request.devices))
+
+    @abstractmethod
+    def _grade(self, room: Room, request: Request) -> Grade:
+        """How little a node is suited; the smallest is best."""
+
+    @abstractmethod
+    def _device(self, room: Room, request: Request) -> int:
+        """The device of a node for a part of one."""
+
+
+class BestFit(Graded):
+    """The node with the least left of CPU and GPUs, in hundredths of the largest; the device with the least left."""
+
+    def _grade(self, room: Room, request: Request) -> Grade:
+        cpu = room.cpu_milli - request.cpu_milli
+        gpu = sum(room.gpu_milli) - request.gpu_milli
+        parts = MAX_SPEC_CPU_MILLI * MAX_SPEC_GPU_MILLI
+        left = 50 * (cpu * MAX_SPEC_GPU_MILLI + gpu * MAX_SPEC_CPU_MILLI)
+        return (-((100 * parts - left) // parts),)
+
+    def _device(self, room: Room, request: Request) -> int:
+        able = (i for i, milli in enumerate(room.gpu_milli) if milli >= request.fraction_milli)
+        return min(able, key=lambda index: (room.gpu_milli[index], index))
+
+
+class Fgd(Graded):
+    """The node and the device whose fragmentation grows least; the first device of equals."""
+
+    def __init__(self, ledger: Ledger, seed: int) -> None:
+        super().__init__(ledger, seed)
+        self._measure = Fragmentation(())
+
+    def learn(self, mix: Mix) -> None:
+        """What is usually asked for: what fragmentation is measured by."""
+        self._measure = Fragmentation(mix)
+
+    def _grade(self, room: Room, request: Request) -> Grade:
+        if request.fraction_milli:
+            return (-max(self._scores(room, request).values()),)
+        devices, free = request.devices, room.free
+        after = (0,) * devices + free[: len(free) - devices]
+        return (-self._score(room, request, after),)
+
+    def _device(self, room: Room, request: Request) -> int:
+        scores = self._scores(room, request)
+        best = max(scores.values())
+        return next(index for index, milli in enumerate(room.gpu_milli) if scores.get(milli) == best)
+
+    def _scores(self, room: Room, request: Request) -> dict[GpuMilli, int]:
+        """The score of each device that has room, by what is free on it."""
+        free, size = room.free, request.fraction_milli
+        scores = {}
+        for index, milli in enumerate(free):
+            if milli >= size and milli not in scores:
+                after = sorted((*free[:index], milli - size, *free[index + 1 :]))
+                scores[milli] = self._score(room, request, tuple(after))
+        return scores
+
+    def _score(self, room: Room, request: Request, after: tuple[GpuMilli, ...]) -> int:
+        measure = self._measure
+        before, left = measure.cpu_step(room.cpu_milli), measure.cpu_step(room.cpu_milli - request.cpu_milli)
+        return measure.score(room.free, before, after, left)
+
+
+class Engine(Placer):
+    """As gpuctl places one worker in a packed pool."""
+
+    def learn(self, mix: Mix) -> None:
+        """What is usually asked for: the pool's habits."""
+        self.ledger = Ledger(self.ledger.rooms, habits={POOL.name: Habits(mix)})
+
+    def place(self, request: Request) -> WorkerPlacement | None:
+        """See above."""
+        return place_worker(self.ledger, POOL, request)
+
+
+ENGINE = "gpuctl"
+POLICIES: Mapping[str, Callable[[Ledger, int], Placer]] = {
+    "random": Random,
+    "bestfit": BestFit,
+    "fgd": Fgd,
+    ENGINE: Engine,
+}

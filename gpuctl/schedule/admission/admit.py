@@ -1,0 +1,414 @@
+"""Who starts, who waits, and who is paused for whom: the jobs that could start take their turns until none is left.
+
+Each turn tries, in this order: what is free, what is coming free anyway, what may be reclaimed from other projects,
+what may be preempted in its own, what others leave who can go on elsewhere. A job that can't start is passed over and
+blocks nobody; but for who has waited longest a place is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import TypeAlias
+
+from gpuctl.model.decision import Reason, TraceStep
+from gpuctl.model.declared import SchedulingPolicy
+from gpuctl.model.ids import JobId
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule import reasons
+from gpuctl.schedule.admission.lacking import Lacking
+from gpuctl.schedule.admission.outcome import Outcome, Pause, Shift, loss
+from gpuctl.schedule.admission.regain import Asked, Regain
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.jobs.lineup import Line, Lineup
+from gpuctl.schedule.jobs.ordering import Waiting
+from gpuctl.schedule.jobs.runs import Holder
+from gpuctl.schedule.places.gang import Offer, Seat, place_in
+from gpuctl.schedule.promises.layout import Layout
+from gpuctl.schedule.promises.reservation import in_the_way, is_free, may_pause_all, promised
+from gpuctl.schedule.promises.starvation import Guards, is_guarded
+from gpuctl.schedule.queue.hints import Hints
+from gpuctl.schedule.queue.turns import take_turns
+from gpuctl.schedule.queue.waitlist import Waitlist
+from gpuctl.schedule.shares.accounts import project_owner
+from gpuctl.schedule.shares.rights import beyond_quota, forbidden, is_owed, standing
+from gpuctl.schedule.victims.consolidation import Consolidation, Mover, clear
+from gpuctl.schedule.victims.elastic import exchange_for, smaller_offers, victims_for
+from gpuctl.schedule.victims.preempt import Preemption
+from gpuctl.schedule.victims.reclaim import Claim, Reclaim
+from gpuctl.schedule.victims.rules import Rule
+from gpuctl.schedule.victims.search import place_without
+
+Promises: TypeAlias = list[tuple[Waiting, Seat]]
+"""Who was promised which place."""
+
+MAX_ROUNDS = 2
+"""Passes over those that wait: a second one when a tighter layout has opened new room."""
+
+
+class Admission:
+    """The turns of one cycle over its books; without `asks` nobody is given one."""
+
+    __slots__ = (
+        "_asks", "_books", "_failed", "_hints", "_layout", "_mover", "_policy", "_settled", "guards", "outcome",
+    )  # fmt: skip
+
+    def __init__(self, books: Books, policy: SchedulingPolicy, *, asks: bool = True) -> None:
+        self._asks = asks
+        self._books = books
+        self._policy = policy
+        self._hints: Hints | None = None
+        self._layout = Layout(books)
+        self._failed: set[object] = set()
+        self.guards = Guards(books)
+        self._mover = Mover(books)
+        self._settled: set[JobId] = set()
+        self.outcome = Outcome()
+
+    def run(self, waitlist: Waitlist, lacking: Iterable[Lacking], asked: Asked) -> Outcome:
+        """Promises first, then what elastic runs are owed, then turns for everybody who may have a chance, then the
+        layout once more as a whole."""
+        lineup = waitlist.lineup
+        coming, occupied = self._keep_promises(lineup)
+        Regain(self._books, lineup, asked, self.outcome, self._stop).take(lacking)
+        self._await_promises(coming, occupied)
+        for _ in range(MAX_ROUNDS if self._asks else 0):
+            may_move = self._policy.consolidation
+            self._hints = Hints(self._books, self.guards, self._layout, waitlist, self._mover, may_move=may_move)
+            take_turns(self._hints, self._books, self._settled, self._turn)
+            if not self._layout.compact():
+                break
+            self._failed.clear()
+        for waiting, seat in self._layout.seats.items():
+            _, reason = self.outcome.started[waiting.job.id]
+            self.outcome.started[waiting.job.id] = (seat, reason)
+        self._guard(lineup)
+        self.outcome.lanes = waitlist.queue.without(self._settled)
+        return self.outcome
+
+    def _guard(self, lineup: Lineup) -> None:
+        """Keep a place for who has waited longest."""
+        taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
+        starts = ((lineup.find(job)[0], seat) for job, (seat, _) in taken)
+        self.guards.choose(self._left(lineup), self._policy.starvation_guard_ms, starts)
+        for guard in self.guards:
+            job = guard.waiting.job.id
+            self.outcome.kept[job] = guard.seat, reasons.kept_for_oldest(guard.pool)
+            self._note(guard.waiting, "keep", guard.seat.offer)
+
+    def _left(self, lineup: Lineup) -> Iterator[Waiting]:
+        """Of those that have no place, the first of each kind."""
+        for group in lineup.groups():
+            yield from islice((w for _, w in group.jobs if w.job.id not in self._settled), 1)
+
+    # Promises
+
+    def _keep_promises(self, lineup: Lineup) -> tuple[Promises, Promises]:
+        """Hold every place promised that is free or coming free; those that are coming, and those still occupied.
+
+        A loose promise is given up, and its job takes a turn, while somebody else waits for what is owed to them.
+        """
+        coming, occupied, loose = Promises(), Promises(), Promises()
+        for waiting in (queue := lineup.promised()):
+            seat = None if is_guarded(waiting) else promised(waiting, self._books)
+            if seat is None or self._forbidden(waiting, seat.offer):
+                continue
+            if self._is_loose(waiting, seat.offer):
+                loose.append((waiting, seat))
+            else:
+                self._hold(waiting, seat, coming, occupied)
+        for waiting, seat in loose:
+            if not self._is_owed_to_others(waiting, lineup):
+                self._hold(waiting, seat, coming, occupied)
+        self.guards.keep(queue)
+        return coming, occupied
+
+    def _hold(self, waiting: Waiting, seat: Seat, coming: Promises, occupied: Promises) -> None:
+        """Start it in its place, or hold the place while that comes free."""
+        if is_free(self._books.now, seat):
+            self._start(waiting, seat)
+        elif is_free(self._books.soon, seat):
+            self._books.occupy(waiting.job, seat)
+            coming.append((waiting, seat))
+        else:
+            occupied.append((waiting, seat))
+
+    def _is_loose(self, waiting: Waiting, offer: Offer) -> bool:
+        """Nobody was paused for its place, and it is more than its project is guaranteed."""
+        said = waiting.run.reason if waiting.run else None
+        return said is not None and said.code in reasons.UNPAID and not self._is_owed(waiting, offer)
+
+    def _is_owed(self, waiting: Waiting, offer: Offer) -> bool:
+        """It asks for GPUs, and its project stays within the guarantee with them."""
+        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
+        return milli > 0 and is_owed(self._books.accounts, domain, waiting.job.id.project, milli)
+
+    def _is_owed_to_others(self, waiting: Waiting, lineup: Lineup) -> bool:
+        """A job of another project is owed a place, and has none. Cost: O(lanes), and kinds of projects owed any."""
+        lines = (line for line in lineup.lines.values() if line.project != waiting.job.id.project)
+        others = (group.first for line in lines if self._may_be_owed(line) for group in line.groups.values())
+        return any(
+            other.run is not None and other.run.placement is None and any(self._is_owed(other, o) for o in other.offers)
+            for other in others
+        )
+
+    def _may_be_owed(self, line: Line) -> bool:
+        """The project stays within its guarantee with the least that any of these asks for."""
+        needs, accounts = line.needs(self._books.capacity), self._books.accounts
+        return any(is_owed(accounts, domain, line.project, needs.gpu_milli) for domain in needs.domains)
+
+    def _await_promises(self, coming: Promises, occupied: Promises) -> None:
+        """Start sooner elsewhere, else wait; whose place is occupied needs those in it paused still."""
+        for waiting, seat in coming:
+            self._books.vacate(waiting.job, seat)
+            if not self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
+                self._books.occupy(waiting.job, seat)
+                self._reserve(waiting, seat, self._awaited(waiting))
+        for waiting, seat in occupied:
+            self._keep_occupied(waiting, seat)
+
+    def _awaited(self, waiting: Waiting) -> Reason:
+        """Why a promise is still waited for: as it was said when it was made."""
+        said = waiting.run.reason if waiting.run else None
+        return said if said is not None and said.code == reasons.FOR_PAUSED else reasons.waits_for_stopping()
+
+    def _keep_occupied(self, waiting: Waiting, seat: Seat) -> bool:
+        """Start elsewhere if that is free now, else pause who is in the promised place, if that is still right."""
+        if self._forbidden(waiting, seat.offer):
+            return False
+        if self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
+            return True
+        holders = in_the_way(self._books, seat)
+        if holders is None:
+            return False
+        for rule in self._rules(waiting, seat.offer):
+            if may_pause_all(self._books, rule, holders):
+                self._pause(waiting, seat, holders, rule)
+                return True
+        return self._may_have_moved(waiting, seat.offer) and self._shift(
+            waiting, clear(self._books, seat, holders, waiting.job.id)
+        )
+
+    # Turns
+
+    def _turn(self, waiting: Waiting) -> bool:
+        """Its turn; a place that is kept for it is free for it meanwhile, and is not kept any longer if it has one."""
+        self._books.effort.turns += 1
+        guard = self.guards.of(waiting)
+        if guard is None:
+            return self._ask(waiting)
+        self.guards.lift(guard)
+        placed = self._ask(waiting)
+        if placed:
+            self.guards.drop(guard)
+        else:
+            self.guards.hold(guard)
+        return placed
+
+    def _ask(self, waiting: Waiting) -> bool:
+        """Start it, or make room for it, if that can be."""
+        offers = [offer for offer in waiting.offers if self._forbidden(waiting, offer) is None]
+        if self._start_on_idle(waiting, offers):
+            return True
+        kept = offers if self._hints is None else self._hints.past_guards(offers)
+        if self._past_guards(waiting, kept, lambda offer: self._start_on_idle(waiting, [offer])):
+            return True
+        # Nobody is paused for a run that may never come to be: its object could be refused.
+        known = waiting.run is not None
+        if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
+            return True
+        owed = [offer for offer in offers if self.guards and known and self._is_owed(waiting, offer)]
+        if self._past_guards(waiting, owed, lambda offer: self._make_room(waiting, offer)):
+            return True
+        if waiting.job.is_elastic and any(self._start_smaller(waiting, offer) for offer in waiting.offers):
+            return True
+        if known and not offers and any(self._exchange(waiting, offer) for offer in waiting.offers):
+            return True
+        return known and any(self._bring_together(waiting, offer) for offer in offers if offer.request.gpu_milli)
+
+    def _forbidden(self, waiting: Waiting, offer: Offer) -> Reason | None:
+        """The ceiling that the job would break now."""
+        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
+        return forbidden(self._books.accounts, waiting.job, domain, milli)
+
+    def _start_on_idle(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
+        """Start it on what is free. A request that found nothing once in a cycle is not tried again."""
+        key = (self._books.lifted, *((offer.pool.name, offer.request) for offer in offers))
+        if not offers or key in self._failed:
+            return False
+        held = {offer.pool.name: self._held_with(waiting, offer) for offer in offers}
+        seat = self._layout.admit(waiting, offers)
+        if seat is None:
+            self._failed.add(key)
+            if self._hints is not None and not self._books.lifted:
+                self._hints.no_room(offers)
+            return False
+        self.outcome.in_vain = False
+        self._note(waiting, "start", seat.offer)
+        reason = self._standing(waiting, seat.offer, held[seat.offer.pool.name])
+        self.outcome.started[waiting.job.id] = (seat, reason)
+        self._settled.add(waiting.job.id)
+        return True
+
+    def _past_guards(self, waiting: Waiting, offers: Sequence[Offer], attempt: Callable[[Offer], bool]) -> bool:
+        """Try something as if a place were not kept for another, where that is not in the job's way."""
+        for guard, offer in self.guards.in_the_way(waiting):
+            if offer not in offers or not self.guards.yields(guard, waiting, offer):
+                continue
+            self.guards.lift(guard)
+            done = attempt(offer)
+            self.guards.hold(guard)
+            if done:
+                return True
+        return False
+
+    def _make_room(self, waiting: Waiting, offer: Offer) -> bool:
+        """Reserve what is coming free anyway, or pause runs and reserve their place, by the first rule that can."""
+        coming = place_in(self._books.soon, offer)
+        for rule in self._rules(waiting, offer):
+            if coming is not None:
+                if rule.may_wait:
+                    self._pause(waiting, Seat(offer, coming), (), rule)
+                    return True
+                continue
+            key = (self._books.lifted, rule.key, offer.pool.name, offer.request, self._books.version)
+            victims = None if key in self._failed else victims_for(self._books, offer, rule)
+            placement = place_without(self._books, offer, victims) if victims else None
+            if victims and placement is not None:
+                self._pause(waiting, Seat(offer, placement), victims, rule)
+                return True
+            self._failed.add(key)
+        return False
+
+    def _start_smaller(self, waiting: Waiting, offer: Offer) -> bool:
+        """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
+        fewer = [found for size in offer.sizes[1:] if (found := offer.sized(size)) is not None]
+        legal = [found for found in fewer if self._forbidden(waiting, found) is None]
+        known = waiting.run is not None and offer.request.gpu_milli > 0
+        claimed = [found for found in legal if known and (found is legal[-1] or any(self._claims(waiting, found)))]
+        for smaller in smaller_offers(self._books, legal, claimed):
+            if self._start_on_idle(waiting, [smaller]) or (known and self._make_room(waiting, smaller)):
+                return True
+        return False
+
+    def _exchange(self, waiting: Waiting, offer: Offer) -> bool:
+        """Under a ceiling that is used up, pause lower-ranking work of the same project for as many GPUs."""
+        project, milli = waiting.job.id.project, offer.request.total_milli
+        accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
+        over_milli = accounts.over_limits(domain, project, milli)
+        rule = Preemption(self._books, waiting.job, domain, milli)
+        key = ("exchange", self._books.lifted, rule.key, offer.pool.name, offer.request, self._books.version)
+        if over_milli <= 0 or key in self._failed or beyond_quota(accounts, waiting.job, domain, milli) is not None:
+            return False
+        self._failed.add(key)
+        victims = exchange_for(self._books, offer, rule, over_milli)
+        placement = None if victims is None else place_without(self._books, offer, victims)
+        if victims is None or placement is None:
+            return False
+        self._pause(waiting, Seat(offer, placement), victims, rule)
+        return True
+
+    def _bring_together(self, waiting: Waiting, offer: Offer) -> bool:
+        """Have others moved out of its way who can go on elsewhere."""
+        return self._may_have_moved(waiting, offer) and self._shift(
+            waiting, self._mover.consolidate(offer, waiting.job.id)
+        )
+
+    def _may_have_moved(self, waiting: Waiting, offer: Offer) -> bool:
+        """Its project stays within the fair share with it."""
+        return self._policy.consolidation and next(self._claims(waiting, offer), None) is not None
+
+    def _rules(self, waiting: Waiting, offer: Offer) -> Iterator[Rule]:
+        """By what right the job may have others paused, the strongest first."""
+        yield from islice(self._claims(waiting, offer), 1)
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        yield Preemption(self._books, waiting.job, domain, offer.request.total_milli)
+
+    def _claims(self, waiting: Waiting, offer: Offer) -> Iterator[Reclaim]:
+        """What its project may claim of others, the strongest first."""
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        for claim in Claim:
+            rule = Reclaim(self._books, waiting.job.id, domain, offer.request.total_milli, claim)
+            if rule.entitled():
+                yield rule
+
+    # Outcomes
+
+    def _start(self, waiting: Waiting, seat: Seat) -> None:
+        reason = self._standing(waiting, seat.offer, self._held_with(waiting, seat.offer))
+        self._books.occupy(waiting.job, seat)
+        self._note(waiting, "start where promised", seat.offer)
+        self.outcome.started[waiting.job.id] = (seat, reason)
+        self._settled.add(waiting.job.id)
+
+    def _reserve(self, waiting: Waiting, seat: Seat, reason: Reason) -> None:
+        self._note(waiting, "reserve", seat.offer)
+        self.outcome.reserved[waiting.job.id] = (seat, reason)
+        self._settled.add(waiting.job.id)
+
+    def _pause(self, waiting: Waiting, seat: Seat, victims: Sequence[Holder], rule: Rule) -> None:
+        """Pause the victims and reserve the seat, which is free once they have left."""
+        self.outcome.in_vain = False
+        self._stop(victims, rule, waiting.job.id)
+        self._books.occupy(waiting.job, seat)
+        paused = dict.fromkeys(holder.run.job for holder in victims)
+        self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
+
+    def _stop(self, victims: Sequence[Holder], rule: Rule, beneficiary: JobId) -> None:
+        steps: dict[JobId, tuple[str, Holder, GpuMilli]] = {}
+        alike: dict[object, Mapping[str, str | int]] = {}
+        for holder in victims:
+            job, pause = holder.run.job, Pause(holder, rule.paused(holder), beneficiary)
+            if holder.surplus:
+                self.outcome.given_up.setdefault(job, []).append(pause)
+            else:
+                self.outcome.pauses[job] = pause
+            milli = steps[job][2] if job in steps else 0
+            steps[job] = pause.reason.code, holder, milli + holder.total_milli
+        for code, holder, milli in steps.values():
+            kind = holder.domain, holder.project, milli
+            if kind not in alike:
+                alike[kind] = loss(self._books.accounts, holder, milli, beneficiary)
+            self.outcome.trace.append(TraceStep(job=holder.run.job, rule=code, numbers=alike[kind]))
+        self._books.pause(victims)
+
+    def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:
+        """Move who is to be moved, if anybody, and reserve the seat, which is free once they have left."""
+        self.outcome.in_vain &= found is None and not self._mover.has_looked
+        if found is None:
+            return False
+        for move in found.moves:
+            holder, reason = move.holder, reasons.moved_for(waiting.job.id)
+            self.outcome.shifts[holder.run.job] = Shift(move, reason, waiting.job.id)
+            numbers = loss(self._books.accounts, holder, holder.total_milli, waiting.job.id)
+            self.outcome.trace.append(TraceStep(job=holder.run.job, rule=reason.code, numbers=numbers))
+        self._books.pause([move.holder for move in found.moves])
+        self._books.occupy(waiting.job, found.seat)
+        for move in found.moves:
+            if move.holder.job is not None:
+                self._books.occupy(move.holder.job, move.seat)
+        self._reserve(waiting, found.seat, reasons.waits_for_paused(move.holder.run.job for move in found.moves))
+        return True
+
+    def _held_with(self, waiting: Waiting, offer: Offer) -> GpuMilli:
+        """What its project holds once the job has what it asks for, too."""
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        return self._books.accounts.held(domain, project_owner(waiting.job.id.project)) + offer.request.total_milli
+
+    def _standing(self, waiting: Waiting, offer: Offer, held_milli: GpuMilli) -> Reason:
+        """Why it may run."""
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        if not offer.request.total_milli:
+            return reasons.runs_without_gpu()
+        return standing(self._books.accounts, domain, waiting.job.id.project, held_milli)
+
+    def _note(self, waiting: Waiting, rule: str, offer: Offer) -> None:
+        owner = project_owner(waiting.job.id.project)
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        numbers: dict[str, str | int] = {
+            "pool": offer.pool.name,
+            "gpuMilli": offer.request.total_milli,
+            "heldMilli": self._books.accounts.held(domain, owner),
+            "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
+        }
+        self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))

@@ -1,0 +1,274 @@
+"""What each project wants: what it holds, and what its waiting jobs could use, capped. What can't run is no demand.
+
+A job that could not run on an empty cluster, or that alone breaks a ceiling, is told so at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+
+from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.ids import NodeName, PoolName, ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule import reasons
+from gpuctl.schedule.jobs.ordering import Likeness, Prospect, likeness, size
+from gpuctl.schedule.news import News
+from gpuctl.schedule.places.capacity import Capacity
+from gpuctl.schedule.places.fit import Request, request_on
+from gpuctl.schedule.places.gang import Offer, place_in, seats
+from gpuctl.schedule.places.ledger import Ledger
+from gpuctl.schedule.shares.accounts import Accounts, Tree, project_owner
+from gpuctl.schedule.shares.fairshare import Claim
+
+MOST_ALIKE = 10_000
+"""Answers remembered at once, before all are forgotten: those for jobs that are there are few."""
+
+
+class Prospects:
+    """Which pools could ever serve a job, asked of empty nodes; nothing that changes while jobs start and end.
+
+    Cost: one placement for each distinct request, whoever asks, and one look for a job like one that was asked for.
+    """
+
+    __slots__ = ("_capacity", "_empty", "_fits_of", "_fitting", "_told", "_tree")
+
+    def __init__(self, capacity: Capacity, tree: Tree) -> None:
+        self._capacity = capacity
+        self._tree = tree
+        self._empty = Ledger.of(capacity)
+        self._fits_of: dict[tuple[PoolName, Request], tuple[Offer, bool]] = {}
+        self._fitting: dict[object, tuple[Offer, ...]] = {}
+        self._told: dict[Likeness, Prospect | Reason] = {}
+
+    def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
+        """Some nodes are others now: whether jobs that could run may have other offers. Cost: the distinct requests."""
+        self._capacity = capacity
+        self._empty.refit(capacity, nodes)
+        self._fitting.clear()
+        before = self._fits_of
+        self._fits_of = {key: (offer, place_in(self._empty, offer) is not None) for key, (offer, _) in before.items()}
+        same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
+        if same:
+            self._told = {alike: told for alike, told in self._told.items() if isinstance(told, Prospect)}
+        else:
+            self._told.clear()
+        return not same
+
+    def of(self, job: Job) -> Prospect | Reason:
+        """What the job could have, or why that is nothing: the same object for all that are alike."""
+        alike = likeness(job)
+        told = self._told.get(alike)
+        if told is None:
+            if len(self._told) >= MOST_ALIKE:
+                self._told.clear()
+                self._fitting.clear()
+            offers = self._offers(job)
+            told = offers if isinstance(offers, Reason) else Prospect(job, offers, self._capacity.domain_of)
+            self._told[alike] = told
+        return told
+
+    def offers(self, job: Job) -> tuple[Offer, ...]:
+        """The pools that could serve the job, in its order; () when none can."""
+        found = self.of(job)
+        return found.offers if isinstance(found, Prospect) else ()
+
+    def _offers(self, job: Job) -> tuple[Offer, ...] | Reason:
+        if not self._tree.chain(job.id.project):
+            return reasons.unknown_project(job.id.project)
+        asked = size(job)
+        fitting = self._fitting.get(asked)
+        if fitting is None:
+            fitting = self._fitting[asked] = tuple(filter(None, map(self._as_fits, self._asked(job))))
+        if not fitting:
+            return self._why_none(job)
+        legal = tuple(found for offer in fitting if (found := self._as_allowed(job, offer)) is not None)
+        return legal or self.barrier(job, fitting[0]) or reasons.no_large_node(job)
+
+    def _as_fits(self, offer: Offer) -> Offer | None:
+        """The offer with as many workers as fit empty nodes."""
+        if self._fits(offer) or not offer.least:
+            return offer if self._fits(offer) else None
+        fewer = offer.sized(min(offer.request.workers, sum(seats(self._empty, offer).values())))
+        return fewer if fewer is not None and self._fits(fewer) else None
+
+    def _as_allowed(self, job: Job, offer: Offer) -> Offer | None:
+        """The offer with as many workers as break no ceiling by themselves."""
+        sized = (offer.sized(workers) for workers in offer.sizes)
+        return next((o for o in sized if o is not None and self.barrier(job, o) is None), None)
+
+    def _why_none(self, job: Job) -> Reason:
+        """Nodes that hand out GPUs in another way than is declared, or are cut in another way; else they are small."""
+        asked = [offer for offer in self._asked(job) if offer.request.gpu_milli]
+        spaces = [space for offer in asked for space in self._capacity.usable.get(offer.pool.name, ())]
+        if spaces and not any(space.served for space in spaces):
+            return reasons.not_served(job, asked[0].pool)
+        profiles = {offer.request.profile for offer in asked}
+        if spaces and "" not in profiles and not any(profiles.intersection(space.profiles) for space in spaces):
+            return reasons.no_slices(job, ", ".join(sorted(profiles)))
+        return reasons.no_large_node(job)
+
+    def pool_of(self, placement: Placement) -> PoolName | None:
+        """The pool that the first of some workers is in."""
+        spaces = (self._capacity.nodes.get(worker.node) for worker in placement.workers[:1])
+        return next((space.pool for space in spaces if space is not None), None)
+
+    def barrier(self, job: Job, offer: Offer) -> Reason | None:
+        """The ceiling that the job alone would break in an offer's domain."""
+        domain = self._capacity.domain_of[offer.pool.name]
+        milli = offer.request.total_milli
+        for owner, limit in self._tree.limits(domain, job.id.project):
+            if milli > limit:
+                return reasons.over_limit(job, owner, limit)
+        quota = self._tree.quota(domain, job.id.project)
+        if not job.preemptible and milli > quota:
+            return reasons.fixed_over_quota(job, quota)
+        return None
+
+    def _asked(self, job: Job) -> Iterable[Offer]:
+        for name in job.pools:
+            pool = self._capacity.pools.get(name)
+            request = request_on(job, pool) if pool and name in self._capacity.domain_of else None
+            if pool and request:
+                yield Offer(pool, request, job.min_workers if job.is_elastic else 0)
+
+    def _fits(self, offer: Offer) -> bool:
+        key = (offer.pool.name, offer.request)
+        if key not in self._fits_of:
+            self._fits_of[key] = offer, place_in(self._empty, offer) is not None
+        return self._fits_of[key][1]
+
+
+class Demand:
+    """GPUs wanted by domain and project: kept from cycle to cycle, and counted anew for those there is news about."""
+
+    __slots__ = ("_accounts", "_before", "_domain_of", "_domains", "_fixed", "_news", "_reader", "_wanted")
+
+    def __init__(self, declared: Declared, capacity: Capacity, accounts: Accounts, news: News) -> None:
+        self._accounts = accounts
+        self._news = news
+        self._reader = news.reader_but_for_shares()
+        self._domain_of = capacity.domain_of
+        self._domains = [domain.name for domain in declared.domains]
+        self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+        self._before: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+        self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+
+    def renew(self) -> Iterable[ProjectName]:
+        """Begin a cycle: the projects whose waiting jobs are to be counted anew, to what they hold now."""
+        projects = self._reader.take()
+        self._before.clear()
+        for project in projects:
+            owner = project_owner(project)
+            for domain in self._domains:
+                self._put(domain, project, self._accounts.held(domain, owner))
+                self._fixed.pop((domain, project), None)
+        return projects
+
+    def has_changed(self, domain: DomainName) -> bool:
+        """Whether any project wants more or less of a domain than in the cycle before."""
+        before, wanted = self._before, self._wanted
+        return any(key[0] == domain and wanted[key] != milli for key, milli in before.items())
+
+    def wanted(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """What a project held when the cycle began, and could use besides."""
+        return self._wanted.get((domain, project), 0)
+
+    def _put(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        key = domain, project
+        if key not in self._before:
+            self._before[key] = self._wanted.get(key, 0)
+        self._wanted[key] = milli
+
+    def count(self, job: Job, offers: tuple[Offer, ...], promised: DomainName | None = None) -> DomainName:
+        """Count a waiting job, in its project's order, in the first domain with quota left for it, else in its first.
+
+        One that was `promised` a place in a domain is wanted there. Work that can't be paused is no demand beyond its
+        project's quota.
+        """
+        project = job.id.project
+        milli = {self._domain_of[o.pool.name]: o.request.total_milli for o in reversed(offers)}
+        domains = list(dict.fromkeys(self._domain_of[o.pool.name] for o in offers))
+        if not job.preemptible:
+            able = [d for d in domains if self._fixed_after(d, project, milli[d]) <= self._accounts.quota(d, project)]
+            if not able:
+                return domains[0]
+            domains = able
+        if promised in domains:
+            domains = [promised]
+        in_quota = (d for d in domains if self.wanted(d, project) + milli[d] <= self._accounts.quota(d, project))
+        domain = next(in_quota, domains[0])
+        self.more(domain, project, milli[domain])
+        if not job.preemptible:
+            self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli[domain]
+        return domain
+
+    def more(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        """Count what a project could use besides."""
+        self._put(domain, project, self.wanted(domain, project) + milli)
+
+    def grow(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        """Count what a run that goes on could use besides, in this cycle; what it lacks is told anew in the next."""
+        self.more(domain, project, milli)
+        self._news.of(project)
+
+    def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
+        return self._accounts.fixed(domain, project) + self._fixed.get((domain, project), 0) + milli
+
+
+def claims(
+    declared: Declared,
+    domain: DomainName,
+    demand: Demand,
+    accounts: Accounts,
+    used: Mapping[ProjectName, int] = MappingProxyType({}),
+) -> list[Claim]:
+    """The tree of claims on a domain: projects below their departments, demand summed bottom-up within limits.
+
+    A department without a claim of its own stands for the sum of what is below it. `used`: milli-GPU-hours.
+    """
+    below: dict[str, list[Claim]] = {}
+    for project in declared.projects:
+        wanted, past = demand.wanted(domain, project.name), used.get(project.name, 0)
+        claim = accounts.claims.get((domain, project.name))
+        if claim is None or claim.demand_milli != wanted or claim.used_milli_hours != past:
+            owner = project_owner(project.name)
+            allowance = accounts.tree.allowance(owner, domain)
+            claim = accounts.claims[domain, project.name] = Claim(
+                owner=owner,
+                quota_milli=allowance.quota_milli,
+                demand_milli=wanted,
+                limit_milli=allowance.limit_milli,
+                weight=allowance.weight,
+                priority=project.priority,
+                used_milli_hours=past,
+            )
+        below.setdefault(accounts.tree.above(project.name), []).append(claim)
+    return _branch("", below, accounts.tree.parents, domain, accounts)
+
+
+def _branch(
+    parent: str,
+    below: Mapping[str, list[Claim]],
+    parents: Mapping[str, str],
+    domain: DomainName,
+    accounts: Accounts,
+) -> list[Claim]:
+    branch = list(below.get(parent, ()))
+    for department in sorted(d for d, upper in parents.items() if upper == parent):
+        children = _branch(department, below, parents, domain, accounts)
+        allowance = accounts.tree.allowances.get(department, {}).get(domain)
+        branch.append(
+            Claim(
+                owner=department,
+                quota_milli=allowance.quota_milli if allowance else sum(c.quota_milli for c in children),
+                demand_milli=sum(c.wanted_milli for c in children),
+                limit_milli=allowance.limit_milli if allowance else None,
+                weight=allowance.weight if allowance else sum(c.weight for c in children),
+                used_milli_hours=sum(c.used_milli_hours for c in children),
+                children=tuple(children),
+            )
+        )
+    return sorted(branch, key=lambda c: c.owner)

@@ -1,0 +1,102 @@
+"""Who waits, in which order inside a project, and who is alike: people before machines, priority, who came first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TypeAlias
+
+from gpuctl.model.decision import RunRecord
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.job import Job, JobType
+from gpuctl.model.state import Run
+from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.schedule.places.gang import Offer, Wish
+
+Rank: TypeAlias = tuple[bool, int, Instant, JobId]
+"""A job's place in its project's order: the least is first."""
+
+Shape: TypeAlias = tuple[Wish, ...]
+"""All offers of a job by what they ask, in its order."""
+
+Likeness: TypeAlias = tuple[object, ...]
+"""All of a declared job that its turn may depend on: what it asks for, and whose it is."""
+
+Kind: TypeAlias = tuple[object, ...]
+"""All of a waiting job that its turn may depend on: jobs of one kind come to the same."""
+
+_TRAINING = JobType.TRAINING
+
+likeness: Callable[[Job], Likeness] = attrgetter(
+    "id.project", "type", "priority", "preemptible", "gpu_milli", "gpu_mem_bytes", "workers", "min_workers",
+    "cpu_milli", "mem_bytes", "max_duration_ms", "pools",
+)  # fmt: skip
+"""The likeness of a job."""
+
+
+size: Callable[[Job], tuple[object, ...]] = attrgetter(
+    "gpu_milli", "gpu_mem_bytes", "workers", "min_workers", "cpu_milli", "mem_bytes", "pools"
+)
+"""What a job asks for, whoever asks."""
+
+
+class Prospect:
+    """What all jobs that are alike could have on empty nodes: their offers, at least one, in their order.
+
+    One object as long as that is so. `shape`: what the offers ask. `milli` and `domain`: GPUs of all workers in the
+    pool they prefer, and where that is. `is_plain`: they can be paused, and want nothing of another domain.
+    """
+
+    __slots__ = ("domain", "is_plain", "milli", "offers", "shape")
+
+    def __init__(self, job: Job, offers: tuple[Offer, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
+        self.offers = offers
+        self.shape: Shape = tuple([offer.wish for offer in offers])
+        self.milli: GpuMilli = offers[0].request.total_milli
+        self.domain = domain_of[offers[0].pool.name]
+        self.is_plain = job.preemptible and all(domain_of[offer.pool.name] == self.domain for offer in offers)
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A job that could start: since when it waits, what it could have, and the domain it is counted in.
+
+    `record` is what is remembered of its run. Nobody changes it; that Python sees to that would double what it costs.
+    """
+
+    job: Job
+    run: Run | None
+    queued_at_ms: Instant
+    prospect: Prospect
+    domain: DomainName
+    record: RunRecord
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """The pools it could use, in its order."""
+        return self.prospect.offers
+
+    @property
+    def gpu_milli(self) -> GpuMilli:
+        """GPUs of all workers, in the pool it prefers."""
+        return self.prospect.milli
+
+
+def kind_of(waiting: Waiting) -> Kind:
+    """Its kind. One that was promised a place is alone, and one that ran before if its time is limited."""
+    job, run = waiting.job, waiting.run
+    if run is not None and (run.placement is not None or (run.starts and job.max_duration_ms is not None)):
+        return (job.id,)
+    return run is not None, run is not None and run.starts > 0, waiting.prospect
+
+
+def job_rank(job: Job, queued_at_ms: Instant) -> Rank:
+    """The order inside a project: interactive and inference before training, priority, first queued, name."""
+    return job.type is _TRAINING, -job.priority, queued_at_ms, job.id
+
+
+def is_first_class(job: Job) -> bool:
+    """A person's work or a service, that can't be paused: training of its project makes way for it within quota."""
+    return not job.preemptible and job.type is not _TRAINING

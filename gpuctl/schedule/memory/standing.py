@@ -1,0 +1,400 @@
+"""Where everybody stands before anybody competes, carried from cycle to cycle: only what has changed is read again.
+
+Jobs and runs are the same as long as they are the very same objects. What time alone changes is known beforehand: it is
+read again when it is due. What a cycle did to the books is taken back before the next, so that they hold what is there.
+Cost of a cycle: what has changed, and one glance at each object to see that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import chain, compress, count
+from operator import attrgetter, is_not
+from typing import Any, TypeVar
+
+from gpuctl.model.decision import Decision, Keep, Pending
+from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
+from gpuctl.model.job import Job
+from gpuctl.model.state import ClusterState, Ledger, Run, RunPhase
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
+from gpuctl.schedule import reasons
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.effort import Effort
+from gpuctl.schedule.jobs.demand import Demand, Prospects
+from gpuctl.schedule.jobs.lineup import Group, Lineup
+from gpuctl.schedule.jobs.runs import (
+    ACTIVE,
+    IN_PLACE,
+    Holder,
+    by_itself,
+    given_twice,
+    goes_on,
+    holders_of,
+    next_change_ms,
+    settled,
+)
+from gpuctl.schedule.memory.rows import Shares
+from gpuctl.schedule.memory.verdicts import Verdicts
+from gpuctl.schedule.news import News
+from gpuctl.schedule.places.capacity import Capacity, changed_nodes
+from gpuctl.schedule.places.learning import Lessons
+from gpuctl.schedule.queue.waitlist import Waitlist
+from gpuctl.schedule.shares.accounts import Accounts, Tree
+from gpuctl.schedule.victims.elastic import parted
+
+_STRIDE = 512
+"""Objects compared at once."""
+
+
+T = TypeVar("T")
+
+
+class Standing:
+    """What all jobs and runs say by themselves, who holds which place, and who waits, as of the last look.
+
+    `only_joined`: jobs have come to wait behind others of their kind, if that; nothing else has changed.
+    `in_vain`: see `Outcome`, of the last cycle.
+    """
+
+    __slots__ = (
+        "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_news",
+        "_now_ms", "_over", "_overlaid", "_raw", "_restless", "_run_list", "_runs", "_twice", "_used", "adjustments",
+        "books", "decisions", "demand", "in_vain", "lineup", "moving", "only_joined", "shares", "terms", "touched",
+        "usable_milli", "verdicts", "waitlist",
+    )  # fmt: skip
+
+    def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
+        self._capacity = capacity
+        self._held = declared.held
+        self._barred: Mapping[JobId, str] = {}
+        self._ledgers: Mapping[ProjectName, Ledger] = {}
+        self._now_ms: Instant = 0
+        self._job_list: tuple[Job, ...] = ()
+        self._run_list: tuple[Run, ...] = ()
+        self._jobs: dict[JobId, Job] = {}
+        self._runs: dict[JobId, tuple[Run, ...]] = {}
+        self._raw: dict[JobId, tuple[Holder, ...]] = {}
+        self._entered: dict[JobId, tuple[Holder, ...]] = {}
+        self._used: dict[tuple[NodeName, int], GpuMilli] = {}
+        self._over: set[tuple[NodeName, int]] = set()
+        self._twice: dict[RunKey, NodeName] = {}
+        self._restless: set[JobId] = set()
+        self._due: list[tuple[Instant, JobId]] = []
+        self._news = news = News(project.name for project in declared.projects)
+        self.books = Books(capacity, Accounts(tree, news), declared.cluster.scheduling.min_runtime_ms, news)
+        self._lessons = Lessons(declared.cluster.pools)
+        self.lineup = Lineup(capacity, prospects, news)
+        self.waitlist = Waitlist(self.lineup, self.books, news)
+        self.demand = Demand(declared, capacity, self.books.accounts, news)
+        self.shares = Shares(declared, self.books.accounts, self.demand, news)
+        self.decisions: dict[JobId, Decision] = {}
+        self.moving: dict[JobId, tuple[Job, Run]] = {}
+        self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
+        self.adjustments: dict[DomainName, GpuMilli] = {}
+        self.terms: dict[DomainName, object] = {}
+        self.verdicts = Verdicts()
+        self.touched: dict[JobId, None] = {}
+        self.only_joined = False
+        self.in_vain = False
+        self._overlaid: set[JobId] = set()
+
+    def fits(self, declared: Declared, now_ms: Instant) -> bool:
+        """Whether this can be brought up to date: the clock did not step back, and the same projects are held."""
+        return now_ms >= self._now_ms and declared.held == self._held
+
+    @property
+    def elastic(self) -> bool:
+        """Whether any job may run with fewer workers."""
+        return self._lessons.elastic > 0
+
+    @property
+    def holders(self) -> Iterator[Holder]:
+        """All runs in place, whole."""
+        return chain.from_iterable(self._raw.values())
+
+    @property
+    def changeable(self) -> Iterator[Holder]:
+        """Those of them that go on, and that something can be done for."""
+        kept = ((raw, self._entered.get(job, ())) for job, raw in self._raw.items())
+        return (holder for raw, entered in kept if any(part.job is not None for part in entered) for holder in raw)
+
+    def update(
+        self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, effort: Effort
+    ) -> None:
+        """Bring everything up to date. `capacity` is of the same pools and projects as before."""
+        self.verdicts.changed = {}
+        # In the order in which they come, which is nearly sorted: so sorting them costs next to nothing.
+        touched = dict.fromkeys(self.books.renew(now_ms, effort))
+        before, self._capacity = self._capacity, capacity
+        nodes = changed_nodes(before, capacity)
+        self._now_ms = now_ms
+        touched.update(self._changed_jobs(declared.jobs))
+        touched.update(self._changed_runs(state.runs))
+        touched.update(dict.fromkeys(self._changed_records(declared.barred, state.ledgers)))
+        touched.update(dict.fromkeys(self._restless))
+        while self._due and self._due[0][0] <= now_ms:
+            touched[heappop(self._due)[1]] = None
+        if nodes:
+            self._news.of_all()
+            touched.update(dict.fromkeys(self.books.entered_on(nodes) | self.lineup.refit(capacity, nodes)))
+            self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
+        jobs = sorted(touched)
+        twice = self._place(jobs)
+        if twice != self._twice:
+            touched.update((job, None) for job, _ in dict(twice.items() ^ self._twice.items()))
+            jobs, self._twice = sorted(touched), twice
+        leaving, entering = self._settle(jobs, declared, state)
+        self._adjust(leaving, before, -1)
+        self._adjust(entering, capacity, 1)
+        self.books.leave_all(leaving)
+        self.books.refit(capacity, nodes)
+        self.books.enter_all(entering)
+        self.touched.update(touched)
+        self.only_joined = not (leaving or entering or nodes or self.elastic) and self.lineup.are_like_others(touched)
+        effort.read += len(touched)
+
+    def decide(self, overlay: Mapping[JobId, Decision], told: Iterable[Group]) -> None:
+        """Enter this cycle's decisions: what each says by itself, what those who wait were told, and the rest."""
+        verdicts = self.verdicts
+        if not verdicts:
+            verdicts.begin(self.decisions | self.lineup.pending(self._now_ms) | dict(overlay))
+        else:
+            anew = {waiting.job.id for group in told for _, waiting in group.jobs}
+            for job in (anew | self.touched.keys() | self._overlaid) - overlay.keys():
+                if job in self.decisions or job in self.lineup:
+                    verdicts.put(job, self._by_itself(job))
+            for job, decision in overlay.items():
+                verdicts.put(job, decision)
+        self._overlaid = set(overlay)
+        self.touched.clear()
+
+    def _by_itself(self, job: JobId) -> Decision:
+        """What is decided about a job that nobody makes way for."""
+        decision = self.decisions.get(job)
+        if decision is not None:
+            return decision
+        record, reason = self.lineup.why(job, self._now_ms)
+        return Pending(job=job, reason=reason, record=record)
+
+    # What is different
+
+    def _changed_jobs(self, jobs: tuple[Job, ...]) -> dict[JobId, None]:
+        gone, come = differences(self._job_list, jobs, attrgetter("id"))
+        self._job_list = jobs
+        if gone or come:
+            self._lessons.take(gone, -1)
+            self._lessons.take(come)
+            self.books.adopt(self._lessons.habits())
+        for job in gone:
+            if self._jobs.get(job.id) == job:
+                del self._jobs[job.id]
+        self._jobs.update(zip(map(attrgetter("id"), come), come, strict=True))
+        return dict.fromkeys(map(attrgetter("id"), chain(gone, come)))
+
+    def _changed_runs(self, runs: tuple[Run, ...]) -> dict[JobId, None]:
+        gone, come = differences(self._run_list, runs, attrgetter("job", "digest"))
+        self._run_list = runs
+        for run in gone:
+            left = list(self._runs[run.job])
+            left.remove(run)
+            if left:
+                self._runs[run.job] = tuple(left)
+            else:
+                del self._runs[run.job]
+        alone = dict(zip(map(attrgetter("job"), come), zip(come, strict=True), strict=True))
+        if len(alone) == len(come) and alone.keys().isdisjoint(self._runs.keys()):
+            self._runs.update(alone)
+        else:
+            for run in come:
+                others = self._runs.get(run.job)
+                self._runs[run.job] = (run,) if others is None else tuple(sorted((*others, run), key=_seniority))
+        return dict.fromkeys(map(attrgetter("job"), chain(gone, come)))
+
+    def _changed_records(
+        self, barred: Mapping[JobId, str], ledgers: Mapping[ProjectName, Ledger]
+    ) -> set[JobId]:  # fmt: skip
+        found: set[JobId] = set()
+        if barred != self._barred:
+            found.update(job for job, _ in barred.items() ^ self._barred.items())
+        if ledgers is not self._ledgers:
+            for project in ledgers.keys() | self._ledgers.keys():
+                before, after = self._ledgers.get(project, _NO_LEDGER), ledgers.get(project, _NO_LEDGER)
+                if before is not after:
+                    found.update(job for job, _ in before.seen ^ after.seen)
+                    found.update(job for job, _ in before.finished.keys() ^ after.finished.keys())
+                    found.update(
+                        job
+                        for (job, digest), past in after.finished.items()
+                        if before.finished.get((job, digest), past) != past
+                    )
+        self._barred, self._ledgers = barred, ledgers
+        return found
+
+    # What each says
+
+    def _raw_holders(self, job: JobId) -> tuple[Holder, ...]:
+        found: tuple[Holder, ...] = ()
+        digest = None
+        for run in self._runs.get(job, ()):
+            if run.digest != digest and run.phase in IN_PLACE:
+                declared = self._jobs.get(job)
+                of_run = declared if declared is not None and declared.digest == run.digest else None
+                found += holders_of(run, of_run, self._capacity)
+            digest = run.digest
+        return found
+
+    def _place(self, jobs: Iterable[JobId]) -> dict[RunKey, NodeName]:
+        """Take in which places they hold now, and who uses which devices; the runs of which there is one too many."""
+        gone: list[Holder] = []
+        come: list[Holder] = []
+        for job in jobs:
+            gone += self._raw.pop(job, ())
+            holders = self._raw_holders(job)
+            if holders:
+                self._raw[job] = holders
+                come += holders
+        self._use_devices(gone, -1)
+        self._use_devices(come, 1)
+        if not self._over:
+            return {}
+        there = (holder for holder in self.holders if not holder.leaving)
+        return given_twice(
+            [h for h in there if any((w.node, i) in self._over for w in h.placement.workers for i in w.gpus)],
+            self._held,
+        )
+
+    def _use_devices(self, holders: Iterable[Holder], sign: int) -> None:
+        used, over = self._used, self._over
+        for holder in holders:
+            for worker in holder.placement.workers if not holder.leaving else ():
+                milli = sign * holder.charge.on_device(worker)
+                for index in worker.gpus:
+                    device = worker.node, index
+                    used[device] = after = used.get(device, 0) + milli
+                    if after > WHOLE_GPU:
+                        over.add(device)
+                    elif sign < 0:
+                        over.discard(device)
+                        if not after:
+                            del used[device]
+
+    def _settle(
+        self, jobs: Iterable[JobId], declared: Declared, state: ClusterState
+    ) -> tuple[list[Holder], list[Holder]]:
+        """Read them one by one; the queue changes as they do. Who leaves the books, and who enters them."""
+        entering: list[Holder] = []
+        leaving: list[Holder] = []
+        is_hindered = bool(declared.held or declared.barred)
+        for job_id in jobs:
+            job = self._jobs.get(job_id)
+            run = None if job is None else self._run_of(job)
+            decision = None if job is None else self._decided(job, run, declared, state)
+            self._note(job_id, job, run, decision)
+            leaving += self._entered.pop(job_id, ())
+            holders = self._raw.get(job_id)
+            if holders is not None:
+                if is_hindered or not isinstance(decision, Keep):
+                    holders = tuple([settled(holder, decision, declared) for holder in holders])
+                if job is not None and job.is_elastic:
+                    holders = tuple(parted(holders))
+                self._entered[job_id] = holders
+                entering += holders
+        return leaving, entering
+
+    def _run_of(self, job: Job) -> Run | None:
+        """The run of a job as it is declared now."""
+        for run in self._runs.get(job.id, ()):
+            if run.digest == job.digest:
+                return run
+        return None
+
+    def _adjust(self, holders: Iterable[Holder], capacity: Capacity, sign: int) -> None:
+        """GPUs to be shared besides what new work may use: what runs on elsewhere; less what nobody declared holds."""
+        nodes, chain_of = capacity.nodes, self.books.accounts.tree.chain
+        for holder in holders:
+            if holder.domain is None or holder.leaving:
+                continue
+            declared = bool(chain_of(holder.run.job.project))
+            for worker in holder.placement.workers:
+                space = nodes.get(worker.node)
+                if space is not None and space.usable is not declared:
+                    on_node = sign * len(worker.gpus) * holder.charge.on_device(worker)
+                    milli = on_node if declared else -on_node
+                    self.adjustments[holder.domain] = self.adjustments.get(holder.domain, 0) + milli
+
+    def _decided(self, job: Job, run: Run | None, declared: Declared, state: ClusterState) -> Decision | None:
+        decision = by_itself(job, run, declared, state, self._now_ms)
+        if decision is None and run is not None and run.phase in ACTIVE:
+            decision = goes_on(job, run, self._capacity, self._twice, self._now_ms)
+        return decision
+
+    def _note(self, job_id: JobId, job: Job | None, run: Run | None, decision: Decision | None) -> None:
+        """Keep what was decided, and when to look again."""
+        self._restless.discard(job_id)
+        if self.decisions.pop(job_id, None) is None:
+            self.lineup.leave(job_id)
+        else:
+            self.moving.pop(job_id, None)
+        if job is None:
+            self.verdicts.drop(job_id)
+            return
+        if decision is None:
+            self.lineup.join(job, run, self._now_ms)
+            if run is not None:
+                return
+        else:
+            self.decisions[job_id] = decision
+            if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
+                self.moving[job_id] = job, run
+        at_ms = next_change_ms(job, run, decision, self._now_ms, self.books.min_runtime_ms)
+        if at_ms is not None and at_ms <= self._now_ms:
+            self._restless.add(job_id)
+        elif at_ms is not None:
+            heappush(self._due, (at_ms, job_id))
+            if len(self._due) > 4 * len(self._jobs) + 1000:
+                self._due = list(dict.fromkeys(self._due))
+                heapify(self._due)
+
+
+_NO_LEDGER = Ledger(project=ProjectName(""))
+
+
+def _goes_elsewhere(run: Run, decision: Pending) -> bool:
+    """Whether a run stops to go on in another place."""
+    return decision.reason.code == reasons.MOVED or (run.phase is RunPhase.STOPPING and run.reserved is not None)
+
+
+def _seniority(run: Run) -> tuple[str, RunPhase, str]:
+    return run.digest, run.phase, repr(run)
+
+
+def differences(old: tuple[T, ...], new: tuple[T, ...], key: Callable[[T], Any]) -> tuple[list[T], list[T]]:
+    """Objects that are in one of two tuples only; those that are equal count as the same.
+
+    Cost: a glance at each, and more only about where they differ, if both are sorted by the key.
+    """
+    gone: list[T] = []
+    come: list[T] = []
+    if old is new:
+        return gone, come
+    i = j = 0
+    while i < len(old) and j < len(new):
+        before, after = old[i : i + _STRIDE], new[j : j + _STRIDE]
+        if before == after:
+            i, j = i + _STRIDE, j + _STRIDE
+            continue
+        same = next(compress(count(), map(is_not, before, after)), min(len(before), len(after)))
+        i, j = i + same, j + same
+        if i == len(old) or j == len(new) or same == _STRIDE:
+            continue
+        mine, theirs = key(old[i]), key(new[j])
+        is_gone, is_come = mine <= theirs, theirs <= mine
+        if old[i] != new[j]:
+            gone.extend(old[i : i + is_gone])
+            come.extend(new[j : j + is_come])
+        i, j = i + is_gone, j + is_come
+    gone.extend(old[i:])
+    come.extend(new[j:])
+    return gone, come

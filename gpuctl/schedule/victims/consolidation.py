@@ -1,0 +1,316 @@
+"""Bringing scattered room together: the runs to move so that a job fits, each with a place of its own elsewhere.
+
+A move costs what a run has done since it last started, times its GPUs. Of all sets of runs the cheapest is chosen:
+least GPU-time lost, then fewest runs. What is moved has a place that is free right now, and runs
+again as soon as it has stopped. Exact for one worker up to MAX_STEPS sets, if those to move find their places
+largest first; a gang's workers are seated one after another at the least cost each, in one rack where that costs no
+more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeAlias
+
+from gpuctl.model.decision import Placement
+from gpuctl.model.ids import JobId, NodeName, PoolName
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.jobs.interactive import running_ms
+from gpuctl.schedule.jobs.runs import Holder
+from gpuctl.schedule.places.fit import request_on
+from gpuctl.schedule.places.gang import Offer, Seat, place, place_in, seats
+from gpuctl.schedule.refusals import Refusals
+from gpuctl.schedule.victims.floor import Floor, in_one_rack
+
+MAX_STEPS = 500
+"""Sets of runs tried for one job in all: the bound on what it can cost."""
+
+Loss: TypeAlias = tuple[int, int]
+"""GPU-milliseconds and runs; smaller is better."""
+
+Movable: TypeAlias = dict[NodeName, list[Holder]]
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A run to move, and its new place."""
+
+    holder: Holder
+    seat: Seat
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """The place that becomes free for a job, and who moves away from it."""
+
+    seat: Seat
+    moves: tuple[Relocation, ...]
+
+
+class Mover:
+    """Finds moves in one cycle, and knows what was looked for in vain. `has_looked`: at anybody who could be moved."""
+
+    __slots__ = ("_books", "_found_none", "_movable", "has_looked")
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._found_none: dict[tuple[PoolName, str, int, frozenset[Placement]], Refusals] = {}
+        self._movable: tuple[int, dict[PoolName, Movable]] = (-1, {})
+        self.has_looked = False
+
+    def consolidate(self, offer: Offer, beneficiary: JobId) -> Consolidation | None:
+        """The cheapest moves that make room for an offer, which must not fit now; None when none do.
+
+        What asks for no less than one in vain asks in vain, until somebody is paused, where the same places that
+        are kept are free for it.
+        Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
+        """
+        pool, request = offer.pool.name, offer.request
+        key = pool, request.profile, self._books.version, self._books.lifted
+        in_vain = self._found_none.setdefault(key, Refusals())
+        if in_vain.cover(request.sizes) or not _enough_is_free(self._books, offer):
+            return None
+        self.has_looked = True
+        movable = self._movable_in(pool)
+        found = _Search(self._books, offer, beneficiary, movable).run() if movable else None
+        if found is None and not any(h.run.paused_for == beneficiary for holders in movable.values() for h in holders):
+            in_vain.add(request.sizes)
+        return found
+
+    def is_in_vain(self, offer: Offer) -> bool:
+        """Whether what asks for no more than this was looked for in vain as things stand."""
+        in_vain = self._found_none.get((
+            offer.pool.name,
+            offer.request.profile,
+            self._books.version,
+            self._books.lifted,
+        ))
+        return in_vain is not None and in_vain.cover(offer.request.sizes)
+
+    def _movable_in(self, pool: PoolName) -> Movable:
+        """The runs on each node of a pool that may be moved and find a place now, those first that lose least by it."""
+        books = self._books
+        if self._movable[0] != books.changes:
+            self._movable = books.changes, {}
+        by_pool = self._movable[1]
+        if pool not in by_pool:
+            movable: Movable = {}
+            by_pool[pool] = movable
+            has_place: dict[object, bool] = {}
+            for holder in _pausable(books, pool):
+                key = holder.job.pools if holder.job else (), holder.charge.sizes, len(holder.placement.workers)
+                if key not in has_place:
+                    has_place[key] = place(books.now, _offers_of(books, holder)) is not None
+                for node in {worker.node for worker in holder.placement.workers} if has_place[key] else ():
+                    room = books.soon.rooms.get(node)
+                    if room is not None and room.pool == pool:
+                        movable.setdefault(node, []).append(holder)
+            for holders in movable.values():
+                holders.sort(key=lambda h: (running_ms(h.run, books.now_ms), h.total_milli, h.run.job))
+        return by_pool[pool]
+
+
+def clear(books: Books, seat: Seat, holders: Sequence[Holder], beneficiary: JobId) -> Consolidation | None:
+    """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
+    if not all(_is_movable(books, holder, beneficiary) for holder in holders):
+        return None
+    moves = _moves_beside(books, seat, holders)
+    return None if moves is None else Consolidation(seat, moves)
+
+
+def _enough_is_free(books: Books, offer: Offer) -> bool:
+    """What is free in the domain, and coming free in the pool, would be enough if it were in one place."""
+    domain = books.capacity.domain_of[offer.pool.name]
+    pools = [pool for pool, its_domain in books.capacity.domain_of.items() if its_domain == domain]
+    free = sum(books.now.free_milli(pool, profile) for pool in pools for profile in {"", offer.request.profile})
+    kind = offer.pool.name, offer.request.profile
+    return free + books.soon.free_milli(*kind) - books.now.free_milli(*kind) >= offer.request.total_milli
+
+
+def _is_movable(books: Books, holder: Holder, beneficiary: JobId) -> bool:
+    """It may be paused, it is whole where it is, and it was not moved for the same job before."""
+    job = holder.job
+    return (
+        job is not None
+        and holder.domain is not None
+        and holder in books.pausable(holder.domain).get(holder.project, ())
+        and _is_whole(holder)
+        and holder.run.paused_for != beneficiary
+    )
+
+
+def _is_whole(holder: Holder) -> bool:
+    """It has all the workers it asks for."""
+    return holder.job is not None and len(holder.placement.workers) == holder.job.workers
+
+
+def _offers_of(books: Books, holder: Holder) -> Iterator[Offer]:
+    """Pools of its domain where it may run for no more GPUs than it has now, in its order."""
+    for name in holder.job.pools if holder.job else ():
+        pool = books.capacity.pools.get(name)
+        if pool is None or books.capacity.domain_of.get(name) != holder.domain or holder.job is None:
+            continue
+        request = request_on(holder.job, pool)
+        if request is not None and request.total_milli <= holder.total_milli:
+            yield Offer(pool, request)
+
+
+def _moves_beside(books: Books, seat: Seat, holders: Iterable[Holder]) -> tuple[Relocation, ...] | None:
+    """A place that is free now for each, largest first, beside what the seat takes; None when one has none."""
+
+    def size(holder: Holder) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
+        charge = holder.charge
+        return -charge.gpu_milli, -holder.total_milli, -charge.cpu_milli, -charge.mem_bytes, holder.run.job
+
+    charge = seat.offer.request.charge
+    books.now.take(seat.placement, charge)
+    moves: list[Relocation] = []
+    for holder in sorted(holders, key=size):
+        found = place(books.now, _offers_of(books, holder))
+        if found is None:
+            break
+        books.now.take(found.placement, found.offer.request.charge)
+        moves.append(Relocation(holder, found))
+    else:
+        holders = ()
+    for move in moves:
+        books.now.give_back(move.seat.placement, move.seat.offer.request.charge)
+    books.now.give_back(seat.placement, charge)
+    return None if holders else tuple(moves)
+
+
+def _pausable(books: Books, pool: PoolName) -> Iterator[Holder]:
+    for holders in books.pausable(books.capacity.domain_of[pool]).values():
+        yield from (holder for holder in holders if _is_whole(holder))
+
+
+class _Search:
+    """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
+
+    __slots__ = ("beneficiary", "books", "close", "floors", "least", "movable", "offer", "seats", "steps", "taken")
+
+    def __init__(self, books: Books, offer: Offer, beneficiary: JobId, movable: Movable) -> None:
+        self.books = books
+        self.offer = offer
+        self.beneficiary = beneficiary
+        self.movable = movable
+        self.floors = {name: Floor(books.soon.rooms[name]) for name in movable}
+        self.seats = seats(books.soon, offer)
+        self.taken: dict[JobId, Holder] = {}
+        self.least = {name: self._at_least(name) for name in movable}
+        is_gang = offer.request.workers > 1
+        self.close = in_one_rack(books.soon.rooms, offer.request, self.seats, movable) if is_gang else frozenset()
+        self.steps = 0
+
+    def run(self) -> Consolidation | None:
+        """Seat one worker after another; the last set must leave everybody a place."""
+        while sum(self.seats.values()) < self.offer.request.workers:
+            found = self._next_worker()
+            if found is None:
+                return None
+            self._take(found)
+        return self._told(())
+
+    def _next_worker(self) -> tuple[Holder, ...] | None:
+        """The cheapest set that seats one worker more; for the last one, of those that leave all a place.
+
+        Of nodes that look as cheap, those of one rack come first.
+        """
+        is_last = sum(self.seats.values()) + 1 >= self.offer.request.workers
+        best: tuple[Loss, tuple[Holder, ...]] | None = None
+        order = ((least, name not in self.close, name) for name, least in self.least.items() if least is not None)
+        for least, _, name in sorted(order):
+            if best is not None and least >= best[0]:
+                break
+            best = _NodeSearch(self, name, is_last=is_last, best=best).run()
+        return None if best is None else best[1]
+
+    def left(self, name: NodeName) -> list[Holder]:
+        """The runs on a node that may be moved still; whoever was moved for this job before may not."""
+        return [h for h in self.movable[name] if h.run.job not in self.taken and h.run.paused_for != self.beneficiary]
+
+    def _at_least(self, name: NodeName) -> Loss | None:
+        """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least, and as
+        many runs as the largest of them would be. None where not enough can go.
+        """
+        short = self.floors[name].short_milli(self.offer.request, self.seats.get(name, 0) + 1)
+        left = self.left(name)
+        lost, missing = 0, short
+        for holder in left if missing else ():
+            part = min(missing, holder.total_milli)
+            lost += part * running_ms(holder.run, self.books.now_ms)
+            missing -= part
+        together = accumulate(sorted((holder.total_milli for holder in left), reverse=True))
+        return None if missing else (lost, 1 + sum(milli < short for milli in together))
+
+    def _take(self, chosen: Iterable[Holder]) -> None:
+        for holder in chosen:
+            self.taken[holder.run.job] = holder
+            for name in {worker.node for worker in holder.placement.workers} & self.floors.keys():
+                self.floors[name].remove(holder)
+                self.seats[name] = self.floors[name].slots(self.offer.request)
+                self.least[name] = self._at_least(name)
+
+    def _told(self, more: tuple[Holder, ...]) -> Consolidation | None:
+        """All moves of those taken and some more, if each has a place."""
+        chosen = (*self.taken.values(), *more)
+        soon = self.books.soon
+        for holder in chosen:
+            soon.give_back(holder.placement, holder.charge)
+        placement = place_in(soon, self.offer)
+        for holder in chosen:
+            soon.take(holder.placement, holder.charge)
+        if placement is None:
+            return None
+        seat = Seat(self.offer, placement)
+        moves = _moves_beside(self.books, seat, chosen)
+        return None if moves is None else Consolidation(seat, moves)
+
+    def leaves_all_a_place(self, chosen: tuple[Holder, ...]) -> bool:
+        """Whether these may be moved together with those taken before."""
+        return self._told(chosen) is not None
+
+
+class _NodeSearch:
+    """Depth-first over the runs of one node, cut where it can't beat the best set found."""
+
+    __slots__ = ("_is_last", "_search", "best", "floor", "holders", "rest_milli", "wanted")
+
+    def __init__(
+        self, search: _Search, name: NodeName, *, is_last: bool, best: tuple[Loss, tuple[Holder, ...]] | None
+    ) -> None:
+        self._search = search
+        self._is_last = is_last
+        self.best = best
+        self.floor = search.floors[name]
+        self.wanted = self.floor.slots(search.offer.request) + 1
+        self.holders = search.left(name)
+        self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
+
+    def run(self) -> tuple[Loss, tuple[Holder, ...]] | None:
+        """The best of this node's sets and the one given."""
+        self._extend(0, (), (0, 0))
+        return self.best
+
+    def _extend(self, start: int, chosen: tuple[Holder, ...], loss: Loss) -> None:
+        self._search.steps += 1
+        request = self._search.offer.request
+        if self.floor.slots(request) >= self.wanted:
+            if chosen and (not self._is_last or self._search.leaves_all_a_place(chosen)):
+                self.best = loss, chosen
+            return
+        short = self.floor.short_milli(request, self.wanted)
+        now_ms = self._search.books.now_ms
+        for position in range(start, len(self.holders)):
+            if self.rest_milli[position] < short or self._search.steps > MAX_STEPS:
+                return
+            holder = self.holders[position]
+            after = loss[0] + holder.total_milli * running_ms(holder.run, now_ms), loss[1] + 1
+            if self.best is not None and after >= self.best[0]:
+                continue
+            self.floor.remove(holder)
+            self._extend(position + 1, (*chosen, holder), after)
+            self.floor.remove(holder, -1)

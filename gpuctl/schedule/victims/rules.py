@@ -1,0 +1,121 @@
+"""Who may be paused for a beneficiary, as far as the search for victims asks: the rules themselves are elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from gpuctl.model.decision import Reason
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.units import GpuMilli
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.jobs.runs import Holder
+
+ENDLESS: GpuMilli = 1 << 62
+"""More than there is anywhere."""
+
+Tally: TypeAlias = Mapping[str, tuple[GpuMilli, GpuMilli]]
+"""For each owner, a project or a department: GPUs of its victims together, and of the largest of them."""
+
+
+class Rule(Protocol):
+    """Who may be paused for a beneficiary. Rules with equal keys let the same runs be paused.
+
+    `may_wait`: the beneficiary may also reserve what is coming free without anybody being paused for it.
+    """
+
+    @property
+    def key(self) -> tuple[object, ...] | None:
+        """What the rule depends on besides the books; None: nothing is remembered of what it was asked."""
+        ...
+
+    @property
+    def may_wait(self) -> bool:
+        """See above."""
+        ...
+
+    def candidates(self) -> Sequence[Holder]:
+        """Runs that may be paused, each were it the only one, in order of preference."""
+        ...
+
+    def candidates_on(self, nodes: Collection[NodeName]) -> Sequence[Holder]:
+        """Those of them that are on some nodes."""
+        ...
+
+    def price(self, tally: Tally) -> int | None:
+        """0 for victims that may be taken, 1 for some taken as the last choice only, None for some that may not."""
+        ...
+
+    def most_milli(self, project: ProjectName) -> GpuMilli:
+        """The most that a project may lose at once: no set of its runs that holds more may be taken."""
+        ...
+
+    def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterable[Holder]:
+        """Runs that may be paused, or more of them together, since these owners hold more or may keep less."""
+        ...
+
+    def paused(self, victim: Holder) -> Reason:
+        """The reason a victim is given."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """A rule for some of its runs only."""
+
+    rule: Rule
+    holders: tuple[Holder, ...]
+
+    @property
+    def key(self) -> None:
+        """Which runs these are is not known from one time to the next."""
+        return None
+
+    @property
+    def may_wait(self) -> bool:
+        """As the rule."""
+        return self.rule.may_wait
+
+    def candidates(self) -> Sequence[Holder]:
+        """Those runs."""
+        return self.holders
+
+    def candidates_on(self, nodes: Collection[NodeName]) -> Sequence[Holder]:
+        """Those of them that are on some nodes."""
+        return [holder for holder in self.holders if not frozenset(holder.nodes()).isdisjoint(nodes)]
+
+    def price(self, tally: Tally) -> int | None:
+        """As the rule."""
+        return self.rule.price(tally)
+
+    def most_milli(self, project: ProjectName) -> GpuMilli:
+        """As the rule."""
+        return self.rule.most_milli(project)
+
+    def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterable[Holder]:
+        """As the rule."""
+        return self.rule.loosened(owners)
+
+    def paused(self, victim: Holder) -> Reason:
+        """As the rule."""
+        return self.rule.paused(victim)
+
+
+def tally_with(tally: Tally, holder: Holder, books: Books) -> Tally:
+    """The tally with one victim more."""
+    return tally_with_all(tally, (holder,), books)
+
+
+def tally_with_all(tally: Tally, holders: Iterable[Holder], books: Books) -> Tally:
+    """The tally with some victims more."""
+    sizes: dict[ProjectName, list[GpuMilli]] = {}
+    for holder in holders:
+        sizes.setdefault(holder.run.job.project, []).append(holder.total_milli)
+    after = dict(tally)
+    for project, milli in sizes.items():
+        for owner in books.accounts.tree.chain(project):
+            total, largest = after.get(owner, (0, 0))
+            after[owner] = (total + sum(milli), max(largest, *milli))
+    return after

@@ -1,0 +1,356 @@
+"""The cheapest runs to pause so that a job fits: least GPUs, then fewest runs, then who minds least.
+
+It knows rooms and runs; which runs may be taken is the rule's. What it returns is minimal: no run of it can be spared.
+The search goes node by node, the node that could be cheapest first, and is exact for one worker up to MAX_STEPS a
+node; workers of a gang are seated one after another at the least cost each, and of equals close together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from typing import TypeAlias
+
+from gpuctl.model.decision import Placement
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.schedule.books import Books
+from gpuctl.schedule.jobs.runs import Holder, gpu_milli_of
+from gpuctl.schedule.places.fit import Request
+from gpuctl.schedule.places.gang import Offer, place_in, seats
+from gpuctl.schedule.vain import Helped
+from gpuctl.schedule.victims.floor import Floor, in_one_rack
+from gpuctl.schedule.victims.rules import Rule, Tally, tally_with, tally_with_all
+
+MAX_STEPS = 2_000
+"""Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
+
+Preference: TypeAlias = tuple[GpuMilli, int, int, int, JobId]
+"""Who minds least: see `Books.preference`."""
+
+Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[Preference, ...]]
+"""What pausing a set costs: the rule's price, GPUs, runs, and their preferences; smaller is better."""
+
+Order: TypeAlias = tuple[int, GpuMilli, int, tuple[tuple[int, ...], ...], bool, tuple[Preference, ...]]
+"""Which set is taken first: by its cost, but where that is known by where it is rather than by time and name."""
+
+
+def by_node(books: Books, offer: Offer, holders: Iterable[Holder]) -> dict[NodeName, list[Holder]]:
+    """Runs by the nodes of an offer's pool that they are on, in their order."""
+    found: dict[NodeName, list[Holder]] = {}
+    for holder in holders:
+        for node in holder.nodes():
+            room = books.soon.rooms.get(node)
+            if room is not None and room.pool == offer.pool.name:
+                found.setdefault(node, []).append(holder)
+    return found
+
+
+def place_without(books: Books, offer: Offer, victims: Sequence[Holder]) -> Placement | None:
+    """Where all workers go once these have left. Cost: O(victims), and a placement."""
+    books.soon.give_back_all(victims)
+    placement = place_in(books.soon, offer)
+    books.soon.take_all(victims)
+    return placement
+
+
+class _NodeSearch:
+    """Depth-first over the runs of one node in order of preference, cut where it can't beat the best set found."""
+
+    __slots__ = ("best", "books", "floor", "holders", "minds", "request", "rest_milli", "rule", "steps", "wanted")
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether nothing was left out for being too much to look at."""
+        return self.steps <= MAX_STEPS
+
+    def __init__(self, books: Books, rule: Rule, request: Request, floor: Floor, holders: Sequence[Holder]) -> None:
+        self.books = books
+        self.rule = rule
+        self.request = request
+        self.floor = floor
+        self.wanted = floor.slots(request) + 1
+        self.minds = {holder: books.preference(holder) for holder in holders}
+        self.holders = sorted(holders, key=self.minds.__getitem__)
+        self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
+        self.best: tuple[Cost, tuple[Holder, ...]] | None = None
+        self.steps = 0
+
+    def run(self, tally: Tally) -> tuple[Cost, tuple[Holder, ...]] | None:
+        """The cheapest set that makes room for one worker more, given the victims already tallied."""
+        if self._first_of_equals(tally):
+            return self.best
+        self._greedy(tally)
+        self._extend(0, (), 0, 0, tally)
+        return self.best
+
+    def _fits(self) -> bool:
+        return self.floor.slots(self.request) >= self.wanted
+
+    def _first_of_equals(self, tally: Tally) -> bool:
+        """Where all runs are of one size, the first in order of preference, if they fit: nothing is cheaper."""
+        size = self.holders[0].total_milli if self.holders else 0
+        count, rest = divmod(self.floor.short_milli(self.request, self.wanted), size) if size else (0, 1)
+        if rest or not 0 < count <= len(self.holders) or any(h.total_milli != size for h in self.holders):
+            return False
+        chosen = tuple(self.holders[:count])
+        for holder in chosen:
+            self.floor.remove(holder)
+        if self._fits() and self.rule.price(tally_with_all(tally, chosen, self.books)) == 0:
+            self._consider(chosen, 0)
+        for holder in chosen:
+            self.floor.remove(holder, -1)
+        return self.best is not None
+
+    def _greedy(self, tally: Tally) -> None:
+        """A first set, for the search to beat: take in order until it fits, then spare whoever can be spared."""
+        chosen: list[Holder] = []
+        taken = tally
+        for holder in self.holders:
+            after = tally_with(taken, holder, self.books)
+            if self._fits():
+                break
+            if self.rule.price(after) is not None:
+                taken = after
+                chosen.append(holder)
+                self.floor.remove(holder)
+        fits = self._fits()
+        for holder in sorted(chosen, key=lambda h: -h.total_milli) if fits else ():
+            self.floor.remove(holder, -1)
+            if self._fits():
+                chosen.remove(holder)
+            else:
+                self.floor.remove(holder)
+        price = self.rule.price(tally_with_all(tally, chosen, self.books)) if fits else None
+        if price is not None:
+            self._consider(tuple(chosen), price)
+        for holder in chosen:
+            self.floor.remove(holder, -1)
+
+    def _consider(self, chosen: tuple[Holder, ...], price: int) -> None:
+        preferences = tuple([self.minds[holder] for holder in chosen])
+        cost = (price, gpu_milli_of(chosen), len(chosen), preferences)
+        if chosen and (self.best is None or cost < self.best[0]):
+            self.best = (cost, chosen)
+
+    def _extend(self, start: int, chosen: tuple[Holder, ...], milli: GpuMilli, price: int, tally: Tally) -> None:
+        self.steps += 1
+        if self._fits():
+            self._consider(chosen, price)
+            return
+        short = self.floor.short_milli(self.request, self.wanted)
+        if self.steps > MAX_STEPS or self._beaten(price, milli + short, len(chosen) + 1):
+            return
+        for position in range(start, len(self.holders)):
+            if self.rest_milli[position] < short:
+                return
+            holder = self.holders[position]
+            after = tally_with(tally, holder, self.books)
+            new_price = self.rule.price(after)
+            total = milli + holder.total_milli
+            if new_price is None or self._beaten(new_price, total, len(chosen) + 1):
+                continue
+            self.floor.remove(holder)
+            self._extend(position + 1, (*chosen, holder), total, new_price, after)
+            self.floor.remove(holder, -1)
+
+    def _beaten(self, price: int, milli: GpuMilli, count: int) -> bool:
+        return self.best is not None and (price, milli, count) > self.best[0][:3]
+
+
+class _Search:
+    """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly.
+
+    A node is searched only once nothing else can be better: `priced` says what had been taken when it was priced by who
+    minds least of those left there.
+    """
+
+    __slots__ = (
+        "books", "candidates", "close", "exhaustive", "floors", "heap", "priced", "request", "rule", "seats", "stamp",
+        "taken", "tally",
+    )  # fmt: skip
+
+    def __init__(self, books: Books, offer: Offer, rule: Rule, candidates: Sequence[Holder]) -> None:
+        self.books = books
+        self.rule = rule
+        self.request = offer.request
+        self.exhaustive = True
+        self.candidates = by_node(books, offer, candidates)
+        self.floors = {name: Floor(books.soon.rooms[name]) for name in self.candidates}
+        is_gang = bool(self.candidates) and offer.request.workers > 1
+        self.seats = seats(books.soon, offer) if is_gang else {}
+        rooms = books.soon.rooms
+        self.close = in_one_rack(rooms, self.request, self.seats, self.candidates) if is_gang else frozenset()
+        self.taken: dict[JobId, Holder] = {}
+        self.tally: Tally = {}
+        self.stamp = dict.fromkeys(self.candidates, 0)
+        self.priced: dict[NodeName, tuple[Tally, list[Holder]]] = {}
+        self.heap = [self._at_least(name) for name in self.candidates]
+        heapify(self.heap)
+
+    def run(self) -> tuple[Holder, ...] | None:
+        """The victims, or None when there are not enough."""
+        missing = self.request.workers - sum(self.seats.values())
+        while missing > 0:
+            if not self.heap:
+                return None
+            order, name, stamp, taken, victims = heappop(self.heap)
+            if stamp != self.stamp[name]:
+                continue
+            if victims:
+                tally = tally_with_all(self.tally, victims, self.books)
+                if taken == len(self.taken) or self.rule.price(tally) is not None:
+                    missing -= self._take(victims, tally)
+                    continue
+            if name not in self.priced:
+                self._price(name, stamp, self._short(name) if victims else order[1])
+                continue
+            tally, left = self.priced.pop(name)
+            self.books.effort.searches += 1
+            search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left)
+            found = search.run(tally)
+            self.exhaustive = self.exhaustive and search.exhaustive
+            if found is not None:
+                heappush(self.heap, (self._order(found[0], name), name, stamp, taken, found[1]))
+        return self._without_spare(-missing)
+
+    def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
+        """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
+        on it, and by who minds least of them.
+        """
+        left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
+        if not left or self._most_milli(left) < short:
+            return
+        sizes = [holder.total_milli for holder in left]
+        milli = max(short, min(sizes))
+        fewest = -(-milli // max(1, *sizes))
+        order = self._order((0, milli, fewest, (self.books.preference(left[0]),)), name)
+        self.priced[name] = self.tally, left
+        heappush(self.heap, (order, name, stamp, len(self.taken), ()))
+
+    def _order(self, cost: Cost, name: NodeName) -> Order:
+        price, milli, count, preferences = cost
+        work = tuple([minds[:3] for minds in preferences]) if self.close else ()
+        return price, milli, count, work, name not in self.close, preferences
+
+    def _at_least(self, name: NodeName) -> tuple[Order, NodeName, int, int, tuple[Holder, ...]]:
+        """What one worker more on a node costs at the very least, whoever is there."""
+        return (0, self._short(name), 0, (), name not in self.close, ()), name, self.stamp[name], 0, ()
+
+    def _short(self, name: NodeName) -> GpuMilli:
+        """GPUs that must leave a node, at least, for one worker more."""
+        return self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1)
+
+    def _most_milli(self, holders: Iterable[Holder]) -> GpuMilli:
+        """What can be taken of some runs at the very most, whichever."""
+        of_project: dict[ProjectName, GpuMilli] = {}
+        for holder in holders:
+            of_project[holder.project] = of_project.get(holder.project, 0) + holder.total_milli
+        return sum(min(milli, self.rule.most_milli(project)) for project, milli in of_project.items())
+
+    def _take(self, victims: tuple[Holder, ...], tally: Tally) -> int:
+        """Take them, with what is taken then; returns the seats won."""
+        won = 0
+        self.taken.update((holder.run.job, holder) for holder in victims)
+        self.tally = tally
+        for name in self._touched(victims):
+            for holder in victims:
+                self.floors[name].remove(holder)
+            won += self._recount(name)
+            self.stamp[name] += 1
+            self.priced.pop(name, None)
+            heappush(self.heap, self._at_least(name))
+        return won
+
+    def _touched(self, victims: tuple[Holder, ...]) -> list[NodeName]:
+        nodes = {node for holder in victims for node in holder.nodes()}
+        return sorted(nodes & self.floors.keys())
+
+    def _recount(self, name: NodeName) -> int:
+        before = self.seats.get(name, 0)
+        self.seats[name] = self.floors[name].slots(self.request)
+        return self.seats[name] - before
+
+    def _without_spare(self, surplus: int) -> tuple[Holder, ...]:
+        """The victims taken, less those that later ones made needless; the largest is spared first."""
+        kept = dict(self.taken)
+        # Who is needed at first is needed still when others have been spared.
+        doubtful = [h for h in self.taken.values() if surplus or not self._is_needed(h)] if len(kept) > 1 else []
+        for holder in sorted(doubtful, key=lambda h: (-h.total_milli, *self.books.preference(h))):
+            if not surplus and self._is_needed(holder):
+                continue
+            touched = self._touched((holder,))
+            for name in touched:
+                self.floors[name].remove(holder, -1)
+            lost = -sum(self._recount(name) for name in touched)
+            if lost <= surplus:
+                surplus -= lost
+                del kept[holder.run.job]
+                continue
+            for name in touched:
+                self.floors[name].remove(holder)
+                self._recount(name)
+        return tuple(kept.values())
+
+    def _is_needed(self, holder: Holder) -> bool:
+        """It leaves a device whole on a node where every whole one is asked for."""
+        for worker in holder.placement.workers:
+            floor = self.floors.get(worker.node)
+            if floor is not None and not floor.profiles and self.request.devices:
+                whole = sum(milli >= WHOLE_GPU for milli in floor.gpu_milli)
+                if whole == self.seats[worker.node] * self.request.devices and any(
+                    0 <= index < len(floor.gpu_milli) and floor.gpu_milli[index] >= WHOLE_GPU for index in worker.gpus
+                ):
+                    return True
+        return False
+
+
+def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
+    """The runs to pause so that all workers of an offer fit when they have left; None when the rule can't do that.
+
+    The offer must not fit already. A worker that asks for no less than one in vain asks in vain, but for nodes where
+    something has happened since; a gang's workers are seated one by one, which proves nothing for a larger gang.
+    Cost: O(candidates), and the sets tried on the nodes that may be cheapest; of one in vain before, what may help.
+    """
+    key = (books.lifted, rule.key, offer.pool.name, offer.request.profile)
+    remembers = rule.key is not None and offer.request.workers == 1
+    vain = books.accounts.vain
+    helped = vain.since(key, offer.request.sizes) if remembers else None
+    candidates = rule.candidates() if helped is None else rule.candidates_on(_nodes_of(rule, helped))
+    single = _exact_fit(books, offer, rule, candidates)
+    if single is not None:
+        return (single,)
+    search = _Search(books, offer, rule, candidates)
+    victims = search.run()
+    if victims is None and search.exhaustive and remembers:
+        vain.add(key, offer.request.sizes)
+    return victims
+
+
+def _nodes_of(rule: Rule, helped: Helped) -> set[NodeName]:
+    """The nodes on which more can be had by a rule, since something has happened."""
+    return set(helped.nodes).union(*[holder.nodes() for holder in rule.loosened(helped.owners)])
+
+
+def _exact_fit(books: Books, offer: Offer, rule: Rule, candidates: Iterable[Holder]) -> Holder | None:
+    """The first run that alone makes room and has no GPU more than must leave in the best of cases: nothing is cheaper.
+
+    Finds the usual victim, the job of the same size, without a search. None says nothing: there may be others.
+    """
+    request = offer.request
+    if request.workers != 1 or request.profile or books.soon.partial_devices(offer.pool.name):
+        return None
+    free = max((n for n, nodes in enumerate(books.soon.nodes_by_whole(offer.pool.name)) if nodes), default=0)
+    least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)
+    for holder in candidates:
+        if holder.total_milli == least > 0 and rule.price(tally_with({}, holder, books)) == 0:
+            for node in holder.nodes():
+                room = books.soon.rooms.get(node)
+                if room is None or room.pool != offer.pool.name:
+                    continue
+                floor = Floor(room)
+                floor.remove(holder)
+                if floor.slots(request):
+                    return holder
+    return None
