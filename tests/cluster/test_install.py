@@ -107,7 +107,8 @@ def installed(new_control_plane: Callable[[], ControlPlane], tmp_path_factory: p
     apply(made)
     give_a_node(made.plane)
     made.token = account_token(made.plane)
-    assert within(20, lambda: "only gpuctl" in made.refusal("POST", f"{PODS_ELSEWHERE}?dryRun=All", pod(gpus=1)))
+    for probe, words in ((pod(gpus=1), "only gpuctl"), (pod(marks=MARKS), "written by gpuctl only")):
+        assert within(20, lambda: words in made.refusal("POST", f"{PODS_ELSEWHERE}?dryRun=All", probe))  # noqa: B023 - ends in this turn
     run_gpuctl(made, tmp_path_factory.mktemp("gpuctl"))
     return made
 
