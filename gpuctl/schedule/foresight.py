@@ -43,7 +43,7 @@ MAX_LOOKS = 8
 """So often is one cycle gone through. Five were the most in 15,000 random changes."""
 
 MOST = 100
-"""With more runs that make way at once nothing is foreseen: all of them would have to be read again, and asked."""
+"""With more runs that make way or start at once nothing is foreseen: all would have to be read again, and asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Foresight:
     @property
     def is_over(self) -> bool:
         """Whether there is no other look, whatever this one came to."""
-        return self.looks == MAX_LOOKS or len(self._losses) > MOST
+        return self.looks == MAX_LOOKS or max(len(self._losses), len(self._gains)) > MOST
 
     def may_have(self, outcome: Outcome) -> bool:
         """Whether what a look came to can be had together with what those before came to.
