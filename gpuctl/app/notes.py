@@ -57,7 +57,7 @@ def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
     """The word and the sentence of a workload's write that carried out a decision."""
     why = reason_text(decision.reason)
     if change.stage == Stage.ADMIT and isinstance(decision, Admit):
-        nodes = sorted({worker.node for worker in decision.placement.workers})
+        nodes = sorted(decision.placement.nodes)
         return "Admitted", f"on {all_of(nodes)}: {why}"
     if change.stage in (Stage.PAUSE, Stage.ADMIT) and isinstance(decision, Resize):
         return "Resized", f"to {len(decision.placement.workers)} workers: {why}"

@@ -44,6 +44,11 @@ class Placement:
 
     workers: tuple[WorkerPlacement, ...]
 
+    @property
+    def nodes(self) -> set[NodeName]:
+        """Where any of them goes."""
+        return {worker.node for worker in self.workers}
+
 
 class RunRecord(NamedTuple):
     """What is remembered of a run from cycle to cycle, on its object: see `state.Run` for the fields.

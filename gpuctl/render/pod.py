@@ -61,8 +61,7 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
 def _affinity(place: Placement) -> Spec:
     """The nodes by name, a term each: terms are alternatives, and matchFields takes one value."""
     terms = [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-        for node in sorted({worker.node for worker in place.workers})
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in sorted(place.nodes)
     ]
     required = {"nodeSelectorTerms": terms}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

@@ -30,7 +30,7 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
         return
     yield f"{reason.code}: {reason_text(reason)}."
     if view.run.placement is not None and view.placement is None:
-        nodes = ", ".join(sorted({worker.node for worker in view.run.placement.workers}))
+        nodes = ", ".join(sorted(view.run.placement.nodes))
         yield f"A place on {nodes} is reserved for it."
     entry = CODES.get(reason.code)
     if entry is not None:

@@ -54,7 +54,7 @@ class Coming:
     @property
     def nodes(self) -> set[NodeName]:
         """The nodes that its template names."""
-        return {worker.node for worker in self.named.workers}
+        return self.named.nodes
 
     def may_rob(self, others: Sequence[Coming], absent: Sequence[Coming], room: Room) -> bool:
         """Whether more of its workers could be on a node, or on a device of it, if the others were not there either."""

@@ -38,7 +38,7 @@ class Lacking:
     @property
     def nodes(self) -> set[NodeName]:
         """Where its pods can go."""
-        return {worker.node for worker in self.made_with.workers}
+        return self.made_with.nodes
 
     @property
     def is_claimed(self) -> bool:

@@ -55,8 +55,11 @@ class Capacity:
 
     def usable_milli(self, domain: DomainName) -> GpuMilli:
         """GPUs of a domain that new work may use."""
-        pools = (pool for pool, its_domain in self.domain_of.items() if its_domain == domain)
-        return sum(sum(node.gpu_milli) for pool in pools for node in self.usable.get(pool, ()))
+        return sum(sum(node.gpu_milli) for pool in self.pools_of(domain) for node in self.usable.get(pool, ()))
+
+    def pools_of(self, domain: DomainName) -> list[PoolName]:
+        """The pools of a domain."""
+        return [pool for pool, its_domain in self.domain_of.items() if its_domain == domain]
 
 
 def _pool_of(node: Node, pools: Iterable[NodePool]) -> NodePool | None:

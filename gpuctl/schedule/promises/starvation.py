@@ -248,7 +248,7 @@ def _age(waiting: Waiting) -> tuple[Instant, JobId]:
 def in_place(books: Books, seat: Seat) -> list[Holder]:
     """The runs on the devices of a seat that stay so far."""
     wanted = {(worker.node, gpu) for worker in seat.placement.workers for gpu in worker.gpus}
-    holders = {id(h): h for node in {worker.node for worker in seat.placement.workers} for h in books.on_node(node)}
+    holders = {id(h): h for node in seat.placement.nodes for h in books.on_node(node)}
     return [
         holder
         for holder in holders.values()
@@ -269,7 +269,7 @@ def occupants_by_node(books: Books, starts: Iterable[tuple[Waiting, Seat]]) -> M
             continue
         end_ms = latest_end_ms(waiting.job, waiting.run, books.now_ms)
         start = Occupant(seat.placement, seat.offer.request.charge, end_ms)
-        for node in {worker.node for worker in seat.placement.workers}:
+        for node in seat.placement.nodes:
             found.setdefault(node, []).append(start)
     return found
 
@@ -350,13 +350,13 @@ def _devices_on(
 
 def _has_room_elsewhere(books: Books, seat: Seat) -> bool:
     """A node outside a place holds one of its workers right now: there may be a better place."""
-    nodes = {worker.node for worker in seat.placement.workers}
+    nodes = seat.placement.nodes
     found = place_in(books.soon, seat.offer.of(1))
     return found is not None and found.workers[0].node not in nodes
 
 
 def _better(books: Books, seat: Seat, occupants: Mapping[NodeName, list[Occupant]]) -> Seat | None:
     """A place that can be free sooner than one that is lifted."""
-    nodes = sorted({worker.node for worker in seat.placement.workers})
+    nodes = sorted(seat.placement.nodes)
     here, best = soonest_seat(books, seat.offer, occupants, nodes), soonest_seat(books, seat.offer, occupants)
     return best[1] if best is not None and (here is None or best[0] < here[0]) else None

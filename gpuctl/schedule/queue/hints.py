@@ -211,9 +211,8 @@ class Hints:
             self._reach = books.changes, (found := {})
         if domain not in found:
             losers = map(project_owner, overdrawn(books, domain, Claim.FAIRNESS))
-            pools = (pool for pool, its_domain in books.capacity.domain_of.items() if its_domain == domain)
             found[domain] = Reach(
-                free_milli=sum(map(books.soon.all_free_milli, pools)),
+                free_milli=sum(map(books.soon.all_free_milli, books.capacity.pools_of(domain))),
                 above_guarantee=bool(overdrawn(books, domain, Claim.GUARANTEE)),
                 beyond_shares_milli=sum(slack(books, domain, Claim.FAIRNESS, owner) for owner in losers),
             )
@@ -242,7 +241,7 @@ class Hints:
         if domain not in found:
             books = self._books
             comes = self._may_move or books.leaving > 0
-            pools = [pool for pool, its_domain in books.capacity.domain_of.items() if its_domain == domain and comes]
+            pools = books.capacity.pools_of(domain) if comes else ()
             guarantee, share = (bool(overdrawn(books, domain, claim)) for claim in (Claim.GUARANTEE, Claim.FAIRNESS))
             found[domain] = guarantee, share, sum(map(books.soon.all_free_milli, pools))
         return found[domain]

@@ -104,7 +104,7 @@ class Mover:
                 key = holder.job.pools if holder.job else (), holder.charge.sizes, len(holder.placement.workers)
                 if key not in has_place:
                     has_place[key] = place(books.now, _offers_of(books, holder)) is not None
-                for node in {worker.node for worker in holder.placement.workers} if has_place[key] else ():
+                for node in holder.placement.nodes if has_place[key] else ():
                     room = books.soon.rooms.get(node)
                     if room is not None and room.pool == pool:
                         movable.setdefault(node, []).append(holder)
@@ -124,7 +124,7 @@ def clear(books: Books, seat: Seat, holders: Sequence[Holder], beneficiary: JobI
 def _enough_is_free(books: Books, offer: Offer) -> bool:
     """What is free in the domain, and coming free in the pool, would be enough if it were in one place."""
     domain = books.capacity.domain_of[offer.pool.name]
-    pools = [pool for pool, its_domain in books.capacity.domain_of.items() if its_domain == domain]
+    pools = books.capacity.pools_of(domain)
     free = sum(books.now.free_milli(pool, profile) for pool in pools for profile in {"", offer.request.profile})
     kind = offer.pool.name, offer.request.profile
     return free + books.soon.free_milli(*kind) - books.now.free_milli(*kind) >= offer.request.total_milli
@@ -249,7 +249,7 @@ class _Search:
     def _take(self, chosen: Iterable[Holder]) -> None:
         for holder in chosen:
             self.taken[holder.run.job] = holder
-            for name in {worker.node for worker in holder.placement.workers} & self.floors.keys():
+            for name in holder.placement.nodes & self.floors.keys():
                 self.floors[name].remove(holder)
                 self.seats[name] = self.floors[name].slots(self.offer.request)
                 self.least[name] = self._at_least(name)
