@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from gpuctl.model.decision import Placement, Reason, WorkerPlacement
+from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
@@ -136,6 +136,11 @@ class Run:
     reserved: Placement | None = None
     leaving: Placement | None = None
     made_with: Placement | None = None
+
+    @property
+    def record(self) -> RunRecord:
+        """What is remembered of it as long as it stays as it is."""
+        return RunRecord(self.queued_at_ms, self.starts, self.ran_ms, self.paused_for)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

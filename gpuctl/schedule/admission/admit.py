@@ -99,7 +99,7 @@ class Admission:
     def _left(self, lineup: Lineup) -> Iterator[Waiting]:
         """Of those that have no place, the first of each kind."""
         for group in lineup.groups():
-            yield from islice((w for _, w in group.jobs if w.job.id not in self._settled), 1)
+            yield from islice((w for w in group.jobs if w.job.id not in self._settled), 1)
 
     # Promises
 

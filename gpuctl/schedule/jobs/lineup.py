@@ -6,10 +6,12 @@ where there is a choice is it made anew, job by job. Cost: O(log jobs) for one t
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
@@ -19,15 +21,13 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.jobs.demand import Demand, Prospects
-from gpuctl.schedule.jobs.ordering import Kind, Prospect, Rank, Shape, Waiting, is_first_class, job_rank, kind_of
+from gpuctl.schedule.jobs.ordering import Kind, Prospect, Shape, Waiting, is_first_class, kind_of, rank_of
 from gpuctl.schedule.jobs.runs import record_of
 from gpuctl.schedule.news import News
 from gpuctl.schedule.places.capacity import Capacity
 from gpuctl.schedule.places.gang import Offer, Wish
 
 LaneKey: TypeAlias = tuple[ProjectName, DomainName]
-Entry: TypeAlias = tuple[Rank, Waiting]
-"""One that waits, by its rank."""
 
 _ENDLESS = 1 << 62
 
@@ -44,13 +44,13 @@ class Group:
         self.line = line
         self.kind = kind
         self.shape = shape
-        self.jobs: list[Entry] = []
+        self.jobs: list[Waiting] = []
         self.reason: Reason | None = None
 
     @property
     def first(self) -> Waiting:
         """The first of them; there is always one."""
-        return self.jobs[0][1]
+        return self.jobs[0]
 
     def wishes(self) -> Iterator[tuple[Wish, Offer]]:
         """Each offer by what it asks."""
@@ -83,7 +83,7 @@ class Line:
     `terms`: what the project held and had a right to when they were told their reasons last.
     """
 
-    __slots__ = ("_jobs", "_needs", "_order", "_ranks", "_unread", "domain", "groups", "project", "terms")
+    __slots__ = ("_in_order", "_jobs", "_needs", "_order", "_unread", "domain", "groups", "project", "terms")
 
     def __init__(self, project: ProjectName, domain: DomainName) -> None:
         self.project = project
@@ -91,55 +91,57 @@ class Line:
         self.groups: dict[Kind, Group] = {}
         self.terms: Terms | None = None
         self._order: tuple[JobId, ...] | None = None
-        self._ranks: list[Rank] = []
+        self._in_order: list[Waiting] = []
         self._jobs: list[JobId] = []
         self._unread = 0
         self._needs: Needs | None = None
 
-    def join(self, entry: Entry) -> Group:
-        """One more, by its rank; the group it is in now."""
-        kind = kind_of(entry[1])
+    def join(self, some: list[Waiting]) -> Group:
+        """More of one kind; the group they are in now. Cost: O(log jobs) for one."""
+        kind = kind_of(some[0])
         group = self.groups.get(kind)
         if group is None:
-            group = self.groups[kind] = Group(self, kind, entry[1].prospect.shape)
+            group = self.groups[kind] = Group(self, kind, some[0].prospect.shape)
             self._needs = self.terms = None
-        jobs = group.jobs
-        if not jobs or jobs[-1] < entry:
-            jobs.append(entry)  # Who comes waits last, mostly.
+        if len(some) > 1 or (group.jobs and rank_of(group.jobs[-1]) > rank_of(some[0])):
+            group.jobs.extend(some)
+            group.jobs.sort(key=rank_of)
         else:
-            insort(jobs, entry)
-        at = self._place_of(entry[0])
-        if at is not None:
-            self._ranks.insert(at, entry[0])
-            self._jobs.insert(at, entry[0][3])
+            group.jobs += some  # Who comes waits last, mostly.
+        if self._is_in_order(len(some)):
+            for waiting in some:
+                at = bisect_left(self._in_order, rank_of(waiting), key=rank_of)
+                self._in_order.insert(at, waiting)
+                self._jobs.insert(at, waiting.job.id)
         return group
 
-    def leave(self, entry: Entry, group: Group) -> None:
+    def leave(self, waiting: Waiting, group: Group) -> None:
         """One less, of the group it is in."""
-        del group.jobs[bisect_left(group.jobs, entry[:1])]
+        rank = rank_of(waiting)
+        del group.jobs[bisect_left(group.jobs, rank, key=rank_of)]
         if not group.jobs:
             del self.groups[group.kind]
             self._needs = None
-        at = self._place_of(entry[0])
-        if at is not None:
-            del self._ranks[at], self._jobs[at]
+        if self._is_in_order(1):
+            at = bisect_left(self._in_order, rank, key=rank_of)
+            del self._in_order[at], self._jobs[at]
 
     @property
     def order(self) -> tuple[JobId, ...]:
         """All of them in order. Cost: a copy where few came or went, else O(jobs log jobs)."""
         if self._order is None:
             if self._unread > _FEW:
-                self._ranks = sorted([rank for group in self.groups.values() for rank, _ in group.jobs])
-                self._jobs = [rank[3] for rank in self._ranks]
+                self._in_order = sorted(chain.from_iterable([g.jobs for g in self.groups.values()]), key=rank_of)
+                self._jobs = [waiting.job.id for waiting in self._in_order]
             self._unread = 0
             self._order = tuple(self._jobs)
         return self._order
 
-    def _place_of(self, rank: Rank) -> int | None:
-        """Where one that comes or goes is in the order; None once too many did."""
+    def _is_in_order(self, more: int) -> bool:
+        """Whether the order is kept while so many come or go; not, once too many did."""
         self._order = None
-        self._unread += 1
-        return bisect_left(self._ranks, rank) if self._unread <= _FEW else None
+        self._unread += more
+        return self._unread <= _FEW
 
     def needs(self, capacity: Capacity) -> Needs:
         """What one of them needs at least. Cost: O(groups) where one came or went."""
@@ -167,20 +169,20 @@ class _Sum:
         self.choosy = 0
         self.jobs = 0
 
-    def enter(self, prospect: Prospect, sign: int) -> None:
-        """One more that could have that; with -1, one less."""
-        self.jobs += sign
+    def enter(self, prospect: Prospect, more: int) -> None:
+        """So many more that could have that; or less."""
+        self.jobs += more
         if prospect.is_plain:
-            self.plain_milli[prospect.domain] = self.plain_milli.get(prospect.domain, 0) + sign * prospect.milli
+            self.plain_milli[prospect.domain] = self.plain_milli.get(prospect.domain, 0) + more * prospect.milli
         else:
-            self.choosy += sign
+            self.choosy += more
 
 
 class Lineup:
     """All waiting jobs: those that could start, by project, and those that can't, with why."""
 
     __slots__ = (
-        "_capacity", "_domains", "_entries", "_news", "_promised", "_prospects", "_sums", "lines", "shapes", "unable",
+        "_capacity", "_domains", "_news", "_promised", "_prospects", "_sums", "_waiting", "lines", "shapes", "unable",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, prospects: Prospects, news: News) -> None:
@@ -189,7 +191,7 @@ class Lineup:
         self._news = news
         self._domains = tuple(dict.fromkeys(capacity.domain_of.values()))
         self._sums: dict[ProjectName, _Sum] = {}
-        self._entries: dict[JobId, Entry] = {}
+        self._waiting: dict[JobId, Waiting] = {}
         self._promised: set[JobId] = set()
         self.lines: dict[LaneKey, Line] = {}
         self.shapes: dict[Shape, dict[Group, None]] = {}
@@ -197,11 +199,11 @@ class Lineup:
 
     def __contains__(self, job: JobId) -> bool:
         """Whether it waits."""
-        return job in self._entries or job in self.unable
+        return job in self._waiting or job in self.unable
 
     def __iter__(self) -> Iterator[JobId]:
         """All that wait."""
-        return chain(self._entries, self.unable)
+        return chain(self._waiting, self.unable)
 
     def why(self, job: JobId, now_ms: Instant) -> tuple[RunRecord, Reason]:
         """What is remembered of a job that waits without a place, and what it was told. KeyError for another."""
@@ -218,7 +220,8 @@ class Lineup:
         told: dict[JobId, Decision] = {}
         for group in self.groups():
             if group.reason is not None:
-                for (*_, job), waiting in group.jobs:
+                for waiting in group.jobs:
+                    job = waiting.job.id
                     told[job] = Pending(job=job, reason=group.reason, record=waiting.record)
         for job, (_, run, reason) in self.unable.items():
             told[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
@@ -229,13 +232,13 @@ class Lineup:
         self._capacity = capacity
         others = set(self.unable)
         if self._prospects.refit(capacity, nodes):
-            others.update(self._entries)
+            others.update(self._waiting)
         return others
 
     def are_like_others(self, some: Collection[JobId]) -> bool:
         """Whether some jobs wait, none with a promise, each behind one of its kind that is none of them."""
         return self._promised.isdisjoint(some) and all(
-            job in self._entries and self.find(job)[1].first.job.id not in some for job in some
+            job in self._waiting and self.find(job)[1].first.job.id not in some for job in some
         )
 
     def groups(self) -> Iterator[Group]:
@@ -251,35 +254,42 @@ class Lineup:
         """All that is asked for by those that could start, once each."""
         return {wish: offer for alike in self.shapes.values() for wish, offer in next(iter(alike)).wishes()}
 
-    def join(self, job: Job, run: Run | None, now_ms: Instant) -> None:
-        """A job waits from now on, or as it did; one without a run since now."""
-        prospect = self._prospects.of(job)
-        if not isinstance(prospect, Prospect):
-            self.unable[job.id] = job, run, prospect
-            return
-        since = run.queued_at_ms if run else now_ms
-        self._enter((job_rank(job, since), Waiting(job, run, since, prospect, prospect.domain, record_of(run, now_ms))))
-        if run is not None and run.placement is not None:
-            self._promised.add(job.id)
-        total = self._sums.get(job.id.project)
-        if total is None:
-            total = self._sums[job.id.project] = _Sum()
-        total.enter(prospect, 1)
+    def join(self, some: Iterable[tuple[Job, Run | None]], now_ms: Instant) -> None:
+        """Jobs wait from now on, or as they did; one without a run since now. Cost: what those of a kind have in common
+        is looked at once."""
+        alike: defaultdict[Kind, list[Waiting]] = defaultdict(list)
+        for job, run in some:
+            prospect = self._prospects.of(job)
+            if isinstance(prospect, Prospect):
+                since = run.queued_at_ms if run else now_ms
+                waiting = Waiting(job, run, since, prospect, prospect.domain)
+                alike[kind_of(waiting)].append(waiting)
+                if run is not None and run.placement is not None:
+                    self._promised.add(job.id)
+            else:
+                self.unable[job.id] = job, run, prospect
+        for them in alike.values():
+            self._enter(them)
+            project = them[0].job.id.project
+            total = self._sums.get(project)
+            if total is None:
+                total = self._sums[project] = _Sum()
+            total.enter(them[0].prospect, len(them))
 
     def find(self, job: JobId) -> tuple[Waiting, Group]:
         """One of those that could start, and those that are like it. KeyError for another."""
-        _, waiting = self._entries[job]
+        waiting = self._waiting[job]
         return waiting, self.lines[job.project, waiting.domain].groups[kind_of(waiting)]
 
     def leave(self, job: JobId) -> None:
         """A job waits no more, if it did."""
         self.unable.pop(job, None)
-        entry = self._entries.get(job)
-        if entry is not None:
+        waiting = self._waiting.get(job)
+        if waiting is not None:
             self._promised.discard(job)
-            self._exit(entry)
+            self._exit(waiting)
             total = self._sums[job.project]
-            total.enter(entry[1].prospect, -1)
+            total.enter(waiting.prospect, -1)
             if not total.jobs:
                 del self._sums[job.project]
 
@@ -293,16 +303,16 @@ class Lineup:
                 for domain, milli in total.plain_milli.items():
                     demand.more(domain, project, milli)
                 continue
-            for rank, waiting in self._of_project(project):
+            for waiting in self._of_project(project):
                 domain = demand.count(waiting.job, waiting.offers, self._promised_in(waiting))
                 if domain != waiting.domain:
-                    self._exit((rank, waiting))
-                    self._enter((rank, replace(waiting, domain=domain)))
+                    self._exit(waiting)
+                    self._enter([replace(waiting, domain=domain)])
 
-    def _of_project(self, project: ProjectName) -> list[Entry]:
+    def _of_project(self, project: ProjectName) -> list[Waiting]:
         """A project's jobs in order. Cost: O(jobs log groups)."""
         groups = (group for line in self.lines_of(project) for group in line.groups.values())
-        return sorted(chain.from_iterable([group.jobs for group in groups]))
+        return sorted(chain.from_iterable([group.jobs for group in groups]), key=rank_of)
 
     def _promised_in(self, waiting: Waiting) -> DomainName | None:
         """The domain of the place a job was promised, if it was."""
@@ -312,29 +322,26 @@ class Lineup:
 
     def promised(self) -> list[Waiting]:
         """Those that were promised a place, in order."""
-        entries = (self._entries[job] for job in self._promised)
-        return [waiting for _, waiting in sorted(entries, key=lambda entry: entry[0])]
+        return sorted(map(self._waiting.__getitem__, self._promised), key=rank_of)
 
-    def _enter(self, entry: Entry) -> None:
-        waiting = entry[1]
-        job = waiting.job.id
-        key = job.project, waiting.domain
-        self._news.of(job.project)
-        line = self.lines.get(key)
+    def _enter(self, alike: list[Waiting]) -> None:
+        """Some of one kind."""
+        project, domain = alike[0].job.id.project, alike[0].domain
+        self._news.of(project)
+        line = self.lines.get((project, domain))
         if line is None:
-            line = self.lines[key] = Line(*key)
-        group = line.join(entry)
-        if len(group.jobs) == 1:
-            self.shapes.setdefault(group.shape, {})[group] = None
-        self._entries[job] = entry
+            line = self.lines[project, domain] = Line(project, domain)
+        group = line.join(alike)
+        self.shapes.setdefault(group.shape, {})[group] = None
+        self._waiting.update(zip(map(attrgetter("job.id"), alike), alike, strict=True))
 
-    def _exit(self, entry: Entry) -> None:
-        job = entry[1].job.id
+    def _exit(self, waiting: Waiting) -> None:
+        job = waiting.job.id
         group = self.find(job)[1]
         line = group.line
         self._news.of(line.project)
-        line.leave(entry, group)
-        del self._entries[job]
+        line.leave(waiting, group)
+        del self._waiting[job]
         if not group.jobs:
             alike = self.shapes[group.shape]
             del alike[group]

@@ -15,7 +15,7 @@ from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.places.gang import Offer, Wish
 
-Rank: TypeAlias = tuple[bool, int, Instant, JobId]
+Rank: TypeAlias = tuple[tuple[bool, int], Instant, JobId]
 """A job's place in its project's order: the least is first."""
 
 Shape: TypeAlias = tuple[Wish, ...]
@@ -47,13 +47,15 @@ class Prospect:
 
     One object as long as that is so. `shape`: what the offers ask. `milli` and `domain`: GPUs of all workers in the
     pool they prefer, and where that is. `is_plain`: they can be paused, and want nothing of another domain.
+    `precedence`: what of their rank they have in common.
     """
 
-    __slots__ = ("domain", "is_plain", "milli", "offers", "shape")
+    __slots__ = ("domain", "is_plain", "milli", "offers", "precedence", "shape")
 
     def __init__(self, job: Job, offers: tuple[Offer, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
         self.offers = offers
         self.shape: Shape = tuple([offer.wish for offer in offers])
+        self.precedence = _precedence(job)
         self.milli: GpuMilli = offers[0].request.total_milli
         self.domain = domain_of[offers[0].pool.name]
         self.is_plain = job.preemptible and all(domain_of[offer.pool.name] == self.domain for offer in offers)
@@ -63,7 +65,7 @@ class Prospect:
 class Waiting:
     """A job that could start: since when it waits, what it could have, and the domain it is counted in.
 
-    `record` is what is remembered of its run. Nobody changes it; that Python sees to that would double what it costs.
+    Nobody changes it; that Python sees to that would double what it costs.
     """
 
     job: Job
@@ -71,7 +73,11 @@ class Waiting:
     queued_at_ms: Instant
     prospect: Prospect
     domain: DomainName
-    record: RunRecord
+
+    @property
+    def record(self) -> RunRecord:
+        """What is remembered of its run."""
+        return RunRecord(queued_at_ms=self.queued_at_ms) if self.run is None else self.run.record
 
     @property
     def offers(self) -> tuple[Offer, ...]:
@@ -92,9 +98,17 @@ def kind_of(waiting: Waiting) -> Kind:
     return run is not None, run is not None and run.starts > 0, waiting.prospect
 
 
+def _precedence(job: Job) -> tuple[bool, int]:
+    return job.type is _TRAINING, -job.priority
+
+
 def job_rank(job: Job, queued_at_ms: Instant) -> Rank:
     """The order inside a project: interactive and inference before training, priority, first queued, name."""
-    return job.type is _TRAINING, -job.priority, queued_at_ms, job.id
+    return _precedence(job), queued_at_ms, job.id
+
+
+rank_of: Callable[[Waiting], Rank] = attrgetter("prospect.precedence", "queued_at_ms", "job.id")
+"""The rank of a waiting job."""
 
 
 def is_first_class(job: Job) -> bool:

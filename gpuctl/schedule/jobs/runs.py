@@ -124,9 +124,7 @@ def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRec
 
 def record_of(run: Run | None, now_ms: Instant) -> RunRecord:
     """What is remembered of a run that stays as it is; a job without a run queues from now."""
-    if run is None:
-        return RunRecord(queued_at_ms=now_ms)
-    return RunRecord(run.queued_at_ms, run.starts, run.ran_ms, run.paused_for)
+    return RunRecord(queued_at_ms=now_ms) if run is None else run.record
 
 
 def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:

@@ -161,7 +161,7 @@ class Standing:
         if not verdicts:
             verdicts.begin(self.decisions | self.lineup.pending(self._now_ms) | dict(overlay))
         else:
-            anew = {waiting.job.id for group in told for _, waiting in group.jobs}
+            anew = {waiting.job.id for group in told for waiting in group.jobs}
             for job in (anew | self.touched.keys() | self._overlaid) - overlay.keys():
                 if job in self.decisions or job in self.lineup:
                     verdicts.put(job, self._by_itself(job))
@@ -283,16 +283,26 @@ class Standing:
     def _settle(
         self, jobs: Iterable[JobId], declared: Declared, state: ClusterState
     ) -> tuple[list[Holder], list[Holder]]:
-        """Read them one by one; the queue changes as they do. Who leaves the books, and who enters them."""
+        """Read them one by one; then they wait who do. Who leaves the books, and who enters them."""
         entering: list[Holder] = []
         leaving: list[Holder] = []
+        waiting: list[tuple[Job, Run | None]] = []
         is_hindered = bool(declared.held or declared.barred)
         for job_id in jobs:
-            job = self._jobs.get(job_id)
-            run = None if job is None else self._run_of(job)
-            decision = None if job is None else self._decided(job, run, declared, state)
-            self._note(job_id, job, run, decision)
+            self._forget(job_id)
             leaving += self._entered.pop(job_id, ())
+            job, decision = self._jobs.get(job_id), None
+            if job is None:
+                self.verdicts.drop(job_id)
+            else:
+                run = self._run_of(job)
+                decision = self._decided(job, run, declared, state)
+                if decision is None:
+                    waiting.append((job, run))
+                else:
+                    self.decisions[job_id] = decision
+                if decision is not None or run is None:
+                    self._note(job, run, decision)
             holders = self._raw.get(job_id)
             if holders is not None:
                 if is_hindered or not isinstance(decision, Keep):
@@ -301,7 +311,16 @@ class Standing:
                     holders = tuple(parted(holders))
                 self._entered[job_id] = holders
                 entering += holders
+        self.lineup.join(waiting, self._now_ms)
         return leaving, entering
+
+    def _forget(self, job: JobId) -> None:
+        """What it said is read again."""
+        self._restless.discard(job)
+        if self.decisions.pop(job, None) is None:
+            self.lineup.leave(job)
+        else:
+            self.moving.pop(job, None)
 
     def _run_of(self, job: Job) -> Run | None:
         """The run of a job as it is declared now."""
@@ -330,24 +349,11 @@ class Standing:
             decision = goes_on(job, run, self._capacity, self._twice, self._now_ms)
         return decision
 
-    def _note(self, job_id: JobId, job: Job | None, run: Run | None, decision: Decision | None) -> None:
-        """Keep what was decided, and when to look again."""
-        self._restless.discard(job_id)
-        if self.decisions.pop(job_id, None) is None:
-            self.lineup.leave(job_id)
-        else:
-            self.moving.pop(job_id, None)
-        if job is None:
-            self.verdicts.drop(job_id)
-            return
-        if decision is None:
-            self.lineup.join(job, run, self._now_ms)
-            if run is not None:
-                return
-        else:
-            self.decisions[job_id] = decision
-            if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
-                self.moving[job_id] = job, run
+    def _note(self, job: Job, run: Run | None, decision: Decision | None) -> None:
+        """Keep where it goes, and when to look again."""
+        job_id = job.id
+        if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
+            self.moving[job_id] = job, run
         at_ms = next_change_ms(job, run, decision, self._now_ms, self.books.min_runtime_ms)
         if at_ms is not None and at_ms <= self._now_ms:
             self._restless.add(job_id)

@@ -18,7 +18,7 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.units import Instant
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.lineup import Group, Line
-from gpuctl.schedule.jobs.ordering import Rank, Waiting
+from gpuctl.schedule.jobs.ordering import Rank, Waiting, rank_of
 from gpuctl.schedule.queue.hints import Hints
 from gpuctl.schedule.queue.lanes import place_of
 
@@ -92,10 +92,10 @@ class Lane:
     def _first_of(self, group: Group) -> tuple[Rank, Waiting] | None:
         """The first of a group that needs a turn."""
         at, jobs = self._at.get(group, 0), group.jobs
-        while at < len(jobs) and jobs[at][1].job.id in self._settled:
+        while at < len(jobs) and jobs[at].job.id in self._settled:
             at += 1
         self._at[group] = at
-        return jobs[at] if at < len(jobs) else None
+        return (rank_of(jobs[at]), jobs[at]) if at < len(jobs) else None
 
     def call(self, waiting: Waiting, group: Group) -> None:
         """Have this one next, and read what the project holds: how the lane compares with others from now on."""
