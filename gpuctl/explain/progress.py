@@ -148,6 +148,7 @@ def _started(job: Job, run: Run, decision: Admit, at_ms: Instant) -> Run:
         started_at_ms=at_ms,
         starts=decision.record.starts,
         ran_ms=decision.record.ran_ms,
+        idle_since_ms=None,
         reason=decision.reason,
     )
 

@@ -145,13 +145,15 @@ def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool)
     annotated = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
     charge = decode_charge(notes.get(names.CHARGE_ANNOTATION)) or _charge_of(pods)
     crew = _crew(workload, phase, annotated, pods)
-    idle = decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION))
+    placement = _placement(phase, annotated, crew.staying, unseen=_unseen(workload, pods), by_index=crew.by_index)
+    said_idle = decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION))
+    idle = _idle_since(pods) if said_idle is None else said_idle
     started = None if workload.suspended else instant(body, "status", "startTime") or _first_start(pods)
     return Run(
         job=key[0],
         digest=key[1],
         phase=phase,
-        placement=_placement(phase, annotated, crew.staying, unseen=_unseen(workload, pods), by_index=crew.by_index),
+        placement=placement,
         gpu_milli=charge.gpu_milli,
         cpu_milli=charge.cpu_milli,
         mem_bytes=charge.mem_bytes,
@@ -162,8 +164,8 @@ def _observe_run(key: RunKey, body: Body, pods: Sequence[Pod], *, leaving: bool)
         starts=record.starts,
         reason=decode_reason(notes.get(names.REASON_ANNOTATION)),
         paused_for=record.paused_for,
-        idle_since_ms=_idle_since(pods) if idle is None else idle,
-        unbound=_unbound(annotated, pods) if phase is RunPhase.STARTING else (),
+        idle_since_ms=None if idle is None or started is None else max(idle, started),
+        unbound=_unbound(placement, pods) if phase is RunPhase.STARTING else (),
         unstarted=phase is RunPhase.STARTING and not any(pod.bound for pod in pods),
         reserved=annotated if phase is RunPhase.STOPPING else None,
         leaving=crew.leaving,
@@ -243,9 +245,9 @@ def _made_with(workload: _Workload) -> Placement | None:
     return decode_placement(annotations_of(template).get(names.PLACEMENT_ANNOTATION))
 
 
-def _unbound(planned: Placement | None, pods: Iterable[Pod]) -> tuple[NodeName, ...]:
+def _unbound(placement: Placement | None, pods: Iterable[Pod]) -> tuple[NodeName, ...]:
     """Nodes at which places are still without a pod; a worker that succeeded has had its own."""
-    nodes = [worker.node for worker in planned.workers] if planned else []
+    nodes = [worker.node for worker in placement.workers] if placement else []
     bound = [pod.node for pod in pods if pod.bound and pod.node and (pod.live or pod.succeeded)]
     return tuple((Counter(nodes) - Counter(bound)).elements()) if len(bound) < len(nodes) else ()
 

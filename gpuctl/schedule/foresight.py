@@ -331,6 +331,7 @@ def _running(run: Run, seat: Seat, now_ms: Instant) -> Run:
     return replace(
         run, phase=RunPhase.RUNNING, placement=seat.placement, reserved=None, gpu_milli=charge.gpu_milli,
         cpu_milli=charge.cpu_milli, mem_bytes=charge.mem_bytes, started_at_ms=now_ms, starts=run.starts + 1,
+        idle_since_ms=None,
     )  # fmt: skip
 
 

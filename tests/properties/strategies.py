@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 from worlds import GIB, World, declared, department, job, live_nodes, pool, project
 
-from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.decision import Placement, Reason, WorkerPlacement
 from gpuctl.model.declared import Declared, Department, PlacementStrategy, SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, NodeName, PoolName, RunDigest
 from gpuctl.model.job import Job, JobType
@@ -180,20 +180,28 @@ def stories(draw: st.DrawFn, most: int = 12) -> Story:
 
 
 @st.composite
+def places(draw: st.DrawFn, tree: Declared) -> Placement:
+    """Any place at all: on nodes that are there or not, on devices that they have or not."""
+    names = [node.name for each in tree.cluster.pools for node in each.nodes] + [NodeName("vanished")]
+    devices = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
+    worker = st.builds(WorkerPlacement, node=st.sampled_from(names), gpus=devices)
+    return Placement(workers=tuple(draw(st.lists(worker, max_size=3))))
+
+
+@st.composite
 def runs(draw: st.DrawFn, tree: Declared) -> Run:
-    """Any run at all: declared or not, in any phase, in places that are taken, wrong or gone."""
+    """Any run at all: declared or not, in any phase, in places that are taken, wrong or gone, with anything on it."""
     which = draw(st.sampled_from(tree.jobs))
     stranger = draw(st.integers(0, 5)) == 0
-    nodes = [node.name for each in tree.cluster.pools for node in each.nodes] + [NodeName("vanished")]
-    workers = tuple(
-        WorkerPlacement(node=draw(st.sampled_from(nodes)), gpus=tuple(draw(st.lists(st.integers(-1, 9), max_size=3))))
-        for _ in range(draw(st.integers(0, 3)))
-    )
+    others = st.sampled_from((which.id, tree.jobs[0].id, JobId.parse("nobody/knows")))
+    placement = draw(st.none() | places(tree))
+    nodes = [worker.node for worker in placement.workers] if placement is not None else []
+    codes = ("GPU5001", "GPU5018", "GPU5019", "GPU5023", "GPU5080", "GPU5082", "GPU5090")
     return Run(
         job=JobId.parse("nobody/knows") if stranger else which.id,
         digest=draw(st.sampled_from((which.digest, which.digest, RunDigest("0000beef")))),
         phase=draw(st.sampled_from(RunPhase)),
-        placement=draw(st.none() | st.just(Placement(workers=workers))),
+        placement=placement,
         gpu_milli=draw(st.sampled_from((which.gpu_milli, 500, 1000, 2500))),
         cpu_milli=which.cpu_milli,
         mem_bytes=which.mem_bytes,
@@ -201,8 +209,30 @@ def runs(draw: st.DrawFn, tree: Declared) -> Run:
         started_at_ms=draw(st.none() | st.sampled_from((NOW - 5000, NOW, NOW + 5000))),
         starts=draw(st.integers(0, 3)),
         ran_ms=draw(st.integers(0, 5000)),
+        reason=draw(st.none() | st.sampled_from(codes).map(lambda code: Reason(code=code))),
+        paused_for=draw(st.none() | others),
         idle_since_ms=draw(st.none() | st.just(NOW - 1000)),
+        unbound=tuple(draw(st.lists(st.sampled_from(nodes), max_size=2))) if nodes else (),
+        reserved=draw(st.none() | places(tree)),
+        leaving=draw(st.none() | st.none() | places(tree)),
+        made_with=draw(st.none() | places(tree)),
     )
+
+
+@st.composite
+def dressed(draw: st.DrawFn, tree: Declared) -> Declared:
+    """The tree, some of whose jobs may run for a moment only, or with fewer workers."""
+    moment = st.sampled_from((None, None, 1000, 4000))
+    jobs = (
+        replace(
+            each,
+            max_duration_ms=draw(moment),
+            idle_timeout_ms=draw(moment),
+            min_workers=draw(st.sampled_from((1, each.workers))),
+        )
+        for each in tree.jobs
+    )
+    return replace(tree, jobs=tuple(jobs))
 
 
 @st.composite
@@ -231,9 +261,8 @@ def nodes(draw: st.DrawFn, tree: Declared) -> tuple[Node, ...]:
 
 
 @st.composite
-def messes(draw: st.DrawFn) -> tuple[Declared, World]:
-    """A tree and a cluster that is in any state whatever."""
-    tree = draw(trees())
+def worlds(draw: st.DrawFn, tree: Declared) -> World:
+    """A cluster that is in any state whatever."""
     world = World(nodes=draw(nodes(tree)), now_ms=NOW)
     for run in draw(st.lists(runs(tree), max_size=8)):
         world.runs[run.job, run.digest] = run
@@ -243,4 +272,11 @@ def messes(draw: st.DrawFn) -> tuple[Declared, World]:
         state = draw(st.sampled_from(("Succeeded", "Deleted", "nonsense")))
         world.finished[which.id, which.digest] = FinishedRun(job=which.id, digest=which.digest, state=state, at_ms=NOW)
         world.seen.add((which.id, which.digest))
-    return tree, world
+    return world
+
+
+@st.composite
+def messes(draw: st.DrawFn) -> tuple[Declared, World]:
+    """A tree and a cluster that is in any state whatever."""
+    tree = draw(dressed(draw(trees())))
+    return tree, draw(worlds(tree))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import Story, stories
+from strategies import Story, dressed, stories, trees, worlds
 from worlds import World, live_nodes
 
 from gpuctl.model.decision import Schedule
@@ -19,6 +19,7 @@ TO_JOBS = ("withdraw", "declare", "suspend", "edit", "hold", "bar")
 TO_RUNS = ("end", "fail", "touch", "delete", "forget")
 TO_THE_REST = ("cycle", "lose a node", "find it", "crash", "wait", "earlier", "shuffle", "copy")
 HOUR_MS = 3_600_000
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 def told(made: Schedule) -> tuple[object, ...]:
@@ -128,3 +129,15 @@ def test_what_is_remembered_changes_nothing(story: Story, events: list[tuple[str
         life.happen(event, which)
         life.cycle()
     life.cycle()
+
+
+@given(st.data())
+@settings(max_examples=100, suppress_health_check=SLOW)
+def test_so_it_is_whatever_is_there_then(data: st.DataObject) -> None:
+    """From one mess to another: nothing need follow from what was before."""
+    tree = data.draw(dressed(data.draw(trees(most=8))))
+    life = Life(tree)
+    for world in data.draw(st.lists(worlds(tree), min_size=2, max_size=3)):
+        life.world = world
+        made = life.look(world.state())
+        assert all(row.allocated_milli >= 0 for row in made.shares)

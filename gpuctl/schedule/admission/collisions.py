@@ -70,7 +70,8 @@ class Coming:
             for worker in one.on(room.name):
                 cpu_milli, mem_bytes = cpu_milli + one.charge.cpu_milli, mem_bytes + one.charge.mem_bytes
                 for gpu in worker.gpus:
-                    free[gpu] += one.charge.on_device(worker)
+                    if 0 <= gpu < len(free):
+                        free[gpu] += one.charge.on_device(worker)
         request = Request(*self.charge.sizes, len(self.placement.workers))
         there = [max(0, free[gpu]) for gpu in self._devices_on(room)]
         part_milli = min(WHOLE_GPU, request.gpu_milli) or WHOLE_GPU
@@ -84,9 +85,10 @@ class Coming:
     def _devices_on(self, room: Room) -> list[int]:
         """The devices of a node that its workers may have."""
         workers = self.named.workers
+        there = range(len(room.gpu_milli))
         gpus = next((worker.gpus for worker in workers if worker.node == room.name), ())
-        profile = room.profile_of(gpus[0]) if gpus else ""
-        kind = [gpu for gpu in range(len(room.gpu_milli)) if room.profile_of(gpu) == profile]
+        profile = next((room.profile_of(gpu) for gpu in gpus if gpu in there), "")
+        kind = [gpu for gpu in there if room.profile_of(gpu) == profile]
         if self.pool.way is Way.COUNT or (self.pool.way is Way.NVIDIA_CLAIM and _devices(workers) > NAMEABLE_GPUS):
             return kind
         by_index = self.pool.way is Way.HAMI_CLAIM

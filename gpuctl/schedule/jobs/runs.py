@@ -237,12 +237,15 @@ def _held(job: Job, declared: Declared) -> Reason | None:
 
 
 def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | None:
-    """How the run ended, by the ledger, by its object, or by its object's absence."""
+    """How the run ended, by the ledger, by its object, or by its object's absence. One that waits and has no time left
+    has timed out: others would make way for it so that it starts and ends."""
     ledger = state.ledgers.get(job.id.project)
     past = ledger.finished.get((job.id, job.digest)) if ledger else None
     if past is not None:
         return JobState(past.state) if past.state in set(JobState) else JobState.DELETED
     if run is not None:
+        if run.phase is RunPhase.QUEUED and job.max_duration_ms is not None and run.ran_ms >= job.max_duration_ms:
+            return JobState.TIMED_OUT
         return JobState(run.phase.value) if run.phase.final else None
     return JobState.DELETED if ledger is not None and (job.id, job.digest) in ledger.seen else None
 

@@ -87,6 +87,7 @@ TWO = {names.PLACEMENT_ANNOTATION: '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-
         (["dgx1-1", "dgx1-2"], True, [job(parallelism=2, annotations=TWO)]),
         (["dgx1-2"], False, [job(parallelism=2, annotations=TWO), pod()]),
         (["dgx1-2"], False, [job(parallelism=2, annotations=TWO), pod(phase="Succeeded")]),
+        (["dgx1-2"], False, [job(parallelism=2, annotations=TWO), pod(on="dgx1-3")]),
         ([], False, [job(suspend=True)]),
     ],
 )
@@ -207,6 +208,12 @@ def test_a_gang_is_idle_since_its_last_worker_is() -> None:
     first = pod("a", annotations={names.IDLE_SINCE_ANNOTATION: earlier})
     assert only_run(gang, first, pod("b", annotations={names.IDLE_SINCE_ANNOTATION: later})).idle_since_ms == NOON_MS
     assert only_run(gang, first, pod("b")).idle_since_ms is None
+
+
+def test_a_run_is_idle_no_longer_than_it_runs() -> None:
+    notes = {names.IDLE_SINCE_ANNOTATION: "2020-07-29T11:00:00Z"}
+    assert only_run(job(annotations=notes, startTime=NOON), pod()).idle_since_ms == NOON_MS
+    assert only_run(job(annotations=notes, suspend=True)).idle_since_ms is None
 
 
 STARTED_WITH = {"metadata": {"annotations": {names.PLACEMENT_ANNOTATION: PLACEMENT}}}

@@ -117,6 +117,32 @@ def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool
     assert (made.record.ran_ms > 7000) is had_a_node
 
 
+def test_who_starts_beside_a_run_whose_device_is_there_no_more() -> None:
+    """A node that reports fewer GPUs than before while pods are on their way to it."""
+    tree = declared([project("a", 8000)], [job("a/gang", workers=3), job("a/late", workers=2)], POOLS)
+    world = World(nodes=live_nodes(POOLS))
+    world.cycle(tree)
+    gone, there = (WorkerPlacement(node=NodeName(node), gpus=(gpu,)) for node, gpu in (("dgx1-1", 9), ("dgx1-2", 0)))
+    late = max(world.runs)
+    world.runs[late] = replace(
+        world.runs[late],
+        phase=RunPhase.STARTING,
+        placement=Placement(workers=(gone, there)),
+        unbound=(gone.node,),
+        started_at_ms=world.now_ms,
+    )
+    assert kinds(world, tree) == {"a/gang": "Pending", "a/late": "Keep"}
+
+
+def test_a_run_that_waits_and_has_no_time_left_has_ended() -> None:
+    world, tree = at_rest(job("a/1", max_duration_ms=60_000))
+    ((key, run),) = world.runs.items()
+    world.runs[key] = replace(run, phase=RunPhase.QUEUED, placement=None, started_at_ms=None, ran_ms=60_000)
+    made = decision(world, tree, "a/1")
+    assert isinstance(made, Finished)
+    assert made.state is JobState.TIMED_OUT
+
+
 @pytest.mark.parametrize("kind", [JobType.INTERACTIVE, JobType.INFERENCE])
 def test_limits_end_running_work(kind: JobType) -> None:
     world, tree = at_rest(job("a/1", kind=kind, max_duration_ms=60_000, idle_timeout_ms=30_000))
