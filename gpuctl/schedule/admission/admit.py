@@ -35,7 +35,7 @@ from gpuctl.schedule.shares.rights import beyond_quota, forbidden, is_owed, stan
 from gpuctl.schedule.victims.consolidation import Consolidation, Mover, clear
 from gpuctl.schedule.victims.elastic import exchange_for, smaller_offers, victims_for
 from gpuctl.schedule.victims.preempt import Preemption
-from gpuctl.schedule.victims.reclaim import Claim, Reclaim
+from gpuctl.schedule.victims.reclaim import claims_of
 from gpuctl.schedule.victims.rules import Rule
 from gpuctl.schedule.victims.search import place_without
 
@@ -285,8 +285,9 @@ class Admission:
         fewer = [found for size in offer.sizes[1:] if (found := offer.sized(size)) is not None]
         legal = [found for found in fewer if self._forbidden(waiting, found) is None]
         known = waiting.run is not None and offer.request.gpu_milli > 0
-        claimed = [found for found in legal if known and (found is legal[-1] or any(self._claims(waiting, found)))]
-        for smaller in smaller_offers(self._books, legal, claimed):
+        books, job = self._books, waiting.job.id
+        claimed = [found for found in legal if known and (found is legal[-1] or any(claims_of(books, job, found)))]
+        for smaller in smaller_offers(books, legal, claimed):
             if self._start_on_idle(waiting, [smaller]) or (known and self._make_room(waiting, smaller)):
                 return True
         return False
@@ -316,21 +317,13 @@ class Admission:
 
     def _may_have_moved(self, waiting: Waiting, offer: Offer) -> bool:
         """Its project stays within the fair share with it."""
-        return self._policy.consolidation and next(self._claims(waiting, offer), None) is not None
+        return self._policy.consolidation and next(claims_of(self._books, waiting.job.id, offer), None) is not None
 
     def _rules(self, waiting: Waiting, offer: Offer) -> Iterator[Rule]:
         """By what right the job may have others paused, the strongest first."""
-        yield from islice(self._claims(waiting, offer), 1)
+        yield from islice(claims_of(self._books, waiting.job.id, offer), 1)
         domain = self._books.capacity.domain_of[offer.pool.name]
         yield Preemption(self._books, waiting.job, domain, offer.request.total_milli)
-
-    def _claims(self, waiting: Waiting, offer: Offer) -> Iterator[Reclaim]:
-        """What its project may claim of others, the strongest first."""
-        domain = self._books.capacity.domain_of[offer.pool.name]
-        for claim in Claim:
-            rule = Reclaim(self._books, waiting.job.id, domain, offer.request.total_milli, claim)
-            if rule.entitled():
-                yield rule
 
     # Outcomes
 

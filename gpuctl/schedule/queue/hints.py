@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from gpuctl.model.declared import DomainName
@@ -27,9 +27,10 @@ from gpuctl.schedule.promises.starvation import Guard, Guards
 from gpuctl.schedule.queue.claimants import Right, ranks_above_some
 from gpuctl.schedule.queue.waitlist import Waitlist
 from gpuctl.schedule.shares.accounts import project_owner
-from gpuctl.schedule.shares.rights import forbidden, rights_of
+from gpuctl.schedule.shares.rights import forbidden, is_owed, rights_of
 from gpuctl.schedule.victims.consolidation import Mover
-from gpuctl.schedule.victims.reclaim import Claim, overdrawn, slack
+from gpuctl.schedule.victims.reclaim import Claim, claims_of, overdrawn, slack
+from gpuctl.schedule.victims.search import is_in_vain
 
 
 class Room(Enum):
@@ -133,7 +134,7 @@ class Hints:
         asking = [offer for offer in waiting.offers if waiting.run is not None and offer.request.gpu_milli]
         domains = {self._books.capacity.domain_of[offer.pool.name] for offer in asking}
         is_fixed = is_first_class(waiting.job)
-        return any(self._is_within_reach(group.line.project, offer, own) for offer in asking) or (
+        return any(self._may_win(waiting, offer, own) for offer in asking) or (
             self._ranks_above_some(group.line.project, domains, waiting.job.priority, is_fixed=is_fixed)
         )
 
@@ -202,6 +203,25 @@ class Hints:
         missing_milli = milli - reach.free_milli - (0 if own is None else self._guards.free_milli(own))
         by_guarantee = guaranteed and (reach.above_guarantee or missing_milli <= 0)
         return by_guarantee or (fair and missing_milli <= reach.beyond_shares_milli)
+
+    def _may_win(self, waiting: Waiting, offer: Offer, own: Guard | None) -> bool:
+        """Whether its claim to an offer may come to anything: not where that is known to find nobody to be paused, and
+        there is no other way: nothing comes free or is kept for it, nobody is moved, and it may not start smaller."""
+        books, job = self._books, waiting.job.id
+        if not self._is_within_reach(job.project, offer, own):
+            return False
+        if own is not None or self._may_move or offer.least or self._may_pass_guard(job.project, offer):
+            return True
+        return has_place(books.soon, offer) or not all(
+            is_in_vain(books, offer, claim) for claim in islice(claims_of(books, job, offer), 1)
+        )
+
+    def _may_pass_guard(self, project: ProjectName, offer: Offer) -> bool:
+        """Whether others could be paused for it where a place is kept: it is owed to its project."""
+        if self._guards.in_pool(offer.pool.name) is None:
+            return False
+        domain = self._books.capacity.domain_of[offer.pool.name]
+        return is_owed(self._books.accounts, domain, project, offer.request.total_milli)
 
     def _reach_in(self, domain: DomainName) -> Reach:
         """As the books stand."""

@@ -19,6 +19,7 @@ from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.runs import Holder
+from gpuctl.schedule.places.gang import Offer
 from gpuctl.schedule.shares.accounts import project_owner
 from gpuctl.schedule.victims.rules import ENDLESS, Tally
 
@@ -122,12 +123,13 @@ class Reclaim:
         return max(0, min(map(self._slack, losers), default=0))
 
     def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterator[Holder]:
-        """Those of owners that hold more than they keep, unless they are ours."""
+        """Those of some owners that can be lost to ours. Cost: the runs of those that hold more than they keep."""
         there, below = self.books.pausable(self.domain), self.books.accounts.tree.below
-        for domain, owner in owners:
-            if domain == self.domain and owner not in self.chain and self._slack(owner) > 0:
-                for project in below.get(owner, ()):
-                    yield from there.get(project, ())
+        able = overdrawn(self.books, self.domain, self.claim)
+        concerned = (below.get(owner, ()) for domain, owner in owners if domain == self.domain)
+        for project in dict.fromkeys(chain.from_iterable(concerned)):
+            if project in able:
+                yield from self._of(project, there[project])
 
     def paused(self, victim: Holder) -> Reason:  # noqa: ARG002 - the rule's shape
         """The reason a victim is given: the same for all."""
@@ -154,6 +156,15 @@ class Reclaim:
             return 0
         straddles = self.claim is Claim.GUARANTEE and left + largest > floor
         return 1 if straddles else None
+
+
+def claims_of(books: Books, job: JobId, offer: Offer) -> Iterator[Reclaim]:
+    """What a job's project may claim of others for an offer, the strongest first."""
+    domain = books.capacity.domain_of[offer.pool.name]
+    for claim in Claim:
+        rule = Reclaim(books, job, domain, offer.request.total_milli, claim)
+        if rule.entitled():
+            yield rule
 
 
 def overdrawn(books: Books, domain: DomainName, claim: Claim) -> Collection[ProjectName]:

@@ -313,19 +313,37 @@ def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] |
     something has happened since; a gang's workers are seated one by one, which proves nothing for a larger gang.
     Cost: O(candidates), and the sets tried on the nodes that may be cheapest; of one in vain before, what may help.
     """
-    key = (books.lifted, rule.key, offer.pool.name, offer.request.profile)
-    remembers = rule.key is not None and offer.request.workers == 1
-    vain = books.accounts.vain
-    helped = vain.since(key, offer.request.sizes) if remembers else None
+    key, vain = _key(books, offer, rule), books.accounts.vain
+    helped = None if key is None else vain.since(key, offer.request.sizes)
     candidates = rule.candidates() if helped is None else rule.candidates_on(_nodes_of(rule, helped))
     single = _exact_fit(books, offer, rule, candidates)
     if single is not None:
         return (single,)
-    search = _Search(books, offer, rule, candidates)
-    victims = search.run()
-    if victims is None and search.exhaustive and remembers:
+    search = _Search(books, offer, rule, candidates) if candidates else None
+    victims = None if search is None else search.run()
+    if victims is None and (search is None or search.exhaustive) and key is not None:
         vain.add(key, offer.request.sizes)
     return victims
+
+
+def is_in_vain(books: Books, offer: Offer, rule: Rule) -> bool:
+    """Whether a search is known to find nobody: one for no more did, and nothing has happened since that may help.
+
+    Cost: what has happened since.
+    """
+    key, vain = _key(books, offer, rule), books.accounts.vain
+    helped = None if key is None else vain.since(key, offer.request.sizes)
+    if helped is None or _nodes_of(rule, helped):
+        return False
+    vain.add(key, offer.request.sizes)
+    return True
+
+
+def _key(books: Books, offer: Offer, rule: Rule) -> object | None:
+    """What equal searches have in common besides how much they ask for; None where nothing is remembered of them."""
+    if rule.key is None or offer.request.workers > 1:
+        return None
+    return books.lifted, rule.key, offer.pool.name, offer.request.profile
 
 
 def _nodes_of(rule: Rule, helped: Helped) -> set[NodeName]:
