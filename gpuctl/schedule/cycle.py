@@ -25,6 +25,7 @@ from gpuctl.schedule.memory.standing import Standing
 from gpuctl.schedule.places.gang import Seat
 from gpuctl.schedule.promises.reservation import keep_moves
 from gpuctl.schedule.promises.starvation import Guards
+from gpuctl.schedule.sequel import nothing_follows
 from gpuctl.schedule.shares.fairshare import divide
 from gpuctl.schedule.shares.usage import next_usage, used_by
 from gpuctl.schedule.victims.drain import draining
@@ -41,7 +42,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     cycle, foresight = Cycle(declared, now_ms, outlook), Foresight(state, now_ms)
     look = cycle.look(state)
     grown = tuple(resizes(look.outcome, look.smaller, look.standing.books, look.standing.holders))
-    is_over = bool(grown) or is_elastic(look.outcome)
+    is_over = bool(grown) or is_elastic(look.outcome) or nothing_follows(look.outcome, look.standing)
     while foresight.take(look.outcome, look.standing) and not (is_over or foresight.is_over):
         look = cycle.look(foresight.state(), look)
         if not foresight.may_have(look.outcome):

@@ -82,6 +82,7 @@ class Admission:
         for waiting, seat in self._layout.seats.items():
             _, reason = self.outcome.started[waiting.job.id]
             self.outcome.started[waiting.job.id] = (seat, reason)
+        self.outcome.laid_anew = self._layout.is_anew
         self._guard(lineup)
         self.outcome.lanes = waitlist.queue.without(self._settled)
         return self.outcome

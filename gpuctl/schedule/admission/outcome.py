@@ -47,6 +47,7 @@ class Regained:
 class Outcome:
     """What the turns came to. `reserved` jobs wait for their place, which is not free yet; for those in `kept` one is
     kept as it empties; the others in `lanes` have none.
+    `laid_anew`: some that start were moved for others, so there may be room again where others found none.
     `in_vain`: nobody got a place, and nobody was looked for who could be moved, which is by how long runs have run.
     `given_up` are workers that elastic runs lose, `regained` places of those that others lack and don't have yet."""
 
@@ -59,6 +60,7 @@ class Outcome:
     regained: dict[JobId, Regained] = field(default_factory=dict)
     shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
+    laid_anew: bool = False
     in_vain: bool = True
 
 

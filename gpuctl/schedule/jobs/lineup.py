@@ -241,6 +241,11 @@ class Lineup:
             job in self._waiting and self.find(job)[1].first.job.id not in some for job in some
         )
 
+    def leaves_choice(self, project: ProjectName) -> bool:
+        """Whether it is decided job by job in which domain a project's waiting jobs are wanted, or whether at all."""
+        total = self._sums.get(project)
+        return total is not None and total.choosy > 0
+
     def groups(self) -> Iterator[Group]:
         """Those that could start, alike by alike."""
         return (group for line in self.lines.values() for group in line.groups.values())

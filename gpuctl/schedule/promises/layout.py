@@ -21,9 +21,12 @@ MAX_PLACINGS = 10_000
 
 
 class Layout:
-    """The admissions of one cycle and their seats; each is entered in the books as long as it stands."""
+    """The admissions of one cycle and their seats; each is entered in the books as long as it stands.
 
-    __slots__ = ("_books", "_fractions", "_in_pool", "_in_vain", "_left", "seats")
+    `is_anew`: some were moved, so there may be room where there was none.
+    """
+
+    __slots__ = ("_books", "_fractions", "_in_pool", "_in_vain", "_left", "is_anew", "seats")
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -31,6 +34,7 @@ class Layout:
         self._fractions: dict[PoolName, int] = {}
         self._in_pool: dict[PoolName, int] = {}
         self._in_vain: dict[tuple[PoolName, str], tuple[int, Refusals]] = {}
+        self.is_anew = False
         self.seats: dict[Waiting, Seat] = {}
 
     def admit(self, waiting: Waiting, offers: Sequence[Offer]) -> Seat | None:
@@ -94,6 +98,7 @@ class Layout:
         ledger.take_all(old.values())
         if seats is None or not better:
             return False
+        self.is_anew = True
         self._books.reseat(old, seats)
         for waiting, seat in seats.items():
             self._sit(waiting, seat)

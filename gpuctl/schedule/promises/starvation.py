@@ -51,6 +51,7 @@ STARTING_MS = 60_000
 class Occupant:
     """A run or a start of this cycle on a node. `end_ms` None: it has no maxDuration."""
 
+    job: JobId
     placement: Placement
     charge: Charge
     end_ms: Instant | None
@@ -263,12 +264,12 @@ def occupants_by_node(books: Books, starts: Iterable[tuple[Waiting, Seat]]) -> M
         for holder in books.on_node(node):
             if not may_never_end(holder.job):
                 end_ms = latest_end_ms(holder.job, holder.run, books.now_ms)
-                found.setdefault(node, []).append(Occupant(holder.placement, holder.charge, end_ms))
+                found.setdefault(node, []).append(Occupant(holder.run.job, holder.placement, holder.charge, end_ms))
     for waiting, seat in starts:
         if may_never_end(waiting.job):
             continue
         end_ms = latest_end_ms(waiting.job, waiting.run, books.now_ms)
-        start = Occupant(seat.placement, seat.offer.request.charge, end_ms)
+        start = Occupant(waiting.job.id, seat.placement, seat.offer.request.charge, end_ms)
         for node in seat.placement.nodes:
             found.setdefault(node, []).append(start)
     return found
@@ -308,9 +309,9 @@ def soonest_seat(
     return emptying, Seat(offer, Placement(workers=tuple(workers)))
 
 
-def _leaving_order(occupant: Occupant) -> tuple[bool, Instant, GpuMilli]:
-    """Known ends first, by time; then small ones."""
-    return occupant.end_ms is None, occupant.end_ms or 0, occupant.charge.gpu_milli
+def _leaving_order(occupant: Occupant) -> tuple[bool, Instant, GpuMilli, JobId]:
+    """Known ends first, by time; then small ones; of equals by name, whether they run or start."""
+    return occupant.end_ms is None, occupant.end_ms or 0, occupant.charge.gpu_milli, occupant.job
 
 
 def _emptied(
