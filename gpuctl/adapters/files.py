@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISLNK, S_ISREG
 
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree
 
@@ -54,13 +55,16 @@ def _above(folder: Path, steps: int, parent: Path) -> Path:
 def _files(folder: Path, top: Path | None) -> Iterator[tuple[str, SourceFile]]:
     root = top or folder.resolve()
     for where, folders, names in os.walk(folder):
+        here = Path(where)
+        inside = _inside(here.resolve(), root)
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if name.endswith(YAML_SUFFIXES):
-                yield Path(where, name).as_posix(), _file(Path(where, name), root)
+                path = here / name
+                yield path.as_posix(), _file(path, root, inside=inside)
         for name in folders:
-            if Path(where, name).is_symlink():
-                yield from _linked_folder(Path(where, name), root)
+            if (here / name).is_symlink():
+                yield from _linked_folder(here / name, root)
 
 
 def _linked_folder(path: Path, root: Path) -> Iterator[tuple[str, SourceFile]]:
@@ -76,19 +80,24 @@ def _inside(target: Path, root: Path) -> bool:
     return target.is_relative_to(root) and not target.is_relative_to(root / ".git")
 
 
-def _file(path: Path, root: Path) -> SourceFile:
-    """One file, looked at before it is read: where its links lead, what it is, how large it is."""
+def _file(path: Path, root: Path, *, inside: bool) -> SourceFile:
+    """One file, looked at before it is read: where its links lead, what it is, how large it is.
+
+    `inside`: whether the tree holds the folder it is in.
+    """
     try:
-        target = path.resolve(strict=True)
+        facts = path.lstat()
+        if S_ISLNK(facts.st_mode):
+            inside, facts = _inside(path.resolve(strict=True), root), path.stat()
     except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
         return SourceFile(content=b"", fault=SourceFault.DANGLING if path.is_symlink() else SourceFault.UNREADABLE)
-    if not _inside(target, root):
+    if not inside:
         return SourceFile(content=b"", fault=SourceFault.ESCAPES)
-    if not target.is_file():
+    if not S_ISREG(facts.st_mode):
         return SourceFile(content=b"", fault=SourceFault.UNREADABLE)
+    if facts.st_size > MAX_FILE_BYTES:
+        return SourceFile(content=b"", fault=SourceFault.TOO_LARGE)
     try:
-        if target.stat().st_size > MAX_FILE_BYTES:
-            return SourceFile(content=b"", fault=SourceFault.TOO_LARGE)
-        return SourceFile(content=target.read_bytes())
+        return SourceFile(content=path.read_bytes())
     except OSError:
         return SourceFile(content=b"", fault=SourceFault.UNREADABLE)

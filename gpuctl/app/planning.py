@@ -7,6 +7,7 @@ No cluster is looked at for that: every job is rendered as it is born, waiting. 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuctl.app.effects import Foreseen
@@ -15,8 +16,9 @@ from gpuctl.k8s import names
 from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
 from gpuctl.model.decision import Pending, RunRecord, Schedule
-from gpuctl.model.declared import Allowance, Declared, DomainName
+from gpuctl.model.declared import Allowance, Declared, DomainName, Project
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
+from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import Drafts, render
 from gpuctl.schedule import reasons
@@ -42,9 +44,10 @@ def plan_report(
     base: Declared | None, head: Declared | None, names_of: tuple[str, str], foreseen: Foreseen | None = None
 ) -> PlanReport:
     """What head wants differently from base, by the names of the two; None is a cluster that is not declared there."""
-    drafts = Drafts()
     stay = _job_names(base) & _job_names(head)
-    changes = _object_changes(_by_ref(base, drafts), _by_ref(head, drafts), stay)
+    before, after = _differing(base, head)
+    drafts = Drafts()
+    changes = _object_changes(_by_ref(before, drafts), _by_ref(after, drafts), stay)
     return PlanReport(
         base=names_of[0],
         head=names_of[1],
@@ -54,6 +57,31 @@ def plan_report(
         effect=foreseen.effect if foreseen is not None else None,
         ground=foreseen.ground if foreseen is not None else None,
         refusals=foreseen.refusals if foreseen is not None else (),
+    )
+
+
+def _differing(base: Declared | None, head: Declared | None) -> tuple[Declared | None, Declared | None]:
+    """Both without the projects that say the same in both, jobs included: their objects are the same as well."""
+    if base is None or head is None or (base.cluster, base.domains) != (head.cluster, head.domains):
+        return base, head
+    before, after = _by_project(base), _by_project(head)
+    same = {name for name, said in before.items() if after.get(name) == said}
+    return _without(base, same), _without(head, same)
+
+
+def _by_project(declared: Declared) -> Mapping[ProjectName, list[Project | Job]]:
+    """What is said of each project, and of its jobs."""
+    said: dict[ProjectName, list[Project | Job]] = {project.name: [project] for project in declared.projects}
+    for job in declared.jobs:
+        said[job.id.project].append(job)
+    return said
+
+
+def _without(declared: Declared, projects: Collection[ProjectName]) -> Declared:
+    return replace(
+        declared,
+        projects=tuple(project for project in declared.projects if project.name not in projects),
+        jobs=tuple(job for job in declared.jobs if job.id.project not in projects),
     )
 
 

@@ -87,11 +87,12 @@ def setting_changes(base: Declared | None, head: Declared | None) -> Iterator[Se
 
 
 def _of(owner: str, before: object | None, after: object, words: Mapping[str, Words]) -> Iterator[SettingChange]:
+    if before is None or before is after:
+        return
     for name, (setting, say) in words.items():
-        if before is None or getattr(before, name) == getattr(after, name):
-            continue
-        change = (say(getattr(before, name)), say(getattr(after, name)))
-        yield SettingChange(of=owner, setting=setting, change=change)
+        was, now = getattr(before, name), getattr(after, name)
+        if was != now:
+            yield SettingChange(of=owner, setting=setting, change=(say(was), say(now)))
 
 
 def _order_of_pools(before: tuple[NodePool, ...], after: tuple[NodePool, ...]) -> Iterator[SettingChange]:

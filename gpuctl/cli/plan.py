@@ -140,7 +140,8 @@ def _no_state(file: IO[str], why: str) -> Failure:
 def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> Iterator[Declared | None]:
     """What trees declare; None for a folder that isn't there. Mistakes end the command with exit 1.
 
-    What files of one say is not read again in the next, where those are the same.
+    What files of one say is not read again in the next, where those are the same. Only the last is to be confirmed, by
+    the digests of its contents.
     """
     from gpuctl.app.revisions import as_seen, contents_of  # noqa: PLC0415
     from gpuctl.compile import Readings, compile_tree  # noqa: PLC0415
@@ -157,4 +158,5 @@ def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> I
             tell(compiled.diagnostics)
             click.echo(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
-        yield replace(compiled.declared, project_contents=contents_of(tree, compiled))
+        contents = contents_of(tree, compiled) if tree is trees[-1] else {}
+        yield replace(compiled.declared, project_contents=contents)

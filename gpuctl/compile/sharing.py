@@ -74,15 +74,15 @@ class Backends:
         document, spec = job.declaration.document, job.declaration.model.spec
         if spec.gpu_memory is None and (not spec.gpus or spec.gpus % WHOLE_GPU == 0):
             return job, None
-        span = document.span(request_path(spec))
         sharing = tuple(pool for pool in job.pools if pool.sharing != "device-plugin")
         if not sharing:
+            span = document.span(request_path(spec))
             return job, document.diagnostic("GPU3019", span, {"pools": pool_words(job.pools)})
         large = tuple(pool for pool in sharing if (pool.gpu_memory or 0) >= (spec.gpu_memory or 0))
         if not large:
             largest = max(pool.gpu_memory or 0 for pool in sharing)
             params: Params = {"need": spec.gpu_memory or 0, "pools": pool_words(sharing), "largest": largest}
-            return job, document.diagnostic("GPU3021", span, params)
+            return job, document.diagnostic("GPU3021", document.span(request_path(spec)), params)
         if any(pool.sharing == "mig" and not self._pools[pool.name].profiles for pool in large):
             return replace(job, pools=large), None  # the pool has its own mistake
         able = tuple(pool for pool in large if self.grant(spec, pool) is not None)

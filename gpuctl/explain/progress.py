@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from operator import is_
+from operator import attrgetter, is_
 from typing import TypeAlias
 
 from gpuctl.model.decision import (
@@ -176,7 +176,10 @@ def _paused(run: Run, decision: Decision, reserved: Placement | None) -> Run:
 def _waiting(run: Run, decision: Decision, reserved: Placement | None) -> Run:
     """The run when it waits, as the decision has it; the very same when it waited so already."""
     record = decision.record
-    after = replace(
+    told = record.queued_at_ms, record.starts, record.ran_ms, record.paused_for, decision.reason
+    if _how_it_waits(run) == (RunPhase.QUEUED, reserved, None, None, *told):
+        return run
+    return replace(
         run,
         phase=RunPhase.QUEUED,
         placement=reserved,
@@ -188,4 +191,8 @@ def _waiting(run: Run, decision: Decision, reserved: Placement | None) -> Run:
         paused_for=record.paused_for,
         reason=decision.reason,
     )
-    return run if after == run else after
+
+
+_how_it_waits = attrgetter(
+    "phase", "placement", "reserved", "started_at_ms", "queued_at_ms", "starts", "ran_ms", "paused_for", "reason"
+)
