@@ -115,7 +115,12 @@ class Books:
         self.leaving += len(holders) - len(staying)
         self._going.update(dict.fromkeys(filter(attrgetter("leaving"), holders)))
         self.now.take_all(holders)
-        self.soon.take_all(staying)
+        if len(staying) > len(self.soon.rooms):
+            # To copy is cheaper than to enter so many again, and the two differ by what is leaving.
+            self.soon = self.now.copy()
+            self.soon.give_back_all(self._going)
+        else:
+            self.soon.take_all(staying)
         on_node: defaultdict[NodeName, list[Holder]] = defaultdict(list)
         of_project: defaultdict[tuple[DomainName, ProjectName], list[Holder]] = defaultdict(list)
         for holder in staying:

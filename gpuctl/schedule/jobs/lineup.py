@@ -10,10 +10,11 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
+from gpuctl.model.columns import of_columns
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -197,6 +198,10 @@ class Lineup:
         self.shapes: dict[Shape, dict[Group, None]] = {}
         self.unable: dict[JobId, tuple[Job, Run | None, Reason]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting or self.unable)
+
     def __contains__(self, job: JobId) -> bool:
         """Whether it waits."""
         return job in self._waiting or job in self.unable
@@ -220,9 +225,12 @@ class Lineup:
         told: dict[JobId, Decision] = {}
         for group in self.groups():
             if group.reason is not None:
-                for waiting in group.jobs:
-                    job = waiting.job.id
-                    told[job] = Pending(job=job, reason=group.reason, record=waiting.record)
+                jobs = [waiting.job.id for waiting in group.jobs]
+                records = [waiting.record for waiting in group.jobs]
+                made = of_columns(
+                    Pending, len(jobs), job=jobs, reason=repeat(group.reason), record=records, reserved=repeat(None)
+                )
+                told.update(zip(jobs, made, strict=True))
         for job, (_, run, reason) in self.unable.items():
             told[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
         return told

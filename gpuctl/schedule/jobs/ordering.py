@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -55,7 +56,7 @@ class Prospect:
     def __init__(self, job: Job, offers: tuple[Offer, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
         self.offers = offers
         self.shape: Shape = tuple([offer.wish for offer in offers])
-        self.precedence = _precedence(job)
+        self.precedence = _precedence(job.type is _TRAINING, job.priority)
         self.milli: GpuMilli = offers[0].request.total_milli
         self.domain = domain_of[offers[0].pool.name]
         self.is_plain = job.preemptible and all(domain_of[offer.pool.name] == self.domain for offer in offers)
@@ -98,13 +99,15 @@ def kind_of(waiting: Waiting) -> Kind:
     return run is not None, run is not None and run.starts > 0, waiting.prospect
 
 
-def _precedence(job: Job) -> tuple[bool, int]:
-    return job.type is _TRAINING, -job.priority
+@lru_cache(maxsize=1024)
+def _precedence(is_training: bool, priority: int) -> tuple[bool, int]:  # noqa: FBT001 - a part of a rank
+    """One object for all that have it: so ranks are compared at no cost."""
+    return is_training, -priority
 
 
 def job_rank(job: Job, queued_at_ms: Instant) -> Rank:
     """The order inside a project: interactive and inference before training, priority, first queued, name."""
-    return _precedence(job), queued_at_ms, job.id
+    return _precedence(job.type is _TRAINING, job.priority), queued_at_ms, job.id
 
 
 rank_of: Callable[[Waiting], Rank] = attrgetter("prospect.precedence", "queued_at_ms", "job.id")

@@ -7,11 +7,12 @@ It decides about one run at a time; only devices given out twice are looked at t
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from gpuctl.model.columns import of_columns
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -250,15 +251,14 @@ def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | N
     return JobState.DELETED if ledger is not None and (job.id, job.digest) in ledger.seen else None
 
 
-def goes_on(
+def stopped(
     job: Job, run: Run, capacity: Capacity, twice: Mapping[tuple[JobId, RunDigest], NodeName], now_ms: Instant
-) -> Decision:
-    """A running run: over a limit, without its node, on a device given out twice, or as it was."""
-    placement = run.placement or NOWHERE
+) -> Decision | None:
+    """A running run that does not go on: over a limit, without its node, or on a device given out twice."""
     limit = interactive.limit_reached(job, run, now_ms)
     if limit is not None:
-        return TimeOut(job=job.id, reason=limit, record=record_of(run, now_ms))
-    for worker in placement.workers:
+        return TimeOut(job=job.id, reason=limit, record=run.record)
+    for worker in run.placement.workers if run.placement is not None else ():
         space = capacity.nodes.get(worker.node)
         if space is None or not space.ready:
             record = _withdrawn_record(run, now_ms)
@@ -271,8 +271,19 @@ def goes_on(
     node = twice.get((run.job, run.digest)) if twice else None
     if node is not None:
         return Displace(job=job.id, reason=reasons.given_twice(node), record=paused_record(run, now_ms, None))
-    reason = run.reason or reasons.runs_in_quota(job.id.project)
-    return Keep(job=job.id, reason=reason, record=record_of(run, now_ms), placement=placement)
+    return None
+
+
+def kept(staying: Sequence[tuple[Job, Run]]) -> list[Keep]:
+    """Running runs that go on as they were."""
+    return of_columns(
+        Keep,
+        len(staying),
+        job=[job.id for job, _ in staying],
+        reason=[run.reason or reasons.runs_in_quota(job.id.project) for job, run in staying],
+        record=[run.record for _, run in staying],
+        placement=[run.placement or NOWHERE for _, run in staying],
+    )
 
 
 def given_twice(holders: Iterable[Holder], held: frozenset[ProjectName]) -> dict[tuple[JobId, RunDigest], NodeName]:

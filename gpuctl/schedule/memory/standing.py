@@ -7,11 +7,10 @@ Cost of a cycle: what has changed, and one glance at each object to see that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import chain, compress, count
-from operator import attrgetter, is_not
-from typing import Any, TypeVar
+from itertools import chain
+from operator import attrgetter
 
 from gpuctl.model.decision import Decision, Keep, Pending
 from gpuctl.model.declared import Declared, DomainName
@@ -30,12 +29,14 @@ from gpuctl.schedule.jobs.runs import (
     Holder,
     by_itself,
     given_twice,
-    goes_on,
     holders_of,
+    kept,
     next_change_ms,
     settled,
+    stopped,
 )
 from gpuctl.schedule.memory.rows import Shares
+from gpuctl.schedule.memory.seen import Runs, differences
 from gpuctl.schedule.memory.verdicts import Verdicts
 from gpuctl.schedule.news import News
 from gpuctl.schedule.places.capacity import Capacity, changed_nodes
@@ -43,12 +44,6 @@ from gpuctl.schedule.places.learning import Lessons
 from gpuctl.schedule.queue.waitlist import Waitlist
 from gpuctl.schedule.shares.accounts import Accounts, Tree
 from gpuctl.schedule.victims.elastic import parted
-
-_STRIDE = 512
-"""Objects compared at once."""
-
-
-T = TypeVar("T")
 
 
 class Standing:
@@ -60,7 +55,7 @@ class Standing:
 
     __slots__ = (
         "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_news",
-        "_now_ms", "_over", "_overlaid", "_raw", "_restless", "_run_list", "_runs", "_twice", "_used", "adjustments",
+        "_now_ms", "_over", "_overlaid", "_raw", "_restless", "_runs", "_twice", "_used", "adjustments",
         "books", "decisions", "demand", "in_vain", "lineup", "moving", "only_joined", "shares", "terms", "touched",
         "usable_milli", "verdicts", "waitlist",
     )  # fmt: skip
@@ -72,9 +67,8 @@ class Standing:
         self._ledgers: Mapping[ProjectName, Ledger] = {}
         self._now_ms: Instant = 0
         self._job_list: tuple[Job, ...] = ()
-        self._run_list: tuple[Run, ...] = ()
         self._jobs: dict[JobId, Job] = {}
-        self._runs: dict[JobId, tuple[Run, ...]] = {}
+        self._runs = Runs()
         self._raw: dict[JobId, tuple[Holder, ...]] = {}
         self._entered: dict[JobId, tuple[Holder, ...]] = {}
         self._used: dict[tuple[NodeName, int], GpuMilli] = {}
@@ -131,7 +125,7 @@ class Standing:
         nodes = changed_nodes(before, capacity)
         self._now_ms = now_ms
         touched.update(self._changed_jobs(declared.jobs))
-        touched.update(self._changed_runs(state.runs))
+        touched.update(self._runs.see(state.runs))
         touched.update(dict.fromkeys(self._changed_records(declared.barred, state.ledgers)))
         touched.update(dict.fromkeys(self._restless))
         while self._due and self._due[0][0] <= now_ms:
@@ -159,7 +153,10 @@ class Standing:
         """Enter this cycle's decisions: what each says by itself, what those who wait were told, and the rest."""
         verdicts = self.verdicts
         if not verdicts:
-            verdicts.begin(self.decisions | self.lineup.pending(self._now_ms) | dict(overlay))
+            made = self.lineup.pending(self._now_ms)
+            made.update(self.decisions)
+            made.update(overlay)
+            verdicts.begin(sorted(self._jobs), made)
         else:
             anew = {waiting.job.id for group in told for waiting in group.jobs}
             for job in (anew | self.touched.keys() | self._overlaid) - overlay.keys():
@@ -190,27 +187,9 @@ class Standing:
         for job in gone:
             if self._jobs.get(job.id) == job:
                 del self._jobs[job.id]
-        self._jobs.update(zip(map(attrgetter("id"), come), come, strict=True))
-        return dict.fromkeys(map(attrgetter("id"), chain(gone, come)))
-
-    def _changed_runs(self, runs: tuple[Run, ...]) -> dict[JobId, None]:
-        gone, come = differences(self._run_list, runs, attrgetter("job", "digest"))
-        self._run_list = runs
-        for run in gone:
-            left = list(self._runs[run.job])
-            left.remove(run)
-            if left:
-                self._runs[run.job] = tuple(left)
-            else:
-                del self._runs[run.job]
-        alone = dict(zip(map(attrgetter("job"), come), zip(come, strict=True), strict=True))
-        if len(alone) == len(come) and alone.keys().isdisjoint(self._runs.keys()):
-            self._runs.update(alone)
-        else:
-            for run in come:
-                others = self._runs.get(run.job)
-                self._runs[run.job] = (run,) if others is None else tuple(sorted((*others, run), key=_seniority))
-        return dict.fromkeys(map(attrgetter("job"), chain(gone, come)))
+        named = dict(zip(map(attrgetter("id"), come), come, strict=True))
+        self._jobs.update(named)
+        return dict.fromkeys(named) | dict.fromkeys(map(attrgetter("id"), gone))
 
     def _changed_records(
         self, barred: Mapping[JobId, str], ledgers: Mapping[ProjectName, Ledger]
@@ -237,7 +216,7 @@ class Standing:
     def _raw_holders(self, job: JobId) -> tuple[Holder, ...]:
         found: tuple[Holder, ...] = ()
         digest = None
-        for run in self._runs.get(job, ()):
+        for run in self._runs.of(job):
             if run.digest != digest and run.phase in IN_PLACE:
                 declared = self._jobs.get(job)
                 of_run = declared if declared is not None and declared.digest == run.digest else None
@@ -247,10 +226,9 @@ class Standing:
 
     def _place(self, jobs: Iterable[JobId]) -> dict[RunKey, NodeName]:
         """Take in which places they hold now, and who uses which devices; the runs of which there is one too many."""
-        gone: list[Holder] = []
+        gone = [holder for job in jobs for holder in self._raw.pop(job, ())] if self._raw else []
         come: list[Holder] = []
-        for job in jobs:
-            gone += self._raw.pop(job, ())
+        for job in self._runs.only_in(IN_PLACE, jobs):
             holders = self._raw_holders(job)
             if holders:
                 self._raw[job] = holders
@@ -284,50 +262,58 @@ class Standing:
         self, jobs: Iterable[JobId], declared: Declared, state: ClusterState
     ) -> tuple[list[Holder], list[Holder]]:
         """Read them one by one; then they wait who do. Who leaves the books, and who enters them."""
-        entering: list[Holder] = []
-        leaving: list[Holder] = []
+        leaving = self._forget(jobs)
         waiting: list[tuple[Job, Run | None]] = []
-        is_hindered = bool(declared.held or declared.barred)
+        staying: list[tuple[Job, Run]] = []
         for job_id in jobs:
-            self._forget(job_id)
-            leaving += self._entered.pop(job_id, ())
-            job, decision = self._jobs.get(job_id), None
+            job = self._jobs.get(job_id)
             if job is None:
                 self.verdicts.drop(job_id)
-            else:
-                run = self._run_of(job)
-                decision = self._decided(job, run, declared, state)
+                continue
+            run = self._runs.of_digest(job)
+            decision = by_itself(job, run, declared, state, self._now_ms)
+            if decision is None and run is not None and run.phase in ACTIVE:
+                decision = stopped(job, run, self._capacity, self._twice, self._now_ms)
                 if decision is None:
-                    waiting.append((job, run))
-                else:
-                    self.decisions[job_id] = decision
-                if decision is not None or run is None:
-                    self._note(job, run, decision)
-            holders = self._raw.get(job_id)
-            if holders is not None:
-                if is_hindered or not isinstance(decision, Keep):
-                    holders = tuple([settled(holder, decision, declared) for holder in holders])
-                if job is not None and job.is_elastic:
-                    holders = tuple(parted(holders))
-                self._entered[job_id] = holders
-                entering += holders
+                    staying.append((job, run))
+                    continue
+            if decision is not None:
+                self._note(job, run, decision)
+            else:
+                waiting.append((job, run))
+                if run is None:
+                    self._restless.add(job_id)
+        for (job, run), keep in zip(staying, kept(staying), strict=True):
+            self._note(job, run, keep)
         self.lineup.join(waiting, self._now_ms)
-        return leaving, entering
+        return leaving, self._enter(filter(self._raw.__contains__, jobs), declared)
 
-    def _forget(self, job: JobId) -> None:
-        """What it said is read again."""
-        self._restless.discard(job)
-        if self.decisions.pop(job, None) is None:
-            self.lineup.leave(job)
-        else:
-            self.moving.pop(job, None)
+    def _enter(self, jobs: Iterable[JobId], declared: Declared) -> list[Holder]:
+        """Enter what they hold in place, as it was decided about them."""
+        is_hindered = bool(declared.held or declared.barred)
+        entering: list[Holder] = []
+        for job_id in jobs:
+            holders, decision = self._raw[job_id], self.decisions.get(job_id)
+            if is_hindered or not isinstance(decision, Keep):
+                holders = tuple([settled(holder, decision, declared) for holder in holders])
+            if self.elastic:
+                job = self._jobs.get(job_id)
+                holders = tuple(parted(holders)) if job is not None and job.is_elastic else holders
+            self._entered[job_id] = holders
+            entering += holders
+        return entering
 
-    def _run_of(self, job: Job) -> Run | None:
-        """The run of a job as it is declared now."""
-        for run in self._runs.get(job.id, ()):
-            if run.digest == job.digest:
-                return run
-        return None
+    def _forget(self, jobs: Iterable[JobId]) -> list[Holder]:
+        """What they said is read again: those of them that were in place."""
+        leaving: list[Holder] = []
+        for job in jobs if self.decisions or self.lineup or self._entered else ():
+            self._restless.discard(job)
+            leaving += self._entered.pop(job, ())
+            if self.decisions.pop(job, None) is None:
+                self.lineup.leave(job)
+            else:
+                self.moving.pop(job, None)
+        return leaving
 
     def _adjust(self, holders: Iterable[Holder], capacity: Capacity, sign: int) -> None:
         """GPUs to be shared besides what new work may use: what runs on elsewhere; less what nobody declared holds."""
@@ -343,15 +329,10 @@ class Standing:
                     milli = on_node if declared else -on_node
                     self.adjustments[holder.domain] = self.adjustments.get(holder.domain, 0) + milli
 
-    def _decided(self, job: Job, run: Run | None, declared: Declared, state: ClusterState) -> Decision | None:
-        decision = by_itself(job, run, declared, state, self._now_ms)
-        if decision is None and run is not None and run.phase in ACTIVE:
-            decision = goes_on(job, run, self._capacity, self._twice, self._now_ms)
-        return decision
-
-    def _note(self, job: Job, run: Run | None, decision: Decision | None) -> None:
-        """Keep where it goes, and when to look again."""
+    def _note(self, job: Job, run: Run | None, decision: Decision) -> None:
+        """Keep what was decided, and when to look again."""
         job_id = job.id
+        self.decisions[job_id] = decision
         if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
             self.moving[job_id] = job, run
         at_ms = next_change_ms(job, run, decision, self._now_ms, self.books.min_runtime_ms)
@@ -370,37 +351,3 @@ _NO_LEDGER = Ledger(project=ProjectName(""))
 def _goes_elsewhere(run: Run, decision: Pending) -> bool:
     """Whether a run stops to go on in another place."""
     return decision.reason.code == reasons.MOVED or (run.phase is RunPhase.STOPPING and run.reserved is not None)
-
-
-def _seniority(run: Run) -> tuple[str, RunPhase, str]:
-    return run.digest, run.phase, repr(run)
-
-
-def differences(old: tuple[T, ...], new: tuple[T, ...], key: Callable[[T], Any]) -> tuple[list[T], list[T]]:
-    """Objects that are in one of two tuples only; those that are equal count as the same.
-
-    Cost: a glance at each, and more only about where they differ, if both are sorted by the key.
-    """
-    gone: list[T] = []
-    come: list[T] = []
-    if old is new:
-        return gone, come
-    i = j = 0
-    while i < len(old) and j < len(new):
-        before, after = old[i : i + _STRIDE], new[j : j + _STRIDE]
-        if before == after:
-            i, j = i + _STRIDE, j + _STRIDE
-            continue
-        same = next(compress(count(), map(is_not, before, after)), min(len(before), len(after)))
-        i, j = i + same, j + same
-        if i == len(old) or j == len(new) or same == _STRIDE:
-            continue
-        mine, theirs = key(old[i]), key(new[j])
-        is_gone, is_come = mine <= theirs, theirs <= mine
-        if old[i] != new[j]:
-            gone.extend(old[i : i + is_gone])
-            come.extend(new[j : j + is_come])
-        i, j = i + is_gone, j + is_come
-    gone.extend(old[i:])
-    come.extend(new[j:])
-    return gone, come

@@ -6,7 +6,6 @@ Cost: O(log jobs) for one that has changed.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
 
 from gpuctl.model.decision import Decision
 from gpuctl.model.ids import JobId
@@ -28,12 +27,10 @@ class Verdicts:
         """What was decided about a job last."""
         return self._of.get(job)
 
-    def begin(self, decisions: Mapping[JobId, Decision]) -> None:
-        """The first decisions of all."""
-        self._of = dict(decisions)
-        self.changed = dict(decisions)
-        self._jobs = sorted(decisions)
-        self._made = [self._of[job] for job in self._jobs]
+    def begin(self, jobs: list[JobId], decisions: dict[JobId, Decision]) -> None:
+        """The first decisions of all, one for each of the jobs, which are in order. Both are kept."""
+        self._of, self.changed = decisions, dict(decisions)
+        self._jobs, self._made = jobs, list(map(decisions.__getitem__, jobs))
         self._all = None
 
     def put(self, job: JobId, decision: Decision) -> None:
