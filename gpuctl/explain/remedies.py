@@ -6,110 +6,155 @@ running job ended. What the engine then decides is the answer; nothing is conclu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeAlias
 
-from gpuctl.explain.progress import ACTIVE
-from gpuctl.model.decision import Admit, FairShare, Pending, Preempt, Reclaim, Schedule
+from gpuctl.explain.progress import ACTIVE, come_to_rest
+from gpuctl.model.decision import Admit, Pending, Preempt, Reclaim, Schedule
 from gpuctl.model.declared import Allowance, Declared, Department, DomainName, Project, QuotaDomain
-from gpuctl.model.explanation import Remedy, RemedyKind
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.explanation import Raise, Remedy, RemedyKind
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, Node, Run
+from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 from gpuctl.model.units import GpuMilli
-from gpuctl.schedule import schedule
+from gpuctl.schedule import Outlook
 from gpuctl.schedule.reasons import GUARDED
+
+Owner: TypeAlias = Project | Department
+"""Who has claims on GPUs."""
 
 MAX_ENDS = 12
 """Running jobs whose end is tried."""
 MAX_NODES = 4
 """Nodes out of use whose return is tried."""
+_NOTHING = Allowance(quota_milli=0)
 
 
 def remedies_for(declared: Declared, state: ClusterState, decided: Schedule, job_id: JobId) -> tuple[Remedy, ...]:
     """The single changes that start the job at once: at most one of each kind, the smallest found.
 
-    Cost: a schedule for each change tried, at most some twenty.
+    Cost: a schedule for each change tried, at most some twenty, and a few more for those that help.
     """
     job = next((job for job in declared.jobs if job.id == job_id), None)
     if job is None or all(project.name != job_id.project for project in declared.projects):
         return ()
-    found = (
-        _by_limit(declared, state, decided, job),
-        _by_claim(declared, state, decided, job),
-        _by_end(declared, state, decided, job),
-        _by_node(declared, state, decided, job),
-    )
+    by_limit, by_claim = _by_limit(declared, state, decided, job), _by_claim(declared, state, decided, job)
+    if by_limit is not None and by_claim is not None and by_claim.also:
+        by_claim = None  # the limit alone does as well
+    found = by_limit, by_claim, _by_end(declared, state, decided, job), _by_node(declared, state, decided, job)
     return tuple(remedy for remedy in found if remedy is not None)
 
 
 def _starts(declared: Declared, state: ClusterState, at: Schedule, job: Job) -> tuple[JobId, ...] | None:
     """Who is paused for the job if it starts, now or as soon as they have left; None when it does not."""
-    decided = schedule(declared, state, at.at_ms)
-    mine = next(decision for decision in decided.decisions if decision.job == job.id)
-    if isinstance(mine, Admit):
-        return ()
-    if not isinstance(mine, Pending) or mine.reserved is None or mine.reason.code == GUARDED:
-        return None
-    pauses = (d for d in decided.decisions if isinstance(d, Reclaim | Preempt))
-    return tuple(pause.job for pause in pauses if pause.beneficiary == job.id)
+    paused: list[JobId] = []
+    for decided, _ in come_to_rest(declared, state, at.at_ms, Outlook()):
+        mine = next(decision for decision in decided.decisions if decision.job == job.id)
+        paused += [d.job for d in decided.decisions if isinstance(d, Reclaim | Preempt) and d.beneficiary == job.id]
+        if isinstance(mine, Admit):
+            return tuple(sorted(set(paused)))
+        if not isinstance(mine, Pending) or mine.reserved is None or mine.reason.code == GUARDED:
+            return None
+    return None
+
+
+def _least(job: Job) -> GpuMilli:
+    """GPUs of the fewest workers with which it starts."""
+    return job.gpu_milli * job.min_workers
+
+
+def _domains(declared: Declared, job: Job) -> Iterator[QuotaDomain]:
+    """Where the job may hold GPUs."""
+    return (domain for domain in declared.domains if any(pool in domain.pools for pool in job.pools))
 
 
 # A quota or a limit
 
 
-def _by_limit(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """Raise one limit that is in the way, the project's or its department's, as far as it must be."""
+def _chain(declared: Declared, job: Job) -> list[Owner]:
+    """Whose claims bind the job: its project's, and those of all above it."""
     project = declared.project(job.id.project)
-    above = (each for each in declared.departments if each.name == project.department)
-    owners: tuple[Project | Department, ...] = (project, *above)
-    for domain in declared.domains:
-        if not any(pool in domain.pools for pool in job.pools):
-            continue
-        for owner in owners:
-            claim = owner.allowances.get(domain.name)
-            needed = _held_by(declared, decided, domain.name, owner) + job.total_gpu_milli
-            if claim is None or claim.limit_milli is None or claim.limit_milli >= needed:
-                continue
-            higher = replace(owner, allowances={**owner.allowances, domain.name: replace(claim, limit_milli=needed)})
-            paused = _starts(_with_owner(declared, higher), state, decided, job)
-            if paused is not None:
-                return Remedy(kind=RemedyKind.LIMIT, subject=owner.name, milli=needed, paused=paused)
-    return None
+    above = {department.name: department for department in declared.departments}
+    chain: list[Owner] = [project]
+    department = above.pop(project.department or "", None)
+    while department is not None:
+        chain.append(department)
+        department = above.pop(department.parent or "", None)
+    return chain
 
 
-def _held_by(declared: Declared, decided: Schedule, domain: DomainName, owner: Project | Department) -> GpuMilli:
+def _members(declared: Declared, owner: Owner) -> set[ProjectName]:
+    """A project itself, or all below a department."""
+    if isinstance(owner, Project):
+        return {owner.name}
+    below = (each for each in declared.departments if each.parent == owner.name and each.name != owner.name)
+    own = {project.name for project in declared.projects if project.department == owner.name}
+    return own.union(*(_members(declared, department) for department in below))
+
+
+def _held_by(declared: Declared, decided: Schedule, domain: DomainName, owner: Owner) -> GpuMilli:
     """What a project holds, or all of a department."""
-    names = {owner.name}
-    if isinstance(owner, Department):
-        names = {project.name for project in declared.projects if project.department == owner.name}
+    names = _members(declared, owner)
     return sum(row.allocated_milli for row in decided.shares if row.domain == domain and row.project in names)
 
 
-def _with_owner(declared: Declared, owner: Project | Department) -> Declared:
-    if isinstance(owner, Project):
-        projects = tuple(owner if each.name == owner.name else each for each in declared.projects)
+def _short_limits(
+    declared: Declared, decided: Schedule, domain: DomainName, job: Job
+) -> Iterator[tuple[Owner, GpuMilli]]:
+    """Those with a limit that the job would break now, and what it would have to be."""
+    for owner in _chain(declared, job):
+        claim = owner.allowances.get(domain)
+        needed = _held_by(declared, decided, domain, owner) + _least(job)
+        if claim is not None and claim.limit_milli is not None and claim.limit_milli < needed:
+            yield owner, needed
+
+
+def _by_limit(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
+    """Raise one limit that is in the way, the project's or a department's, as far as it must be."""
+    for domain in _domains(declared, job):
+        for owner, needed in _short_limits(declared, decided, domain.name, job):
+            claim = owner.allowances[domain.name]
+            higher = _with_claim(declared, owner, domain.name, replace(claim, limit_milli=needed))
+            paused = _starts(higher, state, decided, job)
+            if paused is not None:
+                return Remedy(
+                    kind=RemedyKind.LIMIT, subject=owner.name, milli=needed, domain=domain.name, paused=paused
+                )
+    return None
+
+
+def _with_claim(declared: Declared, owner: Owner, domain: DomainName, claim: Allowance) -> Declared:
+    """The declarations in which somebody has another claim on a domain."""
+    other = replace(owner, allowances={**owner.allowances, domain: claim})
+    if isinstance(other, Project):
+        projects = tuple(other if each.name == other.name else each for each in declared.projects)
         return replace(declared, projects=projects)
-    departments = tuple(owner if each.name == owner.name else each for each in declared.departments)
+    departments = tuple(other if each.name == other.name else each for each in declared.departments)
     return replace(declared, departments=departments)
 
 
 def _by_claim(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """Raise the project's quota, and every limit in the way, until the job is within them, as far as there are GPUs."""
-    for domain in declared.domains:
-        if not any(pool in domain.pools for pool in job.pools):
+    """Raise the project's quota until the job is within it, as far as there are GPUs, and what must go up with it."""
+    for domain in _domains(declared, job):
+        project = declared.project(job.id.project)
+        held = _held_by(declared, decided, domain.name, project)
+        needed = held + _least(job)
+        if project.allowances.get(domain.name, _NOTHING).quota_milli >= needed:
             continue
-        held = next((row.allocated_milli for row in decided.shares if _is(row, domain.name, job)), 0)
-        needed = held + job.total_gpu_milli
-        raised = _raised(declared, domain.name, job, needed)
-        if raised is None:
-            continue
-        changed, remedy = raised
+        changed, raised = _raised(declared, decided, domain.name, job, needed)
         if _promised(changed, domain) > max(_there(declared, domain), _promised(declared, domain)):
             continue
         paused = _starts(changed, state, decided, job)
         if paused is not None:
-            return replace(remedy, paused=paused)
+            return Remedy(
+                kind=RemedyKind.QUOTA,
+                subject=project.name,
+                milli=needed,
+                domain=domain.name,
+                paused=paused,
+                also=raised,
+            )
     return None
 
 
@@ -124,36 +169,30 @@ def _there(declared: Declared, domain: QuotaDomain) -> GpuMilli:
     return sum(pool.gpu_milli for pool in declared.cluster.pools if pool.name in domain.pools)
 
 
-def _is(row: FairShare, domain: DomainName, job: Job) -> bool:
-    return row.domain == domain and row.project == job.id.project
+def _raised(
+    declared: Declared, decided: Schedule, domain: DomainName, job: Job, needed: GpuMilli
+) -> tuple[Declared, tuple[Raise, ...]]:
+    """The declarations with the project's quota as large as is needed, and what else had to be raised for it: limits
+    that are less than is held then or than a quota, and quotas of departments that are less than what they divide."""
+    changed, raised = declared, list[Raise]()
+    for owner in _chain(declared, job):
+        claim = owner.allowances.get(domain, _NOTHING)
+        quota = needed if isinstance(owner, Project) else max(claim.quota_milli, _divided(changed, domain, owner))
+        held = _held_by(declared, decided, domain, owner) + _least(job)
+        limit = None if claim.limit_milli is None else max(claim.limit_milli, quota, held)
+        if quota > claim.quota_milli and isinstance(owner, Department):
+            raised.append(Raise(kind=RemedyKind.QUOTA, subject=owner.name, milli=quota))
+        if limit is not None and limit != claim.limit_milli:
+            raised.append(Raise(kind=RemedyKind.LIMIT, subject=owner.name, milli=limit))
+        changed = _with_claim(changed, owner, domain, replace(claim, quota_milli=quota, limit_milli=limit))
+    return changed, tuple(raised)
 
 
-def _raised(declared: Declared, domain: DomainName, job: Job, needed: GpuMilli) -> tuple[Declared, Remedy] | None:
-    """The declarations with the project's claim as large as is needed; None when it is that large."""
-    project = declared.project(job.id.project)
-    mine = project.allowances.get(domain, Allowance(quota_milli=0))
-    if mine.quota_milli >= needed:
-        return None
-    allowances = {**project.allowances, domain: _up_to(mine, needed)}
-    projects = tuple(replace(p, allowances=allowances) if p.name == project.name else p for p in declared.projects)
-    departments = tuple(_with_room(d, domain, needed - mine.quota_milli) for d in declared.departments)
-    changed = replace(declared, projects=projects, departments=departments)
-    return changed, Remedy(kind=RemedyKind.QUOTA, subject=project.name, milli=needed)
-
-
-def _up_to(claim: Allowance, milli: GpuMilli) -> Allowance:
-    limit = None if claim.limit_milli is None else max(claim.limit_milli, milli)
-    return replace(claim, quota_milli=max(claim.quota_milli, milli), limit_milli=limit)
-
-
-def _with_room(department: Department, domain: DomainName, more: GpuMilli) -> Department:
-    claim = department.allowances.get(domain)
-    if claim is None or more <= 0:
-        return department
-    allowances: Mapping[DomainName, Allowance] = {
-        **department.allowances, domain: replace(claim, quota_milli=claim.quota_milli + more)
-    }  # fmt: skip
-    return replace(department, allowances=allowances)
+def _divided(declared: Declared, domain: DomainName, owner: Department) -> GpuMilli:
+    """What the quotas right below a department add up to."""
+    below: list[Owner] = [project for project in declared.projects if project.department == owner.name]
+    below += [department for department in declared.departments if department.parent == owner.name]
+    return sum(each.allowances.get(domain, _NOTHING).quota_milli for each in below)
 
 
 # A job's end
@@ -161,28 +200,38 @@ def _with_room(department: Department, domain: DomainName, more: GpuMilli) -> De
 
 def _by_end(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
     """End one running job: those that free enough by themselves first, the smallest of them before the others."""
-    for run in sorted(_in_the_way(declared, state, job), key=lambda r: _nearness(r, job))[:MAX_ENDS]:
-        rest = tuple(other for other in state.runs if other is not run)
-        jobs = tuple(other for other in declared.jobs if other.id != run.job)
-        paused = _starts(replace(declared, jobs=jobs), replace(state, runs=rest), decided, job)
-        if paused == ():
+    for run in sorted(_in_the_way(declared, state, decided, job), key=lambda r: _nearness(r, job))[:MAX_ENDS]:
+        ended = replace(run, phase=RunPhase.SUCCEEDED, placement=None, leaving=None)
+        runs = tuple(ended if other is run else other for other in state.runs)
+        if _starts(declared, replace(state, runs=runs), decided, job) == ():
             return Remedy(kind=RemedyKind.JOB_END, subject=str(run.job))
     return None
 
 
-def _in_the_way(declared: Declared, state: ClusterState, job: Job) -> Iterator[Run]:
+def _in_the_way(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Iterator[Run]:
+    """Those under a limit or in a quota that the job would break; if there is none, those on nodes it may use."""
+    crowded = {
+        project for domain in _domains(declared, job) for project in _crowded(declared, decided, domain.name, job)
+    }
     pools = [declared.cluster.pool(name) for name in job.pools]
     nodes = {node.name for node in state.nodes if any(pool.selects(node.labels) for pool in pools)}
     for run in state.runs:
         workers = run.placement.workers if run.placement is not None else ()
-        if run.phase in ACTIVE and any(worker.node in nodes for worker in workers):
+        near = run.job.project in crowded if crowded else any(worker.node in nodes for worker in workers)
+        if near and run.phase in ACTIVE:
             yield run
+
+
+def _crowded(declared: Declared, decided: Schedule, domain: DomainName, job: Job) -> set[ProjectName]:
+    """Whose work counts where there is no room for the job."""
+    owners = [owner for owner, _ in _short_limits(declared, decided, domain, job)]
+    return set().union(*(_members(declared, owner) for owner in owners))
 
 
 def _nearness(run: Run, job: Job) -> tuple[bool, GpuMilli, JobId]:
     workers = len(run.placement.workers) if run.placement is not None else 0
     milli = run.gpu_milli * workers
-    return milli < job.total_gpu_milli, abs(milli - job.total_gpu_milli), run.job
+    return milli < _least(job), abs(milli - _least(job)), run.job
 
 
 # A node

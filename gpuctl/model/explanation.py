@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpuctl.model.decision import FairShare, Placement, Reason, TraceStep
+from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
@@ -21,17 +22,29 @@ class RemedyKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Raise:
+    """A quota or a limit that must be no less than that, and whose."""
+
+    kind: RemedyKind
+    subject: str
+    milli: GpuMilli
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
     """One change that would start the job at once, as the engine itself decides it.
 
     `subject`: whose quota or limit, which job, which node, or which node's like. `milli`: a quota or limit as it would
-    have to be. `paused`: who would be paused then.
+    have to be, in a quota `domain`. `paused`: who would be paused then. `also`: what must go up with a quota, or it is
+    none.
     """
 
     kind: RemedyKind
     subject: str
     milli: GpuMilli | None = None
+    domain: DomainName = WHOLE_CLUSTER
     paused: tuple[JobId, ...] = ()
+    also: tuple[Raise, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +62,14 @@ class Forecast:
     """When a waiting job starts if jobs end at their limits and nothing else changes; None: not in what was foreseen.
 
     `ends` are the jobs whose limit makes room just then. `endless`: how many running jobs have no limit, and are taken
-    to run on. `horizon_ms`: how far was looked; `more`: though jobs end after that, too.
+    to run on. `grown`: runs are old enough to be paused just then. `horizon_ms`: how far was looked; `more`: though
+    jobs end after that, too.
     """
 
     start_ms: Instant | None
     ends: tuple[JobId, ...] = ()
     endless: int = 0
+    grown: bool = False
     horizon_ms: DurationMs = 0
     more: bool = False
 

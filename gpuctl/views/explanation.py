@@ -8,7 +8,7 @@ from typing import Any
 from gpuctl.diag.wording import all_of, duration, reason_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import FairShare, Placement
-from gpuctl.model.declared import WHOLE_CLUSTER
+from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.explanation import Explanation, Forecast, QueuePlace, Remedy, RemedyKind, Spent, Vacancy
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import WHOLE_GPU, Instant, format_gpus
@@ -157,15 +157,7 @@ def document(told: Explanation) -> dict[str, Any]:
             "overall": place.overall,
             "of": place.of_all,
         },
-        "remedies": [
-            {
-                "kind": remedy.kind.value,
-                "subject": remedy.subject,
-                "gpuMilli": remedy.milli,
-                "paused": [str(job) for job in remedy.paused],
-            }
-            for remedy in told.remedies
-        ],
+        "remedies": [_remedy_form(remedy) for remedy in told.remedies],
         "forecast": None
         if forecast is None
         else {
@@ -176,6 +168,17 @@ def document(told: Explanation) -> dict[str, Any]:
             "beyondHorizon": forecast.more,
         },
         "text": list(explanation_text(told)),
+    }
+
+
+def _remedy_form(remedy: Remedy) -> dict[str, Any]:
+    return {
+        "kind": remedy.kind.value,
+        "subject": remedy.subject,
+        "gpuMilli": remedy.milli,
+        "domain": remedy.domain if remedy.milli is not None else None,
+        "paused": [str(job) for job in remedy.paused],
+        "also": [{"kind": e.kind.value, "subject": e.subject, "gpuMilli": e.milli} for e in remedy.also],
     }
 
 
@@ -190,7 +193,7 @@ def _share_form(row: FairShare) -> dict[str, Any]:
 
 
 def _standing(row: FairShare) -> str:
-    where = "" if row.domain == WHOLE_CLUSTER else f" in {row.domain}"
+    where = _where_of(row.domain)
     held, share = format_gpus(row.allocated_milli), format_gpus(row.share_milli)
     quota, demand = format_gpus(row.quota_milli), format_gpus(row.demand_milli)
     return (
@@ -206,16 +209,24 @@ def _place(place: QueuePlace, job: JobId) -> str:
 def _remedy(remedy: Remedy) -> str:
     pausing = f", pausing {_some(remedy.paused)}" if remedy.paused else ""
     match remedy.kind:
-        case RemedyKind.QUOTA:
-            return f"with a quota of {format_gpus(remedy.milli or 0)} for {remedy.subject}{pausing}"
-        case RemedyKind.LIMIT:
-            return f"with a limit of {format_gpus(remedy.milli or 0)} for {remedy.subject}{pausing}"
+        case RemedyKind.QUOTA | RemedyKind.LIMIT:
+            also = (_claim(each.kind, f"at least {format_gpus(each.milli)}", each.subject) for each in remedy.also)
+            raised = [_claim(remedy.kind, format_gpus(remedy.milli or 0), remedy.subject), *also]
+            return f"with {all_of(raised)}{_where_of(remedy.domain)}{pausing}"
         case RemedyKind.JOB_END:
             return f"when {remedy.subject} ends"
         case RemedyKind.NODE:
             return f"when node {remedy.subject} is back in use"
         case RemedyKind.ANOTHER_NODE:
             return f"with one more node like {remedy.subject}"
+
+
+def _claim(kind: RemedyKind, gpus: str, owner: str) -> str:
+    return f"a {kind.value} of {gpus} for {owner}"
+
+
+def _where_of(domain: DomainName) -> str:
+    return "" if domain == WHOLE_CLUSTER else f" in {domain}"
 
 
 def _some(jobs: tuple[JobId, ...]) -> str:
@@ -241,7 +252,7 @@ def _forecast(forecast: Forecast, now_ms: Instant, *, alone: bool) -> str:
     within = _whole(forecast.start_ms - now_ms)
     reach = "reaches its limit" if len(forecast.ends) == 1 else "reach their limits"
     after = f", when {_some(forecast.ends)} {reach}" if forecast.ends else ""
-    if forecast.horizon_ms and not forecast.ends:
+    if forecast.grown and not forecast.ends:
         after = ", when those that run have run for minRuntime and may be paused"
     when = format_timestamp(forecast.start_ms)
     return f"It starts by {when} (in {within}){after}, if nothing else changes{unlimited}."

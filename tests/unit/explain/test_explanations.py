@@ -10,7 +10,7 @@ from gpuctl.explain import explain
 from gpuctl.model.decision import Placement, TraceStep, WorkerPlacement
 from gpuctl.model.declared import Declared, SchedulingPolicy, Sharing
 from gpuctl.model.explanation import Explanation, QueuePlace, RemedyKind
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.schedule import Outlook, schedule
 from gpuctl.views.explanation import document, explanation_text, headline
@@ -222,6 +222,54 @@ def test_a_departments_limit_is_raised_for_what_all_its_projects_hold() -> None:
     tree = declared(projects, jobs, departments=(department("r", 8000, limit=6000),))
     (limit,) = [r for r in told(tree, settled(tree), "a/x").remedies if r.kind is RemedyKind.LIMIT]
     assert (limit.subject, limit.milli) == ("r", 7000)
+
+
+def test_a_quota_is_told_with_the_limit_and_the_departments_quota_that_must_go_up_with_it() -> None:
+    """A limit below a quota is no declaration, nor is a department that divides more than it has."""
+    full = [project("a", 2000, limit=2000, department="r"), project("b", 0)]
+    tree = declared(
+        full, [job("a/x", 3000), job("b/y", 2000)], [pool(nodes=(4,))], departments=(department("r", 2000, limit=9000),)
+    )
+    tree = replace(tree, departments=(*tree.departments, department("s", 0)))
+    world = settled(one_node(job("b/y", 2000), a=0, b=0))
+    world.settle(tree)
+    held = told(tree, world, "a/x")
+    assert [(r.kind, r.subject, r.milli) for r in held.remedies if r.kind is RemedyKind.LIMIT] == []
+    (quota,) = [each for each in held.remedies if each.kind is RemedyKind.QUOTA]
+    assert {(each.kind, each.subject, each.milli) for each in quota.also} == {
+        (RemedyKind.LIMIT, "a", 3000), (RemedyKind.QUOTA, "r", 3000),
+    }  # fmt: skip
+    assert quota.paused == (JobId.parse("b/y"),)
+    assert (
+        "It would start with a quota of 3 for a, a limit of at least 3 for a and a quota of at least 3 for r, "
+        "pausing b/y." in lines(tree, world, "a/x")
+    )
+    assert document(held)["remedies"][0]["also"][1] == {"kind": "quota", "subject": "r", "gpuMilli": 3000}
+
+
+def test_whose_end_makes_room_under_a_limit_may_run_elsewhere() -> None:
+    """What counts under a limit counts on all nodes: the one in the way is in another pool."""
+    pools = [pool("dgx1", nodes=(4,)), pool("v100", nodes=(4,))]
+    there = job("a/there", 3000, pools=(PoolName("v100"),))
+    tree = declared([project("a", 3000, limit=3000)], [there, job("a/x", 2000)], pools)
+    world = World(nodes=live_nodes(pools))
+    world.settle(replace(tree, jobs=(there,)))
+    world.settle(tree)
+    ends = [each.subject for each in told(tree, world, "a/x").remedies if each.kind is RemedyKind.JOB_END]
+    assert ends == ["a/there"]
+
+
+def test_a_promise_that_would_not_be_kept_is_no_way_to_start() -> None:
+    """A node that is back is promised to a job, and then given to those who were on it and have a right to it."""
+    pools = [pool(nodes=(2, 8))]
+    tree = declared([project("a", 4000), project("b", 4000)], [job("a/big", 8000), job("b/y", 3000)], pools)
+    world = World(nodes=live_nodes(pools))
+    world.settle(replace(tree, jobs=(job("b/y", 3000),)))
+    world.settle(tree)
+    world.nodes = (world.nodes[0], replace(world.nodes[1], ready=False, usable=False))
+    world.cycle(tree)
+    kinds = [each.kind for each in told(tree, world, "a/big").remedies]
+    assert RemedyKind.NODE not in kinds
 
 
 def test_who_is_moved_and_who_is_moved_for_are_told_the_place_that_is_kept() -> None:
