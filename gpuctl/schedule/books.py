@@ -155,6 +155,10 @@ class Books:
         """They leave, and can't be paused any more, if they could."""
         self.soon.give_back_all(holders)
         self._vain.more_at(*[holder.placement for holder in holders])
+        self._strike(holders)
+
+    def _strike(self, holders: Collection[Holder]) -> None:
+        """They hold nothing any more, and are not to be had."""
         for holder in holders:
             self._account(holder, -1)
             for node in holder.nodes():
@@ -236,6 +240,20 @@ class Books:
         if paused:
             self._done.append(paused)
         self._let_go(paused)
+        self._await(paused)
+
+    def exchange(self, holders: Sequence[Holder], job: Job, seat: Seat) -> None:
+        """Have runs leave for a job that takes the place: `pause` and `occupy` at once."""
+        self._change()
+        paused = tuple(holders)
+        self._done += [paused, (job, seat, 1)]
+        self._vain.more_on(self.soon.exchange(paused, seat))
+        self._strike(paused)
+        self._await(paused)
+        self.now.take(seat.placement, seat.charge)
+        self._enter_seat(job, seat, 1)
+
+    def _await(self, paused: Sequence[Holder]) -> None:
         self.leaving += len(paused)
         self.version += len(paused)
 

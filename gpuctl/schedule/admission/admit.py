@@ -70,7 +70,7 @@ class Admission:
         layout once more as a whole."""
         lineup = waitlist.lineup
         coming, occupied = self._keep_promises(lineup)
-        Regain(self._books, lineup, asked, self.outcome, self._stop).take(lacking)
+        Regain(self._books, lineup, asked, self.outcome, self._make_way).take(lacking)
         self._await_promises(coming, occupied)
         for _ in range(MAX_ROUNDS if self._asks else 0):
             may_move = self._policy.consolidation
@@ -344,11 +344,15 @@ class Admission:
         """Pause the victims and reserve the seat, which is free once they have left."""
         self.outcome.in_vain = False
         self._stop(victims, rule, waiting.job.id)
-        self._books.occupy(waiting.job, seat)
+        if victims:
+            self._books.exchange(victims, waiting.job, seat)
+        else:
+            self._books.occupy(waiting.job, seat)
         paused = dict.fromkeys(holder.run.job for holder in victims)
         self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
 
     def _stop(self, victims: Sequence[Holder], rule: Rule, beneficiary: JobId) -> None:
+        """Enter who is paused, and what each project loses by it as it stands before that."""
         steps: dict[JobId, tuple[str, Holder, GpuMilli]] = {}
         alike: dict[object, Mapping[str, str | int]] = {}
         for holder in victims:
@@ -364,6 +368,10 @@ class Admission:
             if kind not in alike:
                 alike[kind] = loss(self._books.accounts, holder, milli, beneficiary)
             self.outcome.trace.append(TraceStep(job=holder.run.job, rule=code, numbers=alike[kind]))
+
+    def _make_way(self, victims: Sequence[Holder], rule: Rule, beneficiary: JobId) -> None:
+        """Pause the victims for one who takes their place bit by bit."""
+        self._stop(victims, rule, beneficiary)
         self._books.pause(victims)
 
     def _shift(self, waiting: Waiting, found: Consolidation | None) -> bool:

@@ -18,7 +18,7 @@ from gpuctl.schedule.jobs.ordering import Likeness, Prospect, likeness, size
 from gpuctl.schedule.news import News
 from gpuctl.schedule.places.capacity import Capacity
 from gpuctl.schedule.places.fit import Request, request_on
-from gpuctl.schedule.places.gang import Offer, place_in, seats
+from gpuctl.schedule.places.gang import Offer, has_place, seats
 from gpuctl.schedule.places.ledger import Ledger
 from gpuctl.schedule.shares.accounts import Accounts, Tree, project_owner
 from gpuctl.schedule.shares.fairshare import Claim
@@ -49,7 +49,7 @@ class Prospects:
         self._empty.refit(capacity, nodes)
         self._fitting.clear()
         before = self._fits_of
-        self._fits_of = {key: (offer, place_in(self._empty, offer) is not None) for key, (offer, _) in before.items()}
+        self._fits_of = {key: (offer, has_place(self._empty, offer)) for key, (offer, _) in before.items()}
         same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
         if same:
             self._told = {alike: told for alike, told in self._told.items() if isinstance(told, Prospect)}
@@ -137,7 +137,7 @@ class Prospects:
     def _fits(self, offer: Offer) -> bool:
         key = (offer.pool.name, offer.request)
         if key not in self._fits_of:
-            self._fits_of[key] = offer, place_in(self._empty, offer) is not None
+            self._fits_of[key] = offer, has_place(self._empty, offer)
         return self._fits_of[key][1]
 
 

@@ -6,8 +6,9 @@ each node, because one claim template serves them all. With how many workers an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias
 
 from gpuctl.model.decision import Placement, WorkerPlacement
@@ -97,13 +98,12 @@ def place_in(ledger: Ledger, offer: Offer) -> Placement | None:
 
 
 def has_place(ledger: Ledger, offer: Offer) -> bool:
-    """Whether all workers have seats in one pool, without looking for the best. Cost: as `place_in`, less for one."""
+    """Whether all workers have seats in one pool, without looking for the best. Cost: the nodes looked at till then."""
     refusals = ledger.refusals(offer.pool.name, offer.request.profile)
     if refusals.cover(offer.request.sizes):
         return False
-    if offer.request.workers > 1:
-        return place_in(ledger, offer) is not None
-    found = has_room(ledger, offer.pool, offer.request)
+    is_one = offer.request.workers == 1
+    found = has_room(ledger, offer.pool, offer.request) if is_one else _has_seats(ledger, offer)
     if not found:
         refusals.add(offer.request.sizes)
     return found
@@ -120,9 +120,24 @@ def _place_anew(ledger: Ledger, offer: Offer) -> Placement | None:
 
 def seats(ledger: Ledger, offer: Offer) -> dict[NodeName, int]:
     """How many workers each node holds, for nodes that hold one. Cost: O(nodes with enough whole devices)."""
-    buckets = ledger.nodes_by_whole(offer.pool.name)[offer.request.devices :]
-    counts = ((name, slots(ledger.rooms[name], offer.request)) for bucket in buckets for name in bucket)
-    return {name: count for name, count in counts if count}
+    return dict(_seats(ledger, offer))
+
+
+def _seats(ledger: Ledger, offer: Offer) -> Iterator[tuple[NodeName, int]]:
+    """Those nodes, the roomiest first."""
+    for bucket in reversed(ledger.nodes_by_whole(offer.pool.name)[offer.request.devices :]):
+        for name in bucket:
+            count = slots(ledger.rooms[name], offer.request)
+            if count:
+                yield name, count
+
+
+def _has_seats(ledger: Ledger, offer: Offer) -> bool:
+    request = offer.request
+    if ledger.free_milli(offer.pool.name, request.profile) < request.total_milli:
+        return False
+    together = accumulate(count for _, count in _seats(ledger, offer))
+    return any(total >= request.workers for total in together)
 
 
 def _nodes_for_all(ledger: Ledger, offer: Offer) -> list[tuple[NodeName, int]] | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import gt
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -233,8 +234,22 @@ class Ledger:
     def give_back_all(self, runs: Collection[_Occupant]) -> None:
         """The exact opposite of `take_all`."""
         self._move_all(runs, 1)
-        for refusals in self._refusals.values():
-            refusals.forget()
+        self._forget_refusals()
+
+    def exchange(self, leaving: Collection[_Occupant], coming: _Occupant) -> list[NodeName]:
+        """Give back the placements of some and occupy that of another; the nodes on which more is free by that."""
+        there = (self.rooms.get(worker.node) for run in leaving for worker in run.placement.workers)
+        before = {room: (room.gpu_milli[:], room.cpu_milli, room.mem_bytes) for room in there if room is not None}
+        self._move_all(leaving, 1)
+        self._move_all((coming,), -1)
+        more = [
+            room.name
+            for room, (gpu_milli, cpu_milli, mem_bytes) in before.items()
+            if room.cpu_milli > cpu_milli or room.mem_bytes > mem_bytes or any(map(gt, room.gpu_milli, gpu_milli))
+        ]
+        if more:
+            self._forget_refusals()
+        return more
 
     @contextmanager
     def without(self, runs: Collection[_Occupant]) -> Iterator[None]:
@@ -248,6 +263,9 @@ class Ledger:
     def give_back(self, placement: Placement, charge: Charge) -> None:
         """The exact opposite of `take`."""
         self._move(placement, charge, 1)
+        self._forget_refusals()
+
+    def _forget_refusals(self) -> None:
         for refusals in self._refusals.values():
             refusals.forget()
 

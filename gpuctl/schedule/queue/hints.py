@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from itertools import chain, islice
 from typing import NamedTuple
 
 from gpuctl.model.declared import DomainName
@@ -58,8 +57,8 @@ class Hints:
     """
 
     __slots__ = (
-        "_books", "_claimants", "_guards", "_layout", "_lineup", "_may_move", "_mover", "_open", "_reach", "_rooms",
-        "_roomy", "_sources", "_with_wish", "version",
+        "_books", "_claimants", "_guards", "_in_vain", "_layout", "_lineup", "_may_move", "_mover", "_open", "_reach",
+        "_rooms", "_roomy", "_sources", "_with_wish", "version",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - all that the turns are about
@@ -75,6 +74,7 @@ class Hints:
         self.version = 0
         self._sources: tuple[int, dict[DomainName, tuple[bool, bool, GpuMilli]]] = (-1, {})
         self._reach: tuple[int, dict[DomainName, Reach]] = (-1, {})
+        self._in_vain: tuple[int, set[object]] = (-1, set())
         wishes = lineup.wishes()
         self._rooms = {wish: Room.IDLE for wish, offer in wishes.items() if self._has_room(offer)}
         if guards:
@@ -82,7 +82,7 @@ class Hints:
                 none = ((wish, offer) for wish, offer in wishes.items() if wish not in self._rooms)
                 kept = [wish for wish, offer in none if self._has_room(offer)]
             self._rooms.update(dict.fromkeys(kept, Room.KEPT))
-        self._open: dict[Line, None] = {}
+        self._open: dict[Line, bool] = {}
         self._roomy: set[Group] = set()
         self._with_wish: dict[Wish, list[Shape]] = {wish: [] for wish in self._rooms}
         for shape, alike in lineup.shapes.items() if self._rooms else ():
@@ -94,17 +94,32 @@ class Hints:
     def lines(self) -> Iterable[Line]:
         """The lines in which somebody may have a chance, as far as that is told without a look at each."""
         guarded = (line for guard in self._guards for line in self._lineup.lines_of(guard.waiting.job.id.project))
-        claiming = (
-            line for line, ranks, rights in self._claimants.lines() if ranks or any(map(self._may_claim, rights))
-        )
-        self._open = dict.fromkeys(chain(guarded, claiming))
-        return self._open | dict.fromkeys([group.line for group in self._roomy])
+        self._open = {
+            line: not ranks and not any(right.guaranteed for right in rights)
+            for line, ranks, rights in self._claimants.lines()
+            if ranks or any(map(self._may_claim, rights))
+        }
+        self._open.update(dict.fromkeys(guarded, False))
+        return self._open.keys() | dict.fromkeys([group.line for group in self._roomy])
 
     def of_line(self, line: Line) -> list[Group]:
         """The groups of one of these lines that may have a chance, as far as that is told without a look at each."""
         if line in self._open:
-            return list(line.groups.values())
+            return [] if self._is_hopeless(line) else list(line.groups.values())
         return [group for group in line.groups.values() if group in self._roomy] if self._roomy else []
+
+    def _is_hopeless(self, line: Line) -> bool:
+        """Whether nobody of a line can have anything before somebody is paused, whoever gets something meanwhile.
+
+        So it is where nothing is idle, and all they have are claims in fairness that are known to find nobody: what
+        gets something by a claim keeps within its share, and loses nothing by fairness. (But a department may not.)
+        """
+        may_start, has_departments = self._rooms or self._layout.seats, self._books.accounts.tree.parents
+        if may_start or has_departments or not self._open[line]:
+            return False
+        claiming = (group.first for group in line.groups.values() if group.first.run is not None)
+        asking = ((waiting, offer) for waiting in claiming for offer in waiting.offers if offer.request.gpu_milli)
+        return not any(self._may_win(waiting, offer, None) for waiting, offer in asking)
 
     def may_have_a_chance(self, group: Group) -> bool:
         """Whether the group is worth a turn as the books stand."""
@@ -212,9 +227,16 @@ class Hints:
             return False
         if own is not None or self._may_move or offer.least or self._may_pass_guard(job.project, offer):
             return True
-        return has_place(books.soon, offer) or not all(
-            is_in_vain(books, offer, claim) for claim in islice(claims_of(books, job, offer), 1)
-        )
+        changes, in_vain = self._in_vain
+        if changes != books.changes:
+            self._in_vain = books.changes, (in_vain := set())
+        claim = next(claims_of(books, job, offer), None)
+        key = None if claim is None else (claim.key, offer.wish)
+        if claim is not None and key not in in_vain:
+            if has_place(books.soon, offer) or not is_in_vain(books, offer, claim):
+                return True
+            in_vain.add(key)
+        return False
 
     def _may_pass_guard(self, project: ProjectName, offer: Offer) -> bool:
         """Whether others could be paused for it where a place is kept: it is owed to its project."""

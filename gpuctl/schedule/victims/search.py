@@ -18,6 +18,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.runs import Holder, gpu_milli_of
 from gpuctl.schedule.places.fit import Request
+from gpuctl.schedule.places.fragmentation import Free
 from gpuctl.schedule.places.gang import Offer, place_in, seats
 from gpuctl.schedule.vain import Helped
 from gpuctl.schedule.victims.floor import Floor, in_one_rack
@@ -167,8 +168,8 @@ class _Search:
     """
 
     __slots__ = (
-        "books", "candidates", "close", "exhaustive", "floors", "heap", "priced", "request", "rule", "seats", "stamp",
-        "taken", "tally",
+        "books", "candidates", "close", "exhaustive", "floors", "heap", "most", "priced", "request", "rule", "seats",
+        "shorts", "stamp", "taken", "tally",
     )  # fmt: skip
 
     def __init__(self, books: Books, offer: Offer, rule: Rule, candidates: Sequence[Holder]) -> None:
@@ -177,7 +178,9 @@ class _Search:
         self.request = offer.request
         self.exhaustive = True
         self.candidates = by_node(books, offer, candidates)
-        self.floors = {name: Floor(books.soon.rooms[name]) for name in self.candidates}
+        self.floors: dict[NodeName, Floor] = {}
+        self.shorts: dict[tuple[Free, int], GpuMilli] = {}
+        self.most: dict[ProjectName, GpuMilli] = {}
         is_gang = bool(self.candidates) and offer.request.workers > 1
         self.seats = seats(books.soon, offer) if is_gang else {}
         rooms = books.soon.rooms
@@ -208,7 +211,7 @@ class _Search:
                 continue
             tally, left = self.priced.pop(name)
             self.books.effort.searches += 1
-            search = _NodeSearch(self.books, self.rule, self.request, self.floors[name], left)
+            search = _NodeSearch(self.books, self.rule, self.request, self._floor(name), left)
             found = search.run(tally)
             self.exhaustive = self.exhaustive and search.exhaustive
             if found is not None:
@@ -219,7 +222,9 @@ class _Search:
         """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
         on it, and by who minds least of them.
         """
-        left = [holder for holder in self.candidates[name] if holder.run.job not in self.taken]
+        left, taken = self.candidates[name], self.taken
+        if taken:
+            left = [holder for holder in left if holder.run.job not in taken]
         if not left or self._most_milli(left) < short:
             return
         sizes = [holder.total_milli for holder in left]
@@ -239,15 +244,30 @@ class _Search:
         return (0, self._short(name), 0, (), name not in self.close, ()), name, self.stamp[name], 0, ()
 
     def _short(self, name: NodeName) -> GpuMilli:
-        """GPUs that must leave a node, at least, for one worker more."""
-        return self.floors[name].short_milli(self.request, self.seats.get(name, 0) + 1)
+        """GPUs that must leave a node, at least, for one worker more: the same where the same is free."""
+        room, wanted = self.books.soon.rooms[name], self.seats.get(name, 0) + 1
+        if name in self.floors or room.profiles:
+            return self._floor(name).short_milli(self.request, wanted)
+        state = room.free, wanted
+        if state not in self.shorts:
+            self.shorts[state] = Floor(room).short_milli(self.request, wanted)
+        return self.shorts[state]
+
+    def _floor(self, name: NodeName) -> Floor:
+        """A node as it is without those taken."""
+        floor = self.floors.get(name)
+        if floor is None:
+            floor = self.floors[name] = Floor(self.books.soon.rooms[name])
+        return floor
 
     def _most_milli(self, holders: Iterable[Holder]) -> GpuMilli:
         """What can be taken of some runs at the very most, whichever."""
         of_project: dict[ProjectName, GpuMilli] = {}
         for holder in holders:
             of_project[holder.project] = of_project.get(holder.project, 0) + holder.total_milli
-        return sum(min(milli, self.rule.most_milli(project)) for project, milli in of_project.items())
+        for project in of_project.keys() - self.most.keys():
+            self.most[project] = self.rule.most_milli(project)
+        return sum(min(milli, self.most[project]) for project, milli in of_project.items())
 
     def _take(self, victims: tuple[Holder, ...], tally: Tally) -> int:
         """Take them, with what is taken then; returns the seats won."""
@@ -256,7 +276,7 @@ class _Search:
         self.tally = tally
         for name in self._touched(victims):
             for holder in victims:
-                self.floors[name].remove(holder)
+                self._floor(name).remove(holder)
             won += self._recount(name)
             self.stamp[name] += 1
             self.priced.pop(name, None)
@@ -265,7 +285,7 @@ class _Search:
 
     def _touched(self, victims: tuple[Holder, ...]) -> list[NodeName]:
         nodes = {node for holder in victims for node in holder.nodes()}
-        return sorted(nodes & self.floors.keys())
+        return sorted(nodes & self.candidates.keys())
 
     def _recount(self, name: NodeName) -> int:
         before = self.seats.get(name, 0)
