@@ -13,7 +13,7 @@ by which they could take the place back at once, were it running there, so that 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import itemgetter
@@ -31,7 +31,7 @@ from gpuctl.schedule.jobs.ordering import Waiting
 from gpuctl.schedule.jobs.runs import Holder, gpu_milli_of
 from gpuctl.schedule.places.fit import Request
 from gpuctl.schedule.places.gang import Offer, Seat, place_in
-from gpuctl.schedule.places.ledger import Charge
+from gpuctl.schedule.places.ledger import Charge, Room
 from gpuctl.schedule.promises.reservation import promised
 from gpuctl.schedule.victims.floor import Floor
 from gpuctl.schedule.victims.preempt import Preemption
@@ -193,10 +193,8 @@ class Guards:
         Cost: O(passed), where a pool has none; and O(runs of a pool) where one is chosen.
         """
         books = self._books
-        occupants: Mapping[NodeName, list[Occupant]] | None = None
-        starts = tuple(starts)
+        occupants = Occupants(books, starts)
         for guard in [g for g in self if g.until_ms is None and _has_room_elsewhere(books, g.seat)]:
-            occupants = occupants or occupants_by_node(books, starts)
             self.lift(guard)
             better = _better(books, guard.seat, occupants)
             self.drop(guard)
@@ -216,7 +214,6 @@ class Guards:
                 key = offer.pool.name, offer.request
                 if key in nowhere:
                     continue
-                occupants = occupants or occupants_by_node(books, starts)
                 soonest = soonest_seat(books, offer, occupants)
                 if soonest is None:
                     nowhere.add(key)
@@ -257,37 +254,56 @@ def in_place(books: Books, seat: Seat) -> list[Holder]:
     ]
 
 
-def occupants_by_node(books: Books, starts: Iterable[tuple[Waiting, Seat]]) -> Mapping[NodeName, list[Occupant]]:
-    """All that stays or starts on each usable node, but for what may never end."""
-    found: dict[NodeName, list[Occupant]] = {}
-    for node in books.soon.rooms:
-        for holder in books.on_node(node):
-            if not may_never_end(holder.job):
-                end_ms = latest_end_ms(holder.job, holder.run, books.now_ms)
-                found.setdefault(node, []).append(Occupant(holder.run.job, holder.placement, holder.charge, end_ms))
-    for waiting, seat in starts:
-        if may_never_end(waiting.job):
-            continue
-        end_ms = latest_end_ms(waiting.job, waiting.run, books.now_ms)
-        start = Occupant(waiting.job.id, seat.placement, seat.offer.request.charge, end_ms)
-        for node in seat.placement.nodes:
-            found.setdefault(node, []).append(start)
-    return found
+class Occupants:
+    """All that stays or starts on each node, but for what may never end; found for those that are looked at."""
+
+    __slots__ = ("_books", "_found", "_starts")
+
+    def __init__(self, books: Books, starts: Iterable[tuple[Waiting, Seat]]) -> None:
+        self._books = books
+        self._found: dict[NodeName, list[Occupant]] = {}
+        self._starts: dict[NodeName, list[Occupant]] = {}
+        for waiting, seat in starts:
+            if may_never_end(waiting.job):
+                continue
+            end_ms = latest_end_ms(waiting.job, waiting.run, books.now_ms)
+            start = Occupant(waiting.job.id, seat.placement, seat.offer.request.charge, end_ms)
+            for node in seat.placement.nodes:
+                self._starts.setdefault(node, []).append(start)
+
+    def on(self, node: NodeName) -> list[Occupant]:
+        """Those on a node."""
+        found = self._found.get(node)
+        if found is None:
+            now_ms = self._books.now_ms
+            found = self._found[node] = [
+                Occupant(h.run.job, h.placement, h.charge, latest_end_ms(h.job, h.run, now_ms))
+                for h in self._books.on_node(node)
+                if not may_never_end(h.job)
+            ] + self._starts.get(node, [])
+        return found
+
+    def may_end(self, node: NodeName) -> bool:
+        """Whether it may be known of one of them when it ends."""
+        there = (holder.job for holder in self._books.on_node(node))
+        return node in self._starts or any(job is not None and job.max_duration_ms is not None for job in there)
 
 
 def soonest_seat(
-    books: Books,
-    offer: Offer,
-    occupants: Mapping[NodeName, list[Occupant]],
-    only: Iterable[NodeName] | None = None,
+    books: Books, offer: Offer, occupants: Occupants, only: Iterable[NodeName] | None = None
 ) -> tuple[Emptying, Seat] | None:
-    """Where all workers can be soonest in a pool, or on some nodes of it, and what that takes."""
+    """Where all workers can be soonest in a pool, or on some nodes of it, and what that takes.
+
+    Nodes from which the least must leave are emptied first in thought, and others only as long as they may be sooner.
+    """
     nodes = [space.name for space in books.capacity.usable.get(offer.pool.name, ())] if only is None else only
     request, wanted = offer.request, offer.request.workers
     seats: list[tuple[Emptying, NodeName]] = []
-    for name in nodes:
+    for short_milli, name in sorted([(_short_milli(books.soon.rooms[name], request), name) for name in nodes]):
+        if len(seats) == wanted and seats[-1] <= ((short_milli, 0), name) and not occupants.may_end(name):
+            continue
         there = 0
-        for when, _, slots in _emptied(books, name, occupants.get(name, ()), request):
+        for when, _, slots in _emptied(books, name, occupants.on(name), request):
             if len(seats) == wanted and seats[-1] <= (when, name):
                 break  # All that comes is later still.
             for _ in range(slots - there):
@@ -303,10 +319,17 @@ def soonest_seat(
         counts[name] = counts.get(name, 0) + 1
     workers: list[WorkerPlacement] = []
     for name, count in sorted(counts.items()):
-        workers.extend(_devices_on(books, name, occupants.get(name, ()), request, count))
+        workers.extend(_devices_on(books, name, occupants.on(name), request, count))
     last = {name: when for when, name in seats}
     emptying = sum(loose for loose, _ in last.values()), max(end_ms for _, end_ms in last.values())
     return emptying, Seat(offer, Placement(workers=tuple(workers)))
+
+
+def _short_milli(room: Room, request: Request) -> GpuMilli:
+    """GPUs that must leave a node, at least, before a worker fits."""
+    if request.profile:
+        return 0
+    return max(0, request.gpu_milli - sum(room.free[-request.devices or -1 :]))
 
 
 def _leaving_order(occupant: Occupant) -> tuple[bool, Instant, GpuMilli, JobId]:
@@ -356,7 +379,7 @@ def _has_room_elsewhere(books: Books, seat: Seat) -> bool:
     return found is not None and found.workers[0].node not in nodes
 
 
-def _better(books: Books, seat: Seat, occupants: Mapping[NodeName, list[Occupant]]) -> Seat | None:
+def _better(books: Books, seat: Seat, occupants: Occupants) -> Seat | None:
     """A place that can be free sooner than one that is lifted."""
     nodes = sorted(seat.placement.nodes)
     here, best = soonest_seat(books, seat.offer, occupants, nodes), soonest_seat(books, seat.offer, occupants)
