@@ -6,6 +6,7 @@ A job that could not run on an empty cluster, or that alone breaks a ceiling, is
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from types import MappingProxyType
 
 from gpuctl.model.decision import Placement, Reason
@@ -33,7 +34,7 @@ class Prospects:
     Cost: one placement for each distinct request, whoever asks, and one look for a job like one that was asked for.
     """
 
-    __slots__ = ("_capacity", "_empty", "_fits_of", "_fitting", "_told", "_tree")
+    __slots__ = ("_capacity", "_empty", "_fits_of", "_fitting", "_largest", "_told", "_tree")
 
     def __init__(self, capacity: Capacity, tree: Tree) -> None:
         self._capacity = capacity
@@ -41,6 +42,7 @@ class Prospects:
         self._empty = Ledger.of(capacity)
         self._fits_of: dict[tuple[PoolName, Request], tuple[Offer, bool]] = {}
         self._fitting: dict[object, tuple[Offer, ...]] = {}
+        self._largest: dict[tuple[object, ...], list[Request]] = {}
         self._told: dict[Likeness, Prospect | Reason] = {}
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
@@ -48,8 +50,9 @@ class Prospects:
         self._capacity = capacity
         self._empty.refit(capacity, nodes)
         self._fitting.clear()
+        self._largest.clear()
         before = self._fits_of
-        self._fits_of = {key: (offer, has_place(self._empty, offer)) for key, (offer, _) in before.items()}
+        self._fits_of = {key: (offer, self._has_place(offer)) for key, (offer, _) in before.items()}
         same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
         if same:
             self._told = {alike: told for alike, told in self._told.items() if isinstance(told, Prospect)}
@@ -89,14 +92,18 @@ class Prospects:
 
     def _as_fits(self, offer: Offer) -> Offer | None:
         """The offer with as many workers as fit empty nodes."""
-        if self._fits(offer) or not offer.least:
-            return offer if self._fits(offer) else None
+        if self._fits(offer):
+            return offer
+        if not offer.least:
+            return None
         fewer = offer.sized(min(offer.request.workers, sum(seats(self._empty, offer).values())))
         return fewer if fewer is not None and self._fits(fewer) else None
 
     def _as_allowed(self, job: Job, offer: Offer) -> Offer | None:
         """The offer with as many workers as break no ceiling by themselves."""
-        sized = (offer.sized(workers) for workers in offer.sizes)
+        if self.barrier(job, offer) is None:
+            return offer
+        sized = (offer.sized(workers) for workers in offer.sizes[1:])
         return next((o for o in sized if o is not None and self.barrier(job, o) is None), None)
 
     def _why_none(self, job: Job) -> Reason:
@@ -122,10 +129,9 @@ class Prospects:
         for owner, limit in self._tree.limits(domain, job.id.project):
             if milli > limit:
                 return reasons.over_limit(job, owner, limit)
-        quota = self._tree.quota(domain, job.id.project)
-        if not job.preemptible and milli > quota:
-            return reasons.fixed_over_quota(job, quota)
-        return None
+        if job.preemptible or milli <= (quota := self._tree.quota(domain, job.id.project)):
+            return None
+        return reasons.fixed_over_quota(job, quota)
 
     def _asked(self, job: Job) -> Iterable[Offer]:
         for name in job.pools:
@@ -136,9 +142,26 @@ class Prospects:
 
     def _fits(self, offer: Offer) -> bool:
         key = (offer.pool.name, offer.request)
-        if key not in self._fits_of:
-            self._fits_of[key] = offer, has_place(self._empty, offer)
-        return self._fits_of[key][1]
+        found = self._fits_of.get(key)
+        if found is None:
+            found = self._fits_of[key] = offer, self._has_place(offer)
+        return found[1]
+
+    def _has_place(self, offer: Offer) -> bool:
+        """Whether it has a place on empty nodes, as has all that asks for no more beside its GPUs."""
+        asked = offer.request
+        alike = self._largest.setdefault((offer.pool.name, asked.gpu_milli, asked.profile, asked.workers == 1), [])
+        if any(_is_no_more(asked, fits) for fits in alike):
+            return True
+        if not has_place(self._empty, offer):
+            return False
+        alike[:] = [asked, *(fits for fits in alike if not _is_no_more(fits, asked))]
+        return True
+
+
+def _is_no_more(asked: Request, other: Request) -> bool:
+    """Whether a request for as many GPUs asks for no more of anything else."""
+    return asked.cpu_milli <= other.cpu_milli and asked.mem_bytes <= other.mem_bytes and asked.workers <= other.workers
 
 
 class Demand:
@@ -182,27 +205,26 @@ class Demand:
             self._before[key] = self._wanted.get(key, 0)
         self._wanted[key] = milli
 
-    def count(self, job: Job, offers: tuple[Offer, ...], promised: DomainName | None = None) -> DomainName:
+    def count(self, job: Job, prospect: Prospect, promised: DomainName | None = None) -> DomainName:
         """Count a waiting job, in its project's order, in the first domain with quota left for it, else in its first.
 
         One that was `promised` a place in a domain is wanted there. Work that can't be paused is no demand beyond its
         project's quota.
         """
-        project = job.id.project
-        milli = {self._domain_of[o.pool.name]: o.request.total_milli for o in reversed(offers)}
-        domains = list(dict.fromkeys(self._domain_of[o.pool.name] for o in offers))
+        project, able = job.id.project, prospect.wanted
         if not job.preemptible:
-            able = [d for d in domains if self._fixed_after(d, project, milli[d]) <= self._accounts.quota(d, project)]
+            quota = self._accounts.quota
+            able = tuple([(d, milli) for d, milli in able if self._fixed_after(d, project, milli) <= quota(d, project)])
             if not able:
-                return domains[0]
-            domains = able
-        if promised in domains:
-            domains = [promised]
-        in_quota = (d for d in domains if self.wanted(d, project) + milli[d] <= self._accounts.quota(d, project))
-        domain = next(in_quota, domains[0])
-        self.more(domain, project, milli[domain])
+                return prospect.domain
+        domain, milli = able[0]
+        if len(able) > 1:
+            kept = ((d, more) for d, more in able if d == promised)
+            in_quota = ((d, m) for d, m in able if self.wanted(d, project) + m <= self._accounts.quota(d, project))
+            domain, milli = next(chain(kept, in_quota), able[0])
+        self.more(domain, project, milli)
         if not job.preemptible:
-            self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli[domain]
+            self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli
         return domain
 
     def more(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, repeat
 from operator import attrgetter
@@ -31,6 +31,8 @@ from gpuctl.schedule.places.gang import Offer, Wish
 LaneKey: TypeAlias = tuple[ProjectName, DomainName]
 
 _ENDLESS = 1 << 62
+
+_id_of: Callable[[Waiting], JobId] = attrgetter("job.id")
 
 _FEW = 64
 """So many that come or go are put in a line's order one by one; after more it is sorted anew."""
@@ -97,9 +99,8 @@ class Line:
         self._unread = 0
         self._needs: Needs | None = None
 
-    def join(self, some: list[Waiting]) -> Group:
+    def join(self, kind: Kind, some: list[Waiting]) -> Group:
         """More of one kind; the group they are in now. Cost: O(log jobs) for one."""
-        kind = kind_of(some[0])
         group = self.groups.get(kind)
         if group is None:
             group = self.groups[kind] = Group(self, kind, some[0].prospect.shape)
@@ -222,15 +223,17 @@ class Lineup:
 
     def pending(self, now_ms: Instant) -> dict[JobId, Decision]:
         """What is decided about all that wait, if none has a place. Everybody was told why."""
-        told: dict[JobId, Decision] = {}
-        for group in self.groups():
-            if group.reason is not None:
-                jobs = [waiting.job.id for waiting in group.jobs]
-                records = [waiting.record for waiting in group.jobs]
-                made = of_columns(
-                    Pending, len(jobs), job=jobs, reason=repeat(group.reason), record=records, reserved=repeat(None)
-                )
-                told.update(zip(jobs, made, strict=True))
+        able = [(waiting, group.reason) for group in self.groups() for waiting in group.jobs]
+        jobs = [waiting.job.id for waiting, _ in able]
+        made = of_columns(
+            Pending,
+            len(jobs),
+            job=jobs,
+            reason=[reason for _, reason in able],
+            record=[waiting.record for waiting, _ in able],
+            reserved=repeat(None),
+        )
+        told: dict[JobId, Decision] = dict(zip(jobs, made, strict=True))
         for job, (_, run, reason) in self.unable.items():
             told[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
         return told
@@ -281,8 +284,8 @@ class Lineup:
                     self._promised.add(job.id)
             else:
                 self.unable[job.id] = job, run, prospect
-        for them in alike.values():
-            self._enter(them)
+        for kind, them in alike.items():
+            self._enter(kind, them)
             project = them[0].job.id.project
             total = self._sums.get(project)
             if total is None:
@@ -317,10 +320,10 @@ class Lineup:
                     demand.more(domain, project, milli)
                 continue
             for waiting in self._of_project(project):
-                domain = demand.count(waiting.job, waiting.offers, self._promised_in(waiting))
+                domain = demand.count(waiting.job, waiting.prospect, self._promised_in(waiting))
                 if domain != waiting.domain:
                     self._exit(waiting)
-                    self._enter([replace(waiting, domain=domain)])
+                    self._enter(kind_of(waiting), [replace(waiting, domain=domain)])
 
     def _of_project(self, project: ProjectName) -> list[Waiting]:
         """A project's jobs in order. Cost: O(jobs log groups)."""
@@ -337,16 +340,16 @@ class Lineup:
         """Those that were promised a place, in order."""
         return sorted(map(self._waiting.__getitem__, self._promised), key=rank_of)
 
-    def _enter(self, alike: list[Waiting]) -> None:
+    def _enter(self, kind: Kind, alike: list[Waiting]) -> None:
         """Some of one kind."""
         project, domain = alike[0].job.id.project, alike[0].domain
         self._news.of(project)
         line = self.lines.get((project, domain))
         if line is None:
             line = self.lines[project, domain] = Line(project, domain)
-        group = line.join(alike)
+        group = line.join(kind, alike)
         self.shapes.setdefault(group.shape, {})[group] = None
-        self._waiting.update(zip(map(attrgetter("job.id"), alike), alike, strict=True))
+        self._waiting.update(zip(map(_id_of, alike), alike, strict=True))
 
     def _exit(self, waiting: Waiting) -> None:
         job = waiting.job.id

@@ -46,20 +46,24 @@ size: Callable[[Job], tuple[object, ...]] = attrgetter(
 class Prospect:
     """What all jobs that are alike could have on empty nodes: their offers, at least one, in their order.
 
-    One object as long as that is so. `shape`: what the offers ask. `milli` and `domain`: GPUs of all workers in the
-    pool they prefer, and where that is. `is_plain`: they can be paused, and want nothing of another domain.
+    One object as long as that is so. `shape`: what the offers ask. `wanted`: in each quota domain, in their order, GPUs
+    of all workers in the pool they prefer there; `domain` and `milli` are the first. `is_plain`: they can be paused,
+    and want nothing of another domain.
     `precedence`: what of their rank they have in common.
     """
 
-    __slots__ = ("domain", "is_plain", "milli", "offers", "precedence", "shape")
+    __slots__ = ("domain", "is_plain", "milli", "offers", "precedence", "shape", "wanted")
 
     def __init__(self, job: Job, offers: tuple[Offer, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
         self.offers = offers
         self.shape: Shape = tuple([offer.wish for offer in offers])
         self.precedence = _precedence(job.type is _TRAINING, job.priority)
-        self.milli: GpuMilli = offers[0].request.total_milli
-        self.domain = domain_of[offers[0].pool.name]
-        self.is_plain = job.preemptible and all(domain_of[offer.pool.name] == self.domain for offer in offers)
+        wanted: dict[DomainName, GpuMilli] = {}
+        for offer in offers:
+            wanted.setdefault(domain_of[offer.pool.name], offer.request.total_milli)
+        self.wanted = tuple(wanted.items())
+        self.domain, self.milli = self.wanted[0]
+        self.is_plain = job.preemptible and len(self.wanted) == 1
 
 
 @dataclass(slots=True, eq=False)

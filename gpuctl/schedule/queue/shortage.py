@@ -59,8 +59,13 @@ class Shortages:
             if before is None or _may_matter(before, line.terms, line.needs(books.capacity)):
                 concerned.update(dict.fromkeys(line.groups.values()))
         told = []
+        known: dict[object, Reason] = {}
         for group in concerned:
-            reason = _why(group.first, wants[group.shape], books)
+            found = wants[group.shape]
+            gist = _gist(group, found)
+            reason = known.get(gist)
+            if reason is None:
+                reason = known[gist] = _why(group.first, found, books)
             if reason != group.reason:
                 group.reason = reason
                 told.append(group)
@@ -84,10 +89,14 @@ def _wants(lineup: Lineup, books: Books, guards: Guards) -> dict[Shape, tuple[Wa
                 if guard is not None and _free_for(books.now, offer) and has_place(books.now, offer):
                     kept[wish] = guard.waiting.job.id
     found: dict[Wish, Want] = {}
+    of_gpus: dict[tuple[object, ...], tuple[bool, bool]] = {}
     for wish, offer in wishes.items():
-        enough = _free_for(books.now, offer)
-        is_cpu = enough and has_place(books.now, Offer(offer.pool, offer.request.without_cpu()))
-        found[wish] = Want(enough, is_cpu, kept.get(wish))
+        pool, (gpu_milli, _, _, workers, profile), _ = wish
+        gpus = pool, gpu_milli, workers, profile
+        if gpus not in of_gpus:
+            enough = _free_for(books.now, offer)
+            of_gpus[gpus] = enough, enough and has_place(books.now, Offer(offer.pool, offer.request.without_cpu()))
+        found[wish] = Want(*of_gpus[gpus], kept.get(wish))
     return {shape: tuple([found[wish] for wish in shape]) for shape in lineup.shapes}
 
 
@@ -121,6 +130,13 @@ def _may_matter(before: Terms, after: Terms, needs: Needs) -> bool:
     return any(
         (milli > before.left_milli[domain]) is not (milli > after.left_milli[domain]) for domain, milli in needs.asked
     )
+
+
+def _gist(group: Group, wants: tuple[Want, ...]) -> object:
+    """All that the reason of those in a group depends on: many differ in nothing but CPU and memory."""
+    job = group.first.job
+    asked = tuple([(pool, request.gpu_milli, request.workers) for pool, request, _ in group.shape])
+    return group.line, asked, wants, job.preemptible, job.gpu_milli, job.workers, job.pools
 
 
 def _why(waiting: Waiting, wants: tuple[Want, ...], books: Books) -> Reason:
