@@ -76,15 +76,16 @@ def _unknown_pools(resolved: Resolved) -> Iterator[Diagnostic]:
 
 
 def _mixtures(resolved: Resolved) -> Iterator[Diagnostic]:
-    """Every quota and limit of another form than the first one by name."""
+    """Every quota and limit of another form than the usual one."""
     forms = {False: "a plain number", True: "an amount for each pool"}
     stated = quota.statements(resolved)
-    for other in stated[1:]:
-        if other.by_pool != stated[0].by_pool:
+    first = quota.usual(stated)
+    for other in stated:
+        if first is not None and other.by_pool != first.by_pool:
             document = _declaration(resolved, other).document
-            params = {"form": forms[other.by_pool], "other": forms[stated[0].by_pool]}
+            params = {"form": forms[other.by_pool], "other": forms[first.by_pool]}
             found = document.diagnostic("GPU3011", document.key_span(("spec", other.field)), params)
-            yield replace(found, related=(("the first quota is here", _span(resolved, stated[0])),))
+            yield replace(found, related=(("the first quota is here", _span(resolved, first)),))
 
 
 def _limits_below_quota(resolved: Resolved) -> Iterator[Diagnostic]:

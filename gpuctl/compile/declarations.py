@@ -156,7 +156,6 @@ def _read(path: str, file: SourceFile, cluster_dir: str) -> FileReading:
         diagnostics=(
             *read.diagnostics,
             *chain.from_iterable(one.diagnostics for one in taken),
-            *(_strangers(claims, folder) if folder is not None else ()),
         ),
     )
 
@@ -195,19 +194,6 @@ def _document(document: Document) -> _Taken:
         project=name if kind == "Project" else project if kind == "Job" else "",
         diagnostics=diagnostics,
     )
-
-
-def _strangers(claims: Iterable[Claim], folder: str) -> Iterator[Diagnostic]:
-    """Projects and jobs below another project's folder."""
-    for claim in claims:
-        if claim.kind not in {"Project", "Job"}:
-            continue
-        field_name = "name" if claim.kind == "Project" else "project"
-        project = claim.name if claim.kind == "Project" else claim.project
-        if project and project != folder:
-            kind = "the Project" if claim.kind == "Project" else "a Job"
-            span = claim.document.span(("metadata", field_name))
-            yield claim.document.diagnostic("GPU3008", span, {"folder": folder, "kind": kind, "project": project})
 
 
 def _kind_diagnostics(document: Document, kind: Any) -> Iterator[Diagnostic]:

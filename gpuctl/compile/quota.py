@@ -5,7 +5,7 @@ A cluster's quotas are either all plain numbers, with all its pools as one domai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuctl.compile.resolve import Resolved
@@ -45,18 +45,28 @@ def statements(resolved: Resolved) -> list[Statement]:
     return found
 
 
+def usual(stated: Sequence[Statement]) -> Statement | None:
+    """The first that has the form which most have; of two forms that are as frequent, the very first. None: of none."""
+    by_pool = sum(one.by_pool for one in stated)
+    plain = len(stated) - by_pool
+    return next((one for one in stated if by_pool == plain or one.by_pool is (by_pool > plain)), None)
+
+
 def quota_domains(resolved: Resolved) -> tuple[QuotaDomain, ...]:
-    """The cluster's quota domains, in the order of its pools: the first quota decides about their form."""
+    """The cluster's quota domains, in the order of its pools: the usual form of quotas decides about theirs."""
     pools = [PoolName(name) for name in resolved.pools]
-    stated = statements(resolved)
-    if stated and stated[0].by_pool:
+    form = usual(statements(resolved))
+    if form is not None and form.by_pool:
         return tuple(QuotaDomain(name=DomainName(pool), pools=(pool,)) for pool in pools)
     return (QuotaDomain(name=WHOLE_CLUSTER, pools=tuple(pools)),)
 
 
 def in_domain(amount: Amount, domain: DomainName) -> GpuMilli:
-    """An amount's part in a domain; what is not mentioned is 0."""
-    return amount.get(domain, 0) if isinstance(amount, Mapping) else amount
+    """An amount's part in a domain; what is not mentioned is 0. By pools where GPUs are divided together, which is a
+    mistake told elsewhere, it is their sum."""
+    if not isinstance(amount, Mapping):
+        return amount
+    return sum(amount.values()) if domain == WHOLE_CLUSTER else amount.get(domain, 0)
 
 
 def limit_in(amount: Amount | None, domain: DomainName) -> GpuMilli | None:

@@ -14,7 +14,7 @@ from gpuctl.compile.document import Document, Path
 from gpuctl.compile.shape import most_similar, nearest
 from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobV1, NodePool, ProjectV1
 from gpuctl.compile.text import SourceText, diagnose
-from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import all_of
 from gpuctl.model.declared import QuotaDomain
@@ -37,7 +37,8 @@ class ResolvedJob:
 class Resolved:
     """Declarations by name. `jobs` are those that fit, filled in by `fit`; `domains` are filled in by `quota`.
 
-    `circular`: departments belong to each other, so that quotas can't be added up.
+    `circular`: departments belong to each other, so that quotas can't be added up. `strangers` are documents in the
+    folder of another project than theirs, each with the folder's.
     """
 
     cluster: Declaration[ClusterV1] | None = None
@@ -47,6 +48,7 @@ class Resolved:
     jobs: list[ResolvedJob] = field(default_factory=list)
     domains: tuple[QuotaDomain, ...] = ()
     circular: bool = False
+    strangers: Mapping[Document, str] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -55,7 +57,9 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     out = Resolved()
     rights = Rights(declarations, tree)
     claimants = sorted(declarations.claims, key=rights.of_claim)
-    out.diagnostics.extend(_duplicates(claimants))
+    out.strangers = {one.document: folder for one in claimants if (folder := rights.strange_folder(one)) is not None}
+    told = {found.span for found in declarations.diagnostics if found.severity is Severity.ERROR}
+    out.diagnostics.extend(found for found in _misplaced(claimants, out.strangers) if found.span not in told)
     out.diagnostics.extend(_cluster_count(declarations, tree, claimants))
     if declarations.clusters:
         out.cluster = min(declarations.clusters, key=lambda cluster: rights.of("", cluster.document))
@@ -98,22 +102,40 @@ class Rights:
 
     def of_claim(self, claim: Claim) -> int:
         """The same for a document that may be broken."""
-        project = claim.name if claim.kind == "Project" else claim.project if claim.kind == "Job" else ""
-        return self.of(project, claim.document)
+        return self.of(_whose(claim), claim.document)
+
+    def strange_folder(self, claim: Claim) -> str | None:
+        """The project in whose folder a claim is that is another project's."""
+        project, path = _whose(claim), claim.document.name.file
+        if not project or self._owners.get(path) in (None, project):
+            return None
+        return folder_project(self._cluster_dir, path)
 
 
-def _duplicates(claims: Iterable[Claim]) -> Iterator[Diagnostic]:
+def _whose(claim: Claim) -> str:
+    """The project a claim belongs to; "" for the cluster's own."""
+    return claim.name if claim.kind == "Project" else claim.project if claim.kind == "Job" else ""
+
+
+def _misplaced(claims: Iterable[Claim], strangers: Mapping[Document, str]) -> Iterator[Diagnostic]:
+    """What is declared twice, or in another project's folder: one diagnostic for both."""
     first: dict[tuple[str, str, str], Claim] = {}
     for claim in claims:
-        if claim.kind == "Cluster" or not claim.name:
-            continue
-        project = claim.project if claim.kind == "Job" else ""
-        before = first.setdefault((claim.kind, project, claim.name), claim)
-        if before is not claim:
+        document, project = claim.document, claim.project if claim.kind == "Job" else ""
+        before = claim
+        if claim.kind != "Cluster" and claim.name:
+            before = first.setdefault((claim.kind, project, claim.name), claim)
+        folder = strangers.get(document)
+        if folder is not None:
+            at, kind = ("project", "a Job") if claim.kind == "Job" else ("name", "the Project")
+            params = {"folder": folder, "kind": kind, "project": _whose(claim)}
+            found = document.diagnostic("GPU3008", document.span(("metadata", at)), params)
+        elif before is not claim:
             name = f"{project}/{claim.name}" if project else claim.name
-            related = (("first declared here", before.document.name),)
-            found = claim.document.diagnostic("GPU3003", claim.document.name, {"kind": claim.kind, "name": name})
-            yield replace(found, related=related)
+            found = document.diagnostic("GPU3003", document.name, {"kind": claim.kind, "name": name})
+        else:
+            continue
+        yield found if before is claim else replace(found, related=(("first declared here", before.document.name),))
 
 
 def _cluster_count(declarations: Declarations, tree: SourceTree, claimants: Iterable[Claim]) -> Iterator[Diagnostic]:
@@ -149,6 +171,8 @@ class Names:
     def __init__(self, declarations: Declarations, out: Resolved) -> None:
         self.out = out
         self.known = {(claim.kind, claim.name) for claim in declarations.claims if claim.kind != "Job"}
+        # A folder's own Project may be there under another name: that is the mistake, told already.
+        self.known |= {("Project", folder) for one, folder in out.strangers.items() if one.data["kind"] == "Project"}
         self.guessed = declarations.guessed
         self.meant: dict[tuple[str, str], str] = {}
 
@@ -165,9 +189,10 @@ class Names:
 
     def project(self, document: Document, name: str) -> Iterator[Diagnostic]:
         """Nothing, or that the project is not declared."""
-        if self._missing("Project", name):
+        if self._missing("Project", name) and document not in self.out.strangers:
             span = document.span(("metadata", "project"))
-            yield document.diagnostic("GPU3004", span, {"project": name}, self._nearest("Project", name))
+            fix = "" if f"/projects/{name}/" in f"/{span.file}" else self._nearest("Project", name)
+            yield document.diagnostic("GPU3004", span, {"project": name}, fix)
 
     def department(self, document: Document, name: str | None) -> Iterator[Diagnostic]:
         """Nothing, or that the department is not declared."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeGuard
 
@@ -20,6 +21,8 @@ from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _OF_A_PLACE = frozenset({"affinity", "nodeSelector", "tolerations", "schedulingGates"})
+_MANY = 4096
+"""Texts that are remembered: most jobs wait for the same reason, and many ask for the same."""
 _IN_ORDER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -69,6 +72,7 @@ def _decode_worker(worker: object) -> WorkerPlacement | None:
     return WorkerPlacement(node=NodeName(node), gpus=tuple(gpus), uuids=tuple(uuids))
 
 
+@lru_cache(maxsize=_MANY)
 def encode_reason(reason: Reason) -> str:
     """`{"code":"GPU5003","params":{…}}`."""
     return compact_json({"code": reason.code, "params": dict(reason.params)})
@@ -86,6 +90,7 @@ def decode_reason(text: object) -> Reason | None:
     return Reason(code=value["code"], params=tuple(sorted(known.items())))
 
 
+@lru_cache(maxsize=_MANY)
 def encode_charge(charge: Charge) -> str:
     """`{"cpuMilli":4000,"gpuMilli":500,"memBytes":1073741824}`."""
     return compact_json({

@@ -6,6 +6,7 @@ gpuctl writes milliseconds in UTC; Kubernetes itself writes whole seconds. Both 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from gpuctl.model.units import Instant
 
@@ -21,6 +22,7 @@ def parse_timestamp(text: str) -> Instant:
     return (moment - _EPOCH) // _MILLISECOND
 
 
+@lru_cache(maxsize=4096)
 def format_timestamp(at_ms: Instant) -> str:
     """1596000000000 -> "2020-07-29T05:20:00.000Z"."""
     moment = _EPOCH + timedelta(milliseconds=at_ms)

@@ -41,9 +41,11 @@ def test_quotas_of_a_department_by_pool() -> None:
     assert of(member, RESEARCH, project("team-b", "{department: research, quota: {old: 0.5}}")) == ["GPU3010"]
 
 
-def test_plain_and_by_pool_is_told_once_for_each_that_departs_from_the_first() -> None:
-    others = [project("team-b", "{quota: {dgx: 1}}"), project("team-c", "{quota: 1, limit: {dgx: 2}}"), RESEARCH]
-    assert of("{quota: 4}", *others) == ["GPU3011", "GPU3011", "GPU3011"]
+def test_plain_and_by_pool_is_told_once_for_each_that_departs_from_the_usual_form() -> None:
+    others = [project("team-b", "{quota: {dgx: 1}}"), project("team-c", "{quota: 1, limit: {dgx: 2}}")]
+    assert of("{quota: 4}", *others) == ["GPU3011", "GPU3011"]
+    assert of("{quota: 4}", *others, RESEARCH) == ["GPU3011", "GPU3011"]
+    assert of("{quota: {dgx: 4}}", *others, RESEARCH) == ["GPU3011"]
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,32 @@ def test_a_file_that_cannot_be_read_does_not_make_its_project_unknown() -> None:
     assert codes(compile_tree(SourceTree(cluster_dir=".", files=files))) == ["GPU1018"]
 
 
+@pytest.mark.parametrize(("name", "code"), [("team-b", "GPU3008"), ("team_a", "GPU2010")])
+def test_a_project_under_another_name_in_its_folder_is_told_once(name: str, code: str) -> None:
+    jobs = {f"projects/team-a/jobs/{each}.yaml": job(each) for each in ("x", "y")}
+    files = {"c.yaml": CLUSTER, "projects/team-a/project.yaml": project(name), **jobs}
+    assert codes(compile_tree(tree_of(files))) == [code]
+
+
+@pytest.mark.parametrize("stray", [job("x", owner="team-b"), job("x", owner="team-e"), project("team-b")])
+def test_a_declaration_in_anothers_folder_is_told_once_with_where_it_is_first(stray: str) -> None:
+    files = {
+        "c.yaml": CLUSTER,
+        "projects/team-a/stray.yaml": stray,
+        "projects/team-a/project.yaml": project("team-a"),
+        "projects/team-b/all.yaml": project("team-b") + "---\n" + job("x", owner="team-b"),
+    }
+    (told,) = compile_tree(tree_of(files)).diagnostics
+    assert (told.code, told.span.file) == ("GPU3008", "projects/team-a/stray.yaml")
+    assert [place.file for _, place in told.related] == ["projects/team-b/all.yaml"] * ("team-b" in stray)
+
+
+def test_a_job_in_its_folder_means_no_other_project() -> None:
+    files = {"c.yaml": CLUSTER, "projects/team-a/x.yaml": job("x"), "projects/team-b/b.yaml": project("team-b")}
+    (told,) = compile_tree(tree_of(files)).diagnostics
+    assert (told.code, told.help) == ("GPU3004", "declare the project, or name another")
+
+
 def test_whose_a_file_is() -> None:
     files: dict[str, str | bytes] = {
         "k/cluster.yaml": CLUSTER,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuctl.compile import Compiled, compile_tree
 from gpuctl.model.source import SourceFile, SourceTree
 
@@ -27,7 +29,7 @@ def tree(**documents: str) -> SourceTree:
     return tree_of({"cluster.yaml": CLUSTER, **{f"{name}.yaml": text for name, text in documents.items()}})
 
 
-def tree_of(files: dict[str, str | bytes], cluster_dir: str = ".") -> SourceTree:
+def tree_of(files: Mapping[str, str | bytes], cluster_dir: str = ".") -> SourceTree:
     contents = {path: text if isinstance(text, bytes) else text.encode() for path, text in files.items()}
     return SourceTree(
         cluster_dir=cluster_dir, files={path: SourceFile(content=content) for path, content in contents.items()}
