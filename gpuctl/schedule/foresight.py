@@ -215,7 +215,11 @@ class Foresight:
         """Those of the last look's lanes that wait now, too."""
         if self.looks == 1 or not self._losses:
             return lanes
-        left = (tuple([job for job in lane if job not in self._losses]) for lane in lanes)
+        losers = {job.project for job in self._losses}
+        left = (
+            lane if lane[0].project not in losers else tuple([job for job in lane if job not in self._losses])
+            for lane in lanes
+        )
         return tuple([lane for lane in left if lane])
 
     def decisions(self, books: Books, uuids: Mapping[NodeName, tuple[str, ...]]) -> Iterator[tuple[JobId, Decision]]:

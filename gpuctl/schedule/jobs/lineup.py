@@ -60,6 +60,21 @@ class Group:
         return zip(self.shape, self.first.offers, strict=True)
 
 
+def pending(groups: Iterable[Group]) -> dict[JobId, Decision]:
+    """What is decided about all of some groups, if none has a place. They were told why."""
+    able = [(waiting, group.reason) for group in groups for waiting in group.jobs]
+    jobs = [waiting.job.id for waiting, _ in able]
+    made = of_columns(
+        Pending,
+        len(jobs),
+        job=jobs,
+        reason=[reason for _, reason in able],
+        record=[waiting.record for waiting, _ in able],
+        reserved=repeat(None),
+    )
+    return dict(zip(jobs, made, strict=True))
+
+
 class Needs(NamedTuple):
     """What the most modest of some jobs would need: the fewest GPUs with which one that has a run could start, the
     highest priority, and whether one is a person's or a service that can't be paused. All quota domains, and all that
@@ -223,17 +238,7 @@ class Lineup:
 
     def pending(self, now_ms: Instant) -> dict[JobId, Decision]:
         """What is decided about all that wait, if none has a place. Everybody was told why."""
-        able = [(waiting, group.reason) for group in self.groups() for waiting in group.jobs]
-        jobs = [waiting.job.id for waiting, _ in able]
-        made = of_columns(
-            Pending,
-            len(jobs),
-            job=jobs,
-            reason=[reason for _, reason in able],
-            record=[waiting.record for waiting, _ in able],
-            reserved=repeat(None),
-        )
-        told: dict[JobId, Decision] = dict(zip(jobs, made, strict=True))
+        told = pending(self.groups())
         for job, (_, run, reason) in self.unable.items():
             told[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
         return told

@@ -22,7 +22,7 @@ from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.jobs.demand import Demand, Prospects
-from gpuctl.schedule.jobs.lineup import Group, Lineup
+from gpuctl.schedule.jobs.lineup import Group, Lineup, pending
 from gpuctl.schedule.jobs.runs import (
     ACTIVE,
     IN_PLACE,
@@ -158,11 +158,12 @@ class Standing:
             made.update(overlay)
             verdicts.begin(sorted(self._jobs), made)
         else:
-            anew = {waiting.job.id for group in told for waiting in group.jobs}
-            for job in (anew | self.touched.keys() | self._overlaid) - overlay.keys():
+            made = pending(told)
+            for job in (self.touched.keys() | self._overlaid) - made.keys():
                 if job in self.decisions or job in self.lineup:
-                    verdicts.put(job, self._by_itself(job))
-            for job, decision in overlay.items():
+                    made[job] = self._by_itself(job)
+            made.update(overlay)
+            for job, decision in made.items():
                 verdicts.put(job, decision)
         self._overlaid = set(overlay)
         self.touched.clear()

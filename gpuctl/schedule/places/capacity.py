@@ -6,8 +6,9 @@ a node of no pool offers nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MappingProxyType
 
 from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
@@ -40,6 +41,9 @@ class NodeSpace:
     topology: tuple[str, ...] = ()
 
 
+_gpu_milli: Callable[[NodeSpace], tuple[GpuMilli, ...]] = attrgetter("gpu_milli")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """All nodes by name, the pools by name, each pool's usable nodes in name order, and each pool's domain.
@@ -55,7 +59,7 @@ class Capacity:
 
     def usable_milli(self, domain: DomainName) -> GpuMilli:
         """GPUs of a domain that new work may use."""
-        return sum(sum(node.gpu_milli) for pool in self.pools_of(domain) for node in self.usable.get(pool, ()))
+        return sum(sum(map(sum, map(_gpu_milli, self.usable.get(pool, ())))) for pool in self.pools_of(domain))
 
     def pools_of(self, domain: DomainName) -> list[PoolName]:
         """The pools of a domain."""
@@ -145,5 +149,6 @@ def changed_nodes(before: Capacity, after: Capacity) -> frozenset[NodeName]:
     """Nodes that are not as they were, that came, or that went. Cost: O(nodes)."""
     if before is after:
         return frozenset()
-    names = before.nodes.keys() | after.nodes.keys()
-    return frozenset(name for name in names if before.nodes.get(name) != after.nodes.get(name))
+    old, new = before.nodes, after.nodes
+    others = [(name, space) for name, space in new.items() if old.get(name) is not space]
+    return frozenset(old.keys() - new.keys()).union(name for name, space in others if old.get(name) != space)

@@ -87,10 +87,8 @@ def _exchanged(
     books: Books, offer: Offer, surplus: Sequence[Holder], lost_milli: GpuMilli, wholes: Rule
 ) -> tuple[Holder, ...] | None:
     """Surplus workers and, where they are not enough, the fewest runs besides."""
-    missing = lost_milli - gpu_milli_of(surplus)
     with books.without(surplus):
-        enough = missing <= 0 and place_in(books.soon, offer) is not None
-        besides: tuple[Holder, ...] | None = () if enough else find_exchange(books, offer, wholes, missing)
+        besides = find_exchange(books, offer, wholes, lost_milli - gpu_milli_of(surplus))
     if besides is None:
         return None
     chosen = with_bound(books, besides)
@@ -152,7 +150,7 @@ def _besides(
 ) -> tuple[Holder, ...] | None:
     """Surplus workers of those given and, where they are not enough, the cheapest runs besides."""
     with books.without(given):
-        enough = bool(given) and place_in(books.soon, offer) is not None
+        enough = place_in(books.soon, offer) is not None
         found: tuple[Holder, ...] | None = () if enough else find_victims(books, offer, wholes)
     if found is None:
         return None
