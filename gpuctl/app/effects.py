@@ -22,7 +22,7 @@ from gpuctl.model.units import Instant
 from gpuctl.observe import observe
 from gpuctl.plan import CONFIRM_TRAILER, make_plan, mass_stop, set_aside
 from gpuctl.render import render
-from gpuctl.schedule import schedule
+from gpuctl.schedule import Outlook, schedule
 
 Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
 """The objects of nodes as pools declare them."""
@@ -55,11 +55,11 @@ def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_m
     """What a change does in a cluster as it is."""
     state = observe(objects, head.cluster.name)
     before = None if base is None else at_rest(replace(base, held=set_aside(base, state)), state, now_ms)
-    after = replace(head, held=set_aside(head, state))
-    effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms))
+    after, outlook = replace(head, held=set_aside(head, state)), Outlook()
     stops = mass_stop(after, state, frozenset())
-    waiting = schedule(replace(after, barred=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms)
+    waiting = schedule(replace(after, barred=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, outlook)
     plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)
+    effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, outlook))
     ground = _ground(state.nodes, live=True)
     return Foreseen(effect=effect, ground=ground, refusals=tuple(_told(plan.refusals, head)))
 

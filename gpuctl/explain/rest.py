@@ -48,15 +48,15 @@ class Rest:
         return {d.job: d for d in self.decided.decisions if isinstance(d, Pending)}
 
 
-def at_rest(declared: Declared, state: ClusterState, now_ms: Instant) -> Rest:
-    """The cluster once everything is done that the declarations ask for now.
+def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, outlook: Outlook | None = None) -> Rest:
+    """The cluster once everything is done that the declarations ask for now. `outlook`: of a schedule of much the same.
 
-    Cost: a cold schedule, and a few of what has changed.
+    Cost: a cold schedule where there is no outlook, and a few of what has changed.
     """
     pauses: dict[JobId, Pause] = {}
     starts: dict[JobId, Admit] = {}
     sizes: dict[JobId, Resize] = {}
-    decided, rest, outlook = Schedule(at_ms=now_ms), state, Outlook()
+    decided, rest, outlook = Schedule(at_ms=now_ms), state, outlook or Outlook()
     for decided, rest in come_to_rest(declared, state, now_ms, outlook):  # noqa: B007 - the last ones
         for decision in decided.decisions:
             match decision:
