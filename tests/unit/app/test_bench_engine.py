@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpuctl.app.bench.engine import (
@@ -15,7 +17,7 @@ from gpuctl.app.bench.engine import (
     scattered,
 )
 from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, job, node, run_of, world
-from gpuctl.model.decision import Move
+from gpuctl.model.decision import Displace, Move, Reclaim
 from gpuctl.schedule import Outlook, schedule
 
 
@@ -52,6 +54,17 @@ def asked(count: int) -> int:
     outlook = Outlook()
     schedule(crowd.declared, crowd.state, NOW_MS, outlook)
     return outlook.effort.turns
+
+
+def test_a_lost_node_costs_no_more_turns_than_lose_or_gain_by_it() -> None:
+    full = crowded((8,) * 200, 2000, 50)
+    first, *nodes = full.state.nodes
+    lost, outlook = full.nodes((replace(first, ready=False, usable=False), *nodes)), Outlook()
+    schedule(full.declared, full.state, NOW_MS, outlook)
+    decided = schedule(lost.declared, lost.state, NOW_MS, outlook).decisions
+    touched = sum(isinstance(each, Displace | Reclaim) for each in decided)
+    assert touched > 10
+    assert outlook.effort.turns <= touched + 2
 
 
 @pytest.mark.parametrize("nodes", [10, 100])
