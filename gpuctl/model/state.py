@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
-from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
+from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 from gpuctl.model.usage import Usage
 
 Body: TypeAlias = Mapping[str, Any]
@@ -141,6 +142,10 @@ class Run:
     def record(self) -> RunRecord:
         """What is remembered of it as long as it stays as it is."""
         return RunRecord(self.queued_at_ms, self.starts, self.ran_ms, self.paused_for)
+
+
+remembered: Callable[[Run], tuple[Instant, int, DurationMs, JobId | None]] = attrgetter(*RunRecord._fields)
+"""The fields of its record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,6 @@ MIX: tuple[tuple[int, GpuMilli, int], ...] = (
 )  # fmt: skip
 """What is asked for, of a thousand jobs: milli-GPU a worker, and workers."""
 
-SMALLEST = min(milli for _, milli, _ in MIX)
-
 _SPAN = SourceSpan(file="bench.yaml")
 _CONTAINER = Container(image="registry.example.com/bench:1")
 _DIGEST = RunDigest("00000001")
@@ -155,12 +153,13 @@ class _Shelves:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._free = {each.name: [WHOLE_GPU] * each.gpus for each in nodes}
         self._names = [each.name for each in nodes]
-        self._first = 0
+        self._backwards = self._names[::-1]
+        self._passed: dict[GpuMilli, int] = {}
 
     def place(self, job: Job) -> Placement | None:
         """All its workers' devices, taken; None when they are not there."""
         taken: list[tuple[NodeName, tuple[int, ...]]] = []
-        for name in self._open(job):
+        for name in self._open(job.gpu_milli):
             while len(taken) < job.workers:
                 found = self._devices(name, job.gpu_milli)
                 if found is None:
@@ -173,11 +172,13 @@ class _Shelves:
             self._take(name, gpus, -job.gpu_milli)
         return None
 
-    def _open(self, job: Job) -> Iterator[NodeName]:
-        while self._first < len(self._names) and max(self._free[self._names[self._first]], default=0) < SMALLEST:
-            self._first += 1
-        names = self._names[self._first :]
-        return iter(names if job.gpu_milli < 8 * WHOLE_GPU else names[::-1])
+    def _open(self, milli: GpuMilli) -> Iterator[NodeName]:
+        """The nodes from the first that has room for a worker: nothing is given back, so none before it ever has."""
+        order, first = self._names if milli < 8 * WHOLE_GPU else self._backwards, self._passed.get(milli, 0)
+        while first < len(order) and self._devices(order[first], milli) is None:
+            first += 1
+        self._passed[milli] = first
+        return (order[at] for at in range(first, len(order)))
 
     def _devices(self, name: NodeName, milli: GpuMilli) -> tuple[int, ...] | None:
         each, count = min(milli, WHOLE_GPU), max(1, milli // WHOLE_GPU)

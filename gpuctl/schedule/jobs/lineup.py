@@ -22,7 +22,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.jobs.demand import Demand, Prospects
-from gpuctl.schedule.jobs.ordering import Kind, Prospect, Shape, Waiting, is_first_class, kind_of, rank_of
+from gpuctl.schedule.jobs.ordering import Kind, Prospect, Shape, Waiting, is_first_class, kind_of, rank_of, records_of
 from gpuctl.schedule.jobs.runs import record_of
 from gpuctl.schedule.news import News
 from gpuctl.schedule.places.capacity import Capacity
@@ -62,14 +62,14 @@ class Group:
 
 def pending(groups: Iterable[Group]) -> dict[JobId, Decision]:
     """What is decided about all of some groups, if none has a place. They were told why."""
-    able = [(waiting, group.reason) for group in groups for waiting in group.jobs]
-    jobs = [waiting.job.id for waiting, _ in able]
+    kinds = list(groups)
+    jobs = [waiting.job.id for group in kinds for waiting in group.jobs]
     made = of_columns(
         Pending,
         len(jobs),
         job=jobs,
-        reason=[reason for _, reason in able],
-        record=[waiting.record for waiting, _ in able],
+        reason=chain.from_iterable([repeat(group.reason, len(group.jobs)) for group in kinds]),
+        record=records_of(chain.from_iterable([group.jobs for group in kinds])),
         reserved=repeat(None),
     )
     return dict(zip(jobs, made, strict=True))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from typing import TypeAlias
 
+from gpuctl.model.columns import of_rows
 from gpuctl.model.decision import RunRecord
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job, JobType
-from gpuctl.model.state import Run
+from gpuctl.model.state import Run, remembered
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.places.gang import Offer, Wish
 
@@ -93,6 +94,12 @@ class Waiting:
     def gpu_milli(self) -> GpuMilli:
         """GPUs of all workers, in the pool it prefers."""
         return self.prospect.milli
+
+
+def records_of(some: Iterable[Waiting]) -> list[RunRecord]:
+    """What is remembered of the run of each."""
+    rows = [RunRecord(w.queued_at_ms) if w.run is None else remembered(w.run) for w in some]
+    return of_rows(RunRecord, rows)
 
 
 def kind_of(waiting: Waiting) -> Kind:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from gpuctl.model.columns import of_columns
+from gpuctl.model.columns import of_columns, of_rows
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -29,7 +29,7 @@ from gpuctl.model.decision import (
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.state import ClusterState, Run, RunPhase, remembered
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 from gpuctl.schedule import reasons
 from gpuctl.schedule.jobs import interactive
@@ -39,6 +39,7 @@ from gpuctl.schedule.places.ledger import Charge
 NOWHERE = Placement(workers=())
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 STOPPING = RunPhase.STOPPING
+_QUEUED = RunPhase.QUEUED
 IN_PLACE = frozenset((*ACTIVE, STOPPING))
 """Phases of runs that hold a place."""
 
@@ -245,8 +246,9 @@ def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | N
     if past is not None:
         return JobState(past.state) if past.state in set(JobState) else JobState.DELETED
     if run is not None:
-        if run.phase is RunPhase.QUEUED and job.max_duration_ms is not None and run.ran_ms >= job.max_duration_ms:
-            return JobState.TIMED_OUT
+        if run.phase is _QUEUED:
+            is_over = job.max_duration_ms is not None and run.ran_ms >= job.max_duration_ms
+            return JobState.TIMED_OUT if is_over else None
         return JobState(run.phase.value) if run.phase.final else None
     return JobState.DELETED if ledger is not None and (job.id, job.digest) in ledger.seen else None
 
@@ -281,7 +283,7 @@ def kept(staying: Sequence[tuple[Job, Run]]) -> list[Keep]:
         len(staying),
         job=[job.id for job, _ in staying],
         reason=[run.reason or reasons.runs_in_quota(job.id.project) for job, run in staying],
-        record=[run.record for _, run in staying],
+        record=of_rows(RunRecord, [remembered(run) for _, run in staying]),
         placement=[run.placement or NOWHERE for _, run in staying],
     )
 

@@ -264,7 +264,8 @@ class Standing:
     ) -> tuple[list[Holder], list[Holder]]:
         """Read them one by one; then they wait who do. Who leaves the books, and who enters them."""
         leaving = self._forget(jobs)
-        waiting: list[tuple[Job, Run | None]] = []
+        waiting: list[Job] = []
+        of_waiting: list[Run | None] = []
         staying: list[tuple[Job, Run]] = []
         for job_id in jobs:
             job = self._jobs.get(job_id)
@@ -281,12 +282,13 @@ class Standing:
             if decision is not None:
                 self._note(job, run, decision)
             else:
-                waiting.append((job, run))
+                waiting.append(job)
+                of_waiting.append(run)
                 if run is None:
                     self._restless.add(job_id)
         for (job, run), keep in zip(staying, kept(staying), strict=True):
             self._note(job, run, keep)
-        self.lineup.join(waiting, self._now_ms)
+        self.lineup.join(zip(waiting, of_waiting, strict=True), self._now_ms)
         return leaving, self._enter(filter(self._raw.__contains__, jobs), declared)
 
     def _enter(self, jobs: Iterable[JobId], declared: Declared) -> list[Holder]:

@@ -205,7 +205,11 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """A ledger of its own with the same contents. Cost: O(devices)."""
-        other = Ledger({name: room.copy() for name, room in self.rooms.items()}, self.effort, self.habits)
+        other = Ledger({}, self.effort, self.habits)
+        other.rooms = {name: room.copy() for name, room in self.rooms.items()}
+        other._by_whole = {pool: list(map(list, buckets)) for pool, buckets in self._by_whole.items()}
+        other._partial = {kind: list(entries) for kind, entries in self._partial.items()}
+        other._whole, other._partial_milli = dict(self._whole), dict(self._partial_milli)
         other._rankings = {key: ranking.copy() for key, ranking in self._rankings.items()}
         other._touched, other._moves = list(self._touched), self._moves
         return other
@@ -393,6 +397,8 @@ def _empty(node: NodeSpace, pool: PoolName) -> Room:
 
 def _parts(room: Room) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
     """The devices of which a part can be had, as they are indexed, each with what it is cut into."""
+    if room.whole == len(room.gpu_milli):
+        return []
     name, free_of = room.name, enumerate(room.gpu_milli)
     if not room.profiles:
         return [("", (free, name, index)) for index, free in free_of if 0 < free < WHOLE_GPU]
