@@ -19,14 +19,13 @@ from gpuctl.schedule.admission.lacking import Lacking, asked_by, count_growth, l
 from gpuctl.schedule.admission.outcome import Outcome, Regained
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.foresight import Foresight, is_elastic
-from gpuctl.schedule.jobs.demand import claims
+from gpuctl.schedule.jobs.lineup import Group
 from gpuctl.schedule.memory.outlook import Outlook
 from gpuctl.schedule.memory.standing import Standing
 from gpuctl.schedule.places.gang import Seat
 from gpuctl.schedule.promises.reservation import keep_moves
 from gpuctl.schedule.promises.starvation import Guards
 from gpuctl.schedule.sequel import nothing_follows
-from gpuctl.schedule.shares.fairshare import divide
 from gpuctl.schedule.shares.usage import next_usage, used_by
 from gpuctl.schedule.victims.drain import draining
 
@@ -58,7 +57,9 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
         if job not in overlay:
             record = standing.lineup.find(job)[0].record
             overlay[job] = Pending(job=job, reason=reason, record=record, reserved=seat.placement)
-    told = standing.waitlist.shortages.tell(standing.lineup, standing.books, look.guards)
+    told: list[Group] = []
+    if outcome.lanes or foresight.looks > 1:  # Else all have a place.
+        told = standing.waitlist.shortages.tell(standing.lineup, standing.books, look.guards)
     standing.decide(overlay, told)
     outlook.keep(standing)
     shares = standing.shares.tell(_promised(foresight.promised, outcome.regained, outlook.capacity.domain_of))
@@ -104,7 +105,7 @@ class Cycle:
             outlook.keep(before.standing)
         # 1. What there is, what each run says by itself, and who holds what: as before, but for what has changed.
         standing = outlook.over(declared, state, now_ms)
-        books, capacity, accounts = standing.books, outlook.capacity, standing.books.accounts
+        books, capacity = standing.books, outlook.capacity
         books.elastic = standing.elastic
         drains = declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN
         books.spare(draining(standing.holders, outlook.tree) if drains else frozenset())
@@ -124,12 +125,8 @@ class Cycle:
         }
         full = full_use(sum(there.values()), half_life_ms or 0)
         shares_moved = False
-        for domain in declared.domains:
-            terms = there[domain.name], full, used
-            if demand.has_changed(domain.name) or standing.terms.get(domain.name) != terms:
-                claimed = claims(declared, domain.name, demand, accounts, used)
-                shares_moved |= accounts.apportion(domain.name, divide(there[domain.name], claimed, full))
-                standing.terms[domain.name] = terms
+        for domain, milli in there.items():
+            shares_moved |= standing.division.renew(domain, milli, full, used)
 
         # 3. Who starts, who is paused for whom. Where all were asked in vain, so are those that came to stand behind.
         in_vain = standing.in_vain and standing.only_joined and not shares_moved

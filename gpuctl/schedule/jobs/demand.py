@@ -5,9 +5,8 @@ A job that could not run on an empty cluster, or that alone breaks a ceiling, is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from itertools import chain
-from types import MappingProxyType
 
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared, DomainName
@@ -22,7 +21,6 @@ from gpuctl.schedule.places.fit import Request, request_on
 from gpuctl.schedule.places.gang import Offer, has_place, seats
 from gpuctl.schedule.places.ledger import Ledger
 from gpuctl.schedule.shares.accounts import Accounts, Tree, project_owner
-from gpuctl.schedule.shares.fairshare import Claim
 
 MOST_ALIKE = 10_000
 """Answers remembered at once, before all are forgotten: those for jobs that are there are few."""
@@ -190,10 +188,10 @@ class Demand:
                 self._fixed.pop((domain, project), None)
         return projects
 
-    def has_changed(self, domain: DomainName) -> bool:
-        """Whether any project wants more or less of a domain than in the cycle before."""
-        before, wanted = self._before, self._wanted
-        return any(key[0] == domain and wanted[key] != milli for key, milli in before.items())
+    def changed(self, domain: DomainName) -> dict[ProjectName, GpuMilli]:
+        """The projects that want more or less of a domain than in the cycle before, and what they wanted then."""
+        wanted = self._wanted
+        return {key[1]: milli for key, milli in self._before.items() if key[0] == domain and wanted[key] != milli}
 
     def wanted(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """What a project held when the cycle began, and could use besides."""
@@ -238,59 +236,3 @@ class Demand:
 
     def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
         return self._accounts.fixed(domain, project) + self._fixed.get((domain, project), 0) + milli
-
-
-def claims(
-    declared: Declared,
-    domain: DomainName,
-    demand: Demand,
-    accounts: Accounts,
-    used: Mapping[ProjectName, int] = MappingProxyType({}),
-) -> list[Claim]:
-    """The tree of claims on a domain: projects below their departments, demand summed bottom-up within limits.
-
-    A department without a claim of its own stands for the sum of what is below it. `used`: milli-GPU-hours.
-    """
-    below: dict[str, list[Claim]] = {}
-    for project in declared.projects:
-        wanted, past = demand.wanted(domain, project.name), used.get(project.name, 0)
-        claim = accounts.claims.get((domain, project.name))
-        if claim is None or claim.demand_milli != wanted or claim.used_milli_hours != past:
-            owner = project_owner(project.name)
-            allowance = accounts.tree.allowance(owner, domain)
-            claim = accounts.claims[domain, project.name] = Claim(
-                owner=owner,
-                quota_milli=allowance.quota_milli,
-                demand_milli=wanted,
-                limit_milli=allowance.limit_milli,
-                weight=allowance.weight,
-                priority=project.priority,
-                used_milli_hours=past,
-            )
-        below.setdefault(accounts.tree.above(project.name), []).append(claim)
-    return _branch("", below, accounts.tree.parents, domain, accounts)
-
-
-def _branch(
-    parent: str,
-    below: Mapping[str, list[Claim]],
-    parents: Mapping[str, str],
-    domain: DomainName,
-    accounts: Accounts,
-) -> list[Claim]:
-    branch = list(below.get(parent, ()))
-    for department in sorted(d for d, upper in parents.items() if upper == parent):
-        children = _branch(department, below, parents, domain, accounts)
-        allowance = accounts.tree.allowances.get(department, {}).get(domain)
-        branch.append(
-            Claim(
-                owner=department,
-                quota_milli=allowance.quota_milli if allowance else sum(c.quota_milli for c in children),
-                demand_milli=sum(c.wanted_milli for c in children),
-                limit_milli=allowance.limit_milli if allowance else None,
-                weight=allowance.weight if allowance else sum(c.weight for c in children),
-                used_milli_hours=sum(c.used_milli_hours for c in children),
-                children=tuple(children),
-            )
-        )
-    return sorted(branch, key=lambda c: c.owner)

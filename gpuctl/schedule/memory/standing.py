@@ -22,6 +22,7 @@ from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.jobs.demand import Demand, Prospects
+from gpuctl.schedule.jobs.division import Division
 from gpuctl.schedule.jobs.lineup import Group, Lineup, pending
 from gpuctl.schedule.jobs.runs import (
     ACTIVE,
@@ -56,7 +57,7 @@ class Standing:
     __slots__ = (
         "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_news",
         "_now_ms", "_over", "_overlaid", "_raw", "_restless", "_runs", "_twice", "_used", "adjustments",
-        "books", "decisions", "demand", "in_vain", "lineup", "moving", "only_joined", "shares", "terms", "touched",
+        "books", "decisions", "demand", "division", "in_vain", "lineup", "moving", "only_joined", "shares", "touched",
         "usable_milli", "verdicts", "waitlist",
     )  # fmt: skip
 
@@ -82,12 +83,12 @@ class Standing:
         self.lineup = Lineup(capacity, prospects, news)
         self.waitlist = Waitlist(self.lineup, self.books, news)
         self.demand = Demand(declared, capacity, self.books.accounts, news)
+        self.division = Division(declared, self.books.accounts, self.demand)
         self.shares = Shares(declared, self.books.accounts, self.demand, news)
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
         self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
-        self.terms: dict[DomainName, object] = {}
         self.verdicts = Verdicts()
         self.touched: dict[JobId, None] = {}
         self.only_joined = False
@@ -159,7 +160,7 @@ class Standing:
             verdicts.begin(sorted(self._jobs), made)
         else:
             made = pending(told)
-            for job in (self.touched.keys() | self._overlaid) - made.keys():
+            for job in (self.touched.keys() | self._overlaid) - made.keys() - overlay.keys():
                 if job in self.decisions or job in self.lineup:
                     made[job] = self._by_itself(job)
             made.update(overlay)

@@ -15,7 +15,7 @@ from gpuctl.model.declared import Allowance, Declared, DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.news import News
-from gpuctl.schedule.shares.fairshare import NOTHING, Claim, Portion
+from gpuctl.schedule.shares.fairshare import NOTHING, Portion
 from gpuctl.schedule.vain import Vain
 
 NO_ALLOWANCE = Allowance(quota_milli=0)
@@ -109,12 +109,12 @@ class Tree:
 
 
 class Accounts:
-    """What each owner holds, what of it can't be paused, and what it may hold. `claims` are those of the last cycle.
+    """What each owner holds, what of it can't be paused, and what it may hold.
 
     `vain` is told who holds more or may keep less.
     """
 
-    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "claims", "tree", "vain")
+    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "tree", "vain")
 
     def __init__(self, tree: Tree, news: News) -> None:
         self.tree = tree
@@ -122,7 +122,6 @@ class Accounts:
         self.vain = Vain()
         self._portions: dict[tuple[DomainName, str], Portion] = {}
         self._borrowed: dict[DomainName, GpuMilli] = {}
-        self.claims: dict[tuple[DomainName, ProjectName], Claim] = {}
         self._held: dict[tuple[DomainName, str], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
 
