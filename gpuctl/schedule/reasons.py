@@ -33,6 +33,11 @@ def _pools(job: Job) -> str:
     return ", ".join(job.pools) or "no pool"
 
 
+def _least(job: Job) -> str:
+    """GPUs without which it does not start: those of all its workers, or of the fewest."""
+    return format_gpus(job.gpu_milli * job.min_workers)
+
+
 def _named(jobs: Iterable[JobId]) -> str:
     names = [str(job) for job in sorted(jobs)]
     shown = ", ".join(names[:MAX_NAMED])
@@ -61,38 +66,37 @@ def runs_without_gpu() -> Reason:
 
 def no_free_gpus(job: Job) -> Reason:
     """Entitled, but nothing is free and nothing may be taken."""
-    return _reason("GPU5010", gpus=format_gpus(job.total_gpu_milli), pools=_pools(job))
+    return _reason("GPU5010", gpus=_least(job), pools=_pools(job))
 
 
 def over_share(job: Job) -> Reason:
     """Beyond the fair share, and nothing is idle."""
-    return _reason("GPU5011", gpus=format_gpus(job.total_gpu_milli), project=job.id.project)
+    return _reason("GPU5011", gpus=_least(job), project=job.id.project)
 
 
 def over_limit(job: Job, owner: str, limit_milli: GpuMilli) -> Reason:
     """A project's or department's ceiling."""
-    return _reason("GPU5012", gpus=format_gpus(job.total_gpu_milli), owner=owner, limit=format_gpus(limit_milli))
+    return _reason("GPU5012", gpus=_least(job), owner=owner, limit=format_gpus(limit_milli))
 
 
 def fixed_over_quota(job: Job, quota_milli: GpuMilli) -> Reason:
     """Work that can't be paused never exceeds quota."""
-    gpus, quota = format_gpus(job.total_gpu_milli), format_gpus(quota_milli)
-    return _reason("GPU5013", gpus=gpus, project=job.id.project, quota=quota)
+    return _reason("GPU5013", gpus=_least(job), project=job.id.project, quota=format_gpus(quota_milli))
 
 
 def no_large_node(job: Job) -> Reason:
     """It would not fit empty nodes either."""
-    return _reason("GPU5014", gpus=format_gpus(job.gpu_milli), workers=job.workers, pools=_pools(job))
+    return _reason("GPU5014", gpus=format_gpus(job.gpu_milli), workers=job.min_workers, pools=_pools(job))
 
 
 def scattered(job: Job) -> Reason:
     """Enough is free, but not in one place."""
-    return _reason("GPU5015", gpus=format_gpus(job.total_gpu_milli), pools=_pools(job))
+    return _reason("GPU5015", gpus=_least(job), pools=_pools(job))
 
 
 def gang_short(job: Job) -> Reason:
     """Not all workers fit at once."""
-    return _reason("GPU5016", gpus=format_gpus(job.gpu_milli), workers=job.workers, pools=_pools(job))
+    return _reason("GPU5016", gpus=format_gpus(job.gpu_milli), workers=job.min_workers, pools=_pools(job))
 
 
 def cpu_short(job: Job) -> Reason:

@@ -40,7 +40,7 @@ def mode_table(rows: Sequence[ModeRow]) -> str:
 
 
 def _cells(row: ModeRow) -> tuple[str, ...]:
-    ratio = "-" if row.of_floor_milli is None else f"{row.of_floor_milli // 1000}.{row.of_floor_milli % 1000 // 10:02d}"
+    ratio = "-" if row.of_floor_milli is None else _hundredths((row.of_floor_milli + 5) // 10)
     return (
         row.mode, age(row.mean_wait_ms), age(row.p95_wait_ms), ratio, percent(row.unfair_ppm),
         percent(row.below_quota_ppm), str(row.violations), age(row.longest_ms), str(row.pauses),
@@ -50,5 +50,8 @@ def _cells(row: ModeRow) -> tuple[str, ...]:
 
 def percent(ppm: int) -> str:
     """12345 -> 1.23%."""
-    hundredths = (ppm + 50) // 100
-    return f"{hundredths // 100}.{hundredths % 100:02d}%"
+    return f"{_hundredths((ppm + 50) // 100)}%"
+
+
+def _hundredths(count: int) -> str:
+    return f"{count // 100}.{count % 100:02d}"

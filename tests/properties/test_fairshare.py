@@ -80,6 +80,13 @@ def test_shares_do_not_depend_on_order(capacity: int, siblings: list[Claim], ran
     assert divide(capacity, shuffled) == divide(capacity, siblings)
 
 
+@given(st.integers(0, 40), st.permutations("abcde"))
+def test_what_is_left_of_equal_claims_goes_by_name(capacity: int, names: list[str]) -> None:
+    alike = [Claim(owner=name, quota_milli=0, demand_milli=40, weight=1) for name in names]
+    shares = divide(capacity, alike)
+    assert [shares[name].share_milli for name in "abcde"] == [(capacity + 4 - place) // 5 for place in range(5)]
+
+
 @given(CAPACITIES, claims(depth=1), st.integers(1, 5_000))
 def test_a_larger_quota_never_means_a_smaller_share(capacity: int, siblings: list[Claim], more: int) -> None:
     first = siblings[0]

@@ -30,18 +30,20 @@ def moved(run: Run, by_ms: int) -> Run:
     )
 
 
-def substance(made: Schedule) -> list[tuple[object, ...]]:
-    """Decisions without their instants."""
-    return [(type(d).__name__, d.job, d.reason, getattr(d, "placement", None)) for d in made.decisions]
+def substance(made: Schedule) -> tuple[list[tuple[object, ...]], tuple[JobId, ...]]:
+    """Decisions without their instants, and who is next."""
+    return [(type(d).__name__, d.job, d.reason, getattr(d, "placement", None)) for d in made.decisions], made.queue
 
 
 def history(story: Story) -> list[tuple[Declared, World]]:
-    """The story up to each of its chapters, at rest."""
+    """The story when each of its chapters has begun, and at rest."""
     world = story.world()
     told = []
     for tree in story.chapters(world):
-        world.settle(tree)
-        told.append((tree, replace(world, runs=dict(world.runs), seen=set(world.seen), finished=dict(world.finished))))
+        for go_on in (world.cycle, world.settle):
+            go_on(tree)
+            then = replace(world, runs=dict(world.runs), seen=set(world.seen), finished=dict(world.finished))
+            told.append((tree, then))
     return told
 
 
@@ -72,7 +74,7 @@ def test_a_project_that_wants_nothing_changes_nothing(story: Story, quota_milli:
 def test_fair_shares_follow_the_claims_and_not_the_names(story: Story, names: list[str]) -> None:
     """Ties of a milli go by name; everything else of a share must not."""
     called = {ProjectName(old): ProjectName(new) for old, new in zip(PROJECTS, names, strict=True)}
-    tree, world = history(story)[0]
+    tree, world = history(story)[1]
     renamed = replace(
         tree,
         projects=tuple(

@@ -78,7 +78,7 @@ def pending(groups: Iterable[Group]) -> dict[JobId, Decision]:
 class Needs(NamedTuple):
     """What the most modest of some jobs would need: the fewest GPUs with which one that has a run could start, the
     highest priority, and whether one is a person's or a service that can't be paused. All quota domains, and all that
-    any of them asks for there."""
+    any of them asks for at the least there."""
 
     gpu_milli: GpuMilli
     priority: int
@@ -171,7 +171,10 @@ class Line:
                 priority = max(priority, job.priority)
                 is_fixed = is_fixed or is_first_class(job)
             wishes = {wish for group in self.groups.values() for wish in group.shape}
-            asked = frozenset((capacity.domain_of[pool], request.total_milli) for pool, request, _ in wishes)
+            asked = frozenset(
+                (capacity.domain_of[pool], request.gpu_milli * (fewest or request.workers))
+                for pool, request, fewest in wishes
+            )
             self._needs = Needs(least, priority, is_fixed, frozenset(domain for domain, _ in asked), asked)
         return self._needs
 

@@ -80,7 +80,7 @@ class Shortages:
 
 def _wants(lineup: Lineup, books: Books, guards: Guards) -> dict[Shape, tuple[Want, ...]]:
     """What each shape of request wants for."""
-    wishes = lineup.wishes()
+    wishes = {wish: offer.of(_fewest(wish)) for wish, offer in lineup.wishes().items()}
     kept: dict[Wish, JobId] = {}
     if guards:
         with guards.lifted():
@@ -91,13 +91,19 @@ def _wants(lineup: Lineup, books: Books, guards: Guards) -> dict[Shape, tuple[Wa
     found: dict[Wish, Want] = {}
     of_gpus: dict[tuple[object, ...], tuple[bool, bool]] = {}
     for wish, offer in wishes.items():
-        pool, (gpu_milli, _, _, workers, profile), _ = wish
-        gpus = pool, gpu_milli, workers, profile
+        pool, (gpu_milli, _, _, _, profile), _ = wish
+        gpus = pool, gpu_milli, _fewest(wish), profile
         if gpus not in of_gpus:
             enough = _free_for(books.now, offer)
             of_gpus[gpus] = enough, enough and has_place(books.now, Offer(offer.pool, offer.request.without_cpu()))
         found[wish] = Want(*of_gpus[gpus], kept.get(wish))
     return {shape: tuple([found[wish] for wish in shape]) for shape in lineup.shapes}
+
+
+def _fewest(wish: Wish) -> int:
+    """With how few workers it could start: that is what it wants for."""
+    _, request, least = wish
+    return least or request.workers
 
 
 def _free_for(ledger: Ledger, offer: Offer) -> bool:
@@ -135,8 +141,8 @@ def _may_matter(before: Terms, after: Terms, needs: Needs) -> bool:
 def _gist(group: Group, wants: tuple[Want, ...]) -> object:
     """All that the reason of those in a group depends on: many differ in nothing but CPU and memory."""
     job = group.first.job
-    asked = tuple([(pool, request.gpu_milli, request.workers) for pool, request, _ in group.shape])
-    return group.line, asked, wants, job.preemptible, job.gpu_milli, job.workers, job.pools
+    asked = tuple([(wish[0], wish[1].gpu_milli, _fewest(wish)) for wish in group.shape])
+    return group.line, asked, wants, job.preemptible, job.gpu_milli, job.min_workers, job.pools
 
 
 def _why(waiting: Waiting, wants: tuple[Want, ...], books: Books) -> Reason:
@@ -145,7 +151,7 @@ def _why(waiting: Waiting, wants: tuple[Want, ...], books: Books) -> Reason:
     barrier: Reason | None = None
     legal: list[tuple[Offer, Want]] = []
     for offer, want in zip(waiting.offers, wants, strict=True):
-        forbids = forbidden(books.accounts, job, domain_of[offer.pool.name], offer.request.total_milli)
+        forbids = forbidden(books.accounts, job, domain_of[offer.pool.name], offer.least_milli)
         if forbids is None:
             legal.append((offer, want))
         barrier = barrier or forbids
@@ -160,11 +166,11 @@ def _why(waiting: Waiting, wants: tuple[Want, ...], books: Books) -> Reason:
     if enough:
         if any(want.is_cpu for want in enough):
             return reasons.cpu_short(job)
-        return reasons.gang_short(job) if job.workers > 1 else reasons.scattered(job)
+        return reasons.gang_short(job) if job.min_workers > 1 else reasons.scattered(job)
     return reasons.over_share(job) if _is_beyond_share(waiting, legal[0][0], books) else reasons.no_free_gpus(job)
 
 
 def _is_beyond_share(waiting: Waiting, offer: Offer, books: Books) -> bool:
     domain, owner = books.capacity.domain_of[offer.pool.name], project_owner(waiting.job.id.project)
-    held_milli, milli = books.accounts.held(domain, owner), offer.request.total_milli
+    held_milli, milli = books.accounts.held(domain, owner), offer.least_milli
     return milli > 0 and held_milli + milli > max(books.accounts.portion(domain, owner))

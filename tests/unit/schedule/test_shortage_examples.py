@@ -98,3 +98,29 @@ def test_a_ceiling_that_others_let_go_of_is_not_told_any_more() -> None:
     told.append(schedule(tree, world.state(), world.now_ms, outlook))
     reasons = [next(d.reason.code for d in made.decisions if d.job.project == "a") for made in told]
     assert reasons == ["GPU5012", "GPU5011"]
+
+
+def test_an_elastic_job_is_told_what_keeps_its_fewest_workers_from_starting() -> None:
+    """One worker more would be within its share: that is not what it waits for."""
+    young = SchedulingPolicy(min_runtime_ms=3_600_000)
+    lent = [job("b/one"), job("b/two", 2000)]
+    tree = declared(
+        [project("a", weight=1), project("b", 2000, weight=0)], lent, [pool(nodes=[3])], policy=young
+    )  # fmt: skip
+    assert after(tree, lent, job("a/wide", workers=3, min_workers=1)) == {"wide": "GPU5010"}
+    assert after(tree, lent, job("a/wide", workers=3, min_workers=3)) == {"wide": "GPU5011"}
+
+
+def test_who_could_start_with_a_worker_where_a_place_is_kept_is_told_for_whom() -> None:
+    guard = SchedulingPolicy(starvation_guard_ms=1000, consolidation=False)
+    held = [job("b/half", 2000, max_duration_ms=3_600_000), job("b/rest", max_duration_ms=3_600_000)]
+    tree = declared([project("a"), project("b")], held, [pool(nodes=[4])], policy=guard)
+    world = World(nodes=live_nodes(tree.cluster.pools))
+    world.settle(tree)
+    big, wide = job("a/big", 4000), job("a/wide", workers=3, min_workers=1)
+    for jobs in ((big, *held), (big, *held), (big, wide, *held)):
+        tree = replace(tree, jobs=jobs)
+        world.settle(tree)
+        world.now_ms += 10_000
+    told = {d.job.name: d.reason.code for d in world.cycle(tree).decisions if isinstance(d, Pending)}
+    assert told == {"big": "GPU5080", "wide": "GPU5081"}
