@@ -19,7 +19,7 @@ from gpuctl.schedule.admission.lacking import Lacking, asked_by, count_growth, l
 from gpuctl.schedule.admission.outcome import Outcome, Regained
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.foresight import Foresight, is_elastic
-from gpuctl.schedule.jobs.lineup import Group
+from gpuctl.schedule.jobs.line import Group
 from gpuctl.schedule.memory.outlook import Outlook
 from gpuctl.schedule.memory.standing import Standing
 from gpuctl.schedule.places.gang import Seat

@@ -8,14 +8,16 @@ from collections.abc import Mapping
 class Effort:
     """Counts of one cycle.
 
-    `read`: jobs whose own standing was worked out. `turns`: those that were asked what they come to. `placings`:
+    `read`: jobs whose own standing was worked out. `looks`: cohorts and kinds that were looked at whether they may have
+    a chance. `turns`: those that were asked what they come to. `placings`:
     searches for a place that were not known to be in vain. `searches`: nodes searched for runs to pause.
     """
 
-    __slots__ = ("placings", "read", "searches", "turns")
+    __slots__ = ("looks", "placings", "read", "searches", "turns")
 
     def __init__(self) -> None:
         self.read = 0
+        self.looks = 0
         self.turns = 0
         self.placings = 0
         self.searches = 0

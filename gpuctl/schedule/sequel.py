@@ -15,7 +15,8 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.admission.outcome import Outcome
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.jobs.lineup import Group, Lineup
+from gpuctl.schedule.jobs.line import Group
+from gpuctl.schedule.jobs.lineup import Lineup
 from gpuctl.schedule.jobs.ordering import Waiting, is_first_class
 from gpuctl.schedule.memory.standing import Standing
 from gpuctl.schedule.places.gang import Seat

@@ -34,7 +34,7 @@ def left_out(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
     admission._keep_promises(lineup)
     books, guards, layout, mover = standing.books, admission.guards, admission._layout, admission._mover
     hints = Hints(books, guards, layout, standing.waitlist, mover, may_move=policy.consolidation)
-    lined = [group for line in hints.lines() for group in hints.of_line(line) if hints.may_have_a_chance(group)]
+    lined = [group for line in hints.lines() for group in line.groups.values() if hints.may_have_a_chance(group)]
     hopeful = set(filter(hints.is_worth_asking, lined))
     others = [group.first for group in lineup.groups() if group not in hopeful]
     return {each.job.id: admission._turn(each) for each in others if each.job.id not in admission._settled}

@@ -19,6 +19,7 @@ from gpuctl.app.bench.engine_worlds import (
     SEED,
     World,
     crowded,
+    differing,
     job,
     node,
     run_of,
@@ -74,6 +75,11 @@ def large(runs: int) -> Iterator[Figure]:
     yield from cycle_of("large", crowded(LARGE_NODES, 100_000, 100), runs, cold_us=1_000_000, event_us=None)
 
 
+def waiters(runs: int) -> Iterator[Figure]:
+    """80 nodes, 640 GPUs, 10,000 jobs of 40 projects that nearly all differ: most wait."""
+    yield from cycle_of("waiters", differing((NODE_GPUS,) * 80, 10_000, 40), runs, cold_us=None, event_us=40_000)
+
+
 def reclaim(runs: int) -> Iterator[Figure]:
     """N nodes full of one-GPU jobs of one project; a gang of N/2 workers x 8 GPUs of another claims half of them.
 
@@ -124,8 +130,8 @@ def fairshare(runs: int) -> Iterator[Figure]:
 
 
 WORKLOADS: Mapping[str, Workload] = {
-    "cycle": cycle, "fill": fill, "large": large, "reclaim": reclaim, "unschedulable": unschedulable,
-    "consolidate": consolidate, "fairshare": fairshare,
+    "cycle": cycle, "fill": fill, "large": large, "waiters": waiters, "reclaim": reclaim,
+    "unschedulable": unschedulable, "consolidate": consolidate, "fairshare": fairshare,
 }  # fmt: skip
 """What can be measured: a name, and what yields its figures when told how often to measure."""
 

@@ -132,17 +132,47 @@ def mixed_jobs(count: int, projects: int) -> list[Job]:
     ]
 
 
+def different_jobs(count: int, projects: int) -> list[Job]:
+    """So many jobs that nearly all differ in what they ask for, or rank; each project's in turn."""
+    random = Random(SEED)  # noqa: S311 - the same values every time
+    made = []
+    for index in range(count):
+        gpus = random.choice((1, 1, 1, 2, 4, 8))
+        plain = job(f"team-{index % projects:04}", f"job-{index:06}", WHOLE_GPU * gpus)
+        made.append(
+            replace(
+                plain, cpu_milli=1000 * gpus * random.randint(1, 24), mem_bytes=_GIB * random.randint(1, 256),
+                priority=random.choice((0, 0, 0, 1)), preemptible=random.random() < 0.9,
+            )
+        )  # fmt: skip
+    return made
+
+
 def crowded(nodes: Sequence[int], jobs: int, projects: int) -> World:
     """A cluster, of nodes with so many GPUs, that is full and at rest: most jobs run, the others wait for room.
 
     Every job has its run. Quotas are half of an equal part, so that most projects borrow.
     """
+    return _full(nodes, mixed_jobs(jobs, projects), projects, jobs)
+
+
+def differing(nodes: Sequence[int], jobs: int, projects: int) -> World:
+    """The same, where nearly all jobs differ, and runs may be moved. On most nodes CPU is short before GPUs are."""
+    return _full(nodes, different_jobs(jobs, projects), projects, sum(nodes) // 5, consolidation=True)
+
+
+def _full(
+    nodes: Sequence[int], made: Sequence[Job], projects: int, running: int, *, consolidation: bool = False
+) -> World:
+    """So many of them run when it begins to come to rest."""
     there = [node(index, gpus) for index, gpus in enumerate(nodes)]
     quota = WHOLE_GPU * sum(nodes) // (2 * projects)
-    empty = world([(f"team-{index:04}", quota) for index in range(projects)], there)
-    made = mixed_jobs(jobs, projects)
+    empty = world([(f"team-{index:04}", quota) for index in range(projects)], there, consolidation=consolidation)
     places = _Shelves(there)
-    runs = [run_of(each, places.place(each), NOW_MS - 1000 * (jobs - index)) for index, each in enumerate(made)]
+    runs = [
+        run_of(each, places.place(each) if index < running else None, NOW_MS - 1000 * (len(made) - index))
+        for index, each in enumerate(made)
+    ]
     busy = empty.jobs(made).runs(runs)
     return replace(busy, state=at_rest(busy.declared, busy.state, NOW_MS).state)
 

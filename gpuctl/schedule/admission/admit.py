@@ -20,7 +20,8 @@ from gpuctl.schedule.admission.lacking import Lacking
 from gpuctl.schedule.admission.outcome import Outcome, Pause, Shift, loss
 from gpuctl.schedule.admission.regain import Asked, Regain
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.jobs.lineup import Line, Lineup
+from gpuctl.schedule.jobs.line import Line
+from gpuctl.schedule.jobs.lineup import Lineup
 from gpuctl.schedule.jobs.ordering import Waiting
 from gpuctl.schedule.jobs.runs import Holder
 from gpuctl.schedule.places.gang import Offer, Seat, place_in
@@ -91,16 +92,11 @@ class Admission:
         """Keep a place for who has waited longest."""
         taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
         starts = ((lineup.find(job)[0], seat) for job, (seat, _) in taken)
-        self.guards.choose(self._left(lineup), self._policy.starvation_guard_ms, starts)
+        self.guards.choose(lineup.left(self._settled), self._policy.starvation_guard_ms, starts)
         for guard in self.guards:
             job = guard.waiting.job.id
             self.outcome.kept[job] = guard.seat, reasons.kept_for_oldest(guard.pool)
             self._note(guard.waiting, "keep", guard.seat.offer)
-
-    def _left(self, lineup: Lineup) -> Iterator[Waiting]:
-        """Of those that have no place, the first of each kind."""
-        for group in lineup.groups():
-            yield from islice((w for w in group.jobs if w.job.id not in self._settled), 1)
 
     # Promises
 

@@ -6,13 +6,12 @@ where there is a choice is it made anew, job by job. Cost: O(log jobs) for one t
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from gpuctl.model.columns import of_columns
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
@@ -22,42 +21,16 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.schedule.jobs.demand import Demand, Prospects
-from gpuctl.schedule.jobs.ordering import Kind, Prospect, Shape, Waiting, is_first_class, kind_of, rank_of, records_of
+from gpuctl.schedule.jobs.line import Group, Line
+from gpuctl.schedule.jobs.ordering import Kind, Prospect, Waiting, kind_of, rank_of, records_of
 from gpuctl.schedule.jobs.runs import record_of
+from gpuctl.schedule.jobs.wishes import Wishes
 from gpuctl.schedule.news import News
 from gpuctl.schedule.places.capacity import Capacity
-from gpuctl.schedule.places.gang import Offer, Wish
 
 LaneKey: TypeAlias = tuple[ProjectName, DomainName]
 
-_ENDLESS = 1 << 62
-
 _id_of: Callable[[Waiting], JobId] = attrgetter("job.id")
-
-_FEW = 64
-"""So many that come or go are put in a line's order one by one; after more it is sorted anew."""
-
-
-class Group:
-    """Jobs of one line and one kind, in their order. `reason`: what they were told last."""
-
-    __slots__ = ("jobs", "kind", "line", "reason", "shape")
-
-    def __init__(self, line: Line, kind: Kind, shape: Shape) -> None:
-        self.line = line
-        self.kind = kind
-        self.shape = shape
-        self.jobs: list[Waiting] = []
-        self.reason: Reason | None = None
-
-    @property
-    def first(self) -> Waiting:
-        """The first of them; there is always one."""
-        return self.jobs[0]
-
-    def wishes(self) -> Iterator[tuple[Wish, Offer]]:
-        """Each offer by what it asks."""
-        return zip(self.shape, self.first.offers, strict=True)
 
 
 def pending(groups: Iterable[Group]) -> dict[JobId, Decision]:
@@ -73,110 +46,6 @@ def pending(groups: Iterable[Group]) -> dict[JobId, Decision]:
         reserved=repeat(None),
     )
     return dict(zip(jobs, made, strict=True))
-
-
-class Needs(NamedTuple):
-    """What the most modest of some jobs would need: the fewest GPUs with which one that has a run could start, the
-    highest priority, and whether one is a person's or a service that can't be paused. All quota domains, and all that
-    any of them asks for at the least there."""
-
-    gpu_milli: GpuMilli
-    priority: int
-    is_fixed: bool
-    domains: frozenset[DomainName]
-    asked: frozenset[tuple[DomainName, GpuMilli]]
-
-
-class Terms(NamedTuple):
-    """What a project's reasons depend on, by domain: how much of what counts to a ceiling is held, and how much more
-    the project may hold by guarantee or share."""
-
-    ceiled: Mapping[DomainName, tuple[GpuMilli, ...]]
-    left_milli: Mapping[DomainName, GpuMilli]
-
-
-class Line:
-    """A project's waiting jobs of one quota domain, by kind, and what the most modest of them would need.
-
-    `terms`: what the project held and had a right to when they were told their reasons last.
-    """
-
-    __slots__ = ("_in_order", "_jobs", "_needs", "_order", "_unread", "domain", "groups", "project", "terms")
-
-    def __init__(self, project: ProjectName, domain: DomainName) -> None:
-        self.project = project
-        self.domain = domain
-        self.groups: dict[Kind, Group] = {}
-        self.terms: Terms | None = None
-        self._order: tuple[JobId, ...] | None = None
-        self._in_order: list[Waiting] = []
-        self._jobs: list[JobId] = []
-        self._unread = 0
-        self._needs: Needs | None = None
-
-    def join(self, kind: Kind, some: list[Waiting]) -> Group:
-        """More of one kind; the group they are in now. Cost: O(log jobs) for one."""
-        group = self.groups.get(kind)
-        if group is None:
-            group = self.groups[kind] = Group(self, kind, some[0].prospect.shape)
-            self._needs = self.terms = None
-        if len(some) > 1 or (group.jobs and rank_of(group.jobs[-1]) > rank_of(some[0])):
-            group.jobs.extend(some)
-            group.jobs.sort(key=rank_of)
-        else:
-            group.jobs += some  # Who comes waits last, mostly.
-        if self._is_in_order(len(some)):
-            for waiting in some:
-                at = bisect_left(self._in_order, rank_of(waiting), key=rank_of)
-                self._in_order.insert(at, waiting)
-                self._jobs.insert(at, waiting.job.id)
-        return group
-
-    def leave(self, waiting: Waiting, group: Group) -> None:
-        """One less, of the group it is in."""
-        rank = rank_of(waiting)
-        del group.jobs[bisect_left(group.jobs, rank, key=rank_of)]
-        if not group.jobs:
-            del self.groups[group.kind]
-            self._needs = None
-        if self._is_in_order(1):
-            at = bisect_left(self._in_order, rank, key=rank_of)
-            del self._in_order[at], self._jobs[at]
-
-    @property
-    def order(self) -> tuple[JobId, ...]:
-        """All of them in order. Cost: a copy where few came or went, else O(jobs log jobs)."""
-        if self._order is None:
-            if self._unread > _FEW:
-                self._in_order = sorted(chain.from_iterable([g.jobs for g in self.groups.values()]), key=rank_of)
-                self._jobs = [waiting.job.id for waiting in self._in_order]
-            self._unread = 0
-            self._order = tuple(self._jobs)
-        return self._order
-
-    def _is_in_order(self, more: int) -> bool:
-        """Whether the order is kept while so many come or go; not, once too many did."""
-        self._order = None
-        self._unread += more
-        return self._unread <= _FEW
-
-    def needs(self, capacity: Capacity) -> Needs:
-        """What one of them needs at least. Cost: O(groups) where one came or went."""
-        if self._needs is None:
-            least, priority, is_fixed = _ENDLESS, -_ENDLESS, False
-            for group in self.groups.values():
-                job = group.first.job
-                if group.first.run is not None:
-                    least = min(least, *(offer.least_milli or _ENDLESS for offer in group.first.offers))
-                priority = max(priority, job.priority)
-                is_fixed = is_fixed or is_first_class(job)
-            wishes = {wish for group in self.groups.values() for wish in group.shape}
-            asked = frozenset(
-                (capacity.domain_of[pool], request.gpu_milli * (fewest or request.workers))
-                for pool, request, fewest in wishes
-            )
-            self._needs = Needs(least, priority, is_fixed, frozenset(domain for domain, _ in asked), asked)
-        return self._needs
 
 
 class _Sum:
@@ -202,7 +71,7 @@ class Lineup:
     """All waiting jobs: those that could start, by project, and those that can't, with why."""
 
     __slots__ = (
-        "_capacity", "_domains", "_news", "_promised", "_prospects", "_sums", "_waiting", "lines", "shapes", "unable",
+        "_capacity", "_domains", "_news", "_promised", "_prospects", "_sums", "_waiting", "lines", "unable", "wishes",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, prospects: Prospects, news: News) -> None:
@@ -214,7 +83,7 @@ class Lineup:
         self._waiting: dict[JobId, Waiting] = {}
         self._promised: set[JobId] = set()
         self.lines: dict[LaneKey, Line] = {}
-        self.shapes: dict[Shape, dict[Group, None]] = {}
+        self.wishes = Wishes()
         self.unable: dict[JobId, tuple[Job, Run | None, Reason]] = {}
 
     def __bool__(self) -> bool:
@@ -269,14 +138,20 @@ class Lineup:
         """Those that could start, alike by alike."""
         return (group for line in self.lines.values() for group in line.groups.values())
 
+    def left(self, settled: Collection[JobId]) -> Iterator[Iterator[Waiting]]:
+        """Of those that are not settled, the first of each kind, cohort by cohort in order of age."""
+        for line in self.lines.values():
+            for cohort in line.cohorts.values():
+                firsts = (group.first for _, group in cohort.groups)
+                yield (first for first in firsts if first.job.id not in settled)
+        for group in dict.fromkeys(self.find(job)[1] for job in settled):
+            if group.first.job.id in settled:
+                yield islice((waiting for waiting in group.jobs if waiting.job.id not in settled), 1)
+
     def lines_of(self, project: ProjectName) -> list[Line]:
         """A project's lines; each domain has one at most."""
         found = (self.lines.get((project, domain)) for domain in self._domains)
         return [line for line in found if line is not None]
-
-    def wishes(self) -> dict[Wish, Offer]:
-        """All that is asked for by those that could start, once each."""
-        return {wish: offer for alike in self.shapes.values() for wish, offer in next(iter(alike)).wishes()}
 
     def join(self, some: Iterable[tuple[Job, Run | None]], now_ms: Instant) -> None:
         """Jobs wait from now on, or as they did; one without a run since now. Cost: what those of a kind have in common
@@ -356,7 +231,7 @@ class Lineup:
         if line is None:
             line = self.lines[project, domain] = Line(project, domain)
         group = line.join(kind, alike)
-        self.shapes.setdefault(group.shape, {})[group] = None
+        self.wishes.enter(group)
         self._waiting.update(zip(map(_id_of, alike), alike, strict=True))
 
     def _exit(self, waiting: Waiting) -> None:
@@ -367,9 +242,6 @@ class Lineup:
         line.leave(waiting, group)
         del self._waiting[job]
         if not group.jobs:
-            alike = self.shapes[group.shape]
-            del alike[group]
-            if not alike:
-                del self.shapes[group.shape]
+            self.wishes.leave(group)
         if not line.groups:
             del self.lines[line.project, line.domain]

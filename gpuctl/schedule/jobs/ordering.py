@@ -15,7 +15,7 @@ from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run, remembered
 from gpuctl.model.units import GpuMilli, Instant
-from gpuctl.schedule.places.gang import Offer, Wish
+from gpuctl.schedule.places.gang import Offer, Wish, sort_of
 
 Rank: TypeAlias = tuple[tuple[bool, int], Instant, JobId]
 """A job's place in its project's order: the least is first."""
@@ -44,20 +44,27 @@ size: Callable[[Job], tuple[object, ...]] = attrgetter(
 """What a job asks for, whoever asks."""
 
 
+_standing: Callable[[Job], tuple[object, ...]] = attrgetter(
+    "type", "priority", "preemptible", "gpu_milli", "gpu_mem_bytes", "workers", "min_workers", "pools"
+)
+"""All of its likeness but whose it is, CPU, memory, and how long it may take."""
+
+
 class Prospect:
     """What all jobs that are alike could have on empty nodes: their offers, at least one, in their order.
 
     One object as long as that is so. `shape`: what the offers ask. `wanted`: in each quota domain, in their order, GPUs
     of all workers in the pool they prefer there; `domain` and `milli` are the first. `is_plain`: they can be paused,
     and want nothing of another domain.
-    `precedence`: what of their rank they have in common.
+    `precedence`: what of their rank they have in common. `cohort`: all that rights and reasons depend on in a project.
     """
 
-    __slots__ = ("domain", "is_plain", "milli", "offers", "precedence", "shape", "wanted")
+    __slots__ = ("cohort", "domain", "is_plain", "milli", "offers", "precedence", "shape", "wanted")
 
     def __init__(self, job: Job, offers: tuple[Offer, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
         self.offers = offers
         self.shape: Shape = tuple([offer.wish for offer in offers])
+        self.cohort = _standing(job), job.max_duration_ms is None, tuple([sort_of(wish) for wish in self.shape])
         self.precedence = _precedence(job.type is _TRAINING, job.priority)
         wanted: dict[DomainName, GpuMilli] = {}
         for offer in offers:

@@ -23,7 +23,8 @@ from gpuctl.schedule.books import Books
 from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.jobs.demand import Demand, Prospects
 from gpuctl.schedule.jobs.division import Division
-from gpuctl.schedule.jobs.lineup import Group, Lineup, pending
+from gpuctl.schedule.jobs.line import Group
+from gpuctl.schedule.jobs.lineup import Lineup, pending
 from gpuctl.schedule.jobs.runs import (
     ACTIVE,
     IN_PLACE,

@@ -14,14 +14,25 @@ from typing import TypeAlias
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName, PoolName
-from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 from gpuctl.schedule.places.fit import Request, slots
 from gpuctl.schedule.places.ledger import Charge, Ledger, Room
-from gpuctl.schedule.places.placement import has_room, place_worker
+from gpuctl.schedule.places.placement import free_beside, has_room, place_worker
+from gpuctl.schedule.places.sized import Fits
 from gpuctl.schedule.places.topology import Site, closest
 
 Wish: TypeAlias = tuple[PoolName, Request, int]
 """An offer by what it asks: the pool, the request, and with how few workers it could start."""
+
+
+Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int, int]
+"""All of a wish but CPU and memory: pool, profile, GPU of a worker, workers, and with how few it could start."""
+
+
+def sort_of(wish: Wish) -> Sort:
+    """The sort of a wish."""
+    pool, request, least = wish
+    return pool, request.profile, request.gpu_milli, request.workers, least
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,10 @@ class Offer:
     def of(self, workers: int) -> Offer:
         """The same for so many workers, no fewer."""
         return Offer(self.pool, self.request._replace(workers=workers))
+
+    def of_size(self, cpu_milli: CpuMilli, mem_bytes: MemBytes) -> Offer:
+        """The same, asking for so much CPU and memory."""
+        return Offer(self.pool, self.request._replace(cpu_milli=cpu_milli, mem_bytes=mem_bytes), self.least)
 
     @property
     def wish(self) -> Wish:
@@ -107,6 +122,14 @@ def has_place(ledger: Ledger, offer: Offer) -> bool:
     if not found:
         refusals.add(offer.request.sizes)
     return found
+
+
+def room_for(ledger: Ledger, offer: Offer) -> Fits:
+    """Whether all workers of an offer have seats, by what CPU and memory they ask for. Cost: as `free_beside`."""
+    if offer.request.workers > 1:
+        return lambda cpu_milli, mem_bytes: has_place(ledger, offer.of_size(cpu_milli, mem_bytes))
+    free = free_beside(ledger, offer.pool, offer.request)
+    return lambda cpu_milli, mem_bytes: any(cpu_milli <= cpu and mem_bytes <= mem for cpu, mem in free)
 
 
 def _place_anew(ledger: Ledger, offer: Offer) -> Placement | None:

@@ -49,16 +49,20 @@ def place_worker(ledger: Ledger, pool: NodePool, request: Request) -> WorkerPlac
 
 def has_room(ledger: Ledger, pool: NodePool, request: Request) -> bool:
     """Whether one worker has a place, the best or not. Cost: O(log devices) unless CPU or memory is what is short."""
-    size = request.fraction_milli
-    if size:
-        partial = ledger.partial_devices(pool.name, request.profile)
-        start = bisect_left(partial, (size, NodeName(""), -1))
-        if any(holds(ledger.rooms[node], request) for _, node, _ in partial[start:]):
-            return True
-        if request.profile:
-            return False
-    nodes = _nodes_with(ledger, pool, 1 if size else request.devices)
-    return any(holds(ledger.rooms[node], request) for node in nodes)
+    return any(holds(ledger.rooms[node], request) for node in _nodes_able(ledger, pool, request))
+
+
+def free_beside(ledger: Ledger, pool: NodePool, request: Request) -> list[tuple[CpuMilli, MemBytes]]:
+    """The CPU and memory that are free on the nodes with devices for one worker, but for those with less of both.
+
+    Cost: those nodes.
+    """
+    rooms = map(ledger.rooms.__getitem__, set(_nodes_able(ledger, pool, request)))
+    found: list[tuple[CpuMilli, MemBytes]] = []
+    for size in sorted({(room.cpu_milli, room.mem_bytes) for room in rooms}, reverse=True):
+        if not found or size[1] > found[-1][1]:
+            found.append(size)
+    return found
 
 
 def _grader(habits: Habits, pool: NodePool, request: Request) -> Callable[[Room], Grade | None]:
@@ -144,10 +148,11 @@ def _nodes_with(ledger: Ledger, pool: NodePool, devices: int) -> Iterator[NodeNa
 def _nodes_able(ledger: Ledger, pool: NodePool, request: Request) -> Iterator[NodeName]:
     """The nodes with devices free for a worker, some more than once."""
     if request.fraction_milli:
-        partial = ledger.partial_devices(pool.name)
+        partial = ledger.partial_devices(pool.name, request.profile)
         for _, node, _ in partial[bisect_left(partial, (request.fraction_milli, NodeName(""), -1)) :]:
             yield node
-    yield from _nodes_with(ledger, pool, 1 if request.fraction_milli else request.devices)
+    if not request.profile:
+        yield from _nodes_with(ledger, pool, 1 if request.fraction_milli else request.devices)
 
 
 def _on_shared_device(ledger: Ledger, pool: NodePool, request: Request) -> WorkerPlacement | None:

@@ -14,7 +14,8 @@ from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.jobs.lineup import Line, Lineup
+from gpuctl.schedule.jobs.line import Line
+from gpuctl.schedule.jobs.lineup import Lineup
 from gpuctl.schedule.news import News
 from gpuctl.schedule.shares.rights import rights_of
 

@@ -9,7 +9,8 @@ from typing import TypeAlias
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import GpuMilli, Instant
-from gpuctl.schedule.jobs.lineup import Line, Lineup
+from gpuctl.schedule.jobs.line import Line
+from gpuctl.schedule.jobs.lineup import Lineup
 from gpuctl.schedule.news import News
 from gpuctl.schedule.shares.accounts import Accounts, project_owner
 

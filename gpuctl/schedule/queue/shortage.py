@@ -1,13 +1,13 @@
 """What binds those who wait, told to all that are alike at once, as things stand when the turns are over.
 
-It depends on what is free for what they ask, the same for all who ask it, and on what their project holds and has a
-right to. Where neither has changed nobody is told anew. Cost: O(shapes), the projects there is news about, and
-O(groups) of those that changed.
+It depends on what is free for what they ask, the same for all wishes of a sort but for what is kept for others, and on
+what their project holds and has a right to. Where neither has changed nobody is told anew. Cost: O(sorts), the projects
+there is news about, what is kept for others, and O(groups) of those that changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,10 +16,12 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.jobs.lineup import Group, Line, Lineup, Needs, Terms
-from gpuctl.schedule.jobs.ordering import Shape, Waiting
+from gpuctl.schedule.jobs.line import Cohort, Group, Line, Needs, Terms
+from gpuctl.schedule.jobs.lineup import Lineup
+from gpuctl.schedule.jobs.ordering import Waiting
+from gpuctl.schedule.jobs.wishes import Wishes
 from gpuctl.schedule.news import News
-from gpuctl.schedule.places.gang import Offer, Wish, has_place
+from gpuctl.schedule.places.gang import Offer, Sort, Wish, has_place, room_for, sort_of
 from gpuctl.schedule.places.ledger import Ledger
 from gpuctl.schedule.promises.starvation import Guards
 from gpuctl.schedule.shares.accounts import project_owner
@@ -32,44 +34,53 @@ class Want(NamedTuple):
 
     enough: bool
     is_cpu: bool
-    kept_for: JobId | None
+    kept_for: JobId | None = None
 
 
 class Shortages:
     """What those who wait want for, as they were told last."""
 
-    __slots__ = ("_reader", "_wants")
+    __slots__ = ("_kept", "_reader", "_wants")
 
     def __init__(self, news: News) -> None:
         self._reader = news.reader()
-        self._wants: dict[Shape, tuple[Want, ...]] = {}
+        self._wants: dict[Sort, Want] = {}
+        self._kept: dict[Wish, JobId] = {}
 
     def tell(self, lineup: Lineup, books: Books, guards: Guards) -> list[Group]:
         """Bring everybody's reason up to date; the groups whose reason is another now."""
-        wants = _wants(lineup, books, guards)
-        concerned = {
-            group: None
-            for shape, found in wants.items()
-            if found != self._wants.get(shape)
-            for group in lineup.shapes[shape]
-        }
-        self._wants = wants
+        wants, kept = _wants(lineup.wishes, books), _kept(lineup.wishes, books, guards)
+        sorts = [sort for sort, want in wants.items() if want != self._wants.get(sort)]
+        wishes = {wish for wish, _ in kept.items() ^ self._kept.items()} if kept != self._kept else set()
+        of_sorts = chain.from_iterable(map(lineup.wishes.of_sort, sorts))
+        concerned = dict.fromkeys(chain.from_iterable(map(lineup.wishes.groups_of, chain(of_sorts, wishes))))
+        self._wants, self._kept = wants, kept
         for line in self._changed(lineup, books):
             before, line.terms = line.terms, _terms(line, books)
             if before is None or _may_matter(before, line.terms, line.needs(books.capacity)):
                 concerned.update(dict.fromkeys(line.groups.values()))
+            else:
+                concerned.update(line.untold)
+            line.untold.clear()
+        return self._told(concerned, books)
+
+    def _told(self, concerned: Iterable[Group], books: Books) -> list[Group]:
+        """Those of some groups whose reason is another now. Cost: a reason for each cohort, and what it wants for."""
+        reasons_of: dict[tuple[Cohort, tuple[Want, ...]], Reason] = {}
         told = []
-        known: dict[object, Reason] = {}
         for group in concerned:
-            found = wants[group.shape]
-            gist = _gist(group, found)
-            reason = known.get(gist)
+            wants = tuple([self._want_of(wish) for wish in group.shape])
+            reason = reasons_of.get((group.cohort, wants))
             if reason is None:
-                reason = known[gist] = _why(group.first, found, books)
+                reason = reasons_of[group.cohort, wants] = _why(group.first, wants, books)
             if reason != group.reason:
                 group.reason = reason
                 told.append(group)
         return told
+
+    def _want_of(self, wish: Wish) -> Want:
+        want, kept_for = self._wants[sort_of(wish)], self._kept.get(wish)
+        return want if kept_for is None else want._replace(kept_for=kept_for)
 
     def _changed(self, lineup: Lineup, books: Books) -> Iterator[Line]:
         """The lines of projects there is news about, and of those that share a ceiling with one."""
@@ -78,32 +89,33 @@ class Shortages:
         return chain.from_iterable(map(lineup.lines_of, dict.fromkeys(chain(projects, sharing))))
 
 
-def _wants(lineup: Lineup, books: Books, guards: Guards) -> dict[Shape, tuple[Want, ...]]:
-    """What each shape of request wants for."""
-    wishes = {wish: offer.of(_fewest(wish)) for wish, offer in lineup.wishes().items()}
+def _wants(wishes: Wishes, books: Books) -> dict[Sort, Want]:
+    """What each sort of wish wants for, but for what is kept for others."""
+    found: dict[Sort, Want] = {}
+    for sort, offer in wishes.sorts().items():
+        least = _fewest(offer)
+        enough = _free_for(books.now, least)
+        is_cpu = enough and has_place(books.now, Offer(least.pool, least.request.without_cpu()))
+        found[sort] = Want(enough, is_cpu)
+    return found
+
+
+def _kept(wishes: Wishes, books: Books, guards: Guards) -> dict[Wish, JobId]:
+    """For whom what would do for a wish is kept."""
     kept: dict[Wish, JobId] = {}
     if guards:
         with guards.lifted():
-            for wish, offer in wishes.items():
+            for sort, offer in wishes.sorts().items():
                 guard = guards.in_pool(offer.pool.name)
-                if guard is not None and _free_for(books.now, offer) and has_place(books.now, offer):
-                    kept[wish] = guard.waiting.job.id
-    found: dict[Wish, Want] = {}
-    of_gpus: dict[tuple[object, ...], tuple[bool, bool]] = {}
-    for wish, offer in wishes.items():
-        pool, (gpu_milli, _, _, _, profile), _ = wish
-        gpus = pool, gpu_milli, _fewest(wish), profile
-        if gpus not in of_gpus:
-            enough = _free_for(books.now, offer)
-            of_gpus[gpus] = enough, enough and has_place(books.now, Offer(offer.pool, offer.request.without_cpu()))
-        found[wish] = Want(*of_gpus[gpus], kept.get(wish))
-    return {shape: tuple([found[wish] for wish in shape]) for shape in lineup.shapes}
+                if guard is not None and _free_for(books.now, _fewest(offer)):
+                    fitting = wishes.fitting(lambda offer: room_for(books.now, _fewest(offer)), sort)
+                    kept.update(dict.fromkeys(fitting, guard.waiting.job.id))
+    return kept
 
 
-def _fewest(wish: Wish) -> int:
-    """With how few workers it could start: that is what it wants for."""
-    _, request, least = wish
-    return least or request.workers
+def _fewest(offer: Offer) -> Offer:
+    """With as few workers as it could start with: that is what it wants for."""
+    return offer.of(offer.least or offer.request.workers)
 
 
 def _free_for(ledger: Ledger, offer: Offer) -> bool:
@@ -136,13 +148,6 @@ def _may_matter(before: Terms, after: Terms, needs: Needs) -> bool:
     return any(
         (milli > before.left_milli[domain]) is not (milli > after.left_milli[domain]) for domain, milli in needs.asked
     )
-
-
-def _gist(group: Group, wants: tuple[Want, ...]) -> object:
-    """All that the reason of those in a group depends on: many differ in nothing but CPU and memory."""
-    job = group.first.job
-    asked = tuple([(wish[0], wish[1].gpu_milli, _fewest(wish)) for wish in group.shape])
-    return group.line, asked, wants, job.preemptible, job.gpu_milli, job.min_workers, job.pools
 
 
 def _why(waiting: Waiting, wants: tuple[Want, ...], books: Books) -> Reason:

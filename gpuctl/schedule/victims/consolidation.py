@@ -51,7 +51,7 @@ class Consolidation:
 
 
 class Mover:
-    """Finds moves in one cycle, and knows what was looked for in vain. `has_looked`: at anybody who could be moved."""
+    """Finds moves in one cycle, and knows what was looked for in vain. `has_looked`: at runs that could be moved."""
 
     __slots__ = ("_books", "_found_none", "_movable", "has_looked")
 
@@ -68,27 +68,30 @@ class Mover:
         are kept are free for it.
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
-        pool, request = offer.pool.name, offer.request
-        key = pool, request.profile, self._books.version, self._books.lifted
-        in_vain = self._found_none.setdefault(key, Refusals())
-        if in_vain.cover(request.sizes) or not _enough_is_free(self._books, offer):
+        in_vain, found = self.in_vain(offer), None
+        if in_vain.cover(offer.request.sizes) or not _enough_is_free(self._books, offer):
             return None
-        self.has_looked = True
-        movable = self._movable_in(pool)
-        found = _Search(self._books, offer, beneficiary, movable).run() if movable else None
+        movable = self._movable_in(offer.pool.name)
+        if movable:
+            self.has_looked = True
+            found = _Search(self._books, offer, beneficiary, movable).run()
         if found is None and not any(h.run.paused_for == beneficiary for holders in movable.values() for h in holders):
-            in_vain.add(request.sizes)
+            in_vain.add(offer.request.sizes)
         return found
 
-    def is_in_vain(self, offer: Offer) -> bool:
-        """Whether what asks for no more than this was looked for in vain as things stand."""
-        in_vain = self._found_none.get((
-            offer.pool.name,
-            offer.request.profile,
-            self._books.version,
-            self._books.lifted,
-        ))
-        return in_vain is not None and in_vain.cover(offer.request.sizes)
+    def in_vain(self, offer: Offer) -> Refusals:
+        """What was looked for in vain as things stand, of requests like an offer's."""
+        key = offer.pool.name, offer.request.profile, self._books.version, self._books.lifted
+        return self._found_none.setdefault(key, Refusals())
+
+    def finds_nobody(self, offer: Offer) -> bool:
+        """Whether nobody may be moved, whatever would come of it: then it has been looked for in vain by that."""
+        if self.in_vain(offer).cover(offer.request.sizes) or not _enough_is_free(self._books, offer):
+            return True
+        if self._movable_in(offer.pool.name):
+            return False
+        self.in_vain(offer).add(offer.request.sizes)
+        return True
 
     def _movable_in(self, pool: PoolName) -> Movable:
         """The runs on each node of a pool that may be moved and find a place now, those first that lose least by it."""

@@ -347,15 +347,17 @@ def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] |
 
 
 def is_in_vain(books: Books, offer: Offer, rule: Rule) -> bool:
-    """Whether a search is known to find nobody: one for no more did, and nothing has happened since that may help.
+    """Whether a search is known to find nobody: there is nobody, or one for no more found nobody and where something
+    has happened since there is nobody.
 
     Cost: what has happened since.
     """
     key, vain = _key(books, offer, rule), books.accounts.vain
     helped = None if key is None else vain.since(key, offer.request.sizes)
-    if helped is None or _nodes_of(rule, helped):
+    if rule.candidates() if helped is None else rule.candidates_on(_nodes_of(rule, helped)):
         return False
-    vain.add(key, offer.request.sizes)
+    if key is not None:
+        vain.add(key, offer.request.sizes)
     return True
 
 

@@ -16,7 +16,7 @@ from gpuctl.app.bench.engine import (
     reclaimed,
     scattered,
 )
-from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, job, node, run_of, world
+from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing, job, node, run_of, world
 from gpuctl.model.decision import Displace, Move, Reclaim
 from gpuctl.schedule import Outlook, schedule
 
@@ -40,6 +40,28 @@ def test_an_unchanged_call_reads_nothing_again(figures: dict[str, Figure]) -> No
 @pytest.mark.parametrize("event", ["a run ended", "a job more"])
 def test_an_event_reads_only_what_it_changes(figures: dict[str, Figure], event: str) -> None:
     assert 1 <= figures[event].counts["read"] <= 4
+
+
+@pytest.fixture(scope="module")
+def waiters() -> dict[str, Figure]:
+    """1,400 jobs that all differ wait for a full cluster."""
+    return {figure.what: figure for figure in cycle_of("waiters", differing((8,) * 20, 1500, 10), 1, None, None)}
+
+
+def test_who_waits_is_not_looked_at_while_nothing_changes(waiters: dict[str, Figure]) -> None:
+    counts = waiters["unchanged"].counts
+    assert (counts["turns"], counts["looks"], counts["read"]) == (0, 0, 0)
+    assert counts["placings"] <= 5
+
+
+@pytest.mark.parametrize(("event", "looks"), [("a run ended", 200), ("a job more", 40), ("a node lost", 40)])
+def test_of_a_thousand_that_differ_few_are_looked_at_after_an_event(
+    waiters: dict[str, Figure], event: str, looks: int
+) -> None:
+    counts = waiters[event].counts
+    assert counts["looks"] <= looks
+    assert counts["turns"] <= 2
+    assert counts["placings"] <= 20
 
 
 def test_jobs_of_a_kind_are_asked_once() -> None:
@@ -85,7 +107,9 @@ def test_fair_shares_are_a_workload_of_their_own() -> None:
     assert [figure.what for figure in bench_engine(["fairshare"], 1)] == ["1000 projects"]
     with pytest.raises(KeyError):
         list(bench_engine(["nothing"], 1))
-    assert {"cycle", "fill", "large", "reclaim", "unschedulable", "consolidate", "fairshare"} <= set(WORKLOADS)
+    assert {"cycle", "fill", "large", "waiters", "reclaim", "unschedulable", "consolidate", "fairshare"} <= set(
+        WORKLOADS
+    )
 
 
 def test_a_gang_that_cannot_fit_costs_a_few_placings() -> None:
