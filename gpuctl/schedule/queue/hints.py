@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from itertools import chain
 from typing import NamedTuple
 
 from gpuctl.model.declared import DomainName
@@ -124,10 +123,12 @@ class Hints:
 
     def alone_in(self, line: Line) -> Iterable[Group]:
         """The groups of one of these lines that may have a chance whatever their cohort has: there is room for them."""
-        guarded = [guard.waiting.job.id for guard in self._guards if guard.waiting.job.id.project == line.project]
-        own = (self._lineup.find(job)[1] for job in guarded if line in self._open)
-        roomy = (group for group in self._roomy.get(line, ()) if self._rooms.has_some(group))
-        return dict.fromkeys(chain((group for group in own if group.line is line), roomy))
+        alone = {group: None for group in self._roomy.get(line, ()) if self._rooms.has_some(group)}
+        for guard in self._guards if line in self._open else ():
+            group = self._lineup.find(guard.waiting.job.id)[1]
+            if group.line is line:
+                alone[group] = None
+        return alone
 
     def may_have_a_chance(self, group: Group) -> bool:
         """Whether the group is worth a turn as the books stand."""
@@ -179,11 +180,14 @@ class Hints:
 
     def is_worth_asking(self, group: Group) -> bool:
         """Whether the turn that the group has now could come to anything: a closer look than who is next depends on."""
-        waiting, worth = group.first, self._worth_of(group.cohort)
+        waiting = group.first
         own = self._guards.of(waiting)
+        if any(self._may_start(waiting, wish, offer, own) for wish, offer in group.wishes()):
+            return not self._is_hopeless(waiting)
+        worth = self._worth_of(group.cohort)
         if worth.is_hopeless:
             return False
-        if worth.outranks or any(self._may_start(waiting, wish, offer, own) for wish, offer in group.wishes()):
+        if worth.outranks:
             return True
         if own is not None or worth.may_win:
             return any(self._may_win(waiting, o, own) for o in _asking(waiting)) or self._may_be_moved_for(waiting)

@@ -39,9 +39,10 @@ class Rooms:
         self._wishes = wishes
         self._rooms: dict[Wish, Room] = {}
         self._idle: dict[Sort, list[Wish]] = {}
-        for sort in wishes.sorts() if guards else ():
+        if guards:
             with guards.lifted():
-                self._rooms.update(dict.fromkeys(wishes.fitting(self._room_for, sort), Room.KEPT))
+                for sort in wishes.sorts():
+                    self._rooms.update(dict.fromkeys(wishes.fitting(self._room_for, sort), Room.KEPT))
         for sort in wishes.sorts():
             self._idle[sort] = list(wishes.fitting(self._room_for, sort))
             self._rooms.update(dict.fromkeys(self._idle[sort], Room.IDLE))
@@ -56,7 +57,7 @@ class Rooms:
 
     def has_some(self, group: Group) -> bool:
         """Whether there was any for a group then."""
-        return any(wish in self._rooms for wish in group.shape)
+        return not self._rooms.keys().isdisjoint(group.shape)
 
     def look(self, wish: Wish, offer: Offer) -> Room | None:
         """Where there is room for an offer still."""
@@ -68,14 +69,18 @@ class Rooms:
         """There is no idle room for these any more; with fewer workers there may be."""
         for offer in offers:
             if not offer.least and self._rooms.get(offer.wish) is Room.IDLE:
-                with self._guards.lifted():
-                    is_kept = bool(self._guards) and has_place(self._books.now, offer)
-                self._close([offer.wish], [offer.wish] if is_kept else ())
+                kept = [offer.wish] if self._guards and self._is_kept(offer) else []
+                self._close([offer.wish], kept)
 
     def has_room(self, offer: Offer) -> bool:
         """With as few workers as it may start with; or enough is there, and those that start may move together."""
         least = _least(offer)
         return self._layout.may_lay_out(least) or has_place(self._books.now, least)
+
+    def _is_kept(self, offer: Offer) -> bool:
+        """Whether there is room for an offer where places are kept."""
+        with self._guards.lifted():
+            return has_place(self._books.now, offer)
 
     def _room_for(self, offer: Offer) -> Fits:
         """The same, of all like an offer."""

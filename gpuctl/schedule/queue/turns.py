@@ -81,8 +81,8 @@ class Lane:
             self._seen = True
             for cohort in hints.cohorts_of(self.line):
                 self._go_on(_Row(next(self._numbers), cohort.groups, cohort))
-            alone = sorted((rank_of(group.first), group) for group in hints.alone_in(self.line))
-            self._go_on(_Row(next(self._numbers), alone, is_alone=True))
+            if alone := sorted([(rank_of(group.first), group) for group in hints.alone_in(self.line)]):
+                self._go_on(_Row(next(self._numbers), alone, is_alone=True))
         passed: list[_Row] = []
         found = self._find(hints, limit, passed)
         for row in passed if found is not None else ():
