@@ -39,7 +39,6 @@ from gpuctl.schedule.places.ledger import Charge
 NOWHERE = Placement(workers=())
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 STOPPING = RunPhase.STOPPING
-_QUEUED = RunPhase.QUEUED
 IN_PLACE = frozenset((*ACTIVE, STOPPING))
 """Phases of runs that hold a place."""
 
@@ -216,7 +215,7 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
     why = _held(job, declared) if declared.held or declared.barred else None
     if why is None and not job.suspend and (run is None or run.phase is not STOPPING):
-        return None
+        return None if job.max_duration_ms is None else _spent(job.id, run, job.max_duration_ms)
     record = record_of(run, now_ms)
     if why is not None:
         if run is not None and run.phase in ACTIVE:
@@ -239,18 +238,22 @@ def _held(job: Job, declared: Declared) -> Reason | None:
 
 
 def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | None:
-    """How the run ended, by the ledger, by its object, or by its object's absence. One that waits and has no time left
-    has timed out: others would make way for it so that it starts and ends."""
+    """How the run ended, by the ledger, by its object, or by its object's absence."""
     ledger = state.ledgers.get(job.id.project)
     past = ledger.finished.get((job.id, job.digest)) if ledger else None
     if past is not None:
         return JobState(past.state) if past.state in set(JobState) else JobState.DELETED
     if run is not None:
-        if run.phase is _QUEUED:
-            is_over = job.max_duration_ms is not None and run.ran_ms >= job.max_duration_ms
-            return JobState.TIMED_OUT if is_over else None
         return JobState(run.phase.value) if run.phase.final else None
     return JobState.DELETED if ledger is not None and (job.id, job.digest) in ledger.seen else None
+
+
+def _spent(job: JobId, run: Run | None, limit_ms: DurationMs) -> Finished | None:
+    """A run that waits and has no time left has timed out: others would make way for it so that it starts and ends."""
+    if run is None or run.phase is not RunPhase.QUEUED or run.ran_ms < limit_ms:
+        return None
+    state = JobState.TIMED_OUT
+    return Finished(job=job, reason=reasons.ended(state), record=run.record, state=state)
 
 
 def stopped(

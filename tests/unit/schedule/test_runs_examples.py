@@ -141,6 +141,8 @@ def test_a_run_that_waits_and_has_no_time_left_has_ended() -> None:
     made = decision(world, tree, "a/1")
     assert isinstance(made, Finished)
     assert made.state is JobState.TIMED_OUT
+    suspended = replace(tree, jobs=(job("a/1", max_duration_ms=60_000, suspend=True),))
+    assert isinstance(decision(world, suspended, "a/1"), Suspended)  # It may be given more time before it goes on.
 
 
 @pytest.mark.parametrize("kind", [JobType.INTERACTIVE, JobType.INFERENCE])
