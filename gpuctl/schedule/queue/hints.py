@@ -64,12 +64,26 @@ class Worth(NamedTuple):
     may_pass: bool
 
 
+class _Found:
+    """What was found out as the books stand: it holds until they change."""
+
+    __slots__ = ("chances", "changes", "gathering", "in_vain", "reach", "worth")
+
+    def __init__(self, changes: int) -> None:
+        self.changes = changes
+        self.chances: dict[Cohort, Chance] = {}
+        self.gathering: dict[Cohort, Fits] = {}
+        self.in_vain: set[object] = set()
+        self.reach: dict[DomainName, Reach] = {}
+        self.worth: dict[Cohort, Worth] = {}
+
+
 class Hints:
     """What is known when the turns begin. From then on idle room only shrinks; what is held is read as it stands."""
 
     __slots__ = (
-        "_books", "_chances", "_claimants", "_gathering", "_guards", "_in_vain", "_layout", "_lineup", "_may_move",
-        "_mover", "_open", "_reach", "_rooms", "_roomy", "_sources", "_worth",
+        "_books", "_claimants", "_found", "_guards", "_layout", "_lineup", "_may_move", "_mover", "_open", "_rooms",
+        "_roomy", "_sources",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - all that the turns are about
@@ -83,17 +97,18 @@ class Hints:
         self._mover = mover
         self._may_move = may_move
         self._sources: tuple[int, dict[DomainName, tuple[bool, bool, GpuMilli]]] = (-1, {})
-        self._reach: tuple[int, dict[DomainName, Reach]] = (-1, {})
-        self._gathering: tuple[int, dict[Cohort, Fits]] = (-1, {})
-        self._in_vain: tuple[int, set[object]] = (-1, set())
-        self._chances: tuple[int, dict[Cohort, Chance]] = (-1, {})
-        self._worth: tuple[int, dict[Cohort, Worth]] = (-1, {})
+        self._found = _Found(books.changes)
         self._rooms = Rooms(books, guards, layout, self._lineup.wishes)
         self._open: dict[Line, bool] = {}
         self._roomy: dict[Line, dict[Group, None]] = {}
         for wish in self._rooms.wishes():
             for group in self._lineup.wishes.groups_of(wish):
                 self._roomy.setdefault(group.line, {})[group] = None
+
+    def _as_books_stand(self) -> _Found:
+        if self._found.changes != self._books.changes:
+            self._found = _Found(self._books.changes)
+        return self._found
 
     def lines(self) -> Iterable[Line]:
         """The lines in which somebody may have a chance, as far as that is told without a look at each."""
@@ -164,9 +179,7 @@ class Hints:
 
     def chance_of(self, cohort: Cohort) -> Chance:
         """Who of a cohort may have GPUs made free for them, as the books stand."""
-        changes, found = self._chances
-        if changes != self._books.changes:
-            self._chances = self._books.changes, (found := {})
+        found = self._as_books_stand().chances
         if cohort not in found:
             found[cohort] = self._chance_of(cohort)
         return found[cohort]
@@ -200,9 +213,7 @@ class Hints:
 
     def _worth_of(self, cohort: Cohort) -> Worth:
         """As the books stand."""
-        changes, found = self._worth
-        if changes != self._books.changes:
-            self._worth = self._books.changes, (found := {})
+        found = self._as_books_stand().worth
         if cohort not in found:
             first = cohort.first
             cpu_milli, mem_bytes = cohort.sizes.least
@@ -255,9 +266,7 @@ class Hints:
         """Whether for those of a cohort that ask for so much CPU and memory it was not looked for in vain yet who could
         be moved, of what they have a right to.
         """
-        changes, found = self._gathering
-        if changes != self._books.changes:
-            self._gathering = self._books.changes, (found := {})
+        found = self._as_books_stand().gathering
         if cohort not in found:
             found[cohort] = self._brought_together(cohort.first)
         return found[cohort]
@@ -307,9 +316,7 @@ class Hints:
             return False
         if own is not None or offer.least or self._may_pass_guard(job.project, offer):
             return True
-        changes, in_vain = self._in_vain
-        if changes != books.changes:
-            self._in_vain = books.changes, (in_vain := set())
+        in_vain = self._as_books_stand().in_vain
         claim = next(claims_of(books, job, offer), None)
         key = None if claim is None else (claim.key, offer.wish)
         if claim is not None and key not in in_vain:
@@ -345,10 +352,7 @@ class Hints:
 
     def _reach_in(self, domain: DomainName) -> Reach:
         """As the books stand."""
-        books = self._books
-        changes, found = self._reach
-        if changes != books.changes:
-            self._reach = books.changes, (found := {})
+        books, found = self._books, self._as_books_stand().reach
         if domain not in found:
             losers = map(project_owner, overdrawn(books, domain, Claim.FAIRNESS))
             found[domain] = Reach(
