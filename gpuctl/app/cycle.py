@@ -21,7 +21,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import Stage, make_plan, mass_stop, set_aside
+from gpuctl.plan import Stage, make_plan, mass_stop, set_aside, taken_names, unreadable_jobs
 from gpuctl.render import render
 from gpuctl.schedule import schedule
 
@@ -110,10 +110,15 @@ def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = froz
     site.mirror.refresh()
     now_ms = site.clock.now_ms()
     recall = site.recall
-    state = recall.look(site.mirror.objects(), declared.cluster.name)
+    state = recall.look(site.mirror.objects(), declared.tenancy)
     rejected = still_refused(site.rejected, declared, state, now_ms)
     stops = mass_stop(declared, state, confirmations, recall.checks)
-    barred = dict.fromkeys(stops.jobs, "GPU5071") | {found.run[0]: "GPU5070" for found in rejected.values()}
+    barred = {
+        **dict.fromkeys(stops.jobs, "GPU5071"),
+        **{found.run[0]: "GPU5070" for found in rejected.values()},
+        **dict.fromkeys(taken_names(declared, state, recall.checks), "GPU5072"),
+        **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
+    }
     declared = replace(declared, held=set_aside(declared, state), barred=barred)
     decided = schedule(declared, state, now_ms, recall.outlook)
     manifests = render(declared, decided, recall.drafts)

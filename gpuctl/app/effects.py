@@ -53,7 +53,7 @@ def on_inventory(base: Declared | None, head: Declared, inventory: Inventory) ->
 
 def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant) -> Foreseen:
     """What a change does in a cluster as it is."""
-    state = observe(objects, head.cluster.name)
+    state = observe(objects, head.tenancy)
     before = None if base is None else at_rest(replace(base, held=set_aside(base, state)), state, now_ms)
     after, outlook = replace(head, held=set_aside(head, state)), Outlook()
     stops = mass_stop(after, state, frozenset())

@@ -24,7 +24,7 @@ WORKLOADS: tuple[Kind, ...] = (names.JOB, names.DEPLOYMENT, names.POD)
 """What jobs are made of."""
 
 READ: tuple[Kind, ...] = (
-    *WORKLOADS, names.NAMESPACE, names.NODE, names.INGRESS, names.CONFIG_MAP, names.RESOURCE_CLAIM,
+    *WORKLOADS, names.REPLICA_SET, names.NAMESPACE, names.NODE, names.INGRESS, names.CONFIG_MAP, names.RESOURCE_CLAIM,
     names.RESOURCE_SLICE,
 )  # fmt: skip
 """What commands look at. The rest of what a cycle reads says nothing of jobs, projects or nodes."""

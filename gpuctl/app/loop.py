@@ -39,6 +39,7 @@ from gpuctl.app.report import (
     of_fault,
     of_fights,
     of_troubles,
+    of_unreadable,
 )
 from gpuctl.app.revisions import Desired, Revisions
 from gpuctl.app.stir import Stir, stir
@@ -219,7 +220,7 @@ class Reconciler:
         declared = self._desired.declared
         if self._mirror.altered or declared is None or self._left is None:
             return Stir.NEWS
-        return stir(self._left, self._site.recall.look(self._mirror.objects(), declared.cluster.name))
+        return stir(self._left, self._site.recall.look(self._mirror.objects(), declared.tenancy))
 
     def _look(self) -> list[Entry]:
         self._mirror.refresh()
@@ -291,7 +292,7 @@ class Reconciler:
         self._fights.note(reports)
         self._site = replace(self._site, rejected=reports[-1].rejected)
         self.settled, self.calm = reports[-1].settled, reports[-1].calm
-        self._left = self._site.recall.look(self._mirror.objects(), declared.cluster.name)
+        self._left = self._site.recall.look(self._mirror.objects(), declared.tenancy)
         self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in reports[-1].faults) else 0
         self._outside.meters.synced()
         self._measure(reports)
@@ -300,7 +301,9 @@ class Reconciler:
                 self._journal.tell(report.at_ms, entry)
             self._outside.recorder.record(notes_of(report))
         fought = spared | self._fights.fought_over(self._now())
-        return [*of_damage(reports[-1]), *of_troubles(reports[-1]), *of_fights(fought, reports[-1].state)]
+        state = reports[-1].state
+        troubles = [*of_damage(reports[-1]), *of_unreadable(state), *of_troubles(reports[-1])]
+        return [*troubles, *of_fights(fought, state)]
 
     def _measure(self, reports: Sequence[CycleReport]) -> None:
         ends = [*(report.at_ms for report in reports[1:]), self._now()]

@@ -202,6 +202,14 @@ def of_damage(report: CycleReport) -> Iterator[Entry]:
         )
 
 
+def of_unreadable(state: ClusterState) -> Iterator[Entry]:
+    """Objects of the cluster that can't be read, each by itself."""
+    for ref, what in state.unreadable:
+        text = message("GPU7009", {"object": str(ref), "what": what})
+        facts = {"code": "GPU7009", "object": str(ref), "message": text}
+        yield Entry(event="unreadable", level=Level.WARNING, fields=facts)
+
+
 def of_fights(fought: Iterable[ObjectRef], state: ClusterState) -> Iterator[Entry]:
     """Objects that are left alone for a while because they were written too often, with who else writes them."""
     for ref in sorted(fought):

@@ -49,7 +49,7 @@ def _settle_as_given(
     for _ in range(CYCLES_TO_A_FIXED_POINT):
         site.mirror.refresh()
         now_ms = site.clock.now_ms()
-        state = observe(site.mirror.objects(), declared.cluster.name)
+        state = observe(site.mirror.objects(), declared.tenancy)
         schedule = replace(_as_given(declared, places, state, now_ms), usage=usage)
         plan = make_plan(declared, schedule, render(declared, schedule), state, frozenset())
         if not apply_plan(plan, site.mirror).writes:

@@ -1,38 +1,32 @@
-"""gpuctl's own facts as annotations, and back. One text for one value, so that equal facts cost no write.
+"""gpuctl's own facts as JSON values and as annotations, and back. One text for one value: equal facts cost no write.
 
-Decoding never raises: an annotation that a person damaged reads as absent, and the next decision writes it anew.
+Annotations are for people: where a ledger can be read, nothing is decided by them. Decoding never raises: what a person
+damaged reads as absent, and the next decision writes it anew.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeGuard
 
 from gpuctl.k8s import names
+from gpuctl.k8s.bounds import MOST_AMOUNT, MOST_GPUS, MOST_WORKERS, is_amount, is_short, whole_number
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import JobId, NodeName
-from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
+from gpuctl.model.state import Charge
+from gpuctl.model.units import Instant
 
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _OF_A_PLACE = frozenset({"affinity", "nodeSelector", "tolerations", "schedulingGates"})
 _MANY = 4096
 """Texts that are remembered: most jobs wait for the same reason, and many ask for the same."""
+_MOST_PARAMETERS = 32
 _IN_ORDER = json.JSONEncoder(separators=(",", ":"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """What one worker of a run is charged."""
-
-    gpu_milli: GpuMilli = 0
-    cpu_milli: CpuMilli = 0
-    mem_bytes: MemBytes = 0
 
 
 def compact_json(value: object) -> str:
@@ -42,7 +36,12 @@ def compact_json(value: object) -> str:
 
 def encode_placement(placement: Placement) -> str:
     """`[{"node":"dgx1-2","gpus":[0,1]}]`, a worker each in worker order; with `"uuids"` where they are known."""
-    return _IN_ORDER.encode([_encode_worker(worker) for worker in placement.workers])
+    return _IN_ORDER.encode(placement_value(placement))
+
+
+def placement_value(placement: Placement) -> list[dict[str, object]]:
+    """A placement as a JSON value."""
+    return [_encode_worker(worker) for worker in placement.workers]
 
 
 def _encode_worker(worker: WorkerPlacement) -> dict[str, object]:
@@ -52,8 +51,12 @@ def _encode_worker(worker: WorkerPlacement) -> dict[str, object]:
 
 def decode_placement(text: object) -> Placement | None:
     """The placement of an annotation's text, or None."""
-    workers = _json(text)
-    if not isinstance(workers, list) or not workers:
+    return placement_of(_json(text))
+
+
+def placement_of(workers: object) -> Placement | None:
+    """The placement of a JSON value, or None."""
+    if not isinstance(workers, list) or not 0 < len(workers) <= MOST_WORKERS:
         return None
     placed = [_decode_worker(worker) for worker in workers]
     known = tuple(worker for worker in placed if worker is not None)
@@ -64,10 +67,10 @@ def _decode_worker(worker: object) -> WorkerPlacement | None:
     if not isinstance(worker, dict):
         return None
     node, gpus = worker.get("node"), worker.get("gpus", [])
-    if not isinstance(node, str) or not isinstance(gpus, list) or not all(_is_amount(gpu) for gpu in gpus):
-        return None
     uuids = worker.get("uuids", [])
-    if not isinstance(uuids, list) or not all(isinstance(uuid, str) for uuid in uuids):
+    if not is_short(node) or not all(isinstance(listed, list) and len(listed) <= MOST_GPUS for listed in (gpus, uuids)):
+        return None
+    if not all(is_amount(gpu, MOST_GPUS - 1) for gpu in gpus) or not all(map(is_short, uuids)):
         return None
     return WorkerPlacement(node=NodeName(node), gpus=tuple(gpus), uuids=tuple(uuids))
 
@@ -75,38 +78,56 @@ def _decode_worker(worker: object) -> WorkerPlacement | None:
 @lru_cache(maxsize=_MANY)
 def encode_reason(reason: Reason) -> str:
     """`{"code":"GPU5003","params":{…}}`."""
-    return compact_json({"code": reason.code, "params": dict(reason.params)})
+    return compact_json(reason_value(reason))
+
+
+def reason_value(reason: Reason) -> dict[str, object]:
+    """A reason as a JSON value."""
+    return {"code": reason.code, "params": dict(reason.params)}
 
 
 def decode_reason(text: object) -> Reason | None:
-    """The reason of an annotation's text with its parameters in the order of their names, or None."""
-    value = _json(text)
-    if not isinstance(value, dict) or not isinstance(value.get("code"), str):
+    """The reason of an annotation's text, or None."""
+    return reason_of(_json(text))
+
+
+def reason_of(value: object) -> Reason | None:
+    """The reason of a JSON value with its parameters in the order of their names, or None."""
+    if not isinstance(value, dict) or not is_short(value.get("code")):
         return None
     params = value.get("params", {})
-    if not isinstance(params, dict):
+    if not isinstance(params, dict) or len(params) > _MOST_PARAMETERS:
         return None
-    known = {key: param for key, param in params.items() if isinstance(param, str | int)}
+    known = {key: param for key, param in params.items() if is_short(param) or _is_integer(param)}
     return Reason(code=value["code"], params=tuple(sorted(known.items())))
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return type(value) is int and -MOST_AMOUNT <= value <= MOST_AMOUNT
 
 
 @lru_cache(maxsize=_MANY)
 def encode_charge(charge: Charge) -> str:
     """`{"cpuMilli":4000,"gpuMilli":500,"memBytes":1073741824}`."""
-    return compact_json({
-        "gpuMilli": charge.gpu_milli,
-        "cpuMilli": charge.cpu_milli,
-        "memBytes": charge.mem_bytes,
-    })
+    return compact_json(charge_value(charge))
+
+
+def charge_value(charge: Charge) -> dict[str, object]:
+    """A charge as a JSON value."""
+    return {"gpuMilli": charge.gpu_milli, "cpuMilli": charge.cpu_milli, "memBytes": charge.mem_bytes}
 
 
 def decode_charge(text: object) -> Charge | None:
     """The charge of an annotation's text, or None."""
-    value = _json(text)
+    return charge_of(_json(text))
+
+
+def charge_of(value: object) -> Charge | None:
+    """The charge of a JSON value, or None."""
     if not isinstance(value, dict):
         return None
     gpu_milli, cpu_milli, mem_bytes = (value.get(key) for key in ("gpuMilli", "cpuMilli", "memBytes"))
-    if not (_is_amount(gpu_milli) and _is_amount(cpu_milli) and _is_amount(mem_bytes)):
+    if not (is_amount(gpu_milli) and is_amount(cpu_milli) and is_amount(mem_bytes)):
         return None
     return Charge(gpu_milli=gpu_milli, cpu_milli=cpu_milli, mem_bytes=mem_bytes)
 
@@ -137,7 +158,7 @@ def _decode_allowance(entry: object) -> Allowance | None:
     if not isinstance(entry, dict):
         return None
     quota, limit, weight = (entry.get(key) for key in ("quotaMilli", "limitMilli", "weight"))
-    if not (_is_amount(quota) and _is_amount(weight) and (limit is None or _is_amount(limit))):
+    if not (is_amount(quota) and is_amount(weight) and (limit is None or is_amount(limit))):
         return None
     return Allowance(quota_milli=quota, limit_milli=limit, weight=weight)
 
@@ -167,7 +188,7 @@ def decode_record(annotations: Mapping[str, Any], created_at_ms: Instant) -> Run
         queued_at_ms=created_at_ms if queued_at_ms is None else queued_at_ms,
         starts=_count(annotations.get(names.STARTS_ANNOTATION)),
         ran_ms=_count(annotations.get(names.RAN_ANNOTATION)),
-        paused_for=_job_id(annotations.get(names.PAUSED_FOR_ANNOTATION)),
+        paused_for=decode_job(annotations.get(names.PAUSED_FOR_ANNOTATION)),
     )
 
 
@@ -179,19 +200,16 @@ def decode_instant(text: object) -> Instant | None:
         return None
 
 
-def _job_id(text: object) -> JobId | None:
+def decode_job(text: object) -> JobId | None:
+    """The job of a text `project/name`, or None."""
     try:
-        return JobId.parse(text) if isinstance(text, str) else None
+        return JobId.parse(text) if is_short(text) else None
     except ValueError:
         return None
 
 
 def _count(text: object) -> int:
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19 else 0
-
-
-def _is_amount(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return whole_number(text) or 0
 
 
 def _json(text: object) -> Any:

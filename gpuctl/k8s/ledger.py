@@ -17,10 +17,12 @@ from zlib import crc32
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import compact_json, decode_instant
+from gpuctl.k8s.bounds import is_amount, whole_number
 from gpuctl.k8s.objects import mapping, text
+from gpuctl.k8s.run_entries import entry_of, entry_value
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import NO_REVISION, JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
-from gpuctl.model.state import Body, FinishedRun, Ledger
+from gpuctl.model.state import Body, FinishedRun, Ledger, RunEntry
 from gpuctl.model.usage import Usage
 
 SHARD_BYTES = 768 * 1024
@@ -59,8 +61,7 @@ def shard_refs(cluster: str, project: ProjectName, shards: int) -> tuple[ObjectR
 def shards_of(head: Body | None) -> int:
     """How many shards a ledger's head says there are; 1 when it is not split, 0 when what it says can't be read."""
     stated = mapping(head or {}, "data").get("shards", "1")
-    count = int(stated) if isinstance(stated, str) and stated.isascii() and stated.isdigit() and len(stated) < 5 else 0
-    return count if count <= _MOST_SHARDS else 0
+    return whole_number(stated, _MOST_SHARDS) or 0
 
 
 def encode_ledger(cluster: str, ledger: Ledger, shards: int = 1) -> LedgerObjects:
@@ -103,7 +104,7 @@ def _usage(data: Mapping[str, Any]) -> Usage | None:
     try:
         section = _section(data, "usage")
         at_ms, milli_hours, rate_milli = decode_instant(section["at"]), section["milliHours"], section["rateMilli"]
-        amounts = [type(amount) is int and amount >= 0 for amount in (milli_hours, rate_milli)]
+        amounts = [is_amount(amount) for amount in (milli_hours, rate_milli)]
     except _DAMAGE:
         return None
     return Usage(at_ms=at_ms, milli_hours=milli_hours, rate_milli=rate_milli) if at_ms and all(amounts) else None
@@ -133,8 +134,19 @@ def _split(ledger: Ledger, count: int) -> list[dict[str, str]]:
     finished: list[dict[RunKey, FinishedRun]] = [{} for _ in range(count)]
     for (job, digest), run in ledger.finished.items():
         finished[_part_of(names.run_name(job.name, digest), count)][job, digest] = run
+    runs: list[dict[RunKey, RunEntry]] = [{} for _ in range(count)]
+    for (job, digest), entry in ledger.runs.items():
+        runs[_part_of(names.run_name(job.name, digest), count)][job, digest] = entry
     return [
-        _sections(replace(ledger, inventory=frozenset(inventories[n]), seen=frozenset(seen[n]), finished=finished[n]))
+        _sections(
+            replace(
+                ledger,
+                inventory=frozenset(inventories[n]),
+                seen=frozenset(seen[n]),
+                finished=finished[n],
+                runs=runs[n],
+            )
+        )
         for n in range(count)
     ]
 
@@ -163,11 +175,19 @@ def _sections(ledger: Ledger) -> dict[str, str]:
     for (job, digest), run in sorted(ledger.finished.items()):
         end = {"at": format_timestamp(run.at_ms), "starts": run.starts, "state": run.state}
         finished.setdefault(job.name, {})[digest] = end
+    runs: dict[str, dict[str, object]] = {}
+    for (job, digest), kept in sorted(ledger.runs.items(), key=_key):
+        runs.setdefault(job.name, {})[digest] = entry_value(kept)
     return {
         "finished": compact_json(finished),
         "inventory": compact_json(inventory),
+        "runs": compact_json(runs),
         "seen": compact_json(seen),
     }
+
+
+def _key(entry: tuple[RunKey, RunEntry]) -> RunKey:
+    return entry[0]
 
 
 def decode_ledger(head: Body, config_maps: Mapping[ObjectRef, Body] | None = None) -> LedgerReading | None:
@@ -201,6 +221,8 @@ def decode_ledger(head: Body, config_maps: Mapping[ObjectRef, Body] | None = Non
         inventory=frozenset(ref for part in parts for ref in part.ledger.inventory),
         seen=frozenset(key for part in parts for key in part.ledger.seen),
         finished={key: run for part in parts for key, run in part.ledger.finished.items()},
+        runs={key: entry for part in parts for key, entry in part.ledger.runs.items()},
+        keeps_runs=all(part.ledger.keeps_runs for part in parts),
         usage=_usage(data),
     )
     return LedgerReading(ledger=ledger, damaged=tuple(damaged))
@@ -212,6 +234,7 @@ def _read(owner: ProjectName, data: Mapping[str, Any]) -> LedgerReading:
     inventory: frozenset[ObjectRef] = frozenset()
     seen: frozenset[RunKey] = frozenset()
     finished: Mapping[RunKey, FinishedRun] = {}
+    runs: Mapping[RunKey, RunEntry] = {}
     try:
         inventory = frozenset(_inventory(_section(data, "inventory")))
     except _DAMAGE:
@@ -224,7 +247,12 @@ def _read(owner: ProjectName, data: Mapping[str, Any]) -> LedgerReading:
         finished = {(run.job, run.digest): run for run in _finished(owner, _section(data, "finished"))}
     except _DAMAGE:
         damaged.append("finished")
-    read = Ledger(project=owner, inventory=inventory, seen=seen, finished=finished)
+    keeps_runs = "runs" in data
+    try:
+        runs = dict(_runs(owner, _section(data, "runs"))) if keeps_runs else {}
+    except _DAMAGE:
+        damaged.append("runs")
+    read = Ledger(project=owner, inventory=inventory, seen=seen, finished=finished, runs=runs, keeps_runs=keeps_runs)
     return LedgerReading(ledger=read, damaged=tuple(damaged))
 
 
@@ -257,11 +285,17 @@ def _finished(project: ProjectName, section: dict[str, Any]) -> Iterator[Finishe
     for job, runs in section.items():
         for digest, end in runs.items():
             at_ms, state, starts = decode_instant(end["at"]), end["state"], end["starts"]
-            if at_ms is None or not isinstance(state, str) or not isinstance(starts, int):
+            if at_ms is None or not isinstance(state, str) or not is_amount(starts):
                 raise ValueError(digest)
             yield FinishedRun(
                 job=JobId(project, job), digest=RunDigest(digest), state=state, at_ms=at_ms, starts=starts
             )
+
+
+def _runs(project: ProjectName, section: dict[str, Any]) -> Iterator[tuple[RunKey, RunEntry]]:
+    for job, runs in section.items():
+        for digest, value in runs.items():
+            yield (JobId(project, job), RunDigest(digest)), entry_of(value)
 
 
 def _texts(value: object) -> Iterator[str]:

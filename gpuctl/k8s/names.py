@@ -24,6 +24,8 @@ TYPE_LABEL = "gpuctl.dev/type"
 LEDGER_LABEL = "gpuctl.dev/ledger"
 MANAGED_LABEL = "gpuctl.dev/managed"
 """On a project's namespace: admission policies select it by this."""
+ADOPT_LABEL = "gpuctl.dev/adopt"
+"""On a namespace that an administrator releases: the project that may take it over."""
 WORKERS_LABEL = "gpuctl.dev/workers"
 """On a gang's pods: how many workers it was started with."""
 WORKER_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
@@ -103,6 +105,7 @@ CLAIM: Kind = ("v1", "PersistentVolumeClaim")
 RESOURCE_QUOTA: Kind = ("v1", "ResourceQuota")
 JOB: Kind = ("batch/v1", "Job")
 DEPLOYMENT: Kind = ("apps/v1", "Deployment")
+REPLICA_SET: Kind = ("apps/v1", "ReplicaSet")
 INGRESS: Kind = ("networking.k8s.io/v1", "Ingress")
 ROLE_BINDING: Kind = ("rbac.authorization.k8s.io/v1", "RoleBinding")
 PRIORITY_CLASS_KIND: Kind = ("scheduling.k8s.io/v1", "PriorityClass")
@@ -114,8 +117,8 @@ LEASE: Kind = ("coordination.k8s.io/v1", "Lease")
 EVENT: Kind = ("events.k8s.io/v1", "Event")
 
 OBSERVED_KINDS: tuple[Kind, ...] = (
-    NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, CLAIM, RESOURCE_QUOTA, JOB, DEPLOYMENT, INGRESS, ROLE_BINDING,
-    PRIORITY_CLASS_KIND, CLAIM_TEMPLATE, RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS,
+    NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, CLAIM, RESOURCE_QUOTA, JOB, DEPLOYMENT, REPLICA_SET, INGRESS,
+    ROLE_BINDING, PRIORITY_CLASS_KIND, CLAIM_TEMPLATE, RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS,
 )  # fmt: skip
 """What a cycle reads. A server without one of them has none of it."""
 
@@ -140,6 +143,7 @@ PLURALS: Mapping[Kind, str] = {
     RESOURCE_QUOTA: "resourcequotas",
     JOB: "jobs",
     DEPLOYMENT: "deployments",
+    REPLICA_SET: "replicasets",
     INGRESS: "ingresses",
     ROLE_BINDING: "rolebindings",
     PRIORITY_CLASS_KIND: "priorityclasses",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpuctl.k8s.bounds import MOST_AMOUNT
 from gpuctl.k8s.quantity import parse_milli, parse_whole
 from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.ids import ObjectRef
@@ -47,9 +48,9 @@ def text(body: Body, *path: str) -> str:
 
 
 def number(body: Body, *path: str, default: int = 0) -> int:
-    """The integer at a path, or the default."""
+    """The integer at a path, or the default; so too for one that no API server holds."""
     value = mapping(body, *path[:-1]).get(path[-1])
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
+    return value if type(value) is int and -MOST_AMOUNT <= value <= MOST_AMOUNT else default
 
 
 def flag(body: Body, *path: str) -> bool:

@@ -1,7 +1,8 @@
 """Kubernetes quantities ("500m", "80Gi") as exact integers and back. Two texts of one amount are equal here.
 
 Reading accepts every form the API server accepts, numbers included, and rounds up to the unit asked for, as the
-server does for a pod's requests. Writing uses the shortest exact form: binary suffixes for bytes, `m` for CPU.
+server does for a pod's requests. An amount is at most what the server can hold, as it is there. Writing uses the
+shortest exact form: binary suffixes for bytes, `m` for CPU.
 Source: k8s.io/apimachinery/pkg/api/resource, the grammar in Quantity's documentation.
 """
 
@@ -11,9 +12,12 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
+from gpuctl.k8s.bounds import MOST_AMOUNT
 from gpuctl.model.units import CpuMilli, MemBytes
 
-_GRAMMAR = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?")
+_GRAMMAR = re.compile(
+    r"([+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40}))(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?", re.ASCII
+)
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _SCALE: dict[str, Fraction] = {
     "n": Fraction(1, 10**9),
@@ -72,4 +76,5 @@ def format_cpu(cpu_milli: CpuMilli) -> str:
 
 
 def _ceil(amount: Fraction) -> int:
-    return -(-amount.numerator // amount.denominator)
+    """The whole number next above, within what a server holds."""
+    return max(-MOST_AMOUNT, min(MOST_AMOUNT, -(-amount.numerator // amount.denominator)))

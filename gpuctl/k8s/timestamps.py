@@ -1,6 +1,7 @@
 """RFC 3339 texts and milliseconds since the Unix epoch, without floats.
 
-gpuctl writes milliseconds in UTC; Kubernetes itself writes whole seconds. Both are read, with any offset.
+gpuctl writes milliseconds in UTC; Kubernetes itself writes whole seconds. Both are read, with any offset. An instant is
+from 1970 to 9999 in UTC: every one that can be read can be written.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from gpuctl.model.units import Instant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 def parse_timestamp(text: str) -> Instant:
-    """Milliseconds since the epoch, finer parts dropped. ValueError for what is no timestamp with an offset."""
+    """Milliseconds since the epoch, finer parts dropped. ValueError for what is no instant, or has no offset."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"a timestamp without an offset: {text!r}")
+    if not _EPOCH <= moment <= _END:
+        raise ValueError(f"a timestamp before 1970 or after 9999: {text!r}")
     return (moment - _EPOCH) // _MILLISECOND
 
 

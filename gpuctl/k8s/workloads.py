@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import labels_of, mapping
+from gpuctl.k8s.objects import flag, labels_of, mapping, number
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.state import Body
 
@@ -13,6 +13,13 @@ WORKLOADS = frozenset({names.JOB, names.DEPLOYMENT})
 def is_workload(ref: ObjectRef) -> bool:
     """Whether the object runs a job's pods."""
     return (ref.api_version, ref.kind) in WORKLOADS
+
+
+def is_let_go(body: Body) -> bool:
+    """Whether a Job or Deployment may have pods, or is to have them."""
+    if body.get("kind") == names.DEPLOYMENT[1]:
+        return number(body, "spec", "replicas", default=1) > 0
+    return not flag(body, "spec", "suspend")
 
 
 def run_of(body: Body, cluster: str = "") -> RunKey | None:

@@ -11,6 +11,7 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
 from gpuctl.model.job import Job
 from gpuctl.model.mig import MigProfile, profile_named
+from gpuctl.model.tenancy import Tenancy
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
 
 DomainName = NewType("DomainName", str)
@@ -278,6 +279,12 @@ class Declared:
     project_contents: Mapping[ProjectName, str] = field(default_factory=dict)
     held: frozenset[ProjectName] = frozenset()
     barred: Mapping[JobId, str] = field(default_factory=dict)
+
+    @property
+    def tenancy(self) -> Tenancy:
+        """The cluster's name and the namespaces of its projects. Cost: linear in projects, each time."""
+        spaces = {project.namespace: project.name for project in self.projects}
+        return Tenancy(cluster=self.cluster.name, projects=spaces)
 
     def project(self, name: ProjectName) -> Project:
         """The project of that name; KeyError if there is none."""

@@ -81,6 +81,11 @@ def slices_per_gpu(name: str, gpu_mem_bytes: MemBytes) -> int:
     return max(counts, default=1)
 
 
+def least_charge_milli(name: str) -> GpuMilli:
+    """What a slice of a profile of that name is charged at the least: its sevenths of the cores."""
+    return int(name[0]) * WHOLE_GPU // 7
+
+
 def is_profile_name(name: str) -> bool:
     """Whether it has the form of a profile's name."""
     return _NAME.fullmatch(name) is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Way
@@ -149,6 +149,36 @@ remembered: Callable[[Run], tuple[Instant, int, DurationMs, JobId | None]] = att
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What one worker of a run is charged."""
+
+    gpu_milli: GpuMilli = 0
+    cpu_milli: CpuMilli = 0
+    mem_bytes: MemBytes = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEntry:
+    """What the ledger keeps of a run: all that counts against others, out of the reach of those who run it.
+
+    `uid` is that of the run's object; "" before it was seen. `is_let_go`: the last thing decided was that it runs,
+    `let_go_at_ms` when that was decided. `placement` is where it runs, or the place that is reserved for it,
+    `started_with` where its pods were sent at its last start, `charge` what each of them is charged. `reason` is that
+    of its last start, pause or reservation. `min_workers`: with how few an elastic run goes on.
+    """
+
+    uid: str = ""
+    record: RunRecord
+    is_let_go: bool = False
+    let_go_at_ms: Instant | None = None
+    placement: Placement | None = None
+    started_with: Placement | None = None
+    charge: Charge | None = None
+    reason: Reason | None = None
+    min_workers: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
     """A run that ended, as the ledger keeps it: never started again. `state` is a final JobState."""
 
@@ -167,6 +197,9 @@ class Ledger:
     whose object was observed to exist (`<job>-<digest>` -> job): one of them that is gone is not started again.
     `revision` is the last good commit applied for the project, `content` a digest of what it declares there: another
     commit that declares the same is not recorded. `usage` is kept where fairness has a half-life.
+
+    `runs` are the runs whose object or pods are there. `keeps_runs` is False where a version of gpuctl wrote the ledger
+    that kept this on the objects themselves.
     """
 
     project: ProjectName
@@ -176,6 +209,15 @@ class Ledger:
     seen: frozenset[tuple[JobId, RunDigest]] = frozenset()
     usage: Usage | None = None
     finished: Mapping[tuple[JobId, RunDigest], FinishedRun] = field(default_factory=dict)
+    runs: Mapping[tuple[JobId, RunDigest], RunEntry] = field(default_factory=dict)
+    keeps_runs: bool = True
+
+
+class OwnObject(NamedTuple):
+    """A Job or Deployment that gpuctl made: its run, and its uid."""
+
+    run: tuple[JobId, RunDigest]
+    uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +228,10 @@ class ClusterState:
     `damaged` are gpuctl's own records that can't be read whole, with the parts that can't: those read as empty.
     `shards` are the objects that hold a part of a ledger, or did. `claimed` are namespaces that other clusters'
     ledgers hold, with the cluster.
+
+    `own` are the Jobs and Deployments that gpuctl made, in the order of their runs, `foreign` are all others. `pods`
+    are the pods of runs, with the run of each. `occupied` are the namespaces with foreign pods that are not terminal.
+    `unreadable` are objects of which the reading failed, each with what was wrong.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -196,6 +242,11 @@ class ClusterState:
     cluster: str = ""
     shards: tuple[ObjectRef, ...] = ()
     claimed: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[ObjectRef, OwnObject] = field(default_factory=dict)
+    foreign: frozenset[ObjectRef] = frozenset()
+    pods: Mapping[ObjectRef, tuple[JobId, RunDigest]] = field(default_factory=dict)
+    occupied: frozenset[str] = frozenset()
+    unreadable: tuple[tuple[ObjectRef, str], ...] = ()
 
 
 def uuids_of(nodes: Iterable[Node]) -> dict[NodeName, tuple[str, ...]]:

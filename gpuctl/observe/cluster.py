@@ -6,51 +6,67 @@ Cost: linear in the number of objects.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, text
-from gpuctl.model.ids import NodeName, ObjectRef
+from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, RawObjects
-from gpuctl.observe.hami import hami_devices, hami_node
-from gpuctl.observe.ledgers import read_ledgers
-from gpuctl.observe.nodes import observe_nodes
+from gpuctl.model.tenancy import Tenancy
+from gpuctl.observe.charges import Excess
+from gpuctl.observe.devices import HeldDevice
+from gpuctl.observe.hami import HamiNode, hami_devices, hami_node, unreadable_hami_node
+from gpuctl.observe.ledgers import Records, read_ledgers
+from gpuctl.observe.nodes import Use, observe_nodes
+from gpuctl.observe.pods import Pod
 from gpuctl.observe.sights import Sights
+from gpuctl.observe.unreadable import Faults, read
 from gpuctl.observe.workloads import observe_runs
 
 
-def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) -> ClusterState:
-    """What the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent or `damaged`.
+def observe(raw: RawObjects, tenancy: Tenancy | None = None, sights: Sights | None = None) -> ClusterState:
+    """What the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent, or told by name.
 
-    `cluster` is the name that gpuctl acts under: runs and ledgers of another name on the same API server are not its
-    own, and their pods are foreign. Without one, all are taken as one cluster's: for people who look.
-    `sights` are those of the cycle before, where there was one: they save work and change no result.
+    `tenancy` is what gpuctl acts for: what it did not make itself, for projects of that cluster, is foreign. Without
+    one, all clusters on the API server are taken together, and labels and annotations are believed of projects whose
+    ledger may not be read: for people who look. `sights` are those of the cycle before, where there was one: they save
+    work and change no result.
     """
     sights = sights or Sights()
     sights.turn()
     kinds = defaultdict[tuple[str, str], Mapping[ObjectRef, Body]](dict, raw.by_kind or _by_kind(raw.objects))
-    inventory = sights.inventory(kinds[names.RESOURCE_SLICE].values(), kinds[names.DEVICE_CLASS].values())
-    registered = {
-        NodeName(ref.name): node for ref, body in kinds[names.NODE].items() if (node := hami_node(body)) is not None
-    }
-    pods_of_runs = sights.pod_runs(kinds[names.POD], cluster)
-    claims = sights.claimed(kinds[names.RESOURCE_CLAIM], inventory, pods_of_runs, cluster)
-    devices_of = claims.of_pods
-    if registered:
-        given = {ref: hami_devices(body, registered) for ref, body in kinds[names.POD].items()}
-        devices_of = {**given, **claims.of_pods}
-    pods = sights.pods(kinds[names.POD], pods_of_runs, devices_of)
-    leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
-    own = sights.workloads({**kinds[names.JOB], **kinds[names.DEPLOYMENT]}, cluster)
-    runs = observe_runs(own, pods, leaving, sights.runs)
-    foreign = [pod for pod in pods if pod.run is None and pod.live]
-    others = [*claims.foreign, *(device for pod in foreign for device in pod.devices)]
-    devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}
-    nodes, runs = observe_nodes(
-        kinds[names.NODE].values(), devices, foreign, others, runs, own_pods=pods, workloads=own, known=sights.nodes
-    )
+    cluster = tenancy.cluster if tenancy else ""
     records = read_ledgers(kinds[names.CONFIG_MAP], sights.ledgers)
     ours = records.of(cluster)
+    trust = sights.trust(tenancy, _kept(records, cluster))
+    told = sights.told(records.ledgers_of(cluster), tenancy)
+    own = sights.workloads({**kinds[names.JOB], **kinds[names.DEPLOYMENT]}, told, trust)
+    runs_of_pods = sights.pod_runs(kinds[names.POD], kinds[names.REPLICA_SET], told)
+    inventory = sights.inventory(kinds[names.RESOURCE_SLICE].values(), kinds[names.DEVICE_CLASS].values())
+    registered = _registered(kinds[names.NODE], sights.faults)
+    our_pods = {pod: run for pod, run in zip(kinds[names.POD], runs_of_pods, strict=True) if run is not None}
+    claims = sights.claimed(kinds[names.RESOURCE_CLAIM], inventory, our_pods, kinds[names.POD])
+    given = _given_by_hami(kinds[names.POD], registered, sights.faults)
+    pods = sights.pods(kinds[names.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods)
+    leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
+    memories = sights.memories(own, told, trust, ours.ledgers)
+    runs = observe_runs(own, memories, told.entries, pods, leaving, sights.runs, sights.faults)
+    foreign = [pod for pod in pods if pod.run is None and pod.live]
+    excess = sights.excess(pods, runs, registered)
+    devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}
+    nodes, runs = observe_nodes(
+        kinds[names.NODE],
+        devices,
+        _foreign_use(foreign, excess),
+        [*claims.foreign, *_foreign_devices(foreign, excess)],
+        runs,
+        own_pods=pods,
+        workloads=own,
+        known=sights.nodes,
+        faults=sights.faults,
+    )
     return ClusterState(
         nodes=nodes,
         runs=runs,
@@ -60,7 +76,22 @@ def observe(raw: RawObjects, cluster: str = "", sights: Sights | None = None) ->
         cluster=cluster,
         shards=ours.shards,
         claimed=records.claimed_besides(cluster),
+        own=own.by_ref,
+        foreign=own.foreign,
+        pods=our_pods,
+        occupied=frozenset(pod.ref.namespace for pod in foreign),
+        unreadable=tuple(sorted({*sights.faults.found, *inventory.unreadable})),
     )
+
+
+def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:
+    """Projects with a ledger that says all it has to: what is lost of it is not the proof of anything."""
+    ours = records.of(cluster)
+    owners = (names.ledger_owner(ref.name) for ref, part in ours.damaged if part not in _PROVES_NOTHING)
+    return frozenset(ours.ledgers) - {ProjectName(owner[1]) for owner in owners if owner is not None}
+
+
+_PROVES_NOTHING = frozenset({"revision"})
 
 
 def _by_kind(objects: Mapping[ObjectRef, Body]) -> dict[tuple[str, str], dict[ObjectRef, Body]]:
@@ -72,3 +103,38 @@ def _by_kind(objects: Mapping[ObjectRef, Body]) -> dict[tuple[str, str], dict[Ob
 
 def _terminates(namespace: Body) -> bool:
     return is_deleting(namespace) or text(namespace, "status", "phase") == "Terminating"
+
+
+def _registered(nodes: Mapping[ObjectRef, Body], faults: Faults) -> dict[NodeName, HamiNode]:
+    """Nodes whose GPUs HAMi's device plugin has registered."""
+    refs = list(nodes)
+    found = faults.sift(refs, [read(partial(hami_node, body), unreadable_hami_node) for body in nodes.values()])
+    return {NodeName(ref.name): node for ref, node in zip(refs, found, strict=True) if node is not None}
+
+
+def _given_by_hami(
+    pods: Mapping[ObjectRef, Body], registered: Mapping[NodeName, HamiNode], faults: Faults
+) -> dict[ObjectRef, tuple[HeldDevice, ...]]:
+    """The devices that HAMi's scheduler gave to pods."""
+    if not registered:
+        return {}
+    refs = list(pods)
+    readings = [read(partial(hami_devices, body, registered), tuple[HeldDevice, ...]) for body in pods.values()]
+    return dict(zip(refs, faults.sift(refs, readings), strict=True))
+
+
+def _foreign_use(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[Use]:
+    """What foreign pods and pods beyond their run's charge request on nodes, but for GPUs that are known by name."""
+    for pod in foreign:
+        if pod.node is not None:
+            yield pod.node, replace(pod.requests, gpus=max(0, pod.requests.gpus - len(pod.devices)))
+    for beyond in excess:
+        yield beyond.node, beyond.requests
+
+
+def _foreign_devices(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[HeldDevice]:
+    """GPUs known by name that foreign pods hold, and pods beyond their run's charge."""
+    for pod in foreign:
+        yield from pod.devices
+    for beyond in excess:
+        yield from beyond.devices

@@ -13,16 +13,23 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import items, labels_of, mapping, milli, number, text
+from gpuctl.k8s.bounds import MOST_GPUS, is_amount, whole_number
+from gpuctl.k8s.objects import items, mapping, milli, number, ref_of, text
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName, ObjectRef
 from gpuctl.model.state import Body, CutGpu
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.observe.unreadable import Faults, Unreadable, read
 
 _GENERATION = ("spec", "pool", "generation")
 _BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+"""Of pods: those that hold nothing any more."""
 _MINOR = re.compile(r"gpu-([0-9]{1,4})(-mig-.*)?")
 
 
@@ -67,19 +74,23 @@ class HeldDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInventory:
-    """All devices: by node, and what a claim's (driver, pool, device) would hold of which."""
+    """All devices: by node, and what a claim's (driver, pool, device) would hold of which.
+
+    `unreadable` are slices that can't be read, with what was wrong: their nodes take no new work.
+    """
 
     nodes: Mapping[NodeName, NodeDevices] = field(default_factory=dict)
     index: Mapping[tuple[str, str, str], HeldDevice] = field(default_factory=dict)
+    unreadable: tuple[tuple[ObjectRef, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One claim: the pods that it is for, what it holds, and whether gpuctl made it."""
+    """One claim: the pods that it is for, what it holds, and whether it is removed when its pod has ended."""
 
     pods: frozenset[ObjectRef]
     held: tuple[HeldDevice, ...]
-    is_managed: bool
+    is_removed_with_pod: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +122,25 @@ def device_inventory(slices: Iterable[Body], classes: Iterable[Body] = ()) -> De
             pools[NodeName(node), driver, text(body, "spec", "pool", "name")].append(body)
     nodes: dict[NodeName, NodeDevices] = {}
     index: dict[tuple[str, str, str], HeldDevice] = {}
+    faults = Faults()
     for (node, driver, pool), found in sorted(pools.items()):
         newest = max(number(body, *_GENERATION) for body in found)
         current = [body for body in found if number(body, *_GENERATION) == newest]
         wanted = number(current[0], "spec", "pool", "resourceSliceCount", default=1)
-        published = [entry for body in current for entry in items(body, "spec", "devices")]
-        read = _nvidia_device if driver == names.NVIDIA_DRIVER else _hami_device
-        devices = [device for entry in published if (device := read(entry)) is not None]
-        here = _node_devices(devices, driver, complete=len(current) >= wanted, counted=counted)
+        readings = [read(partial(_published, body, driver), list[_Device]) for body in current]
+        complete = len(current) >= wanted and not any(isinstance(each, Unreadable) for each in readings)
+        listed: list[list[_Device]] = faults.sift(list(map(ref_of, current)), readings)
+        devices = list(chain.from_iterable(listed))
+        here = _node_devices(devices, driver, complete=complete, counted=counted)
         nodes[node] = nodes[node].besides(here) if node in nodes else here
         index.update(((driver, pool, device.name), _part(node, device, here.cut)) for device in devices)
-    return DeviceInventory(nodes=nodes, index=index)
+    return DeviceInventory(nodes=nodes, index=index, unreadable=tuple(faults.found))
+
+
+def _published(body: Body, driver: str) -> list[_Device]:
+    """The devices of one slice."""
+    read_device = _nvidia_device if driver == names.NVIDIA_DRIVER else _hami_device
+    return [device for entry in items(body, "spec", "devices") if (device := read_device(entry)) is not None]
 
 
 def _serves_counts(device_class: Body) -> bool:
@@ -132,7 +151,7 @@ def _serves_counts(device_class: Body) -> bool:
 
 def _hami_device(device: Body) -> _Device | None:
     minor = number(device, "attributes", "minor", "int", default=-1)
-    return None if minor < 0 else _Device(text(device, "name"), minor, _is_usable(device))
+    return None if not is_amount(minor, MOST_GPUS - 1) else _Device(text(device, "name"), minor, _is_usable(device))
 
 
 def _nvidia_device(device: Body) -> _Device | None:
@@ -143,9 +162,10 @@ def _nvidia_device(device: Body) -> _Device | None:
     uuid = text(attributes, "parentUUID" if is_slice else "uuid", "string")
     profile = text(attributes, "profile", "string")
     known = bool(profile) if is_slice else text(attributes, "type", "string") == "gpu"
-    if found is None or not uuid or not known:
+    minor = whole_number(found[1], MOST_GPUS - 1) if found is not None else None
+    if minor is None or not uuid or not known:
         return None
-    return _Device(name, int(found[1]), _is_usable(device), uuid, profile if is_slice else "")
+    return _Device(name, minor, _is_usable(device), uuid, profile if is_slice else "")
 
 
 def _is_usable(device: Body) -> bool:
@@ -183,31 +203,43 @@ def _part(node: NodeName, device: _Device, cut: Mapping[int, CutGpu]) -> HeldDev
     return HeldDevice(node=node, gpu=device.minor, milli=share, uuid=device.uuid, slices=int(bool(device.profile)))
 
 
-def read_claim(claim: Body, inventory: DeviceInventory, cluster: str = "") -> Claim:
+def read_claim(claim: Body, inventory: DeviceInventory) -> Claim:
     """What one claim says of itself."""
-    return Claim(pods=_users(claim), held=tuple(_held(claim, inventory)), is_managed=_is_managed(claim, cluster))
+    return Claim(
+        pods=_users(claim), held=tuple(_held(claim, inventory)), is_removed_with_pod=_is_removed_with_pod(claim)
+    )
 
 
-def claimed_devices(claims: Iterable[Claim], our_pods: Container[ObjectRef]) -> ClaimedDevices:
-    """Who holds which devices. A claim of gpuctl's whose pod is gone is about to be removed and holds nothing."""
+def claimed_devices(
+    claims: Iterable[Claim], our_pods: Container[ObjectRef], pods: Mapping[ObjectRef, Body]
+) -> ClaimedDevices:
+    """Which devices are held, and for whom. Those of a claim that goes with its pod are free once the pod has ended.
+
+    Any other claim holds what it was given for as long as it is there: kube-scheduler gives it to no other.
+    """
     of_pods: dict[ObjectRef, tuple[HeldDevice, ...]] = {}
     foreign: list[HeldDevice] = []
     for claim in claims:
         if claim.held:
-            ours = [pod for pod in claim.pods if pod in our_pods]
+            live = [pod for pod in claim.pods if not _has_ended(pods.get(pod))]
+            ours = [pod for pod in live if pod in our_pods]
             for pod in ours:
                 of_pods[pod] = of_pods.get(pod, ()) + claim.held
-            if not ours and not claim.is_managed:
+            if not ours and (live or not claim.is_removed_with_pod):
                 foreign.extend(claim.held)
     return ClaimedDevices(of_pods=of_pods, foreign=tuple(sorted(foreign, key=lambda d: (d.node, d.gpu))))
 
 
-def _is_managed(claim: Body, cluster: str) -> bool:
-    """Whether gpuctl made it, for that cluster or, without one, for any."""
-    labels = labels_of(claim)
-    return labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY and (
-        not cluster or labels.get(names.CLUSTER_LABEL) == cluster
-    )
+def _has_ended(pod: Body | None) -> bool:
+    return pod is None or text(pod, "status", "phase") in TERMINAL_PHASES
+
+
+def _is_removed_with_pod(claim: Body) -> bool:
+    """Whether Kubernetes removes it once its pod has ended: nothing of other people keeps it."""
+    meta = mapping(claim, "metadata")
+    finalizers = meta.get("finalizers") or ()
+    owned = any(owner.get("kind") == "Pod" for owner in items(claim, "metadata", "ownerReferences"))
+    return owned and all(finalizer == _CLAIM_FINALIZER for finalizer in finalizers)
 
 
 def _held(claim: Body, inventory: DeviceInventory) -> Iterable[HeldDevice]:
@@ -215,7 +247,11 @@ def _held(claim: Body, inventory: DeviceInventory) -> Iterable[HeldDevice]:
         device = inventory.index.get((text(result, "driver"), text(result, "pool"), text(result, "device")))
         if device is not None:
             consumed = mapping(result, "consumedCapacity")
-            yield replace(device, milli=milli(consumed, "cores") // 100) if "cores" in consumed else device
+            yield (
+                replace(device, milli=min(WHOLE_GPU, milli(consumed, "cores") // 100))
+                if "cores" in consumed
+                else device
+            )
 
 
 def _users(claim: Body) -> frozenset[ObjectRef]:

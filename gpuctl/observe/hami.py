@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import annotations_of, flag, number, text
+from gpuctl.k8s.bounds import MOST_GPUS, is_amount, whole_number
+from gpuctl.k8s.objects import annotations_of, flag, items, mapping, number, text, whole
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName
 from gpuctl.model.state import Body
-from gpuctl.model.units import WHOLE_GPU
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.observe.devices import HeldDevice, NodeDevices
 
 _MILLI_PER_CORE = 10
+_LONGEST_TEXT = 64 * 1024
+"""Of the devices given to a pod."""
 _SHARED_MODES = frozenset({"", names.HAMI_MODE})
 
 
@@ -63,6 +66,13 @@ def hami_node(node: Body) -> HamiNode | None:
     )
 
 
+def unreadable_hami_node() -> HamiNode:
+    """What to take for a registration that can't be read: the node takes no new work."""
+    return HamiNode(
+        devices=NodeDevices(minors=frozenset(), out_of_use=frozenset(), complete=False, ways=frozenset({Way.HAMI}))
+    )
+
+
 def _entries(register: object) -> list[Mapping[str, Any]] | None:
     try:
         found = json.loads(register) if isinstance(register, str) else None
@@ -70,30 +80,66 @@ def _entries(register: object) -> list[Mapping[str, Any]] | None:
         return None
     if not isinstance(found, list) or not all(isinstance(entry, dict) and text(entry, "id") for entry in found):
         return None
-    return [entry for entry in found if "NVIDIA" in (text(entry, "type") or "NVIDIA") and number(entry, "index") >= 0]
+    ours = (entry for entry in found if "NVIDIA" in (text(entry, "type") or "NVIDIA"))
+    return [entry for entry in ours if is_amount(number(entry, "index"), MOST_GPUS - 1)]
 
 
 def hami_devices(pod: Body, nodes: Mapping[NodeName, HamiNode]) -> tuple[HeldDevice, ...]:
     """What HAMi's scheduler says it gave a pod: `uuid,type,MiB,cores` for each device, `:` after it, `;` a container.
 
-    A device is held by its larger part, of cores or of memory, and by no less than each of its sharers may have.
+    Whoever may write the pod may write that as well. So it only says which devices they are: no more than the pod
+    requests, on the node it is bound to; how much of each is what the pod requests of it, where that says so.
     """
-    notes = annotations_of(pod)
-    node = NodeName(str(notes.get(names.HAMI_NODE_ANNOTATION, "")))
+    node = NodeName(text(pod, "spec", "nodeName"))
     known = nodes.get(node)
     if known is None:
         return ()
-    return tuple(_parts(str(notes.get(names.HAMI_DEVICES_ANNOTATION, "")), node, known))
+    asks = [ask for container in items(pod, "spec", "containers") for ask in _asked(container)]
+    given = str(annotations_of(pod).get(names.HAMI_DEVICES_ANNOTATION, ""))[:_LONGEST_TEXT]
+    return tuple(_devices(given, asks, node, known))
 
 
-def _parts(given: str, node: NodeName, known: HamiNode) -> Iterator[HeldDevice]:
-    for part in given.replace(";", ":").split(":"):
-        fields = part.split(",")
-        uuid, amounts = fields[0], fields[2:4]
-        gpu = known.index.get(uuid)
-        if gpu is None or len(amounts) < 2 or not all(amount.isdecimal() for amount in amounts):
-            continue
-        mem, cores = int(amounts[0]), int(amounts[1])
-        of_memory = -(-mem * WHOLE_GPU // known.mem_mib[uuid]) if known.mem_mib[uuid] > 0 else WHOLE_GPU
-        milli = max(cores * _MILLI_PER_CORE, of_memory, -(-WHOLE_GPU // max(1, known.devices.gpu_slots or 1)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ask:
+    """The part of a device that a container requests; None where HAMi's own default decides."""
+
+    mem_mib: int | None = None
+    mem_percent: int | None = None
+    cores: int | None = None
+
+
+def _asked(container: Mapping[str, Any]) -> list[_Ask]:
+    """What a container requests, device by device."""
+    limits = mapping(container, "resources", "limits")
+
+    def amount(resource: str) -> int | None:
+        return max(0, whole(limits, resource)) if resource in limits else None
+
+    one = _Ask(
+        mem_mib=amount(names.HAMI_MEMORY_RESOURCE),
+        mem_percent=amount(names.HAMI_MEMORY_PERCENT_RESOURCE),
+        cores=amount(names.HAMI_CORES_RESOURCE),
+    )
+    return [one] * min(MOST_GPUS, amount(names.GPU_RESOURCE) or 0)
+
+
+def _devices(given: str, asks: list[_Ask], node: NodeName, known: HamiNode) -> Iterator[HeldDevice]:
+    """A device is held by its larger part, of cores or of memory, and by no less than each of its sharers may have."""
+    parts = (part.split(",") for part in given.replace(";", ":").split(":"))
+    for fields, ask in zip((fields for fields in parts if fields[0] in known.index), asks, strict=False):
+        uuid, amounts = fields[0], [whole_number(amount) for amount in fields[2:4]]
+        gpu = known.index[uuid]
+        mem, cores = ((amount or 0) for amount in (*amounts, None, None)[:2])
+        milli = max(
+            (cores if ask.cores is None else ask.cores) * _MILLI_PER_CORE,
+            _of_memory(mem, known.mem_mib[uuid], ask),
+            -(-WHOLE_GPU // max(1, known.devices.gpu_slots or 1)),
+        )
         yield HeldDevice(node=node, gpu=gpu, milli=min(WHOLE_GPU, milli), uuid=uuid)
+
+
+def _of_memory(given_mib: int, device_mib: int, ask: _Ask) -> GpuMilli:
+    if ask.mem_mib is None and ask.mem_percent is not None:
+        return ask.mem_percent * _MILLI_PER_CORE
+    mem_mib = given_mib if ask.mem_mib is None else ask.mem_mib
+    return -(-mem_mib * WHOLE_GPU // device_mib) if device_mib > 0 else WHOLE_GPU

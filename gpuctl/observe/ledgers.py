@@ -12,6 +12,7 @@ from gpuctl.k8s.ledger import LedgerReading, decode_ledger, shard_refs, shards_o
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.memo import Memo
 from gpuctl.model.state import Body, Ledger
+from gpuctl.observe.unreadable import Unreadable, read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,11 @@ class Records:
             shards=tuple(ref for records in every for ref in records.shards),
         )
 
+    def ledgers_of(self, cluster: str) -> tuple[Ledger, ...]:
+        """One cluster's ledgers; without a name, those of all, though projects of two may have one name."""
+        chosen = [cluster] if cluster else sorted(self.by_cluster)
+        return tuple(ledger for name in chosen for _, ledger in sorted(self.of(name).ledgers.items()))
+
     def claimed_besides(self, cluster: str) -> Mapping[str, str]:
         """Namespaces that ledgers of other clusters hold, and the cluster."""
         if not cluster:
@@ -67,7 +73,7 @@ def read_ledgers(
         whose = names.ledger_owner(ref.name)
         parts = shard_refs(whose[0], ProjectName(whose[1]), shards_of(objects[ref])) if whose is not None else ()
         bodies = (objects[ref], *map(objects.get, parts))
-        reading = known.get(ref, bodies, partial(decode_ledger, objects[ref], objects))
+        reading = known.get(ref, bodies, partial(_decoded, ref, objects))
         shard = names.shard_owner(ref.name)
         if shard is not None:
             shards[shard[0]].append(ref)
@@ -82,3 +88,12 @@ def read_ledgers(
             for cluster in sorted({*ledgers, *damaged, *shards})
         }
     )
+
+
+def _decoded(ref: ObjectRef, objects: Mapping[ObjectRef, Body]) -> LedgerReading | None:
+    """A ledger that can't be read in a way that nobody has thought of is damaged as a whole."""
+    found = read(partial(decode_ledger, objects[ref], objects), lambda: None)
+    if not isinstance(found, Unreadable):
+        return found
+    whose = names.ledger_owner(ref.name)
+    return LedgerReading(ledger=Ledger(project=ProjectName(whose[1])), damaged=("data",)) if whose else None

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
 
 from gpuctl.k8s import names
+from gpuctl.k8s.bounds import MOST_GPUS
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
-from gpuctl.model.ids import NodeName, RunKey
+from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.memo import Sweep
 from gpuctl.model.state import Body, CutGpu, Node, Run, RunPhase, Taint
 from gpuctl.model.units import WHOLE_GPU
@@ -23,6 +26,10 @@ from gpuctl.observe.devices import HeldDevice, NodeDevices
 from gpuctl.observe.pods import Pod, Requests, requests_of
 from gpuctl.observe.roster import Workloads
 from gpuctl.observe.slices import counted_gpus, with_others
+from gpuctl.observe.unreadable import Faults, Unreadable, read
+
+Use: TypeAlias = tuple[NodeName, Requests]
+"""What somebody else's pod requests on its node."""
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 
@@ -66,47 +73,68 @@ class NodeSights:
     __slots__ = ("_nodes", "_slots")
 
     def __init__(self) -> None:
-        self._nodes: Sweep[NodeName, Node] = Sweep()
-        self._slots: Sweep[NodeName, _Slots] = Sweep()
+        self._nodes: Sweep[NodeName, Node | Unreadable[Node]] = Sweep()
+        self._slots: Sweep[NodeName, _Slots | Unreadable[_Slots]] = Sweep()
 
-    def slots(self, bodies: Mapping[NodeName, Body], devices: Mapping[NodeName, NodeDevices]) -> dict[NodeName, _Slots]:
+    def slots(
+        self, bodies: Mapping[NodeName, Body], devices: Mapping[NodeName, NodeDevices], faults: Faults
+    ) -> dict[NodeName, _Slots]:
         """The indexes of each node's GPUs."""
         lives, given = list(bodies.values()), list(map(devices.get, bodies))
-        found = self._slots.over(bodies, [lives, given], lambda place: _slots(lives[place], given[place]))
-        return dict(zip(bodies, found, strict=True))
+        readings = self._slots.over(
+            bodies, [lives, given], lambda at: read(partial(_slots, lives[at], given[at]), _no_slots)
+        )
+        return dict(zip(bodies, faults.sift(_refs(bodies), readings), strict=True))
 
     def nodes(
-        self, bodies: Mapping[NodeName, Body], slots: Mapping[NodeName, _Slots], taken: Sequence[_Taken]
+        self,
+        bodies: Mapping[NodeName, Body],
+        slots: Mapping[NodeName, _Slots],
+        taken: Sequence[_Taken],
+        faults: Faults,
     ) -> tuple[Node, ...]:
-        """All nodes."""
+        """All nodes. One that can't be read takes no new work; what runs there goes on."""
         names, lives, indexes = list(bodies), list(bodies.values()), list(slots.values())
-        return tuple(
-            self._nodes.over(
-                names,
-                [lives, indexes, taken],
-                lambda place: _node(names[place], lives[place], indexes[place], taken[place]),
-            )
+        readings = self._nodes.over(
+            names,
+            [lives, indexes, taken],
+            lambda at: read(
+                partial(_node, names[at], lives[at], indexes[at], taken[at]), partial(_unreadable_node, names[at])
+            ),
         )
+        return tuple(faults.sift(_refs(bodies), readings))
+
+
+def _refs(bodies: Iterable[NodeName]) -> list[ObjectRef]:
+    return [ObjectRef(*names.NODE, "", name) for name in bodies]
+
+
+def _no_slots() -> _Slots:
+    return _Slots(count=0, certain=False)
+
+
+def _unreadable_node(name: NodeName) -> Node:
+    return Node(name=name, labels={}, gpus=0, cpu_milli=0, mem_bytes=0, usable=False)
 
 
 def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is known
-    bodies: Iterable[Body],
+    bodies: Mapping[ObjectRef, Body],
     devices: Mapping[NodeName, NodeDevices],
-    foreign_pods: Iterable[Pod],
+    foreign_use: Iterable[Use],
     foreign_devices: Iterable[HeldDevice],
     runs: tuple[Run, ...],
     *,
     own_pods: Iterable[Pod] = (),
     workloads: Workloads,
     known: NodeSights,
+    faults: Faults,
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
     """All nodes by name, and the runs with an index for every GPU they hold.
 
     `own_pods` are those of runs, `workloads` the runs' own objects.
     """
-    found = {NodeName(text(body, "metadata", "name")): body for body in bodies}
-    by_name = {name: found[name] for name in sorted(found)}
-    slots = known.slots(by_name, devices)
+    by_name = {NodeName(ref.name): bodies[ref] for ref in sorted(bodies)}
+    slots = known.slots(by_name, devices, faults)
     held: dict[NodeName, Counter[int]] = defaultdict(Counter)
     foreign_milli: dict[NodeName, Counter[int]] = defaultdict(Counter)
     foreign_slices: dict[NodeName, Counter[int]] = defaultdict(Counter)
@@ -118,9 +146,8 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
         foreign_milli[device.node][device.gpu] += device.milli
     runs = _with_indexes(_beside_given(runs, workloads, slots, own_pods, held), slots, held)
     use: dict[NodeName, Requests] = defaultdict(Requests)
-    for pod in foreign_pods:
-        if pod.node is not None:
-            use[pod.node] = use[pod.node].plus(pod.requests)
+    for node, requests in foreign_use:
+        use[node] = use[node].plus(requests)
     taken = []
     for name in by_name:
         foreign = _by_count(use.get(name, _NONE_USED), slots[name])
@@ -137,7 +164,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
                 foreign=foreign,
             )
         )
-    return known.nodes(by_name, slots, taken), runs
+    return known.nodes(by_name, slots, taken, faults), runs
 
 
 _NONE_USED = Requests()
@@ -146,8 +173,11 @@ _UNTOUCHED = _Taken(held=_NONE_HELD, foreign_milli=_NONE_HELD, foreign_slices=_N
 
 
 def _by_count(use: Requests, slots: _Slots) -> Requests:
-    """What others' pods ask for; nothing is counted twice."""
-    return replace(use, gpus=0) if slots.by_device and use.gpus else use
+    """What others' pods ask for; nothing is counted twice.
+
+    GPUs that a driver gives by claim are held by the claim. HAMi's are in `use` where nothing says which they are.
+    """
+    return replace(use, gpus=0) if slots.by_device and use.gpus and Way.HAMI not in slots.ways else use
 
 
 def _slots(body: Body, devices: NodeDevices | None) -> _Slots:
@@ -166,7 +196,8 @@ def _slots(body: Body, devices: NodeDevices | None) -> _Slots:
             by_device=hami or (Way.COUNT in devices.ways and not plugin),
             devices=devices,
         )
-    count = max(healthy, whole(mapping(body, "status", "capacity"), names.GPU_RESOURCE))
+    healthy = min(healthy, MOST_GPUS)
+    count = max(healthy, min(MOST_GPUS, whole(mapping(body, "status", "capacity"), names.GPU_RESOURCE)))
     cut = counted_gpus(body, count)
     return _Slots(count=count + len(cut), lost_unknown=count - healthy, cut=cut)
 

@@ -6,20 +6,19 @@ A pod holds what it was given until it is terminal or gone; one that is being de
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.k8s import names
-from gpuctl.k8s.annotations import Charge, decode_charge, decode_instant, decode_placement
+from gpuctl.k8s.annotations import decode_instant
+from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.k8s.objects import annotations_of, instant, is_deleting, items, labels_of, mapping, milli, text, whole
-from gpuctl.model.decision import Placement
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.state import Body
 from gpuctl.model.units import CpuMilli, Instant, MemBytes
-from gpuctl.observe.devices import HeldDevice
+from gpuctl.observe.devices import TERMINAL_PHASES, HeldDevice
 from gpuctl.observe.slices import profile_counts
-
-_TERMINAL = frozenset({"Succeeded", "Failed"})
+from gpuctl.observe.unreadable import Unreadable, read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod. `run` None: not gpuctl's. `placement` is that of its whole run, as it was started.
+    """One pod. `run` None: foreign.
 
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
     """
@@ -68,8 +67,6 @@ class Pod:
     requests: Requests
     started_at_ms: Instant | None = None
     idle_since_ms: Instant | None = None
-    placement: Placement | None = None
-    charge: Charge | None = None
     devices: tuple[HeldDevice, ...] = ()
 
 
@@ -85,16 +82,31 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
         run=run,
         node=NodeName(node) if node else None,
         bound=bool(bound),
-        live=phase not in _TERMINAL,
+        live=phase not in TERMINAL_PHASES,
         running=phase == "Running" and not is_deleting(body),
         succeeded=phase == "Succeeded",
-        index=int(index) if isinstance(index, str) and index.isdecimal() else 0,
+        index=whole_number(index, MOST_WORKERS) or 0,
         requests=requests_of(mapping(body, "spec")),
         started_at_ms=instant(body, "status", "startTime"),
         idle_since_ms=decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION)),
-        placement=decode_placement(notes.get(names.PLACEMENT_ANNOTATION)),
-        charge=decode_charge(notes.get(names.CHARGE_ANNOTATION)),
         devices=devices,
+    )
+
+
+def unreadable_pod(ref: ObjectRef, body: Body) -> Pod:
+    """What to take for a pod that can't be read: a foreign one, on its node until it is gone, with what it requests."""
+    requests = read(lambda: requests_of(mapping(body, "spec")), Requests)
+    node = text(body, "spec", "nodeName")
+    return Pod(
+        ref=ref,
+        run=None,
+        node=NodeName(node) if node else None,
+        bound=bool(node),
+        live=True,
+        running=False,
+        succeeded=False,
+        index=0,
+        requests=requests.instead if isinstance(requests, Unreadable) else requests,
     )
 
 
@@ -114,8 +126,25 @@ def requests_of(spec: Mapping[str, Any]) -> Requests:
             peak = peak.either(sidecars)
         else:
             peak = peak.either(sidecars.plus(need))
-    overhead = mapping(spec, "overhead")
-    return together.plus(sidecars).either(peak).plus(_amounts(overhead))
+    of_containers = together.plus(sidecars).either(peak)
+    return _of_pod(spec, of_containers).plus(_amounts(mapping(spec, "overhead")))
+
+
+def _of_pod(spec: Mapping[str, Any], of_containers: Requests) -> Requests:
+    """CPU and memory that the pod asks for as a whole stand for those of its containers.
+
+    Source: kubernetes/enhancements, KEP-2837 (pod-level resources).
+    """
+    whole_pod = mapping(spec, "resources")
+    if not whole_pod:
+        return of_containers
+    said = _of_container(spec)
+    named = {*mapping(whole_pod, "limits"), *mapping(whole_pod, "requests")}
+    return replace(
+        of_containers,
+        cpu_milli=said.cpu_milli if "cpu" in named else of_containers.cpu_milli,
+        mem_bytes=said.mem_bytes if "memory" in named else of_containers.mem_bytes,
+    )
 
 
 def _of_container(container: Mapping[str, Any]) -> Requests:

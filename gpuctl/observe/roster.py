@@ -1,43 +1,93 @@
-"""Which objects are the runs' own, in the order of the runs."""
+"""Which objects are the runs' own, in the order of the runs, and which pods are theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuctl.k8s import names
 from gpuctl.model.ids import ObjectRef, RunKey
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, OwnObject
+from gpuctl.observe.provenance import NO_OWNER, InNamespace, Owner, Testimony
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workloads:
-    """The runs' own objects in columns, by job and digest; `places` has the run's place in each of them."""
+    """The runs' own objects in columns, by job and digest; `places` has the run's place in each of them, `by_ref` whose
+    each object is. `foreign` are the objects that are no run's."""
 
     runs: Sequence[RunKey]
     refs: Sequence[ObjectRef]
     bodies: Sequence[Body]
     places: Mapping[RunKey, int]
+    by_ref: Mapping[ObjectRef, OwnObject]
+    foreign: frozenset[ObjectRef]
 
 
 class Roster:
-    """Who is whose among some objects: as long as nobody comes or goes, that is not sorted again."""
+    """The runs' own objects among some: as long as the same objects are of the same runs, that is not sorted again."""
 
-    __slots__ = ("_found", "_order", "_own", "_places", "_refs", "_runs")
+    __slots__ = ("_by_ref", "_foreign", "_found", "_order", "_own", "_places", "_refs", "_runs", "uids")
 
-    def __init__(self, refs: Sequence[ObjectRef], found: Sequence[RunKey | None]) -> None:
+    def __init__(self, refs: Sequence[ObjectRef], found: Sequence[OwnObject | None]) -> None:
         self._refs, self._found = refs, found
         by_ref = sorted(range(len(refs)), key=refs.__getitem__)
-        at = {run: place for place in by_ref if (run := found[place]) is not None}
+        at = {own.run: place for place in by_ref if (own := found[place]) is not None}
         self._runs = sorted(at)
         self._order = [at[run] for run in self._runs]
         self._own = [refs[place] for place in self._order]
         self._places = {run: place for place, run in enumerate(self._runs)}
+        self._by_ref = {refs[place]: own for run in self._runs if (own := found[place := at[run]]) is not None}
+        self._foreign = frozenset(ref for ref, own in zip(refs, found, strict=True) if own is None)
+        self.uids: Mapping[InNamespace, RunKey] = {
+            (ref.namespace, own.uid): own.run for ref, own in zip(refs, found, strict=True) if own is not None
+        }
+        """The runs of live objects, by their uids."""
 
-    def is_of(self, refs: Sequence[ObjectRef], found: Sequence[RunKey | None]) -> bool:
+    def is_of(self, refs: Sequence[ObjectRef], found: Sequence[OwnObject | None]) -> bool:
         """Whether these are the same objects, of the same runs."""
         return refs == self._refs and found == self._found
 
     def with_bodies(self, bodies: Sequence[Body]) -> Workloads:
         """The runs with their objects as they are now."""
         lives = list(map(bodies.__getitem__, self._order))
-        return Workloads(runs=self._runs, refs=self._own, bodies=lives, places=self._places)
+        return Workloads(
+            runs=self._runs,
+            refs=self._own,
+            bodies=lives,
+            places=self._places,
+            by_ref=self._by_ref,
+            foreign=self._foreign,
+        )
+
+
+class Lineage:
+    """Of which run a pod is, by its controller: the run's object, live or on record, or a ReplicaSet of it."""
+
+    __slots__ = ("_by_uid", "_names", "_sets")
+
+    def __init__(
+        self, roster: Roster, told: Testimony, sets: Mapping[ObjectRef, Owner], set_uids: Iterable[str]
+    ) -> None:
+        """`sets` are the live ReplicaSets with their controllers, `set_uids` their own uids in the same order."""
+        self._by_uid: dict[InNamespace, RunKey] = {**told.uids, **roster.uids}
+        self._names, self._sets = told.names, sets
+        for (ref, owner), own_uid in zip(sets.items(), set_uids, strict=True):
+            run = self._by_uid.get(owner[:2])
+            if run is not None:
+                self._by_uid[ref.namespace, own_uid] = run
+
+    def runs_of(self, owners: Sequence[Owner]) -> list[RunKey | None]:
+        """The runs of pods with these controllers. Cost: a look-up for each."""
+        found = list(map(self._by_uid.get, (owner[:2] for owner in owners)))
+        for place, run in enumerate(found):
+            if run is None and owners[place] is not NO_OWNER:
+                found[place] = self._of_gone_set(owners[place])
+        return found
+
+    def _of_gone_set(self, owner: Owner) -> RunKey | None:
+        """ReplicaSets are called after their Deployment; Kubernetes soon removes pods of one that is not there."""
+        kind = names.REPLICA_SET
+        if owner.kind != kind[1] or ObjectRef(*kind, owner.namespace, owner.name) in self._sets:
+            return None
+        return self._names.get((owner.namespace, owner.name.rpartition("-")[0]))

@@ -6,14 +6,17 @@ hardly a step for one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 
 from gpuctl.k8s.ledger import LedgerReading
-from gpuctl.k8s.workloads import own_run, run_of
-from gpuctl.model.ids import ObjectRef, RunKey
+from gpuctl.k8s.objects import uid
+from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.memo import Memo, Sweep
-from gpuctl.model.state import Body, Run
+from gpuctl.model.state import Body, Charge, Ledger, OwnObject, Run
+from gpuctl.model.tenancy import Tenancy
+from gpuctl.observe.charges import Excess, excess_of
 from gpuctl.observe.devices import (
     Claim,
     ClaimedDevices,
@@ -23,79 +26,173 @@ from gpuctl.observe.devices import (
     device_inventory,
     read_claim,
 )
+from gpuctl.observe.memories import Memory, memories_of
 from gpuctl.observe.nodes import NodeSights
-from gpuctl.observe.pods import Pod, read_pod
-from gpuctl.observe.roster import Roster, Workloads
+from gpuctl.observe.pods import Pod, read_pod, unreadable_pod
+from gpuctl.observe.provenance import (
+    NO_OWNER,
+    Owner,
+    Testimonies,
+    Testimony,
+    Trust,
+    Witness,
+    own_of,
+    owner_of,
+    trust_of,
+)
+from gpuctl.observe.roster import Lineage, Roster, Workloads
+from gpuctl.observe.unreadable import Faults, Unreadable, read
+
+_NO_CLAIM = Claim(pods=frozenset(), held=())
 
 
 class Sights:
     """Readings of pods, workloads and ledgers, each with the bodies it was made of: those are never changed in place.
 
-    Holds what the last two observations were made of, and no more.
+    Holds what the last two observations were made of, and no more. `faults` are those of the observation under way.
     """
 
-    __slots__ = ("_claims", "_crews", "_inventories", "_owners", "_pods", "_roster", "ledgers", "nodes", "runs")
+    __slots__ = (
+        "_charges", "_claims", "_excess", "_inventories", "_lineages", "_memories", "_own", "_owners", "_pods",
+        "_roster", "_sets", "_testimonies", "_trusts", "_witnesses", "faults", "ledgers", "nodes", "runs",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._inventories: Memo[None, DeviceInventory] = Memo()
-        self._claims: Sweep[ObjectRef, Claim] = Sweep()
-        self._crews: Sweep[ObjectRef, RunKey | None] = Sweep()
-        self._owners: Sweep[ObjectRef, RunKey | None] = Sweep()
+        self._claims: Sweep[ObjectRef, Claim | Unreadable[Claim]] = Sweep()
+        self._own: Sweep[ObjectRef, OwnObject | Unreadable[OwnObject | None] | None] = Sweep()
+        self._owners: Sweep[ObjectRef, Owner | Unreadable[Owner]] = Sweep()
+        self._sets: Sweep[ObjectRef, Owner | Unreadable[Owner]] = Sweep()
+        self._lineages: Memo[None, Lineage] = Memo()
+        self._witnesses: Memo[None, list[Witness | None]] = Memo()
+        self._memories: Memo[None, list[Memory]] = Memo()
+        self._trusts: Memo[None, Trust] = Memo()
+        self._testimonies = Testimonies()
         self._roster = Roster([], [])
-        self._pods: Sweep[ObjectRef, Pod] = Sweep()
+        self._pods: Sweep[ObjectRef, Pod | Unreadable[Pod]] = Sweep()
+        self._charges: Sweep[RunKey, Charge] = Sweep()
+        self._excess: Sweep[ObjectRef, Excess | None] = Sweep()
         self.nodes = NodeSights()
-        self.runs: Sweep[RunKey, Run] = Sweep()
+        self.runs: Sweep[RunKey, Run | Unreadable[Run]] = Sweep()
         self.ledgers: Memo[ObjectRef, LedgerReading | None] = Memo()
+        self.faults = Faults()
 
     def turn(self) -> None:
         """Another observation begins."""
-        self._inventories.turn()
-        self.ledgers.turn()
+        memos = (self._inventories, self._lineages, self._witnesses, self._memories, self._trusts, self.ledgers)
+        for memo in memos:
+            memo.turn()
+        self._testimonies.turn()
+        self.faults = Faults()
 
     def inventory(self, slices: Iterable[Body], classes: Iterable[Body]) -> DeviceInventory:
         """All published devices."""
         published, served = tuple(slices), tuple(classes)
         return self._inventories.get(None, (published, served), lambda: device_inventory(published, served))
 
+    def trust(self, tenancy: Tenancy | None, kept: frozenset[ProjectName]) -> Trust:
+        """What to believe where ledgers are silent."""
+        return self._trusts.get(None, (tenancy, kept), lambda: trust_of(tenancy, kept))
+
+    def told(self, ledgers: Iterable[Ledger], tenancy: Tenancy | None) -> Testimony:
+        """What the ledgers say of objects."""
+        return self._testimonies.of(ledgers, tenancy)
+
+    def workloads(self, bodies: Mapping[ObjectRef, Body], told: Testimony, trust: Trust) -> Workloads:
+        """The Jobs and Deployments that are runs' own objects; the last by reference, where several would be."""
+        refs, lives = list(bodies), list(bodies.values())
+        said = self._witnesses.get(None, (told, refs), lambda: list(map(told.witnesses.get, refs)))
+        found = self._own.over(
+            refs,
+            [lives, said, repeat(trust, len(refs))],
+            lambda at: read(partial(own_of, refs[at], lives[at], said[at], trust), _nothing),
+        )
+        own = self.faults.sift(refs, found)
+        if not self._roster.is_of(refs, own):
+            self._roster = Roster(refs, own)
+        return self._roster.with_bodies(lives)
+
+    def memories(
+        self, workloads: Workloads, told: Testimony, trust: Trust, ledgers: Mapping[ProjectName, Ledger]
+    ) -> list[Memory]:
+        """What is remembered of each of the workloads' runs."""
+        inputs = (told, trust, workloads.runs, workloads.bodies)
+        return self._memories.get(None, inputs, lambda: memories_of(workloads, told.entries, trust, ledgers))
+
+    def pod_runs(
+        self, pods: Mapping[ObjectRef, Body], sets: Mapping[ObjectRef, Body], told: Testimony
+    ) -> list[RunKey | None]:
+        """The run of each pod, by its controller; `sets` are the ReplicaSets."""
+        owners = self._owners_of(self._owners, pods)
+        of_sets, uids = self._owners_of(self._sets, sets), list(map(uid, sets.values()))
+        inputs = (self._roster, told, list(sets), of_sets, uids)
+        make = partial(Lineage, self._roster, told, dict(zip(sets, of_sets, strict=True)), uids)
+        return self._lineages.get(None, inputs, make).runs_of(owners)
+
     def claimed(
         self,
         claims: Mapping[ObjectRef, Body],
         inventory: DeviceInventory,
         our_pods: Mapping[ObjectRef, RunKey],
-        cluster: str,
+        pods: Mapping[ObjectRef, Body],
     ) -> ClaimedDevices:
-        """Who holds which of them."""
-        bodies, size = list(claims.values()), len(claims)
-        columns = [bodies, repeat(inventory, size), repeat(cluster, size)]
-        read = self._claims.over(claims, columns, lambda place: read_claim(bodies[place], inventory, cluster))
-        return claimed_devices(read, our_pods)
-
-    def pod_runs(self, pods: Mapping[ObjectRef, Body], cluster: str) -> dict[ObjectRef, RunKey]:
-        """The runs pods are of, by their labels."""
-        refs, bodies = list(pods), list(pods.values())
-        labelled = [bodies, repeat(cluster, len(refs))]
-        found = self._crews.over(refs, labelled, lambda place: run_of(bodies[place], cluster))
-        return {ref: run for ref, run in zip(refs, found, strict=True) if run is not None}
-
-    def workloads(self, bodies: Mapping[ObjectRef, Body], cluster: str) -> Workloads:
-        """The Jobs and Deployments that are runs' own objects; the last by reference, where several would be."""
-        refs, lives = list(bodies), list(bodies.values())
-        labelled = [lives, repeat(cluster, len(refs))]
-        found = self._owners.over(refs, labelled, lambda place: own_run(refs[place], lives[place], cluster))
-        if not self._roster.is_of(refs, found):
-            self._roster = Roster(refs, found)
-        return self._roster.with_bodies(lives)
+        """Which devices are held by claims, and for whom."""
+        refs, bodies = list(claims), list(claims.values())
+        found = self._claims.over(
+            refs,
+            [bodies, repeat(inventory, len(refs))],
+            lambda at: read(partial(read_claim, bodies[at], inventory), lambda: _NO_CLAIM),
+        )
+        return claimed_devices(self.faults.sift(refs, found), our_pods, pods)
 
     def pods(
         self,
         bodies: Mapping[ObjectRef, Body],
-        runs: Mapping[ObjectRef, RunKey],
+        runs: Sequence[RunKey | None],
         devices: Mapping[ObjectRef, tuple[HeldDevice, ...]],
     ) -> list[Pod]:
-        """All pods' facts."""
+        """All pods' facts; `runs` are those of the pods in their order."""
         refs, lives = list(bodies), list(bodies.values())
-        whose = list(map(runs.get, refs))
         given = list(map(devices.get, refs, repeat(())))
-        return self._pods.over(
-            refs, [lives, whose, given], lambda place: read_pod(refs[place], lives[place], whose[place], given[place])
+        found = self._pods.over(
+            refs,
+            [lives, runs, given],
+            lambda at: read(
+                partial(read_pod, refs[at], lives[at], runs[at], given[at]),
+                partial(unreadable_pod, refs[at], lives[at]),
+            ),
         )
+        return self.faults.sift(refs, found)
+
+    def excess(self, pods: Sequence[Pod], runs: Sequence[Run], named: Container[NodeName | None]) -> list[Excess]:
+        """What runs' pods have beyond what the runs are charged. `named`: nodes where HAMi gives GPUs by name."""
+        keys = [(run.job, run.digest) for run in runs]
+        charges = self._charges.over(keys, [runs], lambda at: _charge(runs[at]))
+        of_run = dict(zip(keys, charges, strict=True))
+        own = [pod for pod in pods if pod.run is not None]
+        charged = [of_run.get(pod.run, _NO_CHARGE) for pod in own]  # type: ignore[arg-type]
+        by_name = [pod.node in named for pod in own]
+        found = self._excess.over(
+            [pod.ref for pod in own],
+            [own, charged, by_name],
+            lambda at: excess_of(own[at], charged[at], named=by_name[at]),
+        )
+        return [excess for excess in found if excess is not None]
+
+    def _owners_of(
+        self, known: Sweep[ObjectRef, Owner | Unreadable[Owner]], bodies: Mapping[ObjectRef, Body]
+    ) -> list[Owner]:
+        refs, lives = list(bodies), list(bodies.values())
+        found = known.over(refs, [lives], lambda at: read(partial(owner_of, refs[at], lives[at]), lambda: NO_OWNER))
+        return self.faults.sift(refs, found)
+
+
+_NO_CHARGE = Charge()
+
+
+def _charge(run: Run) -> Charge:
+    return Charge(gpu_milli=run.gpu_milli, cpu_milli=run.cpu_milli, mem_bytes=run.mem_bytes)
+
+
+def _nothing() -> None:
+    return None

@@ -16,18 +16,27 @@ from operator import attrgetter
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.names import NAMESPACE
-from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import RunKey
+from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
-from gpuctl.model.state import ClusterState, Ledger
+from gpuctl.model.state import ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import is_stopped
 from gpuctl.plan.checks import Checks
-from gpuctl.plan.departures import departures
+from gpuctl.plan.departures import departures, names_in_the_way
 from gpuctl.plan.diff import Difference, differences, drift
-from gpuctl.plan.guard import CONFIRM_TRAILER, Stops, damaged_projects, foreign_namespaces, mass_stop, review, set_aside
+from gpuctl.plan.guard import (
+    CONFIRM_TRAILER,
+    Stops,
+    damaged_projects,
+    foreign_namespaces,
+    mass_stop,
+    review,
+    set_aside,
+    taken_names,
+    unreadable_jobs,
+)
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
@@ -45,6 +54,8 @@ __all__ = [
     "make_plan",
     "mass_stop",
     "set_aside",
+    "taken_names",
+    "unreadable_jobs",
 ]
 
 _REF = attrgetter("ref")
@@ -69,7 +80,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     untouched = set_aside(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
-    gaps = checks.gaps(refs, manifests.items, list(map(state.live.get, refs)))
+    gaps = checks.gaps(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
     gaps = [gap for gap in gaps if gap.item.project not in untouched]
     anew = remade(gaps, state)
     books = replace(gather(declared, schedule, manifests, refs, state, checks), remade=anew)
@@ -86,7 +97,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         new = next_ledger(declared, old, books, there, checks)
         recorded.append(new.seen)
         closing = project not in books.projects and project != OWN
-        gone = [r for r in surplus(cluster, old, there, staying, state) if job_of(state.live[r]) not in stops.jobs]
+        gone = [r for r in surplus(cluster, old, there, staying, state) if not _is_stopped_by(r, stops, state)]
         reviewed = review(declared, old, tuple(gone), state, confirmations)
         owner = None if project == OWN else project
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
@@ -101,5 +112,23 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
-        notices=sorted_diagnostics(departures(declared, state, spaces)),
+        notices=sorted_diagnostics([
+            *departures(declared, state, spaces),
+            *names_in_the_way(declared, taken_names(declared, state, checks)),
+        ]),
     )
+
+
+def _strays(state: ClusterState) -> frozenset[ObjectRef]:
+    """Objects of runs that are let go, and that gpuctl never let go."""
+    loose = {(run.job, run.digest) for run in state.runs if not run.starts and run.phase in _LET_GO}
+    return frozenset(ref for ref, own in state.own.items() if own.run in loose) if loose else frozenset()
+
+
+_LET_GO = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
+
+
+def _is_stopped_by(ref: ObjectRef, stops: Stops, state: ClusterState) -> bool:
+    """Whether a run's object is to go whose end waits for a confirmation."""
+    own = state.own.get(ref)
+    return own is not None and own.run[0] in stops.jobs

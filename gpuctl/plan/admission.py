@@ -21,18 +21,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import annotations_of, flag, mapping, number, text
+from gpuctl.k8s.objects import mapping, number, text
+from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.state import Body
 from gpuctl.plan.ownership import extract, owned_fields
 
 _OF_A_START = frozenset({names.PLACEMENT_ANNOTATION, names.STARTS_ANNOTATION})
-
-
-def runs(body: Body) -> bool:
-    """Whether a workload is let go: it may have pods, or is to have them."""
-    if body.get("kind") == names.DEPLOYMENT[1]:
-        return number(body, "spec", "replicas", default=1) > 0
-    return not flag(body, "spec", "suspend")
 
 
 def workers_of(body: Body) -> int:
@@ -43,30 +37,26 @@ def workers_of(body: Body) -> int:
 
 def is_stopped(body: Body) -> bool:
     """Whether a workload is suspended and its pods are gone as far as its own object says."""
-    return not runs(body) and not text(body, "status", "startTime") and not number(body, "status", "replicas")
+    return not is_let_go(body) and not text(body, "status", "startTime") and not number(body, "status", "replicas")
 
 
-def permitted(wanted: Body, live: Body | None, *, ready: bool) -> Body | None:
-    """A workload as it may be written now; None when it has to wait for what is there. `ready`: rule 2 is met."""
+def permitted(wanted: Body, live: Body | None, *, ready: bool, is_stray: bool = False) -> Body | None:
+    """A workload as it may be written now; None when it has to wait for what is there.
+
+    `ready`: rule 2 is met. `is_stray`: it runs, and gpuctl never let it go.
+    """
     if live is None:
         return born(wanted)
-    if not runs(live) and runs(wanted):
+    if not is_let_go(live) and is_let_go(wanted):
         return wanted if ready and is_stopped(live) else None
     if is_stopped(live):
         return wanted
-    return _with_template(born(wanted) if is_let_go_by_others(live) else wanted, live)
-
-
-def is_let_go_by_others(live: Body) -> bool:
-    """Whether a workload runs that gpuctl never let go."""
-    notes = annotations_of(live)
-    never = notes.get(names.STARTS_ANNOTATION, "0") == "0" and names.PLACEMENT_ANNOTATION not in notes
-    return never and runs(live)
+    return _with_template(born(wanted) if is_stray else wanted, live)
 
 
 def born(wanted: Body) -> Body:
     """The workload suspended, without the marks of a start it has not made."""
-    if not runs(wanted):
+    if not is_let_go(wanted):
         return wanted
     meta = mapping(wanted, "metadata")
     annotations = {key: value for key, value in mapping(meta, "annotations").items() if key not in _OF_A_START}

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import count, repeat
 from typing import TypeAlias
 
 from gpuctl.k8s.objects import is_deleting
-from gpuctl.k8s.workloads import own_run
 from gpuctl.model.change import Change
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.memo import Memo, Sweep
-from gpuctl.model.state import Body, Ledger
+from gpuctl.model.state import Body, Ledger, OwnObject, Run, RunEntry
+from gpuctl.model.units import Instant
+from gpuctl.plan.entries import ended_entry, next_entry
 from gpuctl.plan.gap import Gap, gap_between
 
 Inventories: TypeAlias = Mapping[ProjectName, frozenset[ObjectRef]]
+Entries: TypeAlias = Mapping[ProjectName, Mapping[RunKey, RunEntry]]
 
 
 class Checks:
@@ -27,8 +29,8 @@ class Checks:
     """
 
     __slots__ = (
-        "_books", "_declared", "_extras", "_gaps", "_inventories", "_jobs", "_ledgers", "_runs", "_standing",
-        "_staying", "_writes",
+        "_books", "_by_project", "_declared", "_entries", "_extras", "_gaps", "_going", "_inventories", "_jobs",
+        "_known", "_ledgers", "_places", "_runs", "_staying", "_taken", "_writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -39,16 +41,21 @@ class Checks:
         self._jobs: Memo[None, Mapping[JobId, Job]] = Memo()
         self._extras: Memo[ProjectName, frozenset[ObjectRef]] = Memo()
         self._ledgers: Memo[ProjectName, Ledger] = Memo()
+        self._taken: Memo[None, Mapping[JobId, ObjectRef]] = Memo()
         self._staying: Memo[None, frozenset[ObjectRef]] = Memo()
         self._gaps: Sweep[ObjectRef, Gap | None] = Sweep()
-        self._standing: Sweep[ObjectRef, RunKey | None] = Sweep()
+        self._going: Sweep[ObjectRef, bool] = Sweep()
+        self._entries: Sweep[RunKey, RunEntry | None] = Sweep()
+        self._places: Memo[None, Sequence[int]] = Memo()
+        self._known: Memo[None, Sequence[RunEntry | None]] = Memo()
+        self._by_project: Memo[None, Entries] = Memo()
         self._writes: Memo[ObjectRef, tuple[Change, ...]] = Memo()
 
     def turn(self) -> None:
         """Another plan begins."""
         for memo in (
-            self._books, self._declared, self._extras, self._inventories, self._jobs, self._ledgers, self._runs,
-            self._staying, self._writes,
+            self._books, self._by_project, self._declared, self._extras, self._inventories, self._jobs, self._known,
+            self._ledgers, self._places, self._runs, self._staying, self._taken, self._writes,
         ):  # fmt: skip
             memo.turn()
 
@@ -60,21 +67,62 @@ class Checks:
         """The declared jobs by name."""
         return self._jobs.get(None, (jobs,), lambda: {job.id: job for job in jobs})
 
-    def gaps(self, refs: Sequence[ObjectRef], items: Sequence[Manifest], lives: Sequence[Body | None]) -> list[Gap]:
-        """Where a wanted object is not there as it is wanted, in the order of the objects."""
-        found = self._gaps.over(refs, [items, lives], lambda place: gap_between(items[place], lives[place]))
+    def gaps(
+        self,
+        refs: Sequence[ObjectRef],
+        items: Sequence[Manifest],
+        lives: Sequence[Body | None],
+        strays: frozenset[ObjectRef],
+    ) -> list[Gap]:
+        """Where a wanted object is not there as it is wanted, in the order of the objects.
+
+        `strays` are runs' objects that run, and that gpuctl never let go.
+        """
+        loose = list(map(strays.__contains__, refs)) if strays else [False] * len(refs)
+        found = self._gaps.over(
+            refs, [items, lives, loose], lambda place: gap_between(items[place], lives[place], is_stray=loose[place])
+        )
         return [gap for gap in found if gap is not None]
 
     def standing(
-        self, refs: Sequence[ObjectRef], live: Sequence[Body], cluster: str
+        self, own: Mapping[ObjectRef, OwnObject], live: Mapping[ObjectRef, Body]
     ) -> Mapping[ProjectName, frozenset[RunKey]]:
-        """The runs that live workloads are the objects of, by project; without those that are being deleted."""
+        """The runs whose object is there and is not being deleted, by project."""
+        runs, bodies = [each.run for each in own.values()], list(map(live.__getitem__, own))
+        going = self._going.over(own, [bodies], lambda place: is_deleting(bodies[place]))
+        return self._runs.get(
+            None, (runs, going), lambda: _by_project(run for run, gone in zip(runs, going, strict=True) if not gone)
+        )
 
-        def find(place: int) -> RunKey | None:
-            return None if is_deleting(live[place]) else own_run(refs[place], live[place], cluster)
+    def entries(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, what was known, and when
+        self,
+        own: Mapping[ObjectRef, OwnObject],
+        runs: Mapping[RunKey, Run],
+        wanted: tuple[Sequence[ObjectRef], Sequence[Manifest]],
+        known: Sequence[Mapping[RunKey, RunEntry]],
+        ended: Container[RunKey],
+        at_ms: Instant,
+    ) -> Entries:
+        """What the ledgers are to keep of runs, by project. Cost: a glance at each run.
 
-        found = tuple(self._standing.over(refs, [live, repeat(cluster, len(refs))], find))
-        return self._runs.get(None, (found,), lambda: _by_project(run for run in found if run is not None))
+        `wanted`: all wanted objects, with their references; `known`: what the ledgers keep of runs so far; `ended`: the
+        runs that have ended; `at_ms`: now.
+        """
+        refs, keys, uids = list(own), [each.run for each in own.values()], [each.uid for each in own.values()]
+        places = self._places.get(None, (refs, wanted[0]), lambda: _places_in(refs, wanted[0]))
+        items = [wanted[1][place] if place >= 0 else None for place in places]
+        olds = self._known.get(None, (keys, known), lambda: _kept_of(keys, known))
+        seen = list(map(runs.__getitem__, keys))
+        over = [item is None and key in ended for item, key in zip(items, keys, strict=True)]
+
+        def find(at: int) -> RunEntry | None:
+            item = items[at]
+            if item is not None:
+                return next_entry(item.body, olds[at], uids[at], seen[at], at_ms)
+            return ended_entry(olds[at], uids[at]) if over[at] else olds[at]
+
+        found = self._entries.over(keys, [items, olds, uids, seen, over], find)
+        return self._by_project.get(None, (keys, found), lambda: _entries_by_project(keys, found))
 
     def inventories(
         self, refs: Sequence[ObjectRef], facts: tuple[object, ...], find: Callable[[], Inventories]
@@ -85,6 +133,12 @@ class Checks:
     def staying(self, refs: Sequence[ObjectRef], retained: frozenset[ObjectRef]) -> frozenset[ObjectRef]:
         """All that is wanted, and what is left as it is."""
         return self._staying.get(None, (refs, retained), lambda: retained.union(refs))
+
+    def taken(
+        self, foreign: frozenset[ObjectRef], facts: tuple[object, ...], find: Callable[[], Mapping[JobId, ObjectRef]]
+    ) -> Mapping[JobId, ObjectRef]:
+        """The jobs whose run's object has the name of a foreign one, by `facts` that are all else it depends on."""
+        return self._taken.get(None, (foreign, *facts), find)
 
     def extras(
         self, project: ProjectName, inventory: frozenset[ObjectRef], wanted: frozenset[ObjectRef]
@@ -107,6 +161,26 @@ class Checks:
     ) -> tuple[Change, ...]:
         """The writes of a project's ledger, by `facts` that are all they depend on."""
         return self._books.get(project, facts, lambda: tuple(find()))
+
+
+def _places_in(refs: Iterable[ObjectRef], among: Iterable[ObjectRef]) -> Sequence[int]:
+    at = dict(zip(among, count()))
+    return list(map(at.get, refs, repeat(-1)))
+
+
+def _kept_of(keys: Iterable[RunKey], known: Iterable[Mapping[RunKey, RunEntry]]) -> Sequence[RunEntry | None]:
+    entries: dict[RunKey, RunEntry] = {}
+    for of_project in known:
+        entries.update(of_project)
+    return list(map(entries.get, keys))
+
+
+def _entries_by_project(keys: Iterable[RunKey], found: Iterable[RunEntry | None]) -> Entries:
+    entries: dict[ProjectName, dict[RunKey, RunEntry]] = defaultdict(dict)
+    for key, entry in zip(keys, found, strict=True):
+        if entry is not None:
+            entries[key[0].project][key] = entry
+    return entries
 
 
 def _by_project(runs: Iterable[RunKey]) -> Mapping[ProjectName, frozenset[RunKey]]:

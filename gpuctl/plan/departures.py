@@ -14,7 +14,7 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import labels_of, text
 from gpuctl.model.declared import Declared, NodePool
-from gpuctl.model.ids import NodeName, ObjectRef
+from gpuctl.model.ids import JobId, NodeName, ObjectRef
 from gpuctl.model.state import Body, ClusterState, Node
 
 _SHOWN_NODES = 5
@@ -40,6 +40,16 @@ def departures(declared: Declared, state: ClusterState, spaces: Mapping[ObjectRe
         for other in pools:
             yield from _told("GPU7055", pool, (node.name for node in twice[pool.name, other.name]), other=other.name)
     yield from _shared_prefix(declared, spaces)
+
+
+def names_in_the_way(declared: Declared, taken: Mapping[JobId, ObjectRef]) -> Iterator[Diagnostic]:
+    """Foreign objects that have the names of runs' objects: their jobs wait."""
+    if not taken:
+        return
+    spans = {job.id: job.span for job in declared.jobs}
+    for job, ref in sorted(taken.items()):
+        text = message("GPU7057", {"object": str(ref), "job": str(job)})
+        yield Diagnostic(code="GPU7057", message=text, span=spans[job], severity=Severity.WARNING)
 
 
 def _of_pool(pool: NodePool, members: list[Node], live: Mapping[NodeName, Node]) -> Iterator[Diagnostic]:

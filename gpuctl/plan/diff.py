@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.k8s.names import PROVENANCE_ANNOTATIONS
+from gpuctl.k8s.objects import annotations_of, mapping
 from gpuctl.k8s.quantity import same_quantity
 from gpuctl.model.state import Body
 from gpuctl.plan.ownership import FieldSet, find_item, item_key, list_keys, owned_fields, set_element
@@ -50,7 +51,18 @@ def differences(wanted: Body, live: Body) -> tuple[Difference, ...]:
     owned = owned_fields(live)
     for difference in () if _has_all(wanted, owned) else _unwanted(owned, wanted, live, ""):
         found.setdefault(difference.path, difference)
+    if owned:
+        found |= {difference.path: difference for difference in _provenance_of_others(wanted, live, owned)}
     return tuple(found[path] for path in sorted(found))
+
+
+def _provenance_of_others(wanted: Body, live: Body, owned: FieldSet) -> Iterator[Difference]:
+    """Annotations of where an object is declared that another manager wrote: those are not left as they are."""
+    notes, told = annotations_of(wanted), annotations_of(live)
+    mine = mapping(owned, "f:metadata", "f:annotations")
+    for key in PROVENANCE_ANNOTATIONS & notes.keys() & told.keys():
+        if f"f:{key}" not in mine and notes[key] != told[key]:
+            yield Difference(f"metadata.annotations.{key}", notes[key], told[key])
 
 
 def _differing(wanted: object, live: object, path: str, *, amounts: bool = False) -> Iterator[Difference]:

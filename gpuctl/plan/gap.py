@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import annotations_of, is_deleting
-from gpuctl.k8s.workloads import is_workload, run_of
+from gpuctl.k8s.workloads import run_of
 from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body
-from gpuctl.plan.admission import is_let_go_by_others, is_stopped
+from gpuctl.plan.admission import is_stopped
 from gpuctl.plan.diff import drift
 
 
@@ -18,8 +18,8 @@ from gpuctl.plan.diff import drift
 class Gap:
     """A wanted object of a run or of none, what is there of it, and the paths at which they differ.
 
-    `is_made_otherwise`: a Job that was made with another pod template and has no pods. Two gaps are never equal: one
-    that is the same is the same object.
+    `is_made_otherwise`: a Job that was made with another pod template and has no pods. `is_stray`: a run's object that
+    runs, and that gpuctl never let go. Two gaps are never equal: one that is the same is the same object.
     """
 
     item: Manifest
@@ -27,17 +27,19 @@ class Gap:
     run: RunKey | None
     paths: tuple[str, ...] = ()
     is_made_otherwise: bool = False
+    is_stray: bool = False
 
 
-def gap_between(item: Manifest, live: Body | None) -> Gap | None:
-    """None where nothing is to be written, whatever else is so. What runs that gpuctl never let go is not as wanted."""
+def gap_between(item: Manifest, live: Body | None, *, is_stray: bool = False) -> Gap | None:
+    """None where nothing is to be written, whatever else is so. A stray is never as it is wanted."""
     run = run_of(item.body)
     if live is None:
         return Gap(item=item, live=None, run=run)
     paths = drift(item.body, live)
-    if not paths and not (is_workload(item.ref) and is_let_go_by_others(live)):
+    if not paths and not is_stray:
         return None
-    return Gap(item=item, live=live, run=run, paths=paths, is_made_otherwise=_is_made_otherwise(item, live))
+    otherwise = _is_made_otherwise(item, live)
+    return Gap(item=item, live=live, run=run, paths=paths, is_made_otherwise=otherwise, is_stray=is_stray)
 
 
 def _is_made_otherwise(item: Manifest, live: Body) -> bool:

@@ -7,7 +7,7 @@ commit that declared it: it stays good while the deletion is under way, over cra
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -18,8 +18,9 @@ from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.k8s.workloads import WORKLOADS
-from gpuctl.model.declared import Declared
+from gpuctl.model.declared import Declared, Project
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
+from gpuctl.model.job import JobType
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.plan.checks import Checks
@@ -41,9 +42,12 @@ class Review:
 def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectName, Diagnostic]:
     """Projects whose namespace is there already and is not gpuctl's, nor to be taken over.
 
+    A project takes over only what an administrator has released for it, and that no foreign pods live in: those who
+    may merge a project must not become the admins of any namespace by its name.
+
     Another cluster's is never taken over, also not with `adopt`: both would write it, and each start its own jobs in
     it. One that this cluster made keeps being its own under a label that a person changed, unless the other cluster's
-    ledger holds it too: then the label says who was there first.
+    ledger holds it too: then the label says which was there first.
     """
     found = {}
     for project in declared.projects:
@@ -61,7 +65,9 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
                 span=project.span,
                 help="give one of the two clusters another `namespacePrefix`, or the project another name",
             )
-        elif not (project.adopt or recorded):
+        elif project.adopt and not recorded:
+            found |= _adoption(project, live, state)
+        elif not recorded:
             found[project.name] = Diagnostic(
                 code="GPU6004",
                 message=message("GPU6004", {"namespace": project.namespace, "project": project.name}),
@@ -71,12 +77,53 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
     return found
 
 
+def _adoption(project: Project, live: Body, state: ClusterState) -> Mapping[ProjectName, Diagnostic]:
+    """Why a project may not take a namespace over now; nothing when it may."""
+    params = {"namespace": project.namespace, "project": project.name, "label": names.ADOPT_LABEL}
+    released = labels_of(live).get(names.ADOPT_LABEL) == project.name
+    code = "GPU6008" if not released else "GPU6009" if project.namespace in state.occupied else ""
+    if not code:
+        return {}
+    release = f"`kubectl label namespace {project.namespace} {names.ADOPT_LABEL}={project.name}`, by an administrator"
+    fix = "move those pods to another namespace" if released else release
+    return {project.name: Diagnostic(code=code, message=message(code, params), span=project.span, help=fix)}
+
+
 def _other_cluster(declared: Declared, live: Body) -> str:
     """The cluster that the object's labels say gpuctl made it for, if that is not this one."""
     labels = labels_of(live)
     cluster = text(labels, names.CLUSTER_LABEL)
     ours = labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or cluster == declared.cluster.name
     return "" if ours else cluster
+
+
+def taken_names(declared: Declared, state: ClusterState, checks: Checks | None = None) -> Mapping[JobId, ObjectRef]:
+    """Jobs that can't start because a Job or Deployment that gpuctl did not make has the name of their run's object.
+
+    `checks`, those of the plan before, save work and change no result. Cost: a name for each declared job, where there
+    is such an object in a project's namespace and something has changed.
+    """
+    spaces = {project.name: project.namespace for project in declared.projects}
+    inside = frozenset(spaces.values())
+    foreign = frozenset(ref for ref in state.foreign if ref.namespace in inside) if state.foreign else frozenset()
+    if not foreign:
+        return {}
+
+    def find() -> Mapping[JobId, ObjectRef]:
+        kinds = {kind: names.DEPLOYMENT if kind is JobType.INFERENCE else names.JOB for kind in JobType}
+        refs = {
+            ObjectRef(*kinds[job.type], spaces[job.id.project], names.run_name(job.id.name, job.digest)): job.id
+            for job in declared.jobs
+        }
+        return {refs[ref]: ref for ref in sorted(foreign & refs.keys())}
+
+    return (checks or Checks()).taken(foreign, (declared.jobs, spaces), find)
+
+
+def unreadable_jobs(state: ClusterState) -> frozenset[JobId]:
+    """Jobs whose run's object can't be read."""
+    runs = (state.own[ref].run for ref, _ in state.unreadable if ref in state.own)
+    return frozenset(run[0] for run in runs)
 
 
 def set_aside(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:

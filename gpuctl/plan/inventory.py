@@ -7,23 +7,22 @@ plan applies and shrinks only by what is observed to be gone. Nothing is in it t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
 from operator import attrgetter
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import ledger_ref
-from gpuctl.k8s.workloads import WORKLOADS, is_workload
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import JobType
 from gpuctl.model.manifest import Manifests
-from gpuctl.model.state import ClusterState, FinishedRun, Ledger
+from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run, RunEntry
 from gpuctl.model.usage import Usage
-from gpuctl.plan.checks import Checks
+from gpuctl.plan.checks import Checks, Entries
 
 OWN = ProjectName(names.CLUSTER_LEDGER)
 """The cluster's own part, where a project would stand."""
@@ -31,7 +30,10 @@ OWN = ProjectName(names.CLUSTER_LEDGER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """What ledgers are made of, gathered once a plan and grouped by project. `remade` runs are on record no more."""
+    """What ledgers are made of, gathered once a plan and grouped by project. `remade` runs are on record no more.
+
+    `entries` are of runs whose object is there, `loose` the runs of which only pods are left.
+    """
 
     wanted: Mapping[ProjectName, frozenset[ObjectRef]]
     projects: frozenset[ProjectName]
@@ -40,6 +42,8 @@ class Books:
     remade: frozenset[RunKey] = frozenset()
     ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
     usage: Mapping[ProjectName, Usage] = field(default_factory=dict)
+    entries: Entries = field(default_factory=dict)
+    loose: frozenset[RunKey] = frozenset()
 
 
 def known_ledgers(declared: Declared, state: ClusterState) -> dict[ProjectName, Ledger]:
@@ -70,14 +74,43 @@ def gather(  # noqa: PLR0913, PLR0917 - the four values of a cycle, and what is 
     checks: Checks,
 ) -> Books:
     """Read the books' entries off what is declared, decided and observed; `refs` are those of the manifests."""
+    ended = _ended(declared, schedule, state, checks)
     return Books(
         wanted=checks.inventories(refs, (declared.projects,), partial(_by_project, declared, manifests)),
         projects=frozenset(project.name for project in declared.projects),
         declared=checks.declared(declared.jobs),
-        standing=_standing(declared, state, checks),
-        ended=_ended(declared, schedule, state, checks),
+        standing=checks.standing(state.own, state.live),
+        ended=ended,
         usage=schedule.usage,
+        entries=_entries(schedule, manifests, refs, state, ended, checks),
+        loose=_loose(state),
     )
+
+
+def _entries(  # noqa: PLR0913, PLR0917 - as gather
+    schedule: Schedule,
+    manifests: Manifests,
+    refs: Sequence[ObjectRef],
+    state: ClusterState,
+    ended: Mapping[ProjectName, tuple[FinishedRun, ...]],
+    checks: Checks,
+) -> Entries:
+    ledgers = [ledger for _, ledger in sorted(state.ledgers.items())]
+    over = {(run.job, run.digest) for runs in ended.values() for run in runs}
+    over.update(*(ledger.finished for ledger in ledgers))
+    runs = dict(zip(map(_RUN_KEY, state.runs), state.runs, strict=True))
+    known = [ledger.runs for ledger in ledgers]
+    return checks.entries(state.own, runs, (refs, manifests.items), known, over, schedule.at_ms)
+
+
+def _loose(state: ClusterState) -> frozenset[RunKey]:
+    """Runs of which only pods are left."""
+    if len(state.runs) == len(state.own):
+        return frozenset()
+    return frozenset(map(_RUN_KEY, state.runs)) - {own.run for own in state.own.values()}
+
+
+_RUN_KEY: Callable[[Run], RunKey] = attrgetter("job", "digest")
 
 
 def left_over(old: Ledger, books: Books, state: ClusterState, checks: Checks) -> frozenset[ObjectRef]:
@@ -102,6 +135,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[
     revision = declared.project_revisions.get(project, old.revision)
     content = declared.project_contents.get(project, old.content)
     usage = books.usage.get(project)
+    entries = books.entries.get(project, _NO_ENTRIES)
 
     def find() -> Ledger:
         new = Ledger(
@@ -111,13 +145,26 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[
             inventory=wanted | there,
             seen=((old.seen | standing) - books.remade) & kept,
             finished=_finished(old, ended, kept),
+            runs=_runs(old, entries, books, kept),
             usage=usage,
         )
         return old if new == old else new
 
-    return checks.ledger(
-        project, (old, revision, content, wanted, there, standing, books.remade, kept, ended, usage), find
-    )
+    facts = (old, revision, content, wanted, there, standing, books.remade, kept, ended, usage, entries, books.loose)
+    return checks.ledger(project, facts, find)
+
+
+def _runs(
+    old: Ledger, entries: Mapping[RunKey, RunEntry], books: Books, kept: frozenset[RunKey]
+) -> Mapping[RunKey, RunEntry]:
+    """The entries of runs that are there, and of those whose pods are leaving or whose object is being made anew."""
+    runs = dict(entries)
+    for key, entry in old.runs.items():
+        if key not in runs and (key in books.loose or (not entry.uid and key in kept)):
+            runs[key] = entry
+    for key in books.remade & runs.keys():
+        runs[key] = replace(runs[key], uid="", reason=None)
+    return runs
 
 
 def _finished(old: Ledger, ended: Iterable[FinishedRun], kept: frozenset[RunKey]) -> Mapping[RunKey, FinishedRun]:
@@ -131,19 +178,13 @@ def _finished(old: Ledger, ended: Iterable[FinishedRun], kept: frozenset[RunKey]
 
 _NO_RUNS: frozenset[RunKey] = frozenset()
 _NO_OBJECTS: frozenset[ObjectRef] = frozenset()
+_NO_ENTRIES: Mapping[RunKey, RunEntry] = {}
 _ENDS = frozenset({Finished, TimeOut})
-_WORKLOADS = frozenset(kind for _, kind in WORKLOADS)
 
 
 def of_kinds(state: ClusterState, kinds: frozenset[str]) -> Iterator[ObjectRef]:
     """What is live of kinds by these names, of any API version. Cost: a glance at each live object."""
     return compress(state.live, map(kinds.__contains__, map(attrgetter("kind"), state.live)))
-
-
-def _standing(declared: Declared, state: ClusterState, checks: Checks) -> Mapping[ProjectName, frozenset[RunKey]]:
-    """The cluster's runs whose object is there and is not being deleted."""
-    refs = list(filter(is_workload, of_kinds(state, _WORKLOADS)))
-    return checks.standing(refs, list(map(state.live.__getitem__, refs)), declared.cluster.name)
 
 
 def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, frozenset[ObjectRef]]:

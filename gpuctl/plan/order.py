@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import annotations_of
-from gpuctl.k8s.workloads import is_workload
+from gpuctl.k8s.workloads import is_let_go, is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
-from gpuctl.plan.admission import runs, workers_of
+from gpuctl.plan.admission import workers_of
 
 
 class Stage(IntEnum):
@@ -57,16 +57,16 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
         return Stage.CLAIM
     if not is_workload(ref):
         return Stage.SUPPORT
-    if live is not None and not (runs(live) or runs(body) or _reserves(live) or _reserves(body)):
+    if live is not None and not (is_let_go(live) or is_let_go(body) or _reserves(live) or _reserves(body)):
         return Stage.QUEUE
-    if live is None or runs(live) == runs(body):
+    if live is None or is_let_go(live) == is_let_go(body):
         return _resized(body, live)
-    return Stage.ADMIT if runs(body) else Stage.PAUSE
+    return Stage.ADMIT if is_let_go(body) else Stage.PAUSE
 
 
 def _resized(body: Body, live: Body | None) -> Stage:
     """An elastic run gives up workers when others are paused, and grows when others start."""
-    if live is None or not runs(live) or names.MIN_WORKERS_ANNOTATION not in annotations_of(body):
+    if live is None or not is_let_go(live) or names.MIN_WORKERS_ANNOTATION not in annotations_of(body):
         return Stage.UPDATE
     before, after = workers_of(live), workers_of(body)
     return Stage.UPDATE if before == after else Stage.PAUSE if after < before else Stage.ADMIT

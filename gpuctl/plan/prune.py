@@ -1,15 +1,16 @@
 """What is to be deleted: objects of an inventory that are not wanted any more, and nothing else in the cluster.
 
-An object is deleted only when gpuctl's inventory for the project holds it, its labels still say it is that project's,
-and it is the very object that was observed (uid and resource version). A namespace goes last, once it is empty of
-everything gpuctl put there.
+An object is deleted only when gpuctl's inventory for the project holds it, it is still gpuctl's (a run's object by who
+made it, any other by its labels), and it is the very object that was observed (uid and resource version). A namespace
+goes last, once it is empty of everything gpuctl put there.
 """
 
 from __future__ import annotations
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import is_deleting, labels_of
-from gpuctl.model.ids import ObjectRef
+from gpuctl.k8s.workloads import is_workload
+from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger
 from gpuctl.plan.inventory import OWN
 
@@ -31,9 +32,17 @@ def surplus(
         ref
         for ref in found
         if not is_deleting(state.live[ref])
-        and is_ours(state.live[ref], cluster, ledger.project)
+        and _may_be_deleted(ref, state, cluster, ledger.project)
         and not (is_namespace(ref) and ref.name in occupied)
     )
+
+
+def _may_be_deleted(ref: ObjectRef, state: ClusterState, cluster: str, project: ProjectName) -> bool:
+    """Whether an object of the inventory is gpuctl's still: a run's by who made it, any other by its labels."""
+    if is_workload(ref):
+        own = state.own.get(ref)
+        return own is not None and own.run[0].project == project
+    return is_ours(state.live[ref], cluster, project)
 
 
 def is_namespace(ref: ObjectRef) -> bool:

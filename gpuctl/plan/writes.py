@@ -9,13 +9,13 @@ from operator import attrgetter
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
-from gpuctl.k8s.workloads import is_workload
+from gpuctl.k8s.workloads import is_let_go, is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
-from gpuctl.plan.admission import born, permitted, runs
+from gpuctl.plan.admission import born, permitted
 from gpuctl.plan.checks import Checks
 from gpuctl.plan.diff import drift
 from gpuctl.plan.gap import Gap
@@ -47,6 +47,7 @@ class Writer:
         for gap in gaps:
             run = gap.run
             facts = (
+                gap.item.ref in self.state.own,
                 gap.item.ref.namespace in self.ending,
                 run in self.remade,
                 run in self.seen,
@@ -60,6 +61,8 @@ class Writer:
         item, live = gap.item, gap.live
         if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
             return
+        if live is not None and is_workload(item.ref) and item.ref not in self.state.own:
+            return
         if live is not None and is_workload(item.ref) and gap.run in self.remade:
             yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
             yield replace(_apply(item, born(item.body), None, "made anew: spec.template"), stage=Stage.ADMIT)
@@ -69,7 +72,7 @@ class Writer:
             return
         if live is None:
             made = _apply(item, body, None, "missing")
-            yield replace(made, stage=Stage.QUEUE) if is_workload(item.ref) and not runs(item.body) else made
+            yield replace(made, stage=Stage.QUEUE) if is_workload(item.ref) and not is_let_go(item.body) else made
             return
         paths = gap.paths if body is item.body else drift(body, live)
         if not paths:
@@ -88,7 +91,7 @@ class Writer:
         if live is None and run in self.seen:
             return None
         ready = run in self.recorded and self.phases.get(run) is RunPhase.QUEUED
-        return permitted(item.body, live, ready=ready)
+        return permitted(item.body, live, ready=ready, is_stray=gap.is_stray)
 
     def _is_queued(self, run: RunKey | None) -> bool:
         """Whether no pod of the run is there."""
@@ -160,10 +163,11 @@ def _only_ends(old: Ledger, new: Ledger) -> bool:
     """
     added = [run for key, run in new.finished.items() if key not in old.finished]
     return (
-        replace(new, finished=old.finished, inventory=old.inventory) == old
+        replace(new, finished=old.finished, inventory=old.inventory, runs=old.runs) == old
         and new.inventory <= old.inventory
         and not any(run.state == JobState.TIMED_OUT for run in added)
         and len(new.finished) == len(old.finished) + len(added)
+        and all(entry == old.runs.get(run) or run in new.finished for run, entry in new.runs.items())
     )
 
 

@@ -4,8 +4,7 @@ Nothing is in it that may change without a new run, but the place: the API serve
 the Job is suspended. So the ports a job exposes are named in its Service alone.
 
 A waiting run's template has no affinity: it is set in the write that lets the run go, and stays as it is while pods
-exist. The pods carry the placement and the charge they were started with, so that a pod that leaves, its Job paused or
-gone, still says what it holds.
+exist. The pods carry the placement and the charge they were started with, for people: gpuctl itself reads its ledger.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from itertools import count
 from typing import Any, assert_never
 
 from gpuctl.k8s import names
-from gpuctl.k8s.annotations import Charge, encode_charge, encode_placement
+from gpuctl.k8s.annotations import encode_charge, encode_placement
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.decision import Placement
 from gpuctl.model.job import ClaimVolume, EnvValue, HostPathVolume, Job, NewClaimVolume, SecretKey, Volume
+from gpuctl.model.state import Charge
 from gpuctl.render.devices import DeviceTerms, container_resources, device_annotations, device_env, pod_devices
 from gpuctl.render.gang import gang_env, gang_labels, gang_ports, gang_spec
 from gpuctl.render.owner import JobOwner, Spec

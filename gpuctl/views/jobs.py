@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuctl.k8s import names, objects
-from gpuctl.k8s.workloads import own_run, run_of
+from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.state import Body, ClusterState, FinishedRun, Run, RunPhase
@@ -113,11 +113,9 @@ def held_milli(run: Run) -> GpuMilli:
 
 def job_views(state: ClusterState) -> tuple[JobView, ...]:
     """Every live run, newest start first, then by name."""
-    workloads = {
-        run: (ref, body) for ref, body in state.live.items() if (run := own_run(ref, body, state.cluster)) is not None
-    }
+    workloads = {own.run: (ref, state.live[ref]) for ref, own in state.own.items()}
     urls = _urls(state.live)
-    pods = _pods(state.live)
+    pods = _pods(state)
     views = [
         replace(_view(state, run, *workloads[key]), urls=urls.get(run.job, ()), pods=pods.get(key, ()))
         for run in state.runs
@@ -151,7 +149,7 @@ def _asked_workers(body: Body, containers: Sequence[Body]) -> int:
     elastic = names.MIN_WORKERS_ANNOTATION in objects.annotations_of(body)
     told = (each for container in containers for each in objects.items(container, "env"))
     most = next((str(each.get("value")) for each in told if each.get("name") == names.MAX_WORKERS_VARIABLE), "")
-    return int(most) if elastic and most.isdecimal() else 0
+    return (whole_number(most, MOST_WORKERS) or 0) if elastic else 0
 
 
 def _preemptible(body: Body) -> bool:
@@ -192,12 +190,10 @@ def _ingress_urls(body: Body) -> Iterable[str]:
             yield f"https://{objects.text(rule, 'host') or anywhere}{objects.text(path, 'path')}"
 
 
-def _pods(live: Mapping[ObjectRef, Body]) -> dict[RunKey, tuple[PodView, ...]]:
+def _pods(state: ClusterState) -> dict[RunKey, tuple[PodView, ...]]:
     pods: dict[RunKey, tuple[PodView, ...]] = {}
-    for ref, body in sorted(live.items()):
-        run = run_of(body) if (ref.api_version, ref.kind) == names.POD else None
-        if run is None:
-            continue
+    for ref, run in sorted(state.pods.items()):
+        body = state.live[ref]
         phase = "Terminating" if objects.is_deleting(body) else objects.text(body, "status", "phase") or "Pending"
         pod = PodView(
             name=ref.name,
@@ -213,4 +209,4 @@ def _pods(live: Mapping[ObjectRef, Body]) -> dict[RunKey, tuple[PodView, ...]]:
 
 def _worker(body: Body) -> int:
     index = objects.labels_of(body).get(names.WORKER_INDEX_LABEL)
-    return int(index) if isinstance(index, str) and index.isdecimal() else 0
+    return whole_number(index, MOST_WORKERS) or 0

@@ -16,6 +16,7 @@ from gpuctl.k8s import names
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import FinishedRun, Ledger
+from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import observe
 from gpuctl.plan.order import in_order
 from gpuctl.plan.writes import book
@@ -34,7 +35,7 @@ def mirror(control_plane: ControlPlane) -> Iterator[Mirror]:
 
 def changes(mirror: Mirror, wanted: Ledger, *, closing: bool = False) -> tuple[Change, ...]:
     mirror.refresh()
-    state = observe(mirror.objects(), CLUSTER)
+    state = observe(mirror.objects(), Tenancy(cluster=CLUSTER))
     assert state.damaged == ()
     old = state.ledgers.get(TEAM, Ledger(project=TEAM))
     return in_order(book(CLUSTER, old, wanted, state, closing=closing))
@@ -62,7 +63,7 @@ def test_the_server_takes_it_in_shards_and_one_run_that_ends_costs_one_write(mir
         finished={(j, DIGEST): FinishedRun(job=j, digest=DIGEST, state="Failed", at_ms=0) for j in jobs[1:]},
     )
     assert write(mirror, ledger) == 1 + 8
-    assert observe(mirror.objects(), CLUSTER).ledgers == {TEAM: ledger}
+    assert observe(mirror.objects(), Tenancy(cluster=CLUSTER)).ledgers == {TEAM: ledger}
     last = FinishedRun(job=jobs[0], digest=DIGEST, state="Succeeded", at_ms=0)
     ended = replace(ledger, finished={**ledger.finished, (jobs[0], DIGEST): last})
     assert write(mirror, ended) == 1

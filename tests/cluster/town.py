@@ -94,7 +94,7 @@ class Town:
 
     def state(self) -> ClusterState:
         self.site.mirror.refresh()
-        return observe(self.site.mirror.objects(), self.name)
+        return observe(self.site.mirror.objects(), self.declared().tenancy)
 
     def phases(self) -> dict[str, str]:
         return {run.job.name: str(run.phase) for run in self.state().runs}

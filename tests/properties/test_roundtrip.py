@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.diag.span import SourceSpan
+from gpuctl.k8s.ledger import encode_ledger
+from gpuctl.k8s.objects import ref_of
+from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.decision import (
     Admit,
     Decision,
@@ -35,8 +38,9 @@ from gpuctl.model.declared import (
 )
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import Container, Job, JobType
-from gpuctl.model.state import RawObjects, Run, RunPhase
+from gpuctl.model.state import Ledger, RawObjects, Run, RunPhase
 from gpuctl.observe import observe
+from gpuctl.plan.entries import next_entry
 from gpuctl.render import render
 
 SPAN = SourceSpan(file="cluster.yaml")
@@ -76,7 +80,9 @@ def placements(job: Job) -> st.SearchStrategy[Placement]:
 amounts = st.integers(0, 10**12)
 job_ids = st.builds(JobId, st.sampled_from(("a", "team")).map(ProjectName), st.sampled_from(("x", "y-1")))
 records = st.builds(RunRecord, queued_at_ms=amounts, starts=amounts, ran_ms=amounts, paused_for=st.none() | job_ids)
-params = st.dictionaries(st.sampled_from(("job", "node", "quota")), st.integers() | st.text('a/é"\\\n '))
+params = st.dictionaries(
+    st.sampled_from(("job", "node", "quota")), st.integers(-(2**63) + 1, 2**63 - 1) | st.text('a/é"\\\n ')
+)
 reasons = st.builds(
     Reason, code=st.sampled_from(("GPU5000", "GPU5003")), params=params.map(lambda found: tuple(sorted(found.items())))
 )
@@ -127,6 +133,48 @@ def cycles(draw: st.DrawFn) -> tuple[Declared, Schedule]:
         jobs=declared_jobs,
     )
     return declared, Schedule(at_ms=0, decisions=tuple(draw(decisions(job)) for job in declared_jobs))
+
+
+UIDS = "uid-of-{}".format
+
+
+def decided_after(declared: Declared, schedule: Schedule) -> dict[JobId, Run]:
+    """The runs as the controller reads them next: their facts from the ledger, their phases off objects."""
+    manifests = render(declared, schedule)
+    digests = {job.id: job.digest for job in declared.jobs}
+    entries, live = {}, {}
+    for item in manifests.items:
+        run = run_of(item.body) if is_workload(item.ref) else None
+        body = item.body
+        if run is not None:
+            uid = UIDS(item.ref.name)
+            before = Run(job=run[0], digest=run[1], phase=RunPhase.QUEUED)
+            entries[run] = next_entry(item.body, None, uid, before, schedule.at_ms)
+            body = {**body, "metadata": {"name": item.ref.name, "namespace": item.ref.namespace, "uid": uid}}
+        live[item.ref] = body
+    ledger = Ledger(project=TEAM, inventory=frozenset(live), seen=frozenset(digests.items()), runs=entries)
+    head = encode_ledger(declared.cluster.name, ledger).head
+    state = observe(RawObjects(objects={**live, ref_of(head): head}), declared.tenancy)
+    assert state.ledgers[TEAM].runs == entries
+    return {run.job: run for run in state.runs}
+
+
+@given(cycles())
+def test_what_is_decided_is_read_back_from_the_ledger_alone(cycle: tuple[Declared, Schedule]) -> None:
+    """No label and no annotation is left on the runs' objects."""
+    declared, schedule = cycle
+    runs = decided_after(declared, schedule)
+    assert runs.keys() == {job.id for job in declared.jobs}
+    for decision, job in zip(schedule.decisions, declared.jobs, strict=True):
+        run = runs[job.id]
+        assert (run.digest, run.record) == (job.digest, decision.record)
+        if isinstance(decision, Admit):
+            assert (run.phase, run.placement, run.reason) == (RunPhase.STARTING, decision.placement, decision.reason)
+            assert (run.gpu_milli, run.cpu_milli, run.mem_bytes) == (job.gpu_milli, job.cpu_milli, job.mem_bytes)
+        else:
+            reserved = decision.reserved if isinstance(decision, Pending) else None
+            assert (run.phase, run.placement) == (RunPhase.QUEUED, reserved)
+            assert run.reason == (None if reserved is None else decision.reason)
 
 
 def seen_after(declared: Declared, schedule: Schedule) -> dict[JobId, Run]:

@@ -196,6 +196,11 @@ class EmbeddedCluster:
         with self._turn():
             return self._api.update(body, manager)
 
+    def create(self, body: Body, manager: str = "kubectl") -> Body:
+        """Make an object as another field manager would, with whatever labels and owners."""
+        with self._turn():
+            return self._api.make(body, manager)
+
     def close(self) -> None:
         """Let go of the file. The cluster is not used after this."""
         with self._lock:

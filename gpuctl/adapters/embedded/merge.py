@@ -112,6 +112,11 @@ def applied(live: Body | None, wanted: Body, manager: str) -> tuple[dict[str, An
     return result, {**{who: f for who, f in owners.items() if f}, (manager, "Apply"): mine}
 
 
+def made(body: Body, manager: str) -> Owners:
+    """The owners after `manager` made the object."""
+    return {(manager, "Update"): _owned(shape_of((body["apiVersion"], body["kind"])), body)}
+
+
 def updated(live: Body, new: Body, manager: str) -> Owners:
     """The owners after `manager` replaced the object: what it changed is its own now, and nobody else's."""
     shape = shape_of((new["apiVersion"], new["kind"]))

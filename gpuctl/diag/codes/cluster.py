@@ -60,6 +60,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "else does, it is a bug of gpuctl: report it with the log.",
     ),
     CodeEntry(
+        code="GPU7009",
+        title="an object can't be read",
+        message="{object} can't be read ({what}); it is left alone",
+        why="Something in the object is not what gpuctl expects of any. What it holds counts as far as that can be "
+        "seen; all other objects are read.",
+        fix="Put back what was changed in the object. If it was nothing, report it: gpuctl should have read it.",
+    ),
+    CodeEntry(
         code="GPU7008",
         title="a record of gpuctl's is damaged",
         message="{ledger}: its part {part} can't be read",

@@ -41,6 +41,21 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Set `adopt: true` on the project, or give the project or the cluster's `namespacePrefix` another name.",
     ),
     CodeEntry(
+        code="GPU6008",
+        title="the namespace is not released for adoption",
+        message="namespace {namespace} is not released for project {project}: it has no label {label}={project}",
+        why="A project says which rights its people have in its namespace. So it takes a namespace over only when an "
+        "administrator of the cluster has released it for that very project.",
+        fix="Have an administrator label the namespace: `kubectl label namespace NAMESPACE gpuctl.dev/adopt=PROJECT`.",
+    ),
+    CodeEntry(
+        code="GPU6009",
+        title="the namespace to adopt has pods of others",
+        message="namespace {namespace} of project {project} has pods that are not gpuctl's: it is not taken over",
+        why="The project's people would have rights over work that is not theirs.",
+        fix="Move that work to another namespace, or give the project another name.",
+    ),
+    CodeEntry(
         code="GPU6005",
         title="the namespace of a removed project holds other people's work",
         message="project {project} is no longer declared, but its namespace holds work that is not gpuctl's: {what}",

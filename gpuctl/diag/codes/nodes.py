@@ -57,6 +57,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Give one of the clusters another `namespacePrefix`.",
     ),
     CodeEntry(
+        code="GPU7057",
+        title="an object that gpuctl did not make has a run's name",
+        message="{object} was not made by gpuctl and has the name of the run of {job}, which waits",
+        why="gpuctl takes an object for a run's own only if it made it: its ledger has the object's uid. It changes "
+        "and removes nothing else, whatever labels it has.",
+        fix="Delete the object, or give it another name.",
+    ),
+    CodeEntry(
         code="GPU7095",
         title="the cluster has nodes of its own",
         message="this cluster has nodes that are not the demonstration's: {nodes}",

@@ -263,6 +263,20 @@ BARRED = (
         why="Too many running jobs were changed at once: GPU6007.",
         fix="See `gpuctl explain GPU6007`.",
     ),
+    CodeEntry(
+        code="GPU5072",
+        title="an object that gpuctl did not make has its run's name",
+        message="an object that gpuctl did not make has the name of its run: gpuctl's log names it",
+        why="gpuctl takes an object for a run's own only if it made it, and changes and removes no other.",
+        fix="Delete the object, or give it another name.",
+    ),
+    CodeEntry(
+        code="GPU5073",
+        title="its object can't be read",
+        message="its object can't be read, and is left as it is; gpuctl's log says why",
+        why="Something in the object is not what gpuctl expects of any. If it runs it goes on: nothing is decided.",
+        fix="Put back what was changed in the object. If it was nothing, report it: gpuctl should have read it.",
+    ),
 )
 
 KEPT = (

@@ -13,7 +13,7 @@ from gpuctl.simulate.scenario import EPOCH_MS
 from gpuctl.wiring import sandbox
 
 
-def test_a_job_that_follows_another_is_let_go_first_and_no_cycle_looks_after_it_at_once() -> None:
+def test_a_job_that_follows_another_is_let_go_by_two_writes_and_no_cycle_looks_after_it_at_once() -> None:
     here, free = sandbox(EPOCH_MS), 2
     turns = [Wish(project="team", name=f"turn-{number}", run_for="1h") for number in range(2 * free)]
     quotas = {HOLDER: SMALL.gpus - free, "team": free}
@@ -32,7 +32,7 @@ def test_a_job_that_follows_another_is_let_go_first_and_no_cycle_looks_after_it_
 
     (report,) = converge(declared, site, done=until_calm)
     made = [(o.change.stage, o.change.ref.kind) for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
-    assert made == [(Stage.ADMIT, "Job"), (Stage.RECORD, "ConfigMap")]
+    assert made == [(Stage.LEDGER, "ConfigMap"), (Stage.ADMIT, "Job")]
     assert report.calm
     assert not report.settled
     assert cycle(declared, site).settled

@@ -92,7 +92,7 @@ class Lab:
         self.play.move_to(self.clock.now_ms() + 60_000)
 
     def running(self) -> Running:
-        state = observe(read_objects(self.cluster), "one")
+        state = observe(read_objects(self.cluster))
         active = (run for run in state.runs if run.phase in {RunPhase.STARTING, RunPhase.RUNNING})
         return {run.job: (run.digest, run.placement) for run in active}
 

@@ -6,6 +6,7 @@ from gpuctl.k8s import annotations as codec
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.state import Charge
 
 DAMAGED = [
     "",
@@ -31,14 +32,15 @@ workers = st.builds(
     uuids=st.lists(names).map(tuple),
 )
 placements = st.lists(workers, min_size=1, max_size=4).map(lambda placed: Placement(workers=tuple(placed)))
-params = st.dictionaries(names, st.text('z "\\\né') | st.integers()).map(lambda found: tuple(sorted(found.items())))
+numbers = st.integers(-(2**63) + 1, 2**63 - 1)
+params = st.dictionaries(names, st.text('z "\\\né') | numbers).map(lambda found: tuple(sorted(found.items())))
 reasons = st.builds(Reason, code=names, params=params)
 job_ids = st.builds(JobId, names.map(ProjectName), names)
 records = st.builds(RunRecord, queued_at_ms=amounts, starts=amounts, ran_ms=amounts, paused_for=st.none() | job_ids)
 allowances = st.dictionaries(
     names.map(DomainName), st.builds(Allowance, quota_milli=amounts, limit_milli=st.none() | amounts, weight=amounts)
 )
-charges = st.builds(codec.Charge, gpu_milli=amounts, cpu_milli=amounts, mem_bytes=amounts)
+charges = st.builds(Charge, gpu_milli=amounts, cpu_milli=amounts, mem_bytes=amounts)
 
 
 def test_forms() -> None:
@@ -49,7 +51,7 @@ def test_forms() -> None:
 
 
 @given(placements, reasons, charges, records)
-def test_facts_survive_writing(placement: Placement, reason: Reason, charge: codec.Charge, record: RunRecord) -> None:
+def test_facts_survive_writing(placement: Placement, reason: Reason, charge: Charge, record: RunRecord) -> None:
     assert codec.decode_placement(codec.encode_placement(placement)) == placement
     assert codec.decode_reason(codec.encode_reason(reason)) == reason
     assert codec.decode_charge(codec.encode_charge(charge)) == charge

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.k8s import names
+from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.objects import ref_of
-from gpuctl.model.ids import JobId, ProjectName, RunDigest
-from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run
+from gpuctl.model.decision import RunRecord
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.state import Body, ClusterState, Ledger, Node, RawObjects, Run, RunEntry
+from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import observe
 
 NAMESPACE = "gpu-team-a"
@@ -23,11 +26,32 @@ RUN_LABELS = {
     names.RUN_LABEL: DIGEST,
 }
 PLACEMENT = '[{"node":"dgx1-1","gpus":[0,1]}]'
+UID = "5f1c3a52-7c0e-4d6a-9d3f-0badcafe0001"
+RUN_NAME = "a-1-0badcafe"
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": RUN_NAME, "uid": UID, "controller": True}
+TENANCY = Tenancy(cluster="tr4858", projects={NAMESPACE: JOB_ID.project})
 CHARGE = '{"cpuMilli":0,"gpuMilli":2000,"memBytes":0}'
 
 
 def seen(*bodies: Body) -> ClusterState:
     return observe(RawObjects(objects={ref_of(body): body for body in bodies}))
+
+
+def decided_on(*bodies: Body) -> ClusterState:
+    """What the controller sees: it believes its ledgers, and no labels."""
+    return observe(RawObjects(objects={ref_of(body): body for body in bodies}), TENANCY)
+
+
+def on_record(entry: RunEntry | None = None, *, uid: str = UID, **fields: Any) -> Body:
+    """The ledger of the job's project, with its run's object and, unless there is none, an entry of the run."""
+    known = {(JOB_ID, DIGEST): entry or RunEntry(uid=uid, record=RunRecord(queued_at_ms=NOON_MS), **fields)}
+    refs = frozenset({
+        ObjectRef(*names.NAMESPACE, "", NAMESPACE),
+        ObjectRef(*names.JOB, NAMESPACE, RUN_NAME),
+        ObjectRef(*names.DEPLOYMENT, NAMESPACE, RUN_NAME),
+    })
+    ledger = Ledger(project=JOB_ID.project, inventory=refs, runs=known, seen=frozenset(known))
+    return encode_ledger(TENANCY.cluster, ledger).head
 
 
 def only_run(*bodies: Body) -> Run:
@@ -67,8 +91,9 @@ def job(*conditions: Mapping[str, str], suspend: bool = False, parallelism: int 
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": "a-1-0badcafe",
+            "name": RUN_NAME,
             "namespace": NAMESPACE,
+            "uid": UID,
             "labels": RUN_LABELS,
             "annotations": {key: note for key, note in notes.items() if note is not None},
             "creationTimestamp": NOON,
@@ -86,11 +111,12 @@ def deployment(replicas: int) -> Body:
 
 def pod(name: str = "a-1-x", *, on: str | None = "dgx1-1", phase: str = "Running", **fields: Any) -> Body:
     labels = fields.pop("labels", RUN_LABELS)
+    owners = fields.pop("owners", [OWNER])
     spec = {"containers": [{"name": "main", "resources": fields.pop("resources", {})}], **fields.pop("spec", {})}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels, **fields},
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels, "ownerReferences": owners, **fields},
         "spec": {**spec, "nodeName": on} if on else spec,
         "status": {"phase": phase, "startTime": NOON},
     }

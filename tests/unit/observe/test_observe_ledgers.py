@@ -1,12 +1,13 @@
 """Ledgers, and objects nobody could have meant."""
 
-from objects_by_hand import job, node, pod, seen
+from objects_by_hand import DIGEST, JOB_ID, NOON_MS, OWNER, RUN_NAME, TENANCY, UID, job, node, pod, seen
 
 from gpuctl.k8s import names
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.objects import ref_of
+from gpuctl.model.decision import RunRecord
 from gpuctl.model.ids import ObjectRef, ProjectName, Revision
-from gpuctl.model.state import Body, Ledger, RawObjects
+from gpuctl.model.state import Body, Ledger, RawObjects, RunEntry
 from gpuctl.observe import observe
 
 LEDGER = Ledger(project=ProjectName("team-a"), revision=Revision("c" * 40))
@@ -34,17 +35,25 @@ def test_a_ledger_is_known_by_its_name_whatever_somebody_did_to_its_labels() -> 
 
 
 def test_another_cluster_on_the_same_server_is_foreign() -> None:
-    inventory = frozenset({ObjectRef(*names.NAMESPACE, "", "west-team-a")})
-    theirs = encode_ledger("west", Ledger(project=LEDGER.project, inventory=inventory)).head
+    ours, theirs = ledger_of("tr4858"), ledger_of("west")
+    books = [encode_ledger("tr4858", ours).head, encode_ledger("west", theirs).head]
     work = [running(cluster) for cluster in ("tr4858", "west")]
-    bodies = {ref_of(body): body for body in (BODY, theirs, node("n1"), *(body for pair in work for body in pair))}
-    state = observe(RawObjects(objects=bodies), "tr4858")
-    assert state.ledgers == {LEDGER.project: LEDGER}
+    bodies = {ref_of(body): body for body in (*books, node("n1"), *(body for pair in work for body in pair))}
+    state = observe(RawObjects(objects=bodies), TENANCY)
+    assert state.ledgers == {LEDGER.project: ours}
     assert state.claimed == {"west-team-a": "west"}
     (run,) = state.runs
     assert run.placement is not None
     (only,) = state.nodes
     assert sum(only.foreign_gpu_milli) == 1000
+
+
+def ledger_of(cluster: str) -> Ledger:
+    """The project's ledger in either cluster, with its run on record."""
+    space = f"{cluster}-team-a"
+    refs = {ObjectRef(*names.NAMESPACE, "", space), ObjectRef(*names.JOB, space, RUN_NAME)}
+    entry = RunEntry(uid=f"{UID}-{cluster}", record=RunRecord(queued_at_ms=NOON_MS))
+    return Ledger(project=LEDGER.project, inventory=frozenset(refs), runs={(JOB_ID, DIGEST): entry})
 
 
 def running(cluster: str) -> tuple[Body, Body]:
@@ -53,7 +62,10 @@ def running(cluster: str) -> tuple[Body, Body]:
     for body in (job(suspend=False), pod(on="n1", resources={"limits": {names.GPU_RESOURCE: "1"}})):
         meta = body["metadata"]
         labels = {**meta["labels"], names.CLUSTER_LABEL: cluster}
-        found.append({**body, "metadata": {**meta, "namespace": f"{cluster}-team-a", "labels": labels}})
+        identity = {"uid": f"{UID}-{cluster}"} if body["kind"] == "Job" else {}
+        owners = {"ownerReferences": [{**OWNER, "uid": f"{UID}-{cluster}"}]} if body["kind"] == "Pod" else {}
+        whole = {**meta, "namespace": f"{cluster}-team-a", "labels": labels, **identity, **owners}
+        found.append({**body, "metadata": whole})
     return found[0], found[1]
 
 

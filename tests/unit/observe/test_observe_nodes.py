@@ -52,7 +52,8 @@ def test_others_pods_count_until_they_end() -> None:
 
 
 def test_gpuctls_pods_are_runs_and_not_others() -> None:
-    found = seen(node(), job(), pod(resources={"requests": {"cpu": "4"}, "limits": {names.GPU_RESOURCE: "2"}}))
+    charged = job(annotations={names.CHARGE_ANNOTATION: '{"cpuMilli":4000,"gpuMilli":2000,"memBytes":0}'})
+    found = seen(node(), charged, pod(resources={"requests": {"cpu": "4"}, "limits": {names.GPU_RESOURCE: "2"}}))
     assert found.nodes[0].foreign_cpu_milli == 0
     assert found.nodes[0].foreign_gpu_milli == (0,) * 8
 
@@ -67,7 +68,7 @@ def test_init_containers_and_sidecars_count_as_the_scheduler_counts_them() -> No
 
 
 def test_others_gpus_take_the_highest_slots_no_run_holds() -> None:
-    theirs = pod("b", labels={}, resources={"limits": {names.GPU_RESOURCE: "2"}})
+    theirs = pod("b", owners=[], resources={"limits": {names.GPU_RESOURCE: "2"}})
     ours = job(annotations={names.PLACEMENT_ANNOTATION: '[{"node":"dgx1-1","gpus":[7]}]'})
     (found,) = seen(node(), theirs, ours, pod()).nodes
     assert found.foreign_gpu_milli == (0, 0, 0, 0, 0, 1000, 1000, 0)
@@ -110,10 +111,29 @@ def test_others_claims_take_their_share_of_their_device() -> None:
     assert found.foreign_gpu_milli == (0, 0, 0, 700, 0, 0, 0, 0)
 
 
-def test_gpuctls_claims_in_passing_are_not_others() -> None:
+def left_behind(**metadata: Any) -> Body:
+    """A claim whose pod is gone."""
     body = claim("x", "hami-gpu-3", pod_name="gone")
-    body = {**body, "metadata": {**body["metadata"], "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}}
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "1", "controller": True}]
+    return {**body, "metadata": {**body["metadata"], "ownerReferences": owners, **metadata}}
+
+
+def test_a_claim_that_goes_with_its_pod_holds_nothing_once_the_pod_is_gone() -> None:
+    body = left_behind(finalizers=["resource.kubernetes.io/delete-protection"])
     assert only_node(node(gpus=0), resource_slice(), body).foreign_gpu_milli == (0,) * 8
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"finalizers": ["example.com/hold"]},
+        {"ownerReferences": []},
+        {"ownerReferences": [], "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
+    ],
+)
+def test_a_claim_that_somebody_keeps_holds_its_device_whatever_its_labels_say(kept: dict[str, Any]) -> None:
+    found = only_node(node(gpus=0), resource_slice(), left_behind(**kept))
+    assert found.foreign_gpu_milli == (0, 0, 0, 1000, 0, 0, 0, 0)
 
 
 def test_what_is_no_device_of_the_driver_is_passed_over() -> None:

@@ -16,6 +16,7 @@ from objects_by_hand import (
     deployment,
     job,
     node,
+    on_record,
     only_run,
     pod,
     resource_slice,
@@ -25,7 +26,7 @@ from objects_by_hand import (
 from gpuctl.k8s import names
 from gpuctl.model.decision import Placement, Reason, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
-from gpuctl.model.state import Body, RunPhase
+from gpuctl.model.state import Body, Charge, RunPhase
 
 DELETED = {"deletionTimestamp": NOON}
 LEAVING = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, **DELETED}}
@@ -60,7 +61,7 @@ def place(*workers: tuple[str, tuple[int, ...]]) -> Placement:
         (RunPhase.TIMED_OUT, [job(condition("FailureTarget", "DeadlineExceeded")), LEAVING]),
         (RunPhase.FAILED, [job(condition("Failed", "BackoffLimitExceeded"))]),
         (RunPhase.TIMED_OUT, [job(condition("Failed", "DeadlineExceeded"))]),
-        (RunPhase.STOPPING, [pod()]),
+        (RunPhase.STOPPING, [on_record(), pod()]),
         (RunPhase.QUEUED, [deployment(0)]),
         (RunPhase.STOPPING, [deployment(0), pod()]),
         (RunPhase.STARTING, [deployment(2), pod("a")]),
@@ -166,32 +167,26 @@ def test_claims_say_which_devices() -> None:
     assert state.nodes[0].foreign_gpu_milli == (0,) * 8
 
 
-def stopping(**fields: Any) -> tuple[Body, Body]:
-    """A paused Job: its own placement is gone, its pod still says what it was started with."""
-    paused = job(suspend=True, annotations={names.PLACEMENT_ANNOTATION: None})
-    notes = {names.PLACEMENT_ANNOTATION: PLACEMENT, names.CHARGE_ANNOTATION: '{"cpuMilli":1,"gpuMilli":2,"memBytes":3}'}
-    return paused, pod(annotations=notes, **fields)
+STARTED = place(("dgx1-1", (0, 1)))
 
 
 def test_a_stopping_run_holds_what_its_pods_were_started_with() -> None:
-    run = only_run(*stopping(deletionTimestamp=NOON))
+    run = only_run(on_record(started_with=STARTED), job(suspend=True), pod(deletionTimestamp=NOON))
     assert run.phase is RunPhase.STOPPING
     assert run.placement == place(("dgx1-1", (0, 1)))
     assert run.started_at_ms is None
 
 
 def test_a_stopping_run_holds_only_what_its_live_pods_hold() -> None:
-    planned = '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-2","gpus":[5]}]'
-    notes = {names.PLACEMENT_ANNOTATION: planned}
-    paused = job(suspend=True, parallelism=2, annotations={names.PLACEMENT_ANNOTATION: None})
-    gone = pod("a", phase="Failed", annotations=notes)
-    left = pod("b", on="dgx1-2", annotations={**notes, names.WORKER_INDEX_LABEL: "1"})
-    assert only_run(paused, gone, left).placement == place(("dgx1-2", (5,)))
+    entry = on_record(started_with=place(("dgx1-1", (0,)), ("dgx1-2", (5,))))
+    gone = pod("a", phase="Failed")
+    left = pod("b", on="dgx1-2", annotations={names.WORKER_INDEX_LABEL: "1"})
+    assert only_run(entry, job(suspend=True, parallelism=2), gone, left).placement == place(("dgx1-2", (5,)))
 
 
 def test_pods_that_outlive_their_job_hold_their_place_and_say_their_charge() -> None:
-    _, orphan = stopping()
-    run = only_run(orphan)
+    charge = Charge(gpu_milli=2, cpu_milli=1, mem_bytes=3)
+    run = only_run(on_record(started_with=STARTED, charge=charge), pod())
     assert run.phase is RunPhase.STOPPING
     assert run.placement == place(("dgx1-1", (0, 1)))
     assert (run.gpu_milli, run.cpu_milli, run.mem_bytes) == (2, 1, 3)

@@ -209,9 +209,10 @@ def ours(job: str, gpu: int, limits: Mapping[str, str]) -> list[Any]:
     labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.PROJECT_LABEL: "a", names.JOB_LABEL: job}
     labels[names.RUN_LABEL] = "00000001"
     made = pod(job, limits, notes)
-    made["metadata"]["labels"] = labels
     name = names.run_name(job, RunDigest("00000001"))
-    meta = {"name": name, "namespace": "theirs", "labels": labels, "annotations": notes}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": name, "controller": True}
+    made["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
+    meta = {"name": name, "namespace": "theirs", "uid": name, "labels": labels, "annotations": notes}
     template = {"metadata": {"labels": labels, "annotations": notes}, "spec": made["spec"]}
     return [made, {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}]
 

@@ -16,6 +16,7 @@ from gpuctl.k8s.objects import resource_version, uid
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger
+from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import observe
 from gpuctl.plan.guard import damaged_projects
 from gpuctl.plan.order import Stage, in_order
@@ -46,7 +47,7 @@ class Shelf:
 
     def state(self) -> ClusterState:
         self.mirror.refresh()
-        return observe(self.mirror.objects(), CLUSTER)
+        return observe(self.mirror.objects(), Tenancy(cluster=CLUSTER))
 
     def changes(self, wanted: Ledger, *, closing: bool = False) -> tuple[Change, ...]:
         state = self.state()

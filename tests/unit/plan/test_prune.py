@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from workbench import Workbench, example, on, only, without_project
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import labels_of
+from gpuctl.k8s.objects import labels_of, ref_of
 from gpuctl.model.change import Action, Plan
 from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.state import Body
 from gpuctl.plan import Stage
 
 A1 = "team-a/a-1-g"
@@ -159,9 +160,18 @@ def test_work_somebody_runs_in_the_namespace_holds_the_project_back() -> None:
     assert [d.code for d in bench.plan().refusals] == ["GPU6005"]
 
 
+SPACE: Body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-team-a"}}
+STRANGER: Body = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "operator", "namespace": "gpu-team-a"},
+    "spec": {"containers": [{"name": "main", "image": "operator"}]},
+}
+
+
 def test_a_namespace_that_is_not_ours_is_refused_and_taken_over_when_told_so() -> None:
     bench = Workbench(only(example(), A1, "team-b/b-3-g"))
-    bench.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-team-a"}})
+    bench.cluster.apply(SPACE)
     plan = bench.plan()
     assert [d.code for d in plan.refusals] == ["GPU6004"]
     assert plan.refusals[0].span.file.endswith("project.yaml")
@@ -170,8 +180,18 @@ def test_a_namespace_that_is_not_ours_is_refused_and_taken_over_when_told_so() -
     assert len(bench.live("Job", "b-3-g")) == 1
     adopting = [replace(p, adopt=p.name == "team-a") for p in bench.declared.projects]
     bench.declared = replace(bench.declared, projects=tuple(adopting))
+    assert [d.code for d in bench.plan().refusals] == ["GPU6008"]
+    bench.cluster.apply({**SPACE, "metadata": {**SPACE["metadata"], "labels": {names.ADOPT_LABEL: "team-a"}}})
+    bench.cluster.apply(STRANGER)
+    assert [d.code for d in bench.plan().refusals] == ["GPU6009"]
+    bench.converge()
+    assert bench.live("Job", "a-1-g") == []
+    bench.cluster.delete(ref_of(STRANGER), "", "")
+    bench.pass_ms(60_000)
     bench.converge()
     assert len(bench.live("Job", "a-1-g")) == 1
+    bench.cluster.apply(STRANGER)
+    assert bench.plan().refusals == (), "it is the project's now, whatever runs in it besides"
     bench.declared = without_project(bench.declared, "team-a")
     for _ in range(6):
         bench.converge()
@@ -189,14 +209,31 @@ def test_a_held_project_is_neither_written_nor_pruned() -> None:
     assert bench.plan().refusals == ()
 
 
+def without_cluster(body: Body) -> Body:
+    labels = {key: value for key, value in labels_of(body).items() if key != names.CLUSTER_LABEL}
+    return {**body, "metadata": {**body["metadata"], "labels": labels}}
+
+
 def test_labels_taken_off_protect_an_object_from_being_pruned() -> None:
+    bench = Workbench(only(example(), A1))
+    bench.converge()
+    (_, quota), *_ = bench.live("ResourceQuota", "gpuctl")
+    project = labels_of(quota)[names.PROJECT_LABEL]
+    bench.declared = without_project(only(bench.declared), project)
+    bench.cluster.update(without_cluster(quota))
+    gone = [change.ref for change in bench.plan().changes if change.action is Action.DELETE]
+    assert gone
+    assert ref_of(quota) not in gone
+
+
+def test_labels_taken_off_a_runs_object_do_not_keep_it_from_being_pruned() -> None:
+    """Those whose job it is could have it run on for ever: it is known by its uid."""
     bench = Workbench(only(example(), A1))
     bench.converge()
     ((_, job),) = bench.live("Job")
     bench.declared = only(bench.declared)
-    labels = {key: value for key, value in labels_of(job).items() if key != names.CLUSTER_LABEL}
-    bench.cluster.update({**job, "metadata": {**job["metadata"], "labels": labels}})
-    assert deleted(bench.plan()) == []
+    bench.cluster.update(without_cluster(job))
+    assert [kind for kind, _ in deleted(bench.plan())] == ["Job"]
 
 
 def test_another_clusters_objects_in_the_same_server_are_not_touched() -> None:

@@ -77,7 +77,7 @@ class Workbench:
 
     def state(self) -> ClusterState:
         self.mirror.refresh()
-        return observe(self.mirror.objects())
+        return observe(self.mirror.objects(), self.declared.tenancy)
 
     def schedule(self) -> Schedule:
         chosen = [self.decisions.get(str(job.id)) or waiting(job.id) for job in self.declared.jobs]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from sample import MIB, admit, bodies, declared, job, pending, pool, rendered, run_body
 
 from gpuctl.k8s import names
-from gpuctl.k8s.annotations import Charge, decode_charge
+from gpuctl.k8s.annotations import decode_charge
 from gpuctl.k8s.quantity import parse_whole
 from gpuctl.model.declared import Sharing
 from gpuctl.model.job import Job
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, Charge
 from gpuctl.model.units import GpuMilli
 
 

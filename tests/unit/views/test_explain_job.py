@@ -7,7 +7,7 @@ import pytest
 from gpuctl.k8s import names
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, RunDigest
-from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.state import ClusterState, OwnObject, Run, RunPhase
 from gpuctl.views.explain import explain_job
 from gpuctl.views.jobs import job_views
 
@@ -29,14 +29,12 @@ def test_an_elastic_job_tells_how_many_workers_it_asked_for(most: str, said: str
         job=JOB, digest=DIGEST, phase=RunPhase.RUNNING, placement=Placement(workers=workers), gpu_milli=1000,
         started_at_ms=0,
     )  # fmt: skip
-    labels = {names.PROJECT_LABEL: "a", names.JOB_LABEL: "train", names.RUN_LABEL: DIGEST}
-    labels |= {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.CLUSTER_LABEL: "test"}
     env = [{"name": "MAX_WORKERS", "value": most}]
     body = {
         "kind": "Job",
-        "metadata": {"labels": labels, "annotations": {names.MIN_WORKERS_ANNOTATION: "1"}},
+        "metadata": {"annotations": {names.MIN_WORKERS_ANNOTATION: "1"}},
         "spec": {"parallelism": 2, "template": {"spec": {"containers": [{"name": "main", "env": env}]}}},
     }
     ref = ObjectRef(*names.JOB, "gpu-a", names.run_name("train", DIGEST))
-    (view,) = job_views(ClusterState(cluster="test", runs=(run,), live={ref: body}))
+    (view,) = job_views(ClusterState(runs=(run,), live={ref: body}, own={ref: OwnObject((JOB, DIGEST), "1")}))
     assert next(iter(explain_job(view, 0))) == said

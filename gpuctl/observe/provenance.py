@@ -1,0 +1,185 @@
+"""What gpuctl made: told by where it is and by who made it. A label proves nothing, for whoever may write an object may
+write its labels.
+
+A Job or Deployment is a run's own object by one of three proofs, the first that applies:
+
+1. The project's ledger has the uid of the run's object: only the object of that uid is it.
+2. The ledger's inventory names the object, and no uid is on record yet: gpuctl was killed right after it made the
+   object, or makes it anew. It is the run's if gpuctl applied it, by its managed fields.
+3. The project's ledger is lost: as 2, for objects in the namespace that Git gives the project.
+
+Proofs 2 and 3 rest on the name of a field manager, which anybody can claim. They hold only inside the namespace of the
+very project whose run it is, so that all that could be gained is a run of one's own, charged for what its pods hold.
+
+A pod is a run's if its controller is the run's object, or a ReplicaSet of it. When the object is gone, its uid on
+record still tells its pods. A ReplicaSet that is gone is told by its name: Kubernetes removes pods whose owner is gone.
+
+Where people look, and may not read the ledger of a project, labels are all there is to go by; nothing is decided then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import flag, items, text, uid
+from gpuctl.k8s.workloads import is_workload, own_run
+from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
+from gpuctl.model.memo import Memo
+from gpuctl.model.state import Body, Ledger, OwnObject, RunEntry
+from gpuctl.model.tenancy import Tenancy
+
+InNamespace: TypeAlias = tuple[str, str]
+"""A namespace, and a name or uid in it."""
+
+
+class Owner(NamedTuple):
+    """The controller of an object, in the same namespace."""
+
+    namespace: str
+    uid: str
+    kind: str
+    name: str
+
+
+NO_OWNER = Owner("", "", "", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """What a ledger says of an object's name: its project, and, once it was seen, the run and the uid it has."""
+
+    project: ProjectName
+    run: RunKey | None = None
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Testimony:
+    """What ledgers say of objects, by project or of all. Two are never equal: one that is the same is the same object.
+
+    `uids` are those of runs' objects, gone or not; `names` the names of those objects.
+    """
+
+    witnesses: Mapping[ObjectRef, Witness] = field(default_factory=dict)
+    uids: Mapping[InNamespace, RunKey] = field(default_factory=dict)
+    names: Mapping[InNamespace, RunKey] = field(default_factory=dict)
+    entries: Mapping[RunKey, RunEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Whom to believe where no ledger speaks: `homes` are the namespaces of projects whose ledger is lost.
+
+    `kept` are projects with a ledger that can be read whole. `cluster` "": people look, and labels are believed of
+    projects without one.
+    """
+
+    cluster: str = ""
+    homes: Mapping[str, ProjectName] = field(default_factory=dict)
+    kept: frozenset[ProjectName] = frozenset()
+
+    def home(self, namespace: str) -> ProjectName | None:
+        """The project whose namespace it is and whose ledger is lost; None where a ledger has to prove."""
+        return self.homes.get(namespace)
+
+
+def trust_of(tenancy: Tenancy | None, kept: frozenset[ProjectName]) -> Trust:
+    """`kept` are projects with a ledger that can be read whole."""
+    if tenancy is None:
+        return Trust(kept=kept)
+    homes = {space: project for space, project in tenancy.projects.items() if project not in kept}
+    return Trust(cluster=tenancy.cluster, homes=homes, kept=kept)
+
+
+class Testimonies:
+    """What each ledger says, gathered again only for ledgers that have changed."""
+
+    __slots__ = ("_all", "_by_project")
+
+    def __init__(self) -> None:
+        self._by_project: Memo[tuple[int, ProjectName], Testimony] = Memo()
+        self._all: Memo[None, Testimony] = Memo()
+
+    def turn(self) -> None:
+        """Another observation begins."""
+        self._by_project.turn()
+        self._all.turn()
+
+    def of(self, ledgers: Iterable[Ledger], tenancy: Tenancy | None) -> Testimony:
+        """All of it together. Cost: linear in the inventories of ledgers that have changed."""
+        spaces: dict[ProjectName, tuple[str, ...]] = {}
+        for space, project in tenancy.projects.items() if tenancy else ():
+            spaces[project] = (*spaces.get(project, ()), space)
+        found = []
+        for number, ledger in enumerate(ledgers):
+            here = spaces.get(ledger.project, ())
+            key = number, ledger.project
+            found.append(self._by_project.get(key, (ledger, here), partial(_of_ledger, ledger, here)))
+        return self._all.get(None, tuple(found), lambda: _together(found))
+
+
+def _of_ledger(ledger: Ledger, spaces: tuple[str, ...]) -> Testimony:
+    witnesses: dict[ObjectRef, Witness] = {}
+    by_name = {names.run_name(run[0].name, run[1]): (run, entry) for run, entry in ledger.runs.items()}
+    here = {*spaces}
+    for ref in ledger.inventory:
+        if is_workload(ref):
+            run, entry = by_name.get(ref.name, (None, None))
+            witnesses[ref] = Witness(project=ledger.project, run=run, uid=entry.uid if entry else "")
+            here.add(ref.namespace)
+        elif (ref.api_version, ref.kind) == names.NAMESPACE:
+            here.add(ref.name)
+    places = [(space, name, *found) for space in here for name, found in by_name.items()]
+    return Testimony(
+        witnesses=witnesses,
+        uids={(space, entry.uid): run for space, _, run, entry in places if entry.uid},
+        names={(space, name): run for space, name, run, _ in places},
+        entries=ledger.runs,
+    )
+
+
+def _together(found: Iterable[Testimony]) -> Testimony:
+    witnesses: dict[ObjectRef, Witness] = {}
+    uids: dict[InNamespace, RunKey] = {}
+    named: dict[InNamespace, RunKey] = {}
+    entries: dict[RunKey, RunEntry] = {}
+    for each in found:
+        witnesses.update(each.witnesses)
+        uids.update(each.uids)
+        named.update(each.names)
+        entries.update(each.entries)
+    return Testimony(witnesses=witnesses, uids=uids, names=named, entries=entries)
+
+
+def own_of(ref: ObjectRef, body: Body, witness: Witness | None, trust: Trust) -> OwnObject | None:
+    """The run that a Job or Deployment is the object of, by the proofs above; None for a foreign one."""
+    if witness is not None and witness.uid:
+        same = witness.run is not None and uid(body) == witness.uid
+        return OwnObject(witness.run, witness.uid) if witness.run is not None and same else None
+    run = own_run(ref, body, trust.cluster)
+    if run is None:
+        return None
+    project = run[0].project
+    if witness is None and not trust.cluster:
+        return None if project in trust.kept else OwnObject(run, uid(body))
+    named = witness.project if witness is not None else trust.home(ref.namespace)
+    return OwnObject(run, uid(body)) if project == named and _is_applied(body) else None
+
+
+def _is_applied(body: Body) -> bool:
+    """Whether gpuctl applied the object. What `kubectl get` printed does not say, and is believed."""
+    entries = list(items(body, "metadata", "managedFields"))
+    ours = (entry for entry in entries if entry.get("manager") == names.FIELD_MANAGER)
+    return not entries or any(entry.get("operation") == "Apply" and not entry.get("subresource") for entry in ours)
+
+
+def owner_of(ref: ObjectRef, body: Body) -> Owner:
+    """The controller that an object names."""
+    for owner in items(body, "metadata", "ownerReferences"):
+        if flag(owner, "controller"):
+            return Owner(ref.namespace, text(owner, "uid"), text(owner, "kind"), text(owner, "name"))
+    return NO_OWNER

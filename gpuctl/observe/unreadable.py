@@ -1,0 +1,57 @@
+"""One damaged object is one damaged object: where its reading raises, it alone is unreadable, and all others are read.
+
+The readers of `k8s/` take anything for absent that is not what it should be, so this is for what nobody has thought of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+from gpuctl.model.ids import ObjectRef
+
+V = TypeVar("V")
+
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable(Generic[V]):
+    """An object that could not be read: what was wrong, and what to take it for instead."""
+
+    what: str
+    instead: V
+
+
+def read(make: Callable[[], V], instead: Callable[[], V]) -> V | Unreadable[V]:
+    """What `make` gives; where it raises, what was wrong, and what to take instead.
+
+    `instead` may raise as well: that is a bug of ours, not a damaged object.
+    """
+    try:
+        return make()
+    except Exception as error:  # noqa: BLE001 - an object that anybody can write must not end a cycle
+        return Unreadable(f"{type(error).__name__}: {error}"[:_LONGEST], instead())
+
+
+class Faults:
+    """The objects of one observation that could not be read."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: list[tuple[ObjectRef, str]] = []
+
+    def sift(self, refs: Sequence[ObjectRef], values: Sequence[V | Unreadable[V]]) -> list[V]:
+        """The values, with what to take instead of those that could not be read. Cost: a glance where all could."""
+        if Unreadable not in set(map(type, values)):
+            return cast("list[V]", list(values))
+        sound: list[V] = []
+        for ref, value in zip(refs, values, strict=True):
+            if isinstance(value, Unreadable):
+                self.found.append((ref, value.what))
+                sound.append(value.instead)
+            else:
+                sound.append(value)
+        return sound

@@ -1,0 +1,74 @@
+"""A run's entry in its ledger, as the plan of this cycle leaves it: what the next cycles have to know of it.
+
+The facts are those that the wanted object tells people; the ledger keeps them where tenants can't write. It is written
+before the object, so an entry may tell of a start or a pause that has not happened: observing the object shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import decode_charge, decode_placement, decode_reason, decode_record
+from gpuctl.k8s.bounds import whole_number
+from gpuctl.k8s.objects import annotations_of
+from gpuctl.k8s.workloads import is_let_go
+from gpuctl.model.decision import RunRecord
+from gpuctl.model.state import Body, Run, RunEntry, RunPhase
+from gpuctl.model.units import Instant
+from gpuctl.plan.admission import born
+
+_ACTIVE = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
+
+
+def next_entry(wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: Instant) -> RunEntry:
+    """The entry of a run whose object has that uid; `old` itself where nothing has changed. `at_ms`: now.
+
+    `wanted` is the object as it is wanted, `run` what is observed of it. A run that stops though gpuctl did not pause
+    it stays as it is, and so does one that may not be let go yet; one that runs and was never let go is suspended.
+    """
+    if is_let_go(wanted) and run.phase in _ACTIVE and not run.starts:
+        wanted = born(wanted)
+    if old is not None and run.phase is RunPhase.STOPPING and (old.is_let_go or is_let_go(wanted)):
+        return old
+    notes = annotations_of(wanted)
+    new = _running(notes, old, uid, at_ms) if is_let_go(wanted) else _waiting(notes, old, uid)
+    return old if old is not None and new == old else new
+
+
+def ended_entry(old: RunEntry | None, uid: str) -> RunEntry:
+    """Of a run that has ended its uid is kept, so that no other object is taken for its own, and its record."""
+    new = RunEntry(uid=uid, record=old.record if old is not None else RunRecord(queued_at_ms=0))
+    return old if old is not None and new == old else new
+
+
+def _running(notes: Mapping[str, object], old: RunEntry | None, uid: str, at_ms: Instant) -> RunEntry:
+    """A run that was let go before goes on, also where a person has suspended its object meanwhile."""
+    record = decode_record(notes, 0)
+    placement = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
+    goes_on = old is not None and old.is_let_go
+    return RunEntry(
+        uid=uid,
+        record=record._replace(ran_ms=old.record.ran_ms) if old is not None and goes_on else record,
+        is_let_go=True,
+        let_go_at_ms=old.let_go_at_ms if old is not None and goes_on else at_ms,
+        placement=placement,
+        started_with=old.started_with if old is not None and goes_on else placement,
+        charge=decode_charge(notes.get(names.CHARGE_ANNOTATION)),
+        reason=decode_reason(notes.get(names.REASON_ANNOTATION)),
+        min_workers=whole_number(notes.get(names.MIN_WORKERS_ANNOTATION)),
+    )
+
+
+def _waiting(notes: Mapping[str, object], old: RunEntry | None, uid: str) -> RunEntry:
+    """What its pods were started with is kept, for some may still be leaving.
+
+    So is the reason it was stopped for, as long as no place is reserved for it: why it waits changes often, and is no
+    fact that counts.
+    """
+    record, placement = decode_record(notes, 0), decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
+    before = old or RunEntry(record=record)
+    said = placement is not None or before.is_let_go
+    reason = decode_reason(notes.get(names.REASON_ANNOTATION)) if said else before.reason
+    return replace(before, uid=uid, record=record, is_let_go=False, placement=placement, reason=reason)
