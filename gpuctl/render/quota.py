@@ -18,7 +18,7 @@ at least what the engine may ever let go:
 - Where NVIDIA's driver serves `nvidia.com/gpu` too, a GPU counts under that name and under the class, whichever way it
   was asked for: both ceilings are the sum of both.
 - A CPU job has neither, and no key is set that every pod would have to request (cpu, memory).
-- `pods`, and `count/<kind>` of what a cycle reads and people may make: gpuctl holds each such object in memory, so
+- `pods`, and `count/<kind>` of what a cycle reads and people may make: gpuctl may hold each such object in memory, so
   their number has a ceiling. It leaves room for what all declared jobs make, twice, for the reason above, and for ROOM
   to 2 ROOM more: people's own. It moves in steps of ROOM, so that jobs that come and go one by one cause no write.
   Exception: a commit that removes more than ROOM jobs and adds others may have the new ones refused, and tried again
@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
 from gpuctl.k8s import names
 from gpuctl.model.decision import Placement
@@ -49,10 +50,10 @@ ROOM = 500
 _REVISIONS = 11
 """ReplicaSets of one Deployment: its `revisionHistoryLimit`, which is the server's default, and the one at work."""
 
+_Run: TypeAlias = tuple[Job, DeviceTerms, Placement | None]
 
-def resource_quota(
-    owner: ProjectOwner, declared: Declared, runs: Collection[tuple[Job, DeviceTerms, Placement | None]]
-) -> Manifest:
+
+def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Run]) -> Manifest:
     """The ceiling of one project; `runs` are its declared jobs, each with its terms and where it is to run now."""
     placed: Counter[str] = Counter()
     claimed: Counter[str] = Counter()
@@ -69,12 +70,13 @@ def resource_quota(
         counted[names.GPU_RESOURCE] = classes[names.NVIDIA_GPU_CLASS] = either
     hard = {f"requests.{name}": str(most) for name, most in counted.items()}
     hard |= {f"{name}.deviceclass.resource.k8s.io/devices": str(most) for name, most in classes.items()}
-    hard |= {name: str((2 * own // ROOM + 2) * ROOM) for name, own in _objects([job for job, _, _ in runs]).items()}
+    hard |= {name: str((2 * own // ROOM + 2) * ROOM) for name, own in _objects(owner.project, runs).items()}
     return owner.manifest(names.RESOURCE_QUOTA, QUOTA_NAME, {"spec": {"hard": hard}})
 
 
-def _objects(jobs: Collection[Job]) -> Mapping[str, int]:
-    """The most objects that one run of each job makes, by the name that a quota counts them by."""
+def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:
+    """The most objects that the project has with one run of each job, by the name that a quota counts them by."""
+    jobs = [job for job, _, _ in runs]
     workers, served = sum(job.workers for job in jobs), sum(job.type is JobType.INFERENCE for job in jobs)
     return {
         "pods": workers,
@@ -82,8 +84,11 @@ def _objects(jobs: Collection[Job]) -> Mapping[str, int]:
         "count/deployments.apps": served,
         "count/replicasets.apps": _REVISIONS * served,
         "count/services": 2 * len(jobs),  # one for its ports, one for a gang's workers
+        "count/ingresses.networking.k8s.io": len(jobs),
+        "count/persistentvolumeclaims": sum(len(job.container.volumes) for job in jobs),
         "count/resourceclaims.resource.k8s.io": workers,
         "count/resourceclaimtemplates.resource.k8s.io": len(jobs),
+        "count/rolebindings.rbac.authorization.k8s.io": len(project.access),
     }
 
 

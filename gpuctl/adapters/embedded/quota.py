@@ -26,6 +26,8 @@ COUNTED: Mapping[names.Kind, str] = {
     names.DEPLOYMENT: "deployments.apps",
     names.CLAIM_TEMPLATE: "resourceclaimtemplates.resource.k8s.io",
     names.RESOURCE_CLAIM: "resourceclaims.resource.k8s.io",
+    names.INGRESS: "ingresses.networking.k8s.io",
+    names.ROLE_BINDING: "rolebindings.rbac.authorization.k8s.io",
 }
 """What quotas count, and the name they count it by."""
 _MUST_ASK = ("cpu", "memory")

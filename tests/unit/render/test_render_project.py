@@ -8,7 +8,7 @@ from sample import TEAM, admit, bodies, declared, job, pending, pool, rendered
 from gpuctl.k8s import names
 from gpuctl.model.decision import Decision
 from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, PodSecurity, RoleGrant, Security, Sharing
-from gpuctl.model.job import Job, JobType
+from gpuctl.model.job import Container, Job, JobType, NewClaimVolume
 from gpuctl.render.bounds import AFFINITY_NAME, CLASSES_NAME
 from gpuctl.render.quota import ROOM
 
@@ -97,6 +97,8 @@ def own_objects(jobs: list[Job]) -> dict[str, int]:
         "count/deployments.apps": 2 * served,
         "count/replicasets.apps": 22 * served,
         "count/services": 4 * len(jobs),
+        "count/ingresses.networking.k8s.io": 2 * len(jobs),
+        "count/persistentvolumeclaims": 2 * len(jobs),
         "count/resourceclaims.resource.k8s.io": 2 * workers,
         "count/resourceclaimtemplates.resource.k8s.io": 2 * len(jobs),
     }
@@ -105,10 +107,20 @@ def own_objects(jobs: list[Job]) -> dict[str, int]:
 @pytest.mark.parametrize("count", [0, 1, ROOM // 2, ROOM // 2 + 1, 3 * ROOM, 2000])
 @pytest.mark.parametrize("kind", [JobType.TRAINING, JobType.INFERENCE])
 def test_ceilings_of_objects_leave_room_for_every_run_twice_and_for_people(count: int, kind: JobType) -> None:
-    jobs = [job(f"j{number}", type=kind, workers=1 + number % 3) for number in range(count)]
+    claim = Container(image="i", volumes=(NewClaimVolume(size_bytes=1, storage_class=None, mount_path="/m"),))
+    jobs = [job(f"j{number}", type=kind, workers=1 + number % 3, container=claim) for number in range(count)]
     found = ceilings(declared(*jobs), *(pending(one) for one in jobs))
     for name, own in own_objects(jobs).items():
         assert own + ROOM <= int(found[name]) <= own + 2 * ROOM
+
+
+def test_all_that_a_cycle_reads_and_a_tenant_can_make_has_a_ceiling() -> None:
+    found = ceilings(declared())
+    not_theirs = {names.CONFIG_MAP, names.RESOURCE_QUOTA}  # the one is read in gpuctl-system alone
+    for api_version, kind in {*names.OBSERVED_KINDS} - names.CLUSTER_SCOPED - not_theirs:
+        group, plural = api_version.rpartition("/")[0], names.PLURALS[api_version, kind]
+        counted = "pods" if kind == "Pod" else f"count/{plural}.{group}" if group else f"count/{plural}"
+        assert int(found[counted]) >= ROOM
 
 
 def test_ceilings_of_objects_stay_while_jobs_come_one_by_one() -> None:
