@@ -1,8 +1,8 @@
 """Admission policies: what keeps the controller in its namespaces, and people from taking GPUs past it.
 
-The API server evaluates them itself; nothing of gpuctl has to be up. They hold for administrators too. Who may delete
-or change the policies can get round them, and so can whoever starts pods in namespaces that are no projects': those
-are the cluster's owners.
+The API server evaluates them itself; nothing of gpuctl has to be up. They hold for administrators too, but for
+annotations that schedulers and agents of GPUs write. Who may delete or change the policies can get round them, and so
+can whoever starts pods in namespaces that are no projects': those are the cluster's owners.
 
 A pod comes by way of a Job or a ReplicaSet, so its maker is a controller of Kubernetes: that its labels are gpuctl's is
 worth something only because nobody else may write those labels onto anything that makes pods.

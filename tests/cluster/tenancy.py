@@ -1,7 +1,7 @@
 """Teams on one real API server, and what their people try there, as themselves.
 
 Team `a` has ann, who may edit, and adam, who is admin of its namespace; `storage` is privileged by exception and has
-sam, who may edit. Each has only the rights that `access` of the project gives. Team `b` is who they could harm.
+sam, who may edit. Each has only the rights that `access` of the project gives. Team `b` is the one to be harmed.
 """
 
 from __future__ import annotations
