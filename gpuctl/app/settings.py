@@ -1,4 +1,4 @@
-"""What only the engine reads: settings that no object of the cluster shows, and how two revisions differ in them."""
+"""Settings that only the engine or the compiler reads, so that no object shows them: how two revisions differ."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ _POLICY: Mapping[str, Words] = {
     "overcommit_quota": ("overcommitQuota", _plain),
     "stop_guard_percent": ("stopGuard", _plain),
 }
+_SECURITY: Mapping[str, Words] = {"host_paths": ("hostPaths", _names)}
+"""The rest of it shows in objects: labels of namespaces, and quotas."""
 _ALLOWANCE: Mapping[str, Words] = {
     "quota_milli": ("quota", _gpus),
     "limit_milli": ("limit", _gpus),
@@ -67,6 +69,7 @@ def setting_changes(base: Declared | None, head: Declared | None) -> Iterator[Se
     if base is None or head is None:
         return
     yield from _of("scheduling", base.cluster.scheduling, head.cluster.scheduling, _POLICY)
+    yield from _of("security", base.cluster.security, head.cluster.security, _SECURITY)
     before_pools = {pool.name: pool for pool in base.cluster.pools}
     for pool in head.cluster.pools:
         yield from _of(f"pool {pool.name}", before_pools.get(pool.name), pool, _POOL)

@@ -47,16 +47,17 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
 )
 @click.option("--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="One leads, others wait.")
 @write_options
-@click.option("--guard", is_flag=True, help="Refuse pods with GPUs in project namespaces that are not gpuctl's.")
+@click.option("--guard", is_flag=True, help="Policies that leave Git as the only way to GPUs and their nodes.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def install(output: str, **options: Any) -> None:
     """Print the manifests that run gpuctl in a cluster.
 
     The same bytes for the same options; nothing is sent anywhere. Credentials for Git go into the Secret gpuctl-git,
     which is printed empty: its annotation has the command that fills it, with a deploy key for ssh or a token for
-    https. Applying the manifests again leaves them there. A public https repository needs none.
+    https. Applying the manifests again leaves them there. A public https repository needs none. Without --guard,
+    standard error and the Deployment's description say what people can then do past Git.
     """
-    from gpuctl.install import Installation, all_objects  # noqa: PLC0415 - only now
+    from gpuctl.install import UNGUARDED, Installation, all_objects  # noqa: PLC0415 - only now
 
     _check(options)
     options["namespace_prefix"] = options.pop("cluster_prefix")
@@ -64,6 +65,8 @@ def install(output: str, **options: Any) -> None:
         bodies = all_objects(Installation(**options))
     except ValueError as error:
         raise Failure("GPU9002", f"--repo {options['repo']!r}: {error}", hint="gpuctl install --help") from error
+    if not options["guard"]:
+        click.echo(f"note: {UNGUARDED}", err=True)
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": bodies})
         return

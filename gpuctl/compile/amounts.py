@@ -20,13 +20,6 @@ _DURATION = re.compile(
     r"(?:(?P<d>\d{1,9})d)?(?:(?P<h>\d{1,9})h)?(?:(?P<m>\d{1,9})m(?!s))?(?:(?P<s>\d{1,9})s)?(?:(?P<ms>\d{1,12})ms)?"
 )
 _DURATION_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_SYSTEM_FOLDERS = tuple(
-    tuple(path.split("/"))
-    for path in (
-        "bin", "boot", "etc", "lib", "lib64", "opt/cni", "proc", "root", "run", "sbin", "sys", "usr",
-        "var/lib", "var/log", "var/run", "var/spool",
-    )
-)  # fmt: skip
 _MEMORY = re.compile(r"(?P<number>[-+]?[0-9.]+)(?P<unit>Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)")
 _MEMORY_BYTES = {
     "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50,
@@ -128,20 +121,6 @@ def absolute_path(value: str) -> str:
     if value.startswith("/") and ":" not in value and ".." not in value.split("/") and "\0" not in value:
         return value
     raise WrongValue("GPU2020", found=value)
-
-
-def host_path(value: str) -> str:
-    """A folder of a node that is not its system's. Codes GPU2020, GPU2024.
-
-    In those are the volumes, tokens and logs of every pod of the node, and what the node itself runs. It is the path
-    that is judged: a link that somebody puts into a folder they may write leads wherever they want.
-    """
-    parts = tuple(part for part in absolute_path(value).split("/") if part not in {"", "."})
-    for folder in _SYSTEM_FOLDERS:
-        shorter = min(len(parts), len(folder))
-        if parts[:shorter] == folder[:shorter]:
-            raise WrongValue("GPU2024", found=value)
-    return value
 
 
 def _not_a_name(value: str, longest: int) -> WrongValue:

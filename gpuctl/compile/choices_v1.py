@@ -1,12 +1,12 @@
-"""The choices that a cluster makes for its scheduling, as they are declared: part of `spec_v1`."""
+"""The choices that a cluster makes for its scheduling and its security, as they are declared: part of `spec_v1`."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpuctl.compile.fields_v1 import Duration, Limit, Spec
+from gpuctl.compile.fields_v1 import AbsolutePath, Duration, Limit, Name, Spec, Subdomain, unique
 
 
 class Fairness(Spec):
@@ -43,4 +43,31 @@ class Scheduling(Spec):
         le=100,
         description="Percent. Declarations that end more than one job and more than this part of the running GPUs wait "
         "for a commit that confirms it; 100: never.",
+    )
+
+
+Level = Literal["privileged", "baseline", "restricted"]
+
+
+class Security(Spec):
+    """What the people of a project may do in its namespace. Only the Cluster says it, never the project itself."""
+
+    pod_security: Level = Field(
+        "baseline",
+        description="The Pod Security level that the API server enforces on all pods in project namespaces. "
+        "restricted: jobs run as the user of their image, which must not be root. Runs that started before it was "
+        "declared keep their pods, and need a higher runIndex to get new ones.",
+    )
+    exceptions: dict[Name, Level] = Field(
+        {}, description="Projects whose namespaces enforce another level, by name: {storage: privileged}."
+    )
+    host_paths: Annotated[list[AbsolutePath], unique()] = Field(
+        [],
+        description="Folders of the nodes that jobs of privileged projects may mount, with everything below: "
+        "[/mnt/data]. Default: none. A job that can write there can make a link that leads out of the folder.",
+    )
+    priority_classes: Annotated[list[Subdomain], unique()] = Field(
+        [],
+        description="PriorityClasses that pods in project namespaces may have besides gpuctl's own. Default: none. The "
+        "cluster's globalDefault class must be listed if there is one: each pod without a class gets it.",
     )

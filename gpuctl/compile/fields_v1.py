@@ -94,7 +94,6 @@ Cpu = Annotated[
 AbsolutePath = Annotated[
     str, AfterValidator(amounts.absolute_path), WithJsonSchema({"type": "string", "pattern": "^/"})
 ]
-HostPath = Annotated[str, AfterValidator(amounts.host_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
 Quota = Annotated[
     Annotated[Gpus, Tag("(plain)")] | Annotated[dict[Name, Gpus], Tag("(mapping)")], Discriminator(form_of)
 ]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from gpuctl.compile import quota, spec_v1
+from gpuctl.compile.choices_v1 import Security
 from gpuctl.compile.digest import run_digest
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.diag.span import SourceSpan
@@ -65,7 +66,17 @@ def _cluster(resolved: Resolved) -> model.Cluster:
             overcommit_quota=choices.overcommit_quota,
             stop_guard_percent=choices.stop_guard,
         ),
+        security=_security(spec.security),
         span=declaration.document.name,
+    )
+
+
+def _security(spec: Security) -> model.Security:
+    return model.Security(
+        pod_security=model.PodSecurity(spec.pod_security),
+        exceptions={ProjectName(name): model.PodSecurity(level) for name, level in sorted(spec.exceptions.items())},
+        host_paths=tuple(spec.host_paths),
+        priority_classes=tuple(sorted(spec.priority_classes)),
     )
 
 

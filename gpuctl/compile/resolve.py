@@ -76,6 +76,8 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     out.diagnostics.extend(circles)
     for project in declarations.projects:
         out.diagnostics.extend(_project(project, names))
+    if out.cluster is not None:
+        out.diagnostics.extend(names.exceptions(out.cluster))
     return out
 
 
@@ -193,6 +195,15 @@ class Names:
             span = document.span(("metadata", "project"))
             fix = "" if f"/projects/{name}/" in f"/{span.file}" else self._nearest("Project", name)
             yield document.diagnostic("GPU3004", span, {"project": name}, fix)
+
+    def exceptions(self, cluster: Declaration[ClusterV1]) -> Iterator[Diagnostic]:
+        """A warning for each exception of a project that is not declared."""
+        document = cluster.document
+        for name in cluster.model.spec.security.exceptions:
+            if self._missing("Project", name):
+                span = document.key_span(("spec", "security", "exceptions", name))
+                found = document.diagnostic("GPU3072", span, {"project": name}, self._nearest("Project", name))
+                yield replace(found, severity=Severity.WARNING)
 
     def department(self, document: Document, name: str | None) -> Iterator[Diagnostic]:
         """Nothing, or that the department is not declared."""

@@ -11,14 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from gpuctl.compile.amounts import WrongValue
-from gpuctl.compile.choices_v1 import Scheduling
+from gpuctl.compile.choices_v1 import Scheduling, Security
 from gpuctl.compile.fields_v1 import (
     INT32,
     AbsolutePath,
     Cpu,
     EnvName,
     Gpus,
-    HostPath,
     Image,
     LabelKey,
     LabelValue,
@@ -159,6 +158,9 @@ class ClusterSpec(Spec):
     )
     ingress: Ingress | None = Field(None, description="Where exposed ports are published; without it none can be.")
     scheduling: Scheduling = Field({}, validate_default=True, description="The choices the fair-share engine is given.")
+    security: Security = Field(
+        {}, validate_default=True, description="What the people of a project may do in its namespace."
+    )
 
 
 class DepartmentSpec(Spec):
@@ -263,7 +265,9 @@ class Volume(Spec):
 
     claim: Subdomain | None = Field(None, description="An existing PersistentVolumeClaim of the project's namespace.")
     new_claim: NewClaim | None = Field(None, description="A claim made for the job.")
-    host_path: HostPath | None = Field(None, description="A folder of the node, but none of its system's.")
+    host_path: AbsolutePath | None = Field(
+        None, description="A folder of the node: one of the cluster's security.hostPaths, or below one."
+    )
     mount_path: AbsolutePath = Field(description="Where the container sees it.")
     read_only: bool = Field(default=False, description="Mount it read-only.")
 

@@ -1,8 +1,8 @@
 """Admission policies: what keeps the controller in its namespaces, and people from taking GPUs past it.
 
-The API server evaluates them itself; nothing of gpuctl has to be up. They hold for administrators too. Who may delete
-or change the policies can get round them, and so can whoever starts pods in namespaces that are no projects': those
-are the cluster's owners.
+The API server evaluates them itself; nothing of gpuctl has to be up. They hold for administrators too, but for
+annotations that schedulers and agents of GPUs write. Who may delete or change the policies can get round them, and so
+can whoever starts pods in namespaces that are no projects': those are the cluster's owners.
 
 A pod comes by way of a Job or a ReplicaSet, so its maker is a controller of Kubernetes: that its labels are gpuctl's is
 worth something only because nobody else may write those labels onto anything that makes pods.
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuctl.install.installation import ACCOUNT, Installation, made
+from gpuctl.install.pods import is_gpu_note, reaches_gpu_nodes, ways
 from gpuctl.k8s import names
 from gpuctl.model.state import Body
 
@@ -26,24 +27,31 @@ MAKERS = (
     "system:serviceaccount:kube-system:deployment-controller",
     "system:serviceaccount:kube-system:job-controller",
     "system:serviceaccount:kube-system:replicaset-controller",
+    "system:serviceaccount:kube-system:resource-claim-controller",
 )
 """Who makes what carries gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made. Where the
 controllers share one account, it is the second."""
 
-_GPU_RESOURCES = ("nvidia.com/", "deviceclass.resource.kubernetes.io/")
-_GPU_ANNOTATIONS = ("hami.io/", "nvidia.com/", "nvidia.cdi.k8s.io", "cdi.k8s.io", "gpu-")
-_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _MARK = "gpuctl.dev/"
 _IS_MARK = f"k.startsWith('{_MARK}') && k != '{names.IDLE_SINCE_ANNOTATION}'"
 """What others measure and write down is none."""
-_PLACES = (
-    "metadata.?labels",
-    "metadata.?annotations",
-    "?spec.?template.?metadata.?labels",
-    "?spec.?jobTemplate.?metadata.?labels",
-    "?spec.?jobTemplate.?spec.?template.?metadata.?labels",
+_PLACES = tuple(
+    f"{place}.?{field}"
+    for place in (
+        "metadata",
+        "?spec.?metadata",
+        "?spec.?template.?metadata",
+        "?spec.?jobTemplate.?metadata",
+        "?spec.?jobTemplate.?spec.?template.?metadata",
+    )
+    for field in ("labels", "annotations")
 )
-"""Where marks may stand: on the object, on the pods it makes, on the Jobs it makes and on their pods."""
+"""Where marks may stand: on the object, on the claims, pods or Jobs it makes, and on the pods of those Jobs."""
+_OWN_PODS = ("batch.kubernetes.io/controller-uid", "controller-uid")
+"""Labels by which the Job controller knows its pods: it adopts a pod without an owner that has them."""
+_WRITES = ("CREATE", "UPDATE")
+_MAY_PATCH_NODES = "authorizer.group('').resource('nodes').check('patch').allowed()"
+"""Schedulers and agents of GPUs, which write on pods what they gave them; no tenant."""
 
 
 def policies(wanted: Installation) -> Iterator[Body]:
@@ -52,7 +60,7 @@ def policies(wanted: Installation) -> Iterator[Body]:
     if wanted.namespace_prefix:
         found.append(_fence(wanted.namespace_prefix))
     if wanted.guard:
-        found += [_gpu_pods(), _marks(), _scale()]
+        found += [_gpu_pods(), _pod_updates(), _marks(), _owners(), _scale()]
     for name, spec in found:
         yield made(_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
         yield made(_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
@@ -90,7 +98,6 @@ def _gpu_pods() -> tuple[str, Mapping[str, Any]]:
     added = "dyn({'ephemeralContainers': dyn(object).spec.?ephemeralContainers.orValue([])})"
     kinds = ("containers", "initContainers", "ephemeralContainers")
     containers = " + ".join(f"variables.pod.?{kind}.orValue([])" for kind in kinds)
-    refused = [_validation(f"variables.ours || !({way})", text) for way, text in _ways_to_a_gpu()]
     return "gpuctl-gpu-pods", {
         "matchConstraints": _in_projects(
             _rule("", "v1", ("pods",), ("CREATE",)), _rule("", "v1", ("pods/ephemeralcontainers",), ("UPDATE",))
@@ -102,7 +109,7 @@ def _gpu_pods() -> tuple[str, Mapping[str, Any]]:
             _variable("containers", containers),
         ],
         "validations": [
-            *refused,
+            *(_validation(f"variables.ours || !({way})", text) for way, text in ways()),
             _validation(
                 "variables.pod.?nodeName.orValue('') == ''",
                 "spec.nodeName goes past the scheduler and its account of GPUs",
@@ -111,47 +118,34 @@ def _gpu_pods() -> tuple[str, Mapping[str, Any]]:
     }
 
 
-def _ways_to_a_gpu() -> Iterator[tuple[str, str]]:
-    """Each way as an expression over the pod, and what to tell who tries it."""
-    any_container = "variables.containers.exists(c, {})".format
-    limits = f"c.?resources.?limits.orValue({{}}).exists(k, {_starts(_GPU_RESOURCES)})"
-    yield any_container(limits), "GPUs are asked for in Git: only gpuctl's pods have them"
-    yield (
-        "variables.pod.?resourceClaims.orValue([]).size() > 0",
-        "devices are claimed in Git: only gpuctl's pods have resource claims",
+def _pod_updates() -> tuple[str, Mapping[str, Any]]:
+    """What may be changed of a pod that is there, and would give it GPUs or take it onto a GPU node."""
+    notes, tolerations = (
+        "dyn({}).metadata.?annotations.orValue({{}})".format,
+        "dyn({}).spec.?tolerations.orValue([])".format,
     )
-    visible = f"e.name == '{_VISIBLE}' && !(e.?value.orValue('all') in ['void', 'none'])"
-    yield (
-        any_container(f"c.?env.orValue([]).exists(e, {visible})"),
-        f"{_VISIBLE} gives a container GPUs that nobody counts",
-    )
-    yield (
-        f"variables.notes.exists(k, {_starts(_GPU_ANNOTATIONS)})",
-        "annotations that give a pod GPUs are written by gpuctl only",
-    )
-    yield (
-        "variables.pod.?runtimeClassName.orValue('').startsWith('nvidia')",
-        "the runtime class of GPU pods is for gpuctl's",
-    )
-    yield (
-        any_container("c.?securityContext.?privileged.orValue(false)"),
-        "a privileged container has every GPU of its node",
-    )
-
-
-def _starts(prefixes: Iterable[str]) -> str:
-    return " || ".join(f"k.startsWith('{prefix}')" for prefix in prefixes)
+    same_notes = _same(notes("object"), notes("oldObject"), is_gpu_note())
+    return "gpuctl-pod-updates", {
+        "matchConstraints": _in_projects(_rule("", "v1", ("pods",), ("UPDATE",))),
+        "matchConditions": [_others()],
+        "validations": [
+            _validation(
+                f"({same_notes}) || {_MAY_PATCH_NODES}",
+                "annotations that give a pod GPUs are written by gpuctl, schedulers and nodes only",
+            ),
+            _validation(
+                f"{tolerations('object')}.all(t, !{reaches_gpu_nodes()} || t in {tolerations('oldObject')})",
+                "only gpuctl's pods tolerate the taints of GPU nodes",
+            ),
+        ],
+    }
 
 
 def _marks() -> tuple[str, Mapping[str, Any]]:
     """Gpuctl's labels and annotations are written by gpuctl only, and what carries them is changed by it only."""
-    both = ("CREATE", "UPDATE")
     return "gpuctl-marks", {
         "matchConstraints": _in_projects(
-            _rule("", "v1", ("pods", "replicationcontrollers"), both),
-            _rule("apps", "v1", ("deployments", "replicasets", "statefulsets", "daemonsets"), both),
-            _rule("batch", "v1", ("jobs", "cronjobs"), both),
-            _rule("resource.k8s.io", "*", ("resourceclaimtemplates",), both),
+            *_makers_of_pods(), _rule("resource.k8s.io", "*", ("resourceclaims", "resourceclaimtemplates"), _WRITES)
         ),
         "matchConditions": [_others()],
         "variables": [
@@ -160,7 +154,7 @@ def _marks() -> tuple[str, Mapping[str, Any]]:
         ],
         "validations": [
             _validation(
-                f"{list(range(len(_PLACES)))}.all(i, {_same_marks('variables.now[i]', 'variables.before[i]')})",
+                f"{list(range(len(_PLACES)))}.all(i, {_same('variables.now[i]', 'variables.before[i]', _IS_MARK)})",
                 f"labels and annotations of {_MARK[:-1]} are written by gpuctl only: declare the job in Git",
             ),
             _validation(
@@ -169,6 +163,51 @@ def _marks() -> tuple[str, Mapping[str, Any]]:
             ),
         ],
     }
+
+
+def _owners() -> tuple[str, Mapping[str, Any]]:
+    """Whose a pod or a claim is, only Kubernetes' controllers write: a forged one would count as a run's.
+
+    The owner is in a reference; or the Job controller writes that, for each pod without an owner that has the labels of
+    its Job. Pods have such labels from a template too, and no owner any more once their workload is deleted alone.
+    """
+    workload = "o.kind in ['Job', 'ReplicaSet', 'Deployment'] && o.apiVersion.split('/')[0] in ['batch', 'apps']"
+    pod = "o.kind == 'Pod' && o.apiVersion == 'v1' && request.resource.resource == 'resourceclaims'"
+    by_server = "request.resource.resource == 'jobs' && !dyn(object).spec.?manualSelector.orValue(false)"
+    is_own = f"k in {_list(_OWN_PODS)}"
+    before = "request.operation == 'UPDATE' ? dyn(oldObject).metadata.{} : {}".format
+    return "gpuctl-owners", {
+        "matchConstraints": _in_projects(
+            *_makers_of_pods(), _rule("resource.k8s.io", "*", ("resourceclaims",), _WRITES)
+        ),
+        "matchConditions": [_others("system:kube-scheduler")],
+        "variables": [
+            _variable("ownersBefore", before("?ownerReferences.orValue([])", "[]")),
+            _variable("labels", "dyn(object).metadata.?labels.orValue({})"),
+            _variable("labelsBefore", before("?labels.orValue({})", "{}")),
+            _variable("made", "dyn(object).?spec.?template.?metadata.?labels.orValue({})"),
+        ],
+        "validations": [
+            _validation(
+                f"dyn(object).metadata.?ownerReferences.orValue([]).all(o, "
+                f"!(({workload}) || ({pod})) || variables.ownersBefore.exists(b, b.uid == o.uid))",
+                "owners that are workloads are written by Kubernetes' controllers only",
+            ),
+            _validation(
+                f"(request.resource.resource != 'pods' || "
+                f"{_same('variables.labels', 'variables.labelsBefore', is_own)})"
+                f" && (({by_server}) || !variables.made.exists(k, {is_own}))",
+                "labels of a Job's own pods are written by its controller only",
+            ),
+        ],
+    }
+
+
+def _makers_of_pods() -> Iterator[Mapping[str, Any]]:
+    """Pods and what makes them, at any remove."""
+    yield _rule("", "v1", ("pods", "pods/resize", "replicationcontrollers"), _WRITES)
+    yield _rule("apps", "v1", ("deployments", "replicasets", "statefulsets", "daemonsets"), _WRITES)
+    yield _rule("batch", "v1", ("jobs", "cronjobs"), _WRITES)
 
 
 def _scale() -> tuple[str, Mapping[str, Any]]:
@@ -189,13 +228,14 @@ def _places_of(source: str) -> str:
     return "[" + ", ".join(f"dyn({source}).{place}.orValue({{}})" for place in _PLACES) + "]"
 
 
-def _same_marks(now: str, before: str) -> str:
-    kept = f"{now}.all(k, !({_IS_MARK}) || (k in {before} && {before}[k] == {now}[k]))"
-    return f"{kept} && {before}.all(k, !({_IS_MARK}) || k in {now})"
+def _same(now: str, before: str, matters: str) -> str:
+    """Whether two mappings have the same of the keys `k` that matter."""
+    kept = f"{now}.all(k, !({matters}) || (k in {before} && {before}[k] == {now}[k]))"
+    return f"{kept} && {before}.all(k, !({matters}) || k in {now})"
 
 
-def _others() -> Mapping[str, str]:
-    return {"name": "by-others", "expression": f"!(request.userInfo.username in {_list(MAKERS)})"}
+def _others(*more: str) -> Mapping[str, str]:
+    return {"name": "by-others", "expression": f"!(request.userInfo.username in {_list((*MAKERS, *more))})"}
 
 
 def _in_projects(*rules: Mapping[str, Any]) -> Mapping[str, Any]:

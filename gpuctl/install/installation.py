@@ -20,6 +20,14 @@ ACCOUNT = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{NAME}"
 LABELS: Mapping[str, str] = {"app.kubernetes.io/name": NAME}
 """On every object, and what finds the controller's pods. Not MANAGED_BY_LABEL: these objects are not gpuctl's own."""
 
+UNGUARDED = (
+    "Installed without --guard. People who may edit in a project's namespace can start pods with GPUs past Git, as "
+    "many as the project's ResourceQuota lets them; get all GPUs of a node whose NVIDIA runtime obeys "
+    "NVIDIA_VISIBLE_DEVICES; run pods on GPU nodes in spite of taints and past the scheduler; and change what gpuctl "
+    "made in their namespace. Pod Security and quotas bound them all the same: see SECURITY.md."
+)
+"""What nothing else stops, for `gpuctl install` to say."""
+
 _HTTPS_PORT, _SSH_PORT = 443, 22
 
 

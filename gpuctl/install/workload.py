@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuctl.install.installation import GIT_SECRET, LABELS, METRICS_PORT, NAME, Installation, made
+from gpuctl.install.installation import GIT_SECRET, LABELS, METRICS_PORT, NAME, UNGUARDED, Installation, made
 from gpuctl.k8s import names
 from gpuctl.model.state import Body
 
@@ -35,7 +35,8 @@ def controller(wanted: Installation) -> Iterator[Body]:
     yield _namespace()
     yield _git_secret(wanted)
     yield made(names.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note="Empty at first: whoever takes it leads.")
-    yield made(names.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME)
+    note = "" if wanted.guard else UNGUARDED
+    yield made(names.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME, note=note)
     yield _metrics_service()
     yield made(
         ("policy/v1", "PodDisruptionBudget"),
@@ -47,7 +48,7 @@ def controller(wanted: Installation) -> Iterator[Body]:
 
 
 def _namespace() -> Body:
-    levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+    levels = {f"{names.POD_SECURITY_LABEL}{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
     body = made(names.NAMESPACE, _HOME, {})
     return {**body, "metadata": {**body["metadata"], "labels": {**LABELS, **levels}}}
 

@@ -182,6 +182,32 @@ class SchedulingPolicy:
     stop_guard_percent: int = 100
 
 
+class PodSecurity(StrEnum):
+    """A Pod Security level of Kubernetes: how much pods of a namespace may have of their node, from all to least."""
+
+    PRIVILEGED = "privileged"
+    BASELINE = "baseline"
+    RESTRICTED = "restricted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """What the people of a project may do in its namespace, as the cluster's administrators declare it.
+
+    `host_paths`: folders of nodes that jobs may mount. `priority_classes`: PriorityClasses that pods may have besides
+    gpuctl's own.
+    """
+
+    pod_security: PodSecurity = PodSecurity.BASELINE
+    exceptions: Mapping[ProjectName, PodSecurity] = field(default_factory=dict)
+    host_paths: tuple[str, ...] = ()
+    priority_classes: tuple[str, ...] = ()
+
+    def level_of(self, project: ProjectName) -> PodSecurity:
+        """What the project's namespace enforces."""
+        return self.exceptions.get(project, self.pod_security)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngressSettings:
     """Where exposed ports are published; `host` without a scheme."""
@@ -200,6 +226,7 @@ class Cluster:
     ingress: IngressSettings | None
     scheduling: SchedulingPolicy
     span: SourceSpan
+    security: Security = field(default_factory=Security)
 
     def pool(self, name: PoolName) -> NodePool:
         """The pool of that name; KeyError if there is none."""

@@ -1,10 +1,10 @@
 """The order of writes. A stage is finished for every project before the next begins; inside one, by project and name.
 
 What must come first: gpuctl's namespace, a ledger's shards before the head that counts them, the ledger before what it
-records, a namespace before what is in it, a place reserved before the
-jobs are paused that hold it, a claim template before the run that needs it, runs that may start before those that have
-to wait. After that: what is only put on record (runs that were seen to end), what is only told of those that wait, and
-deletions when all else is done.
+records, a namespace before what is in it, the quotas of a namespace before the roles of people in it, a place reserved
+before the jobs are paused that hold it, a claim template before the run that needs it, runs that may start before those
+that have to wait. After that: what is only put on record (runs that were seen to end), what is only told of those that
+wait, and deletions when all else is done.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
         return Stage.SCOPE
     if kind == names.CLAIM_TEMPLATE:
         return Stage.CLAIM
+    if kind == names.ROLE_BINDING:
+        return Stage.UPDATE  # people who could make pods before the quotas are there would keep them
     if not is_workload(ref):
         return Stage.SUPPORT
     if live is not None and not (is_let_go(live) or is_let_go(body) or _reserves(live) or _reserves(body)):

@@ -17,6 +17,7 @@ from gpuctl.model.job import Job, JobType
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.memo import Memo, Sweep
 from gpuctl.render.access import role_bindings
+from gpuctl.render.bounds import pod_bounds
 from gpuctl.render.canonical import in_order
 from gpuctl.render.claim_template import claim_template
 from gpuctl.render.claims import volume_claims
@@ -85,7 +86,7 @@ class Drafts:
         )
 
     def space(self, owner: ProjectOwner) -> tuple[Manifest, ...]:
-        """A project's namespace, and who may work in it."""
+        """A project's namespace, what bounds its pods, and who may work in it."""
         return self._spaces.get(owner.project.name, (owner,), partial(_space, owner))
 
     def quota(self, owner: ProjectOwner, declared: Declared, drawn: Sequence[JobDraft]) -> Manifest:
@@ -111,7 +112,7 @@ def _cluster_owner(cluster: Cluster) -> ClusterOwner:
 
 
 def _space(owner: ProjectOwner) -> tuple[Manifest, ...]:
-    return project_namespace(owner), *role_bindings(owner)
+    return project_namespace(owner), *pod_bounds(owner), *role_bindings(owner)
 
 
 def _draw(project: ProjectOwner, job: Job, decision: Decision) -> JobDraft:

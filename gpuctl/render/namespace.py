@@ -1,6 +1,9 @@
 """gpuctl's own namespace and priority class, and a namespace for each project.
 
-Pod security levels are left to whoever runs the cluster: jobs may mount host paths where its policies let them.
+A project's namespace enforces a Pod Security level, the cluster's or the project's exception: the API server refuses
+pods that would reach their node by host namespaces, host folders, privileged containers or most capabilities. Tenants
+can't change labels of namespaces. The level is that of the server's latest version: it covers the fields that a later
+Kubernetes adds to pods. The pods that gpuctl renders have so few fields that a later level refuses none of them.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from collections.abc import Iterator
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_allowances
-from gpuctl.model.declared import Project
+from gpuctl.model.declared import PodSecurity, Project
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.owner import ClusterOwner, ProjectOwner
@@ -40,7 +43,7 @@ def project_namespace(owner: ProjectOwner) -> Manifest:
     name = owner.project.namespace
     meta = {
         "name": name,
-        "labels": {**owner.labels, names.MANAGED_LABEL: "true"},
+        "labels": {**owner.labels, names.MANAGED_LABEL: "true", **_pod_security(owner.pod_security)},
         "annotations": {**owner.annotations, **_claims(owner.project)},
     }
     api_version, kind = names.NAMESPACE
@@ -50,6 +53,12 @@ def project_namespace(owner: ProjectOwner) -> Manifest:
         project=owner.project.name,
         span=owner.project.span,
     )
+
+
+def _pod_security(level: PodSecurity) -> dict[str, str]:
+    """`enforce` refuses pods; `warn` tells it already to the person who makes their Deployment or Job."""
+    modes = {"enforce": level.value, "enforce-version": "latest", "warn": level.value}
+    return {names.POD_SECURITY_LABEL + mode: value for mode, value in modes.items()}
 
 
 def _claims(project: Project) -> dict[str, str]:

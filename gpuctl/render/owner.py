@@ -13,7 +13,7 @@ from typing import Any
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s import names
 from gpuctl.model.decision import Placement
-from gpuctl.model.declared import Cluster, NodePool, Project
+from gpuctl.model.declared import Cluster, NodePool, PodSecurity, Project
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, Revision
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.manifest import Manifest
@@ -53,6 +53,11 @@ class ProjectOwner:
     cluster: ClusterOwner
     project: Project
     revision: Revision
+
+    @property
+    def pod_security(self) -> PodSecurity:
+        """What the project's namespace enforces, and its jobs' pods therefore keep."""
+        return self.cluster.cluster.security.level_of(self.project.name)
 
     @cached_property
     def labels(self) -> Mapping[str, str]:

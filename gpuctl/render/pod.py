@@ -17,6 +17,7 @@ from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_charge, encode_placement
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.decision import Placement
+from gpuctl.model.declared import PodSecurity
 from gpuctl.model.job import ClaimVolume, EnvValue, HostPathVolume, Job, NewClaimVolume, SecretKey, Volume
 from gpuctl.model.state import Charge
 from gpuctl.render.devices import DeviceTerms, container_resources, device_annotations, device_env, pod_devices
@@ -25,6 +26,9 @@ from gpuctl.render.owner import JobOwner, Spec
 
 _TOLERATIONS = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in names.TOLERATED_TAINT_KEYS]
 _SHM = "shm"
+_WITHOUT_ROOT = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+_WITHOUT_PRIVILEGES = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""Fields that Pod Security level `restricted` requires; the other levels require none."""
 
 
 def charge_of(job: Job, terms: DeviceTerms) -> Charge:
@@ -42,6 +46,7 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         "containers": [_container(owner, terms, mounts)],
         "priorityClassName": names.PRIORITY_CLASS,
         "tolerations": _TOLERATIONS,
+        **({"securityContext": _WITHOUT_ROOT} if _is_restricted(owner) else {}),
         **restart,
         **gang_spec(owner),
         **pod_devices(owner, terms),
@@ -91,7 +96,13 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
         container["resources"] = resources
     if mounts:
         container["volumeMounts"] = mounts
+    if _is_restricted(owner):
+        container["securityContext"] = _WITHOUT_PRIVILEGES
     return container
+
+
+def _is_restricted(owner: JobOwner) -> bool:
+    return owner.project.pod_security is PodSecurity.RESTRICTED
 
 
 def _env(own: Iterable[Spec], declared: Mapping[str, EnvValue]) -> list[Spec]:

@@ -17,20 +17,27 @@ at least what the engine may ever let go:
   is bounded this way, not the GPUs behind them: a fraction's share is checked by kube-scheduler against the device.
 - Where NVIDIA's driver serves `nvidia.com/gpu` too, a GPU counts under that name and under the class, whichever way it
   was asked for: both ceilings are the sum of both.
-- A CPU job has neither, and no key is set that every pod would have to request (cpu, memory), so it is never counted.
+- A CPU job has neither, and no key is set that every pod would have to request (cpu, memory).
+- `pods`, and `count/<kind>` of what a cycle reads and people may make: gpuctl may hold each such object in memory, so
+  their number has a ceiling. It leaves room for what all declared jobs make, twice, for the reason above, and for ROOM
+  to 2 ROOM more: people's own. It moves in steps of ROOM, so that jobs that come and go one by one cause no write.
+  Exception: a commit that removes more than ROOM jobs and adds others may have the new ones refused, and tried again
+  after a minute, because the old ones still count. Pods that ended don't count: a Job keeps one for each try of each
+  worker, and the cluster collects them (`--terminated-pod-gc-threshold`).
 
-Source: Kubernetes documentation, "Resource Quotas", sections on extended resources and on device classes.
+Source: Kubernetes documentation, "Resource Quotas", sections on extended resources, device classes and object counts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
 from gpuctl.k8s import names
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Declared, NodePool, Project, Sharing, Way
-from gpuctl.model.job import Job
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.render.devices import DeviceTerms, device_class, resource_name
@@ -38,11 +45,15 @@ from gpuctl.render.owner import ProjectOwner
 
 QUOTA_NAME = "gpuctl"
 _COUNTED = (Way.COUNT, Way.HAMI)
+ROOM = 500
+"""Objects of each kind that people may have in a project's namespace besides gpuctl's."""
+_REVISIONS = 11
+"""ReplicaSets of one Deployment: its `revisionHistoryLimit`, which is the server's default, and the one at work."""
+
+_Run: TypeAlias = tuple[Job, DeviceTerms, Placement | None]
 
 
-def resource_quota(
-    owner: ProjectOwner, declared: Declared, runs: Iterable[tuple[Job, DeviceTerms, Placement | None]]
-) -> Manifest:
+def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Run]) -> Manifest:
     """The ceiling of one project; `runs` are its declared jobs, each with its terms and where it is to run now."""
     placed: Counter[str] = Counter()
     claimed: Counter[str] = Counter()
@@ -59,7 +70,26 @@ def resource_quota(
         counted[names.GPU_RESOURCE] = classes[names.NVIDIA_GPU_CLASS] = either
     hard = {f"requests.{name}": str(most) for name, most in counted.items()}
     hard |= {f"{name}.deviceclass.resource.k8s.io/devices": str(most) for name, most in classes.items()}
+    hard |= {name: str((2 * own // ROOM + 2) * ROOM) for name, own in _objects(owner.project, runs).items()}
     return owner.manifest(names.RESOURCE_QUOTA, QUOTA_NAME, {"spec": {"hard": hard}})
+
+
+def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:
+    """The most objects that the project has with one run of each job, by the name that a quota counts them by."""
+    jobs = [job for job, _, _ in runs]
+    workers, served = sum(job.workers for job in jobs), sum(job.type is JobType.INFERENCE for job in jobs)
+    return {
+        "pods": workers,
+        "count/jobs.batch": len(jobs) - served,
+        "count/deployments.apps": served,
+        "count/replicasets.apps": _REVISIONS * served,
+        "count/services": 2 * len(jobs),  # one for its ports, one for a gang's workers
+        "count/ingresses.networking.k8s.io": len(jobs),
+        "count/persistentvolumeclaims": sum(len(job.container.volumes) for job in jobs),
+        "count/resourceclaims.resource.k8s.io": workers,
+        "count/resourceclaimtemplates.resource.k8s.io": len(jobs),
+        "count/rolebindings.rbac.authorization.k8s.io": len(project.access),
+    }
 
 
 def _ceilings(project: Project, declared: Declared) -> Counter[str]:

@@ -9,6 +9,7 @@ import yaml
 from commands import Run
 
 from gpuctl.cli.reconcile import reconcile
+from gpuctl.install import UNGUARDED
 
 HTTPS = ("--repo", "https://git.example.com/gpus.git", "--path", "clusters/tr4858")
 
@@ -19,6 +20,15 @@ def test_both_forms_are_the_same_objects(run: Run) -> None:
     listed = json.loads(run("install", *HTTPS, "--guard", "-o", "json").stdout)
     assert listed["items"] == list(yaml.safe_load_all(told.stdout))
     assert listed["items"][0]["kind"] == "Namespace"
+
+
+def test_what_only_the_guard_stops_is_said_where_it_is_left_out(run: Run) -> None:
+    for more, said in (((), True), (("--guard",), False)):
+        told = run("install", *HTTPS, *more)
+        bodies = list(yaml.safe_load_all(told.stdout))
+        (deployment,) = (body for body in bodies if body["kind"] == "Deployment")
+        description = deployment["metadata"].get("annotations", {}).get("kubernetes.io/description", "")
+        assert (description, told.stderr) == ((UNGUARDED, f"note: {UNGUARDED}\n") if said else ("", ""))
 
 
 def test_the_pod_is_called_as_reconcile_is(run: Run) -> None:

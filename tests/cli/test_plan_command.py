@@ -12,6 +12,7 @@ from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.k8s.names import OBSERVED_KINDS
+from gpuctl.render.bounds import CLASSES_NAME
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
 QUOTA = "clusters/tr4858/projects/team-a/project.yaml"
@@ -271,3 +272,15 @@ def test_who_waits_as_before_is_named(run: Run, repository: WorkingCopy) -> None
     text = run("plan", folder(repository), "--base", "main").stdout
     assert "\nEffect: none: no job starts, stops or moves  (" in text
     assert "2 wait as before (team-b/b-4-gg, team-c/c-4-gg).\n" in text
+
+
+def test_what_a_cluster_allows_from_now_on_is_in_the_plan(run: Run, repository: WorkingCopy) -> None:
+    more = "\n  security: {hostPaths: [/mnt/data], exceptions: {team-a: privileged}, priorityClasses: [night-shift]}"
+    rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-" + more)
+    report = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)
+    changed = {"of": "security", "setting": "hostPaths", "before": "none", "after": "/mnt/data"}
+    assert report["settings"] == [changed]
+    told = {(change["ref"]["kind"], change["ref"]["name"]): change["reason"] for change in report["objects"]}
+    assert "pod-security.kubernetes.io/enforce" in told.pop(("Namespace", "gpu-team-a"))
+    assert told == {("ResourceQuota", CLASSES_NAME): "spec.scopeSelector.matchExpressions"}
+    assert all(report["effect"][field] == [] for field in ("started", "paused", "moved"))

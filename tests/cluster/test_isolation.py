@@ -33,7 +33,8 @@ POOL = (
 )
 FILES = {
     "c/cluster.yaml": f"{HEAD}Cluster\nmetadata: {{name: isle}}\nspec:\n  nodePools: [{POOL}]\n"
-    "  namespacePrefix: gpu-isle-\n  ingress: {host: gpus.example.com}\n",
+    "  namespacePrefix: gpu-isle-\n  ingress: {host: gpus.example.com}\n"
+    "  security: {hostPaths: [/mnt/data], exceptions: {team-a: privileged}}\n",
     "c/projects/team-a/project.yaml": f"{HEAD}Project\nmetadata: {{name: team-a}}\n"
     "spec: {quota: 4, access: [{group: people-of-a, role: edit}]}\n",
     "c/projects/team-b/project.yaml": f"{HEAD}Project\nmetadata: {{name: team-b}}\n"

@@ -244,6 +244,11 @@ INVALID: dict[str, dict[str, Any]] = {
     "a service without ports": body(names.SERVICE, "s", spec={"selector": {"a": "b"}}),
     "a storage claim without a size": body(names.CLAIM, "p", spec={"accessModes": ["ReadWriteOnce"]}),
     "a quota of words": body(names.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "many"}}),
+    "a quota of a scope without values": body(names.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "0"}, "scopeSelector": {
+        "matchExpressions": [{"scopeName": "PriorityClass", "operator": "NotIn"}]}}),
+    "a quota of a scope with another's operator": body(names.RESOURCE_QUOTA, "q", spec={
+        "hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [
+            {"scopeName": "CrossNamespacePodAffinity", "operator": "In", "values": ["x"]}]}}),
     "a binding to nothing": body(names.ROLE_BINDING, "r", roleRef={"kind": "ClusterRole"}),
     "an ingress path without a type": body(names.INGRESS, "i", spec={"rules": [{"http": {"paths": [
         {"path": "/a", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}),

@@ -111,6 +111,67 @@ def test_a_quota_counts_objects(lab: Lab) -> None:
     lab.apply(job("second", suspend=True))
 
 
+def none_of(*expressions: tuple[str, ...]) -> dict[str, Any]:
+    """A quota of no pod for which these hold: (scope, operator, value...)."""
+    wanted = [
+        {"scopeName": scope, "operator": operator, **({"values": values} if values else {})}
+        for scope, operator, *values in expressions
+    ]
+    return body(names.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": wanted}})
+
+
+def priority(name: str) -> dict[str, Any]:
+    return body(names.PRIORITY_CLASS_KIND, name, namespace=None, value=7)
+
+
+def test_a_quota_of_a_scope_is_about_pods_that_all_its_expressions_hold_for(lab: Lab) -> None:
+    lab.apply(none_of(("PriorityClass", "Exists"), ("PriorityClass", "NotIn", "ours")))
+    lab.eventually(lambda: used(lab))
+    for name in ("ours", "theirs"):
+        lab.apply(priority(name))
+    lab.apply(job("plain"))
+    lab.apply(job("own", pod={"priorityClassName": "ours"}))
+    lab.apply(job("other", pod={"priorityClassName": "theirs"}))
+    lab.running("plain")
+    lab.running("own")
+    lab.eventually(lambda: any("exceeded quota: q" in message for message in told(lab, "other")))
+    assert lab.pods("other") == []
+    assert used(lab) == {"pods": "0"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "refused"),
+    [("Exists", {"own"}), ("DoesNotExist", {"plain"}), ("In", {"own"}), ("NotIn", {"plain"})],
+)
+def test_operators_of_a_scope(lab: Lab, operator: str, refused: set[str]) -> None:
+    values = ("ours",) if operator.endswith("In") else ()
+    lab.apply(none_of(("PriorityClass", operator, *values)))
+    lab.eventually(lambda: used(lab))
+    lab.apply(priority("ours"))
+    lab.apply(job("plain"))
+    lab.apply(job("own", pod={"priorityClassName": "ours"}))
+    for name in refused:
+        lab.eventually(lambda: told(lab, name))  # noqa: B023 - ends in this turn
+    for name in {"plain", "own"} - refused:
+        lab.running(name)
+    assert not any(lab.pods(name) for name in refused)
+
+
+@pytest.mark.parametrize("way", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("where", [{"namespaces": ["gpu-team-b"]}, {"namespaceSelector": {}}, {}])
+def test_a_quota_of_pods_with_affinity_across_namespaces(lab: Lab, way: str, where: dict[str, Any]) -> None:
+    lab.apply(none_of(("CrossNamespacePodAffinity", "Exists")))
+    lab.eventually(lambda: used(lab))
+    term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname", **where}
+    prefers = "preferredDuringSchedulingIgnoredDuringExecution"
+    lab.apply(job("near", pod={"affinity": {way: {prefers: [{"weight": 1, "podAffinityTerm": term}]}}}))
+    if where:
+        lab.eventually(lambda: any("exceeded quota: q" in message for message in told(lab, "near")))
+        assert lab.pods("near") == []
+    else:
+        lab.eventually(lambda: lab.pods("near"))
+
+
 def test_a_quota_counts_devices_of_claims(lab: Lab) -> None:
     lab.apply(hard({f"{DRIVER}.deviceclass.resource.k8s.io/devices": "2"}))
     lab.eventually(lambda: used(lab))

@@ -1,6 +1,6 @@
 """ResourceQuota admission: what an object would add, refused where a quota of its namespace has no room.
 
-Only quotas without scopes; `validation` refuses others. Source: pkg/quota/v1, plugin/pkg/admission/resourcequota.
+Source: pkg/quota/v1, plugin/pkg/admission/resourcequota.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from gpuctl.adapters.embedded.amounts import amount, amounts, pod_asks, total
 from gpuctl.adapters.embedded.bodies import Key, terminal
 from gpuctl.adapters.embedded.faults import forbidden
+from gpuctl.adapters.embedded.scopes import is_about
 from gpuctl.adapters.embedded.store import Store
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import items, mapping, number, text
@@ -25,6 +26,8 @@ COUNTED: Mapping[names.Kind, str] = {
     names.DEPLOYMENT: "deployments.apps",
     names.CLAIM_TEMPLATE: "resourceclaimtemplates.resource.k8s.io",
     names.RESOURCE_CLAIM: "resourceclaims.resource.k8s.io",
+    names.INGRESS: "ingresses.networking.k8s.io",
+    names.ROLE_BINDING: "rolebindings.rbac.authorization.k8s.io",
 }
 """What quotas count, and the name they count it by."""
 _MUST_ASK = ("cpu", "memory")
@@ -35,14 +38,14 @@ def admit(store: Store, key: Key, body: Body) -> None:
     adds = None
     for quota_key in store.in_namespace(key.namespace, names.RESOURCE_QUOTA) if key.namespace else ():
         quota = store.get(quota_key)
-        if quota is None:
+        if quota is None or not is_about(quota, body):
             continue
         adds = use_of(body) if adds is None else adds
         hard = mapping(quota, "spec", "hard")
         unsaid = [name for name in hard if key.kinds == names.POD and name not in adds and _of_compute(name)]
         if unsaid:
             raise forbidden(f"{key} is forbidden: failed quota: {quota_key.name}: must specify {', '.join(unsaid)}")
-        used = usage(store, key.namespace, [name for name in hard if name in adds])
+        used = usage(store, quota, [name for name in hard if name in adds])
         for name, now in used.items():
             if adds[name] and now + adds[name] > amount(name, hard[name]):
                 raise forbidden(
@@ -52,13 +55,19 @@ def admit(store: Store, key: Key, body: Body) -> None:
                 )
 
 
-def usage(store: Store, namespace: str, resources: Iterable[str]) -> dict[str, int]:
-    """What a namespace uses of these resources. Cost: O(its objects of the kinds they count)."""
-    wanted = list(resources)
-    kinds = {kind for name in wanted for kind in COUNTED if _counts(name, kind)}
+def usage(store: Store, quota: Body, resources: Iterable[str]) -> dict[str, int]:
+    """What the quota's namespace uses of these resources. Cost: O(its objects of the kinds that they are amounts of).
+
+    Objects that are merely counted are not read.
+    """
+    wanted, namespace = list(resources), text(quota, "metadata", "namespace")
+    every = not mapping(quota, "spec", "scopeSelector")
+    plain = {name: kind for name in wanted for kind in COUNTED if every and name == f"count/{COUNTED[kind]}"}
+    kinds = {kind for name in wanted if name not in plain for kind in COUNTED if _counts(name, kind)}
     bodies = (store.get(key) for kind in sorted(kinds) for key in store.in_namespace(namespace, kind))
-    used = total(use_of(body) for body in bodies if body is not None)
-    return {name: used.get(name, 0) for name in wanted}
+    used = total(use_of(body) for body in bodies if body is not None and is_about(quota, body))
+    counts = {name: len(store.in_namespace(namespace, kind)) for name, kind in plain.items()}
+    return {name: used.get(name, 0) for name in wanted} | counts
 
 
 def use_of(body: Body) -> dict[str, int]:

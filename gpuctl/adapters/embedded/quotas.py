@@ -37,5 +37,5 @@ class Quotas:
         if quota is None or is_deleting(quota):
             return
         hard = mapping(quota, "spec", "hard")
-        used = {name: written(name, value) for name, value in usage(self._desk.store, key.namespace, hard).items()}
+        used = {name: written(name, value) for name, value in usage(self._desk.store, quota, hard).items()}
         self._desk.api.replace(put(quota, ("status",), {"hard": dict(hard), "used": used}))

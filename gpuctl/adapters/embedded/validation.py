@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gpuctl.adapters.embedded import scopes
 from gpuctl.adapters.embedded.bodies import at, drop, key_of, put
 from gpuctl.adapters.embedded.cel import selector
 from gpuctl.adapters.embedded.faults import invalid
@@ -208,8 +209,7 @@ def _selectors(where: str, selectors: Iterable[Body]) -> Problems:
 
 def _quota(body: Body) -> Problems:
     yield from _quantities("spec.hard", mapping(body, "spec", "hard"))
-    if at(body, "spec", "scopes") or at(body, "spec", "scopeSelector"):
-        yield "spec.scopes: Unsupported value: the embedded cluster has no quota scopes"
+    yield from scopes.problems(body)
 
 
 def _quantities(where: str, amounts: Mapping[str, Any]) -> Problems:

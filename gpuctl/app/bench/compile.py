@@ -42,6 +42,9 @@ spec:
     sharing: dra
   ingress:
     host: bench.example.com
+  security:
+    podSecurity: privileged
+    hostPaths: [/srv/datasets]
 """
 
 _PROJECT = """\

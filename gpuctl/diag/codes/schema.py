@@ -166,11 +166,4 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="The text is used as it is in Kubernetes or Git, which would refuse it.",
         fix="write it in that form",
     ),
-    CodeEntry(
-        code="GPU2024",
-        title="a folder of the node's system",
-        message='"{found}" leads into the system of the node',
-        why="In it are the volumes, secrets and logs of all jobs on the node, whosever they are.",
-        fix="mount a claim, or a folder for data such as /mnt/data",
-    ),
 )

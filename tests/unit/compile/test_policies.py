@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trees import CLUSTER, HEAD, codes, job, project, tree_of
+from trees import HEAD, OPEN_CLUSTER, codes, job, project, tree_of
 
 from gpuctl.compile import Compiled, compile_tree
 from gpuctl.diag.diagnostic import Severity
@@ -20,7 +20,7 @@ def policy(schema: str, match: str = "{kind: Job}", severity: str = "error") -> 
 
 
 def checked(rule: str, **documents: str) -> Compiled:
-    files: dict[str, str | bytes] = {"cluster.yaml": CLUSTER, "p.yaml": project("team-a"), "rule.yaml": rule}
+    files: dict[str, str | bytes] = {"cluster.yaml": OPEN_CLUSTER, "p.yaml": project("team-a"), "rule.yaml": rule}
     return compile_tree(tree_of({**files, **{f"{name}.yaml": text for name, text in documents.items()}}))
 
 
@@ -95,7 +95,7 @@ def test_a_schema_that_is_none_and_one_that_leads_out_are_mistakes_of_the_policy
 
 def _with_the_repositorys_policies(spec: str, owner: str = "team-a") -> list[str]:
     files: dict[str, str | bytes] = {path.name: path.read_bytes() for path in (ROOT / "policies").glob("*.yaml")}
-    files |= {"c.yaml": CLUSTER, "p.yaml": project(owner), "j.yaml": job("train", spec, owner)}
+    files |= {"c.yaml": OPEN_CLUSTER, "p.yaml": project(owner), "j.yaml": job("train", spec, owner)}
     return [d.message for d in compile_tree(tree_of(files)).diagnostics]
 
 

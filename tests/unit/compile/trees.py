@@ -14,6 +14,7 @@ CLUSTER = HEAD + (
     "     resourcesPerNode: {cpu: 80, memory: 512Gi}}\n"
     "  - {name: old, nodes: [o1, {name: o2, gpus: 2}], gpusPerNode: 4, gpuMemory: 16Gi}\n"
 )
+OPEN_CLUSTER = CLUSTER + "  security: {podSecurity: privileged, hostPaths: [/]}\n"
 
 
 def project(name: str, spec: str = "{quota: 4}") -> str:

@@ -189,3 +189,10 @@ def test_a_timed_out_job_ends_by_its_own_deadline_and_is_recorded() -> None:
     assert [ref_of(body).name for _, body in bench.live("Job")] != []
     bench.pass_ms(3_600_000)
     assert bench.plan().changes == ()
+
+
+def test_the_quotas_of_a_namespace_are_there_before_the_people_who_may_work_in_it() -> None:
+    text = "apiVersion: gpuctl.dev/v1\nkind: Project\nmetadata: {name: x}\nspec: {access: [{user: ann, role: edit}]}\n"
+    bench = Workbench(only(example({"projects/x/project.yaml": text})))
+    stages = {change.ref.kind: change.stage for change in bench.plan().changes if change.ref.namespace == "gpu-x"}
+    assert stages["ResourceQuota"] < stages["RoleBinding"]

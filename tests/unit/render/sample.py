@@ -20,6 +20,7 @@ from gpuctl.model.declared import (
     Project,
     QuotaDomain,
     SchedulingPolicy,
+    Security,
     Sharing,
 )
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, PoolName, ProjectName, Revision, RunDigest
@@ -63,7 +64,9 @@ def job(name: str = "a-1-g", **fields: object) -> Job:
     return Job(**{**whole, **fields})
 
 
-def declared(*jobs: Job, pools: tuple[NodePool, ...] = (), **project: object) -> Declared:
+def declared(
+    *jobs: Job, pools: tuple[NodePool, ...] = (), security: Security | None = None, **project: object
+) -> Declared:
     pools = pools or (pool(),)
     fields: dict[str, Any] = {"allowances": {WHOLE_CLUSTER: Allowance(quota_milli=4000)}, **project}
     return Declared(
@@ -74,6 +77,7 @@ def declared(*jobs: Job, pools: tuple[NodePool, ...] = (), **project: object) ->
             ingress=IngressSettings(host="10.61.218.134", class_name="nginx"),
             scheduling=SchedulingPolicy(),
             span=SourceSpan(file="cluster.yaml", line=2),
+            security=security or Security(),
         ),
         domains=(QuotaDomain(name=WHOLE_CLUSTER, pools=tuple(p.name for p in pools)),),
         projects=(Project(name=TEAM, namespace="gpu-team-a", span=SourceSpan(file="project.yaml", line=1), **fields),),

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from sample import admit, bodies, declared, job, pending, pool, rendered, run_body
 
 from gpuctl.k8s import names
-from gpuctl.model.declared import Sharing
+from gpuctl.model.declared import PodSecurity, Security, Sharing
 from gpuctl.model.job import (
     ClaimVolume,
     Container,
@@ -86,6 +87,19 @@ def test_volumes_and_shared_memory() -> None:
         "storageClassName": "ontap",
     }
     assert "storageClassName" not in manifests["PersistentVolumeClaim pvc-a-1-g-1"]["spec"]
+
+
+@pytest.mark.parametrize("level", PodSecurity)
+def test_pods_say_of_themselves_what_their_namespaces_level_wants_said(level: PodSecurity) -> None:
+    one = job(container=Container(image="i"))
+    made = run_body(declared(one, security=Security(pod_security=level)), pending(one))
+    spec = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    if level is PodSecurity.RESTRICTED:
+        assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    else:
+        assert "securityContext" not in {*spec, *container}
 
 
 def test_a_gangs_workers_find_each_other() -> None:

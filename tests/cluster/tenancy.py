@@ -1,0 +1,195 @@
+"""Teams on one real API server, and what their people try there, as themselves.
+
+Team `a` has ann, who may edit, and adam, who is admin of its namespace; `storage` is privileged by exception and has
+sam, who may edit. Each has only the rights that `access` of the project gives. Team `b` is the one to be harmed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.error import HTTPError
+
+from controlplane.server import ControlPlane, node
+from unattended import PATIENCE_S, account_token, install, within
+
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
+from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.paths import collection
+from gpuctl.app.cycle import Site, converge, cycle
+from gpuctl.app.mirror import Mirror
+from gpuctl.compile import compile_tree
+from gpuctl.install import Installation, all_objects
+from gpuctl.k8s import names
+from gpuctl.model.change import Change
+from gpuctl.model.declared import Declared
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import Body
+
+FORBIDDEN = 403
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+FILES = {
+    "cluster.yaml": "kind: Cluster\nmetadata: {name: one}\nspec:\n  nodePools:\n"
+    "  - {name: p, selector: {matchLabels: {pool: p}}, nodes: [n1], gpusPerNode: 8, gpuMemory: 32Gi,\n"
+    "     resourcesPerNode: {cpu: 80, memory: 512Gi}}\n"
+    "  security: {exceptions: {storage: privileged}, hostPaths: [/mnt/data], priorityClasses: [night-shift]}\n",
+    "a.yaml": "kind: Project\nmetadata: {name: a}\n"
+    "spec: {quota: 2, access: [{user: ann, role: edit}, {user: adam, role: admin}]}\n",
+    "b.yaml": "kind: Project\nmetadata: {name: b}\nspec: {quota: 4, access: [{user: bob, role: edit}]}\n",
+    "storage.yaml": "kind: Project\nmetadata: {name: storage}\nspec: {access: [{user: sam, role: edit}]}\n",
+    "a-train.yaml": "kind: Job\nmetadata: {name: train, project: a}\nspec: {image: x, gpus: 1}\n",
+    "a-serve.yaml": "kind: Job\nmetadata: {name: serve, project: a}\nspec: {type: inference, image: x, gpus: 1}\n",
+    "b-train.yaml": "kind: Job\nmetadata: {name: train, project: b}\n"
+    "spec: {image: x, gpus: 4, resources: {cpu: 60, memory: 100Gi}}\n",
+    "copy.yaml": "kind: Job\nmetadata: {name: copy, project: storage}\n"
+    "spec: {image: x, volumes: [{hostPath: /mnt/data/in, mountPath: /in}]}\n",
+}
+RUNNING = 4
+"""Pods of these jobs."""
+
+
+def declared(more: Mapping[str, str] | None = None) -> Declared:
+    files = {
+        f"c/{path}": SourceFile(content=f"apiVersion: gpuctl.dev/v1\n{text}".encode())
+        for path, text in {**FILES, **(more or {})}.items()
+    }
+    compiled = compile_tree(SourceTree(cluster_dir="c", files=files))
+    assert compiled.declared is not None, compiled.diagnostics
+    return compiled.declared
+
+
+@dataclass
+class Place:
+    """A control plane on which gpuctl has let the teams' jobs go, with the rights it is installed with."""
+
+    plane: ControlPlane
+    guarded: bool
+    token: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        install(self.plane, guard=self.guarded)
+        self.plane.call("POST", "/api/v1/nodes", node("n1", gpus=8, labels={"pool": "p"}))
+        for name, value in (("night-shift", 5), ("high", 100_000)):
+            body = {"metadata": {"name": name}, "value": value}
+            self.plane.call("POST", collection(names.PRIORITY_CLASS_KIND, ""), body)
+        self.token = account_token(self.plane)
+        probe = {"metadata": {"name": "gpu-probe", "labels": {names.MANAGED_LABEL: "true"}}}
+        self.plane.call("POST", "/api/v1/namespaces", probe)
+        if self.guarded:  # the server takes a while to know its policies
+            within(PATIENCE_S, lambda: self.attempt("POST", f"{pods('probe')}?dryRun=All", pod(nodeName="n1")))
+        self.run(RUNNING)
+
+    def run(self, pods: int, more: Mapping[str, str] | None = None) -> Sequence[Change]:
+        """Cycles of gpuctl until so many pods run; what one more cycle changes."""
+        kubeconfig = self.plane.write_kubeconfig(self.plane.folder / "gpuctl.kubeconfig", self.token)
+        connection, faults = connect(str(kubeconfig)), list[str]()
+        with closing(connection), closing(KubernetesCluster(connection)) as cluster:
+            site = Site(mirror=Mirror(cluster), clock=SystemClock())
+
+            def runs() -> bool:
+                report = converge(declared(more), site)[-1]
+                faults[:] = [outcome.error for outcome in report.faults]
+                listed = self.plane.call("GET", f"/api/v1/pods?labelSelector={names.JOB_LABEL}")["items"]
+                return not faults and sum(each["status"].get("phase") == "Running" for each in listed) == pods
+
+            within(PATIENCE_S, runs, lambda: faults)
+            return cycle(declared(more), site).plan.changes
+
+    def attempt(
+        self, method: str, path: str, body: object = None, *, user: str = "", media: str = "", code: int = FORBIDDEN
+    ) -> str:
+        """What the server says to it: "" where it was taken. A refusal with another code fails the test."""
+        try:
+            self.plane.call(method, path, body, user=user, media=media)
+        except HTTPError as error:
+            refused = error
+        else:
+            return ""
+        with refused:
+            said = str(json.loads(refused.read())["message"])
+        assert refused.code == code, said
+        return said
+
+    def tries(self, user: str, project: str, body: Body) -> str:
+        """The same for a pod of a person, which is not made all the same."""
+        return self.attempt("POST", f"{pods(project)}?dryRun=All", body, user=user)
+
+    def one(self, path: str, job: str) -> Any:
+        """The only object of a job there."""
+        (found,) = self.plane.call("GET", f"{path}?labelSelector={names.JOB_LABEL}={job}")["items"]
+        return found
+
+    def clear(self) -> None:
+        """Take away what people made in a."""
+        bundles = (
+            pods("a"),
+            jobs("a"),
+            *(apps("a", kind) for kind in ("deployments", "daemonsets", "statefulsets", "replicasets")),
+        )
+        listed = [(path, each) for path in bundles for each in self.plane.call("GET", path)["items"]]
+        by_hand = [(p, each) for p, each in listed if names.JOB_LABEL not in each["metadata"].get("labels", {})]
+
+        def remove(found: tuple[str, Any]) -> None:
+            query = "?propagationPolicy=Background&gracePeriodSeconds=0"
+            with suppress(HTTPError):  # its owner is gone, and it with it
+                self.plane.call("DELETE", f"{found[0]}/{found[1]['metadata']['name']}{query}")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(remove, by_hand))
+
+
+def guard_alone() -> list[str]:
+    """The names of the policies that only `--guard` adds."""
+    wanted: dict[str, Any] = {"image": "x", "repo": "https://git.example.com/x.git", "path": "c"}
+    found = [
+        {body["metadata"]["name"] for body in all_objects(Installation(guard=guard, **wanted)) if is_policy(body)}
+        for guard in (True, False)
+    ]
+    return sorted(found[0] - found[1])
+
+
+def is_policy(body: Body) -> bool:
+    return bool(body["kind"] == "ValidatingAdmissionPolicy")
+
+
+def pods(project: str) -> str:
+    return f"/api/v1/namespaces/gpu-{project}/pods"
+
+
+def jobs(project: str, kind: str = "jobs") -> str:
+    return f"/apis/batch/v1/namespaces/gpu-{project}/{kind}"
+
+
+def apps(project: str, kind: str) -> str:
+    return f"/apis/apps/v1/namespaces/gpu-{project}/{kind}"
+
+
+def pod(container: Mapping[str, Any] | None = None, meta: Mapping[str, Any] | None = None, **spec: Any) -> Any:
+    """A pod as a person writes it, with more in its container, its metadata and its spec."""
+    made: Mapping[str, Any] = {"name": "main", "image": "x", **(container or {})}
+    return {
+        "metadata": {"generateName": "by-hand-", **(meta or {})},
+        "spec": {"restartPolicy": "Never", "containers": [made], **spec},
+    }
+
+
+def template(labels: Mapping[str, str] | None = None, **spec: Any) -> Any:
+    body = pod(**spec)
+    return {"metadata": {"labels": {"app": "x", **(labels or {})}}, "spec": {**body["spec"], "restartPolicy": "Always"}}
+
+
+def workload(labels: Mapping[str, str] | None = None, **spec: Any) -> Any:
+    """A Deployment, ReplicaSet, StatefulSet or DaemonSet."""
+    meta = {"generateName": "by-hand-"}
+    return {"metadata": meta, "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template(labels, **spec)}}
+
+
+def job(labels: Mapping[str, str] | None = None, more: Mapping[str, Any] | None = None, **spec: Any) -> Any:
+    made = pod(**spec)
+    body = {"template": {"metadata": {"labels": labels or {}}, "spec": made["spec"]}, "backoffLimit": 0, **(more or {})}
+    return {"metadata": {"generateName": "by-hand-"}, "spec": body}

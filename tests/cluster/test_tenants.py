@@ -1,0 +1,475 @@
+"""No tenant can harm another: each test tries it as the tenant's own user, on a real API server.
+
+`place` is three servers: without `--guard`, with it, and with it on a server that is as Kubernetes 1.34 was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from controlplane.server import ControlPlane
+from tenancy import POLICIES, RUNNING, Place, apps, guard_alone, job, jobs, pod, pods, template, workload
+from unattended import within
+
+from gpuctl.k8s import names
+from gpuctl.k8s.quantity import parse_whole
+from gpuctl.render.bounds import AFFINITY_NAME, CLASSES_NAME
+from gpuctl.render.quota import ROOM
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+INVALID = 422
+JSON_PATCH = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/gpu-a"
+EVERYWHERE = {"namespaceSelector": {}, "labelSelector": {}, "topologyKey": "kubernetes.io/hostname"}
+PLACES = {"without the guard": (False, ""), "with the guard": (True, ""), "with the guard on 1.34": (True, "1.34")}
+
+
+@pytest.fixture(scope="module", params=PLACES.values(), ids=list(PLACES))
+def place(request: pytest.FixtureRequest, new_control_plane: Callable[..., ControlPlane]) -> Place:
+    guarded, emulated = request.param
+    return Place(new_control_plane(emulated=emulated), guarded)
+
+
+@pytest.fixture
+def tidied(place: Place) -> Iterator[Place]:
+    """The place, for a test that makes things by hand."""
+    yield place
+    place.clear()
+
+
+def volume(**source: Any) -> list[Any]:
+    return [{"name": "v", **source}]
+
+
+def secure(**context: Any) -> dict[str, Any]:
+    return {"securityContext": context}
+
+
+def averse(way: str = "podAntiAffinity", **term: Any) -> dict[str, Any]:
+    return {way: {"requiredDuringSchedulingIgnoredDuringExecution": [{**EVERYWHERE, **term}]}}
+
+
+TO_THE_NODE = {
+    "the node's root": pod(volumes=volume(hostPath={"path": "/"})),
+    "the node's devices": pod(volumes=volume(hostPath={"path": "/dev"})),
+    "a folder that jobs may mount": pod(volumes=volume(hostPath={"path": "/mnt/data"})),
+    "the node's processes": pod(hostPID=True),
+    "the node's memory": pod(hostIPC=True),
+    "the node's network": pod(hostNetwork=True),
+    "all privileges": pod(secure(privileged=True)),
+    "all capabilities": pod(secure(capabilities={"add": ["ALL"]})),
+    "a capability of the node": pod(secure(capabilities={"add": ["CHOWN", "SYS_ADMIN"]})),
+    "privileges of an init container": pod(initContainers=[{"name": "i", "image": "x", **secure(privileged=True)}]),
+}
+
+
+@pytest.mark.parametrize("case", TO_THE_NODE)
+@pytest.mark.parametrize("user", ["ann", "adam"])
+def test_pods_do_not_reach_their_node(case: str, user: str, place: Place) -> None:
+    assert 'violates PodSecurity "baseline:latest"' in place.tries(user, "a", TO_THE_NODE[case])
+
+
+@pytest.mark.parametrize("case", TO_THE_NODE)
+def test_pods_of_a_privileged_project_reach_it_unless_there_is_a_guard(case: str, place: Place) -> None:
+    said = place.tries("sam", "storage", TO_THE_NODE[case])
+    assert ("gpuctl-gpu-pods" in said) if place.guarded else (said == "")
+
+
+def test_a_job_of_a_privileged_project_mounts_what_the_cluster_lists(place: Place) -> None:
+    (mounted,) = place.one(pods("storage"), "copy")["spec"]["volumes"]
+    assert mounted["hostPath"]["path"] == "/mnt/data/in"
+
+
+FIRST: Mapping[str, dict[str, Any]] = {
+    "critical for nodes": {"priorityClassName": "system-node-critical"},
+    "critical for the cluster": {"priorityClassName": "system-cluster-critical"},
+    "high": {"priorityClassName": "high"},
+    "high for a while": {"priorityClassName": "high", "activeDeadlineSeconds": 60},
+    "high with resources": {"priorityClassName": "high", "containers": [
+        {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FIRST)
+@pytest.mark.parametrize("user", ["ann", "adam"])
+def test_pods_evict_nobody_by_their_class(case: str, user: str, place: Place) -> None:
+    assert f"exceeded quota: {CLASSES_NAME}" in place.tries(user, "a", pod(**FIRST[case]))
+
+
+def test_pods_bound_to_a_node_have_no_class_for_its_kubelet_either(place: Place) -> None:
+    """A kubelet evicts for a critical pod that is bound to it: past the scheduler, and by priority alone."""
+    bound = place.tries("ann", "a", pod(priorityClassName="system-node-critical", nodeName="n1"))
+    assert CLASSES_NAME in bound or "past the scheduler" in bound
+    assert bool(place.tries("ann", "a", pod(nodeName="n1"))) is place.guarded
+
+
+NUMBERS: Mapping[str, dict[str, Any]] = {
+    "a priority": {"priority": 2_000_000_000},
+    "a small priority": {"priority": 5},
+    "a priority above gpuctl's class": {"priorityClassName": "gpuctl-no-preempt", "priority": 100_000},
+    "gpuctl's class that preempts": {
+        "priorityClassName": "gpuctl-no-preempt", "preemptionPolicy": "PreemptLowerPriority"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_pods_state_no_priority_of_their_own(case: str, place: Place) -> None:
+    assert "priority admission controller computed" in place.tries("ann", "a", pod(**NUMBERS[case]))
+
+
+def test_pods_have_no_class_or_gpuctls_or_one_that_the_cluster_lists(place: Place) -> None:
+    for allowed in ("", "gpuctl-no-preempt", "night-shift"):
+        assert place.tries("ann", "a", pod(priorityClassName=allowed)) == ""
+
+
+def test_a_pod_does_not_get_a_class_or_a_place_afterwards(tidied: Place) -> None:
+    made = tidied.plane.call("POST", pods("a"), pod(), user="ann")
+    path = f"{pods('a')}/{made['metadata']['name']}"
+    for change in (
+        {"priorityClassName": "high"},
+        {"priority": 5000},
+        {"preemptionPolicy": "Never"},
+        {"nodeName": "n2"},
+    ):
+        said = tidied.attempt("PATCH", path, {"spec": change}, user="ann", media=MERGE, code=INVALID)
+        assert "pod updates may not change fields" in said
+    debug = {"spec": {"ephemeralContainers": [{"name": "e", "image": "x"}]}}
+    resized = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "70"}}}]}}
+    binding = {"metadata": made["metadata"], "target": {"kind": "Node", "name": "n1"}}
+    for method, part, body, media in (
+        ("PATCH", "status", {"status": {"nominatedNodeName": "n1"}}, MERGE),
+        ("PATCH", "ephemeralcontainers", debug, STRATEGIC),
+        ("PATCH", "resize", resized, STRATEGIC),
+        ("POST", "binding", binding, ""),
+    ):
+        for user in ("ann", "adam"):
+            assert "cannot " in tidied.attempt(method, f"{path}/{part}", body, user=user, media=media)
+
+
+def test_controllers_make_no_such_pods_for_people(tidied: Place) -> None:
+    """And what runs is not disturbed: each asks for more CPU than team b's job leaves."""
+    theirs = tidied.one(pods("b"), "train")["metadata"]["uid"]
+    wants: dict[str, Any] = {"priorityClassName": "system-node-critical"}
+    wants["container"] = {"resources": {"requests": {"cpu": "60"}}}
+    for kind in ("deployments", "daemonsets", "replicasets"):
+        tidied.plane.call("POST", apps("a", kind), workload(**wants), user="ann")
+    tidied.plane.call("POST", apps("a", "statefulsets"), stateful(**wants), user="ann")
+    tidied.plane.call("POST", jobs("a"), job(**wants), user="ann")
+
+    def refused() -> set[str]:
+        told = tidied.plane.call("GET", "/api/v1/namespaces/gpu-a/events")["items"]
+        return {event["involvedObject"]["kind"] for event in told if CLASSES_NAME in event.get("message", "")}
+
+    within(20, lambda: refused() >= {"ReplicaSet", "DaemonSet", "StatefulSet", "Job"}, refused)
+    assert tidied.one(pods("b"), "train")["metadata"]["uid"] == theirs
+    left = tidied.plane.call("GET", pods("a"))["items"]
+    assert {each["metadata"]["labels"].get(names.JOB_LABEL) for each in left} == {"train", "serve"}
+
+
+def stateful(**spec: Any) -> Any:
+    made = workload(**spec)
+    return {**made, "spec": {**made["spec"], "serviceName": "x"}}
+
+
+@pytest.mark.parametrize("way", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("where", [{}, {"namespaceSelector": None, "namespaces": ["gpu-b"]}])
+def test_pods_keep_no_other_teams_pods_off_their_node(way: str, where: Mapping[str, Any], place: Place) -> None:
+    refused = place.tries("ann", "a", pod(affinity=averse(way, **where)))
+    assert f"exceeded quota: {AFFINITY_NAME}" in refused
+    assert place.tries("ann", "a", pod(affinity=averse(way, namespaceSelector=None))) == ""
+
+
+def test_a_job_starts_beside_pods_that_are_averse_to_all_of_their_own(tidied: Place) -> None:
+    tidied.plane.call("POST", pods("a"), pod(affinity=averse(namespaceSelector=None)), user="ann")
+    more = "kind: Job\nmetadata: {name: more, project: b}\nspec: {image: x, gpus: 0}\n"
+    tidied.run(RUNNING + 1, {"more.yaml": more})
+    tidied.run(RUNNING)
+
+
+BEYOND = {
+    "the level of the namespace": ("PATCH", "/api/v1/namespaces/gpu-a", {
+        "metadata": {"labels": {f"{names.POD_SECURITY_LABEL}enforce": "privileged"}}}),
+    "that it is a project's": (
+        "PATCH", "/api/v1/namespaces/gpu-a", {"metadata": {"labels": {names.MANAGED_LABEL: None}}}),
+    "a namespace": ("POST", "/api/v1/namespaces", {"metadata": {"name": "gpu-mine"}}),
+    "a quota's end": ("DELETE", f"/api/v1/namespaces/gpu-a/resourcequotas/{CLASSES_NAME}", None),
+    "a quota": ("PATCH", "/api/v1/namespaces/gpu-a/resourcequotas/gpuctl", {"spec": {"hard": {"pods": "9999"}}}),
+    "what a quota counts": (
+        "PATCH", f"/api/v1/namespaces/gpu-a/resourcequotas/{CLASSES_NAME}/status", {"status": {"hard": {"pods": "9"}}}),
+    "a class": ("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "mine"}, "value": 9999}),
+    "a role with more": ("POST", f"{RBAC}/roles", {"metadata": {"name": "x"}, "rules": [
+        {"apiGroups": [""], "resources": ["resourcequotas", "pods/binding"], "verbs": ["*"]}]}),
+    "a binding to more": ("POST", f"{RBAC}/rolebindings", {
+        "metadata": {"name": "x"}, "subjects": [{"kind": "User", "name": "ann"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}),
+    "gpuctl's own token": ("POST", "/api/v1/namespaces/gpuctl-system/serviceaccounts/gpuctl/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}),
+    "gpuctl's ledgers": ("GET", "/api/v1/namespaces/gpuctl-system/configmaps", None),
+    "a ledger": ("DELETE", "/api/v1/namespaces/gpuctl-system/configmaps/ledger.one.b", None),
+    "the lease": ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/gpuctl-system/leases/gpuctl", None),
+    "a policy's end": ("DELETE", f"{POLICIES}/gpuctl-stays-home", None),
+    "a node": ("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"pool": "mine"}}}),
+    "a pod of another team": ("GET", pods("b"), None),
+    "a job of another team": ("DELETE", jobs("b"), None),
+    "a secret of another team": ("GET", "/api/v1/namespaces/gpu-b/secrets", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BEYOND)
+@pytest.mark.parametrize("user", ["ann", "adam"])
+def test_what_bounds_a_tenant_is_not_the_tenants(case: str, user: str, place: Place) -> None:
+    method, path, body = BEYOND[case]
+    said = place.attempt(method, path, body, user=user, media=MERGE if method == "PATCH" else "")
+    assert "cannot " in said or "attempting to grant RBAC permissions not currently held" in said
+
+
+def test_a_tenant_makes_only_so_many_objects(tidied: Place) -> None:
+    """gpuctl holds each Job in memory, whosever it is. The ceiling is lowered here, and gpuctl puts it back."""
+    quota, count = "/api/v1/namespaces/gpu-a/resourcequotas/gpuctl", "/spec/hard/count~1jobs.batch"
+    lower = [{"op": "replace", "path": count, "value": "3"}]  # which is refused where there is no such ceiling
+    tidied.plane.call("PATCH", quota, lower, media=JSON_PATCH)
+    within(20, lambda: tidied.plane.call("GET", quota)["status"]["hard"]["count/jobs.batch"] == "3")
+
+    def make() -> str:
+        return tidied.attempt("POST", jobs("a"), job(more={"suspend": True}), user="ann")
+
+    said = within(20, lambda: next(filter(None, (make() for _ in range(5))), ""))
+    assert "exceeded quota: gpuctl, requested: count/jobs.batch=1" in said
+    tidied.run(RUNNING)
+    assert parse_whole(tidied.plane.call("GET", quota)["spec"]["hard"]["count/jobs.batch"]) >= ROOM
+    within(20, lambda: make() == "")
+
+
+def test_a_namespace_of_an_earlier_version_gets_its_level_and_nothing_is_written_after(place: Place) -> None:
+    path, level = "/api/v1/namespaces/gpu-a", f"{names.POD_SECURITY_LABEL}enforce"
+    before = {f"{names.POD_SECURITY_LABEL}{mode}": None for mode in ("enforce", "enforce-version", "warn")}
+    place.plane.call("PATCH", path, {"metadata": {"labels": before}}, media=MERGE)
+    place.plane.call("DELETE", f"{path}/resourcequotas/{CLASSES_NAME}")
+    assert place.run(RUNNING) == ()
+    assert place.plane.call("GET", path)["metadata"]["labels"][level] == "baseline"
+    within(20, lambda: place.tries("ann", "a", pod(priorityClassName="high")))
+
+
+@pytest.fixture(scope="module")
+def levels(place: Place) -> Place:
+    """Namespaces named and labelled as those of the golden manifests."""
+    if place.guarded:
+        pytest.skip("the guard has no part in it")
+    for case in GOLDEN.glob("*/expected.yaml"):
+        for body in yaml.safe_load_all(case.read_text()):
+            if body["kind"] == "Namespace":
+                meta = {**body["metadata"], "name": f"{case.parent.name}-{body['metadata']['name']}"}
+                place.plane.call("POST", "/api/v1/namespaces", {**body, "metadata": meta})
+    return place
+
+
+@pytest.mark.parametrize("case", sorted(path.parent.name for path in GOLDEN.glob("*/expected.yaml")))
+def test_all_that_gpuctl_renders_is_within_its_namespaces_level(case: str, levels: Place) -> None:
+    """A dry run of every golden manifest, and of a pod of each template."""
+    levels_seen = set()
+    for body in yaml.safe_load_all((GOLDEN / case / "expected.yaml").read_text()):
+        kind = (body["apiVersion"], body["kind"])
+        if kind in names.CLUSTER_SCOPED:
+            levels_seen.add(body["metadata"].get("labels", {}).get(f"{names.POD_SECURITY_LABEL}enforce"))
+            continue
+        there = f"{case}-{body['metadata']['namespace']}"
+        meta = {**body["metadata"], "namespace": there}
+        group = "api" if kind[0] == "v1" else "apis"
+        base = f"/{group}/{kind[0]}/namespaces/{there}/{names.PLURALS[kind]}"
+        made = levels.plane.call("POST", f"{base}?dryRun=All&fieldValidation=Strict", {**body, "metadata": meta})
+        spec = made["spec"].get("template", {}).get("spec") if "spec" in made else None
+        if spec is not None:
+            one = {"metadata": {"generateName": "x-"}, "spec": spec}
+            levels.plane.call("POST", f"/api/v1/namespaces/{there}/pods?dryRun=All", one)
+    assert levels_seen - {None}
+
+
+# What only the guard stops
+
+
+def env(*entries: tuple[str, str], **more: Any) -> dict[str, Any]:
+    return {"env": [{"name": name, "value": value} for name, value in entries], **more}
+
+
+def mount(path: str) -> Any:
+    return pod({"volumeMounts": [{"name": "v", "mountPath": path}]}, volumes=volume(emptyDir={}))
+
+
+VISIBLE, VOID = "NVIDIA_VISIBLE_DEVICES", ("NVIDIA_VISIBLE_DEVICES", "void")
+OF_A_MAP = {"envFrom": [{"configMapRef": {"name": "m"}}]}
+FIELD = {"name": VISIBLE, "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}
+UNCOUNTED = {
+    "a GPU": (pod({"resources": {"limits": {"nvidia.com/gpu": "1"}}}), "GPUs are asked for in Git"),
+    "a claim": (pod(resourceClaims=[{"name": "g", "resourceClaimTemplateName": "t"}]), "claimed in Git"),
+    "all devices": (pod(env((VISIBLE, "all"))), VISIBLE),
+    "a device": (pod(env((VISIBLE, "0"))), VISIBLE),
+    "devices by a variable": (pod(env(("D", "all"), (VISIBLE, "$(D)"))), VISIBLE),
+    "devices from a ConfigMap's key": (pod({"env": [FIELD]}), VISIBLE),
+    "devices after none": (pod(env(VOID, (VISIBLE, "all"))), VISIBLE),
+    "devices from a ConfigMap": (pod(OF_A_MAP), "envFrom"),
+    "devices by halves": (pod({"envFrom": [{"prefix": "NVIDIA_", "secretRef": {"name": "s"}}]}), "envFrom"),
+    "an image of old": (pod(env(("CUDA_VERSION", "11.4"))), "CUDA_VERSION"),
+    "a mounted device": (mount("/var/run/nvidia-container-devices/all"), "nvidia-container-devices"),
+    "a mounted device by a detour": (mount("/var/run/x/../nvidia-container-devices/all"), "nvidia-container-devices"),
+    "a runtime class": (pod(runtimeClassName="fast"), "runtime class"),
+    "HAMi's annotation": (pod(meta={"annotations": {"hami.io/vgpu-devices-allocated": "x"}}), "annotations"),
+    "a CDI device": (pod(meta={"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}}), "annotations"),
+    "a toleration of GPU nodes": (pod(tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}]), "taints"),
+    "a toleration of all taints": (pod(tolerations=[{"operator": "Exists"}]), "taints"),
+    "a node": (pod(nodeName="n1"), "past the scheduler"),
+    "gpuctl's labels": (pod(meta={"labels": {names.JOB_LABEL: "train"}}), "written by gpuctl only"),
+    "gpuctl's annotations": (pod(meta={"annotations": {names.CHARGE_ANNOTATION: "{}"}}), "written by gpuctl only"),
+    "an init container's GPU": (
+        pod(initContainers=[{"name": "i", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]), "in Git",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNCOUNTED)
+def test_only_the_guard_stops_pods_with(case: str, place: Place) -> None:
+    body, words = UNCOUNTED[case]
+    if "runtimeClassName" in body["spec"] and not place.plane.call("GET", f"{RUNTIMES}")["items"]:
+        place.plane.call("POST", RUNTIMES, {"metadata": {"name": "fast"}, "handler": "nvidia"})
+    said = place.tries("ann", "a", body)
+    assert (words in said) if place.guarded else (said == "")
+
+
+RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
+PLAIN = {
+    "nothing": pod(),
+    "a ConfigMap and no devices": pod(env(VOID, **OF_A_MAP)),
+    "an old image and no devices": pod(env(("CUDA_VERSION", "11.4"), VOID)),
+    "CPUs": pod({"resources": {"limits": {"cpu": "1"}}}),
+    "a harmless capability": pod(secure(capabilities={"add": ["CHOWN"], "drop": ["ALL"]})),
+    "a toleration of lost nodes": pod(tolerations=[{"operator": "Exists", "effect": "NoExecute"}]),
+    "a toleration of other nodes": pod(tolerations=[{"key": "arm", "operator": "Exists"}]),
+}
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_the_guard_lets_pods_with(case: str, place: Place) -> None:
+    assert place.tries("ann", "a", PLAIN[case]) == ""
+
+
+def marked(kind: str) -> Any:
+    labels = {names.JOB_LABEL: "train"}
+    if kind == "jobs":
+        return job(labels)
+    if kind == "cronjobs":
+        return {
+            "metadata": {"name": "x"},
+            "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": job(labels)["spec"]}},
+        }
+    if kind == "replicationcontrollers":
+        return {"metadata": {"name": "x"}, "spec": {"selector": {"app": "x"}, "template": template(labels)}}
+    return stateful(labels=labels) if kind == "statefulsets" else workload(labels)
+
+
+WORKLOADS = {
+    **{kind: apps("a", kind) for kind in ("deployments", "replicasets", "statefulsets", "daemonsets")},
+    **{kind: jobs("a", kind) for kind in ("jobs", "cronjobs")},
+    "replicationcontrollers": "/api/v1/namespaces/gpu-a/replicationcontrollers",
+}
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_only_the_guard_stops_gpuctls_labels_on(kind: str, place: Place) -> None:
+    said = place.attempt("POST", f"{WORKLOADS[kind]}?dryRun=All", marked(kind), user="ann")
+    assert ("written by gpuctl only" in said) if place.guarded else (said == "")
+
+
+def claim(**meta: Any) -> Any:
+    exactly = {"deviceClassName": "x", "allocationMode": "ExactCount", "count": 1}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    return {"metadata": {"name": "x", **meta}, "spec": spec}
+
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/gpu-a/resourceclaims"
+
+
+def test_only_the_guard_stops_forged_claims(place: Place) -> None:
+    labels, train = {names.JOB_LABEL: "train"}, place.one(pods("a"), "train")["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": train["name"], "uid": train["uid"]}
+    made = {**claim(), "spec": {"metadata": {"labels": labels}, "spec": claim()["spec"]}}
+    for path, body in (
+        (CLAIMS, claim(labels=labels)),
+        (CLAIMS, claim(ownerReferences=[owner])),
+        (CLAIMS.replace("claims", "claimtemplates"), made),
+    ):
+        said = place.attempt("POST", f"{path}?dryRun=All", body, user="ann")
+        assert ("only" in said) if place.guarded else (said == "")
+
+
+def test_only_the_guard_stops_pods_with_a_runs_job_for_an_owner(place: Place) -> None:
+    """By a reference, or by the labels by which the Job controller adopts a pod without one."""
+    run = place.one(jobs("a"), "train")["metadata"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": run["name"], "uid": run["uid"], "controller": True}
+    uid = {"batch.kubernetes.io/controller-uid": run["uid"]}
+    by_hand = {"manualSelector": True, "selector": {"matchLabels": {"app": "x"}}}
+    forged = [
+        (pods("a"), pod(meta={"ownerReferences": [owner]})),
+        (pods("a"), pod(meta={"labels": uid})),
+        (apps("a", "deployments"), workload(uid)),
+        (jobs("a"), job({"app": "x", **uid}, by_hand)),
+    ]
+    for path, body in forged:
+        said = place.attempt("POST", f"{path}?dryRun=All", body, user="ann")
+        assert (
+            ("by Kubernetes' controllers only" in said or "its controller only" in said) if place.guarded else not said
+        )
+    assert place.attempt("POST", f"{jobs('a')}?dryRun=All", job(), user="ann") == ""
+
+
+CHANGES: Mapping[str, tuple[object, str]] = {
+    "HAMi's devices": ({"metadata": {"annotations": {"hami.io/vgpu-devices-allocated": "x"}}}, MERGE),
+    "gpuctl's charge": ({"metadata": {"annotations": {names.CHARGE_ANNOTATION: "{}"}}}, MERGE),
+    "another image": ({"spec": {"containers": [{"name": "main", "image": "mine"}]}}, STRATEGIC),
+    "a toleration": ([{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}], JSON_PATCH),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_only_the_guard_stops_changes_of_a_runs_pod_to(case: str, place: Place) -> None:
+    path = f"{pods('a')}/{place.one(pods('a'), 'train')['metadata']['name']}?dryRun=All"
+    body, media = CHANGES[case]
+    said = place.attempt("PATCH", path, body, user="ann", media=media)
+    assert ("gpuctl" in said) if place.guarded else (said == "")
+
+
+def test_a_pod_gets_no_gpus_by_a_change_and_what_gives_them_may_say_so(tidied: Place) -> None:
+    made = tidied.plane.call("POST", pods("a"), pod(), user="ann")
+    path = f"{pods('a')}/{made['metadata']['name']}"
+    for case in ("HAMi's devices", "a toleration"):
+        body, media = CHANGES[case]
+        assert bool(tidied.attempt("PATCH", f"{path}?dryRun=All", body, user="ann", media=media)) is tidied.guarded
+    tidied.plane.call("PATCH", path, CHANGES["HAMi's devices"][0], media=MERGE)  # as one who may patch nodes
+    tidied.plane.call("PATCH", path, {"metadata": {"annotations": {"mine": "x"}}}, user="ann", media=MERGE)
+
+
+def test_only_the_guard_stops_changes_of_what_gpuctl_made(place: Place) -> None:
+    train, serve = place.one(jobs("a"), "train"), place.one(apps("a", "deployments"), "serve")
+    paths = f"{jobs('a')}/{train['metadata']['name']}", f"{apps('a', 'deployments')}/{serve['metadata']['name']}"
+    for path, change in (
+        (paths[0], {"spec": {"suspend": True}}),
+        (paths[0], {"metadata": {"annotations": {names.QUEUED_AT_ANNOTATION: "2000-01-01T00:00:00Z"}}}),
+        (paths[1], {"spec": {"replicas": 3}}),
+        (f"{paths[1]}/scale", {"spec": {"replicas": 3}}),
+    ):
+        said = place.attempt("PATCH", f"{path}?dryRun=All", change, user="ann", media=MERGE)
+        assert ("gpuctl" in said) if place.guarded else (said == "")
+
+
+def test_the_server_finds_no_mistake_in_the_guards_policies(place: Place) -> None:
+    def judged() -> dict[str, Any]:
+        found = {item["metadata"]["name"]: item for item in place.plane.call("GET", POLICIES)["items"]}
+        return found if all("typeChecking" in item.get("status", {}) for item in found.values()) else {}
+
+    found = within(20, judged)
+    assert set(found) == {"gpuctl-stays-home", *(guard_alone() if place.guarded else ())}
+    assert [name for name, item in found.items() if item["status"]["typeChecking"] != {}] == []

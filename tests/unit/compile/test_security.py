@@ -1,0 +1,125 @@
+"""What only the cluster's administrators may allow: levels of Pod Security, folders of nodes, priority classes."""
+
+from __future__ import annotations
+
+import pytest
+from trees import CLUSTER, HEAD, OPEN_CLUSTER, codes, job, project, tree_of
+
+from gpuctl.compile import Compiled, compile_tree
+from gpuctl.diag.diagnostic import has_errors
+from gpuctl.model.declared import PodSecurity, Security
+from gpuctl.model.ids import ProjectName
+
+
+def compiled(security: str, volume: str = "", **more: str) -> Compiled:
+    """A cluster with that `security` and, in project team-a, a job that mounts the folder."""
+    mounts = f"{{image: x, volumes: [{{hostPath: {volume}, mountPath: /m}}]}}" if volume else "{image: x}"
+    files: dict[str, str | bytes] = {
+        "cluster.yaml": f"{CLUSTER}  security: {security}\n",
+        "p.yaml": project("team-a"),
+        "j.yaml": job("train", mounts),
+    }
+    return compile_tree(tree_of({**files, **{f"{name}.yaml": text for name, text in more.items()}}))
+
+
+def opened(*folders: str) -> str:
+    return f"{{exceptions: {{team-a: privileged}}, hostPaths: [{', '.join(folders)}]}}"
+
+
+def test_all_defaults_are_the_tight_ones_and_stand_there() -> None:
+    made = compiled("{}").declared
+    assert made is not None
+    assert made.cluster.security == Security(
+        pod_security=PodSecurity.BASELINE, exceptions={}, host_paths=(), priority_classes=()
+    )
+
+
+def test_the_level_is_the_clusters_or_the_projects_exception() -> None:
+    made = compiled("{podSecurity: restricted, exceptions: {team-a: baseline}}").declared
+    assert made is not None
+    assert made.cluster.security.level_of(ProjectName("team-a")) is PodSecurity.BASELINE
+    assert made.cluster.security.level_of(ProjectName("team-b")) is PodSecurity.RESTRICTED
+
+
+IN_REACH = ["/mnt/data", "/mnt/data/", "//mnt/./data", "/mnt/data/sets", "/mnt/data/..data", "/mnt/data/./a b"]
+OUT_OF_REACH = [
+    "/", "//", "/.", "/mnt", "/mnt/", "/mnt/data2", "/mnt/dat", "/mnt/Data", "/mnt/da", '"/mnt/data "', '"/mnt/ data"',
+    '"/mnt/data\\t/x"', "/mnt/d\u0430ta", "/home/ubuntu/.ssh", "/dev", "/var/snap", "/opt/rke2", "/sysroot", "/etc",
+    "/data", "/host/mnt/data", "/mnt//data2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", IN_REACH)
+def test_a_listed_folder_and_what_is_below_it_may_be_mounted(folder: str) -> None:
+    assert codes(compiled(opened("/mnt//data/."), folder)) == []
+
+
+@pytest.mark.parametrize("folder", OUT_OF_REACH)
+def test_no_other_folder_may(folder: str) -> None:
+    assert codes(compiled(opened("/mnt/data"), folder)) == ["GPU3070"]
+
+
+@pytest.mark.parametrize(
+    "folder", ["/mnt/data/..", "/mnt/data/../../etc", "mnt/data", "/mnt/data:ro", '"/mnt/data\\0"']
+)
+def test_what_is_no_plain_path_is_none_at_all(folder: str) -> None:
+    assert codes(compiled(opened("/mnt/data"), folder)) == ["GPU2020"]
+    assert "GPU2020" in codes(compiled(opened(folder)))
+
+
+def test_the_root_is_allowed_only_by_that_name() -> None:
+    assert codes(compiled(opened("/"), "/")) == []
+    assert codes(compiled(opened("/"), "/etc")) == []
+
+
+@pytest.mark.parametrize("level", ["baseline", "restricted"])
+def test_a_level_that_refuses_the_pods_is_told_before_they_are_made(level: str) -> None:
+    assert codes(compiled(f"{{podSecurity: {level}, hostPaths: [/mnt]}}", "/mnt")) == ["GPU3071"]
+    assert codes(compiled("{hostPaths: [/mnt], exceptions: {team-b: privileged}}", "/mnt", b=project("team-b"))) == [
+        "GPU3071"
+    ]
+    assert codes(compiled("{podSecurity: privileged}", "/mnt")) == ["GPU3070"]
+    assert codes(compiled("{}", "/mnt")) == ["GPU3070", "GPU3071"]
+
+
+@pytest.mark.parametrize("field", ["security", "podSecurity", "exceptions", "hostPaths", "priorityClasses"])
+def test_a_project_can_grant_itself_nothing(field: str) -> None:
+    for kind, text in (
+        ("p", project("team-b", f"{{quota: 0, {field}: privileged}}")),
+        ("j", job("other", f"{{image: x, {field}: [/]}}")),
+        ("d", f"{HEAD}kind: Department\nmetadata: {{name: d}}\nspec: {{{field}: [/]}}\n"),
+    ):
+        assert codes(compiled("{}", **{f"{kind}2": text})) == ["GPU2004"]
+
+
+def test_a_second_cluster_in_a_projects_folder_is_not_the_one_that_holds() -> None:
+    files: dict[str, str | bytes] = {
+        "c/cluster.yaml": CLUSTER,
+        "c/projects/team-a/project.yaml": project("team-a"),
+        "c/projects/team-a/a-cluster.yaml": OPEN_CLUSTER,
+        "c/projects/team-a/j.yaml": job("train", "{image: x, volumes: [{hostPath: /etc, mountPath: /m}]}"),
+    }
+    assert codes(compile_tree(tree_of(files, "c"))) == ["GPU3002", "GPU3070", "GPU3071"]
+
+
+def test_an_exception_for_a_project_that_is_gone_makes_nothing_invalid() -> None:
+    made = compiled("{exceptions: {team-b: privileged}}")
+    assert codes(made) == ["GPU3072"]
+    assert not has_errors(made.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("security", "code"),
+    [
+        ("{podSecurity: none}", "GPU2007"),
+        ("{exceptions: {team-a: open}}", "GPU2007"),
+        ("{exceptions: {Team-A: privileged}}", "GPU2010"),
+        ("{hostPaths: /mnt}", "GPU2006"),
+        ("{hostPaths: [/mnt, /mnt]}", "GPU2021"),
+        ("{priorityClasses: [a b]}", "GPU2010"),
+        ("{priorityClasses: [a, a]}", "GPU2021"),
+        ("{hostpaths: [/mnt]}", "GPU2004"),
+    ],
+)
+def test_mistakes_are_told(security: str, code: str) -> None:
+    assert codes(compiled(security)) == [code]
