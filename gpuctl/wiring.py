@@ -15,7 +15,8 @@ from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
-from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
+from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.bench.cluster_ports import Controller, Yard
@@ -177,8 +178,8 @@ class Target:
 
 def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
     """The controller, until it is told to stop. Returns the exit code. Raises WorldFault when it can't even begin."""
-    workdir = Path(follow.workdir) if follow.workdir else _cache_folder()
     with StopOnSignal() as stop, ExitStack() as held:
+        workdir = Path(follow.workdir) if follow.workdir else _cache_folder(held)
         source = GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested)
         site = _embedded_site(target, held) if target.embedded else _kubernetes_site(target, stop.wake, held, journal)
         if metrics_address:
@@ -258,8 +259,11 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     )
 
 
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+def _cache_folder(held: ExitStack) -> Path:
+    """Where clones are kept for the next time; where no one has a home, not for longer than this command takes."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
+    if not base.startswith("/"):
+        return Path(held.enter_context(TemporaryDirectory(prefix="gpuctl-")))
     return Path(base, "gpuctl")
 
 

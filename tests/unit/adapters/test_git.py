@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpuctl.adapters.files import read_tree
-from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
+from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.adapters.gitrepository import Repository
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.ids import Revision
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault
