@@ -26,9 +26,6 @@ from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.units import DurationMs, Instant
 
-FIRST_TIME_LIMIT_MS: DurationMs = 10_000
-"""For the first fetch into a clone that is there from before: a remote that is silent must not keep a process that has
-just begun from going on with what was last good."""
 _LEFT_BEHIND_NS = 600_000_000_000
 _NO_SUCH_REF = 2
 _UPLOAD_PACK = "env GIT_ALLOW_PROTOCOL=none git upload-pack"
@@ -61,12 +58,13 @@ class GitSource:
         self._shown = _without_password(url)
         self._path = inside(path)
         self._branch = branch
+        limits = limits or Limits()
         self._git = Git(stop, limits)
         self._clone = (
             workdir.absolute() / f"{sha256(self._url.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.git"
         )
         self._repository = Repository(self._clone, self._git, bare=True)
-        self._is_first = True
+        self._first_ms: DurationMs | None = limits.first_ms
         self._head, self._tidy = NO_REVISION, False
 
     def head(self) -> Revision:
@@ -75,7 +73,7 @@ class GitSource:
         local = f"refs/gpuctl/{remote}"
         if self._is_sound():
             self._sweep()
-            within_ms, self._is_first = FIRST_TIME_LIMIT_MS if self._is_first else None, False
+            within_ms, self._first_ms = self._first_ms, None
             fetched = self._fetch(self._clone, remote, local, within_ms)
             if fetched.code == 0:
                 try:

@@ -77,6 +77,9 @@ class Limits:
     """What one git command is given. With gpuctl's own share, its memory stays below the limit that `install` sets."""
 
     time_ms: DurationMs = 60_000
+    first_ms: DurationMs = 10_000
+    """For the first fetch into a clone that is there from before: a remote that is silent must not keep a process that
+    has just begun from going on with what was last good."""
     memory_bytes: int = 384 << 20
     file_bytes: int = 1536 << 20
     """The largest file it may write, which is what one fetch may bring: the clone's volume has 2 GiB."""

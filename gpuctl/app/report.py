@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -85,8 +86,9 @@ class Journal:
         self._standing: dict[str, dict[str, Entry]] = {}
 
     def tell(self, at_ms: Instant, entry: Entry) -> None:
-        """Something happened."""
-        self._write(entry.line(at_ms, self._form))
+        """Something happened. A line that can't be made or written is lost, and ends nothing."""
+        with suppress(Exception):
+            self._write(entry.line(at_ms, self._form))
 
     def stand(self, at_ms: Instant, area: str, problems: Iterable[Entry]) -> None:
         """All that is wrong in an area now. Tells what is new of it, and what was wrong and is no more.

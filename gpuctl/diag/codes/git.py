@@ -128,4 +128,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "that. " + _KEEPS,
         fix="Take the commit back that needs so much, or keep the declarations in a repository of their own.",
     ),
+    CodeEntry(
+        code="GPU8016",
+        title="a commit takes long to be read",
+        message="the newest commit is being read and compiled for {took:duration}; what was good before stays in force",
+        why="Commits are fetched, read and compiled beside the loop. Jobs go on being scheduled by the last good "
+        "commit, but no newer one is seen until this one is done.",
+        fix="See what the newest commit adds, say very large files: `gpuctl validate` on it takes as long. Take it "
+        "back, or restart gpuctl once the repository was corrected.",
+    ),
 )
