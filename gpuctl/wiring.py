@@ -136,12 +136,20 @@ def plan_trees(folder: Path, base: str, head: str | None) -> tuple[SourceTree | 
     before = _tree_at(repository, base, path)
     if head is not None:
         return before, _tree_at(repository, head, path)
-    return before, read_tree(str(folder)) if folder.is_dir() else None
+    return before, read_tree(str(folder)) if _is_folder(folder) else None
 
 
 def _existing(folder: Path) -> Path:
     """The folder, or the nearest one above it that is there: a new or removed cluster is in one revision only."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if _is_folder(path))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether there is one; a name can be too long for any."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _tree_at(repository: Repository, name: str, path: str) -> SourceTree | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -26,7 +25,6 @@ from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.units import DurationMs, Instant
 
-_LEFT_BEHIND_NS = 600_000_000_000
 _NO_SUCH_REF = 2
 _UPLOAD_PACK = "env GIT_ALLOW_PROTOCOL=none git upload-pack"
 """The other side of a fetch on this machine, where the settings of a repository that may be anybody's hold."""
@@ -65,7 +63,7 @@ class GitSource:
         )
         self._repository = Repository(self._clone, self._git, bare=True)
         self._first_ms: DurationMs | None = limits.first_ms
-        self._head, self._tidy = NO_REVISION, False
+        self._head, self._tidy, self._swept = NO_REVISION, False, False
 
     def head(self) -> Revision:
         """Fetch, and say what the branch is at."""
@@ -75,6 +73,7 @@ class GitSource:
             self._sweep()
             within_ms, self._first_ms = self._first_ms, None
             fetched = self._fetch(self._clone, remote, local, within_ms)
+            self._swept = fetched.code == 0
             if fetched.code == 0:
                 try:
                     return self._tidied(self._readable(self._repository, local))
@@ -138,7 +137,7 @@ class GitSource:
         return self._git.run(f"--git-dir={clone}", *args, remote=remote, within_ms=within_ms)
 
     def _is_sound(self) -> bool:
-        return self._clone.is_dir() and not self._at(self._clone, "rev-parse", "--git-dir").code
+        return not self._at(self._clone, "rev-parse", "--git-dir").code
 
     def _begin_anew(self, remote: str, local: str) -> Revision:
         """Fetch into a new clone. Only a whole one takes the place of the one that is there, which may be all that is
@@ -173,12 +172,12 @@ class GitSource:
         return revision
 
     def _sweep(self) -> None:
-        """Remove what fetches that were killed have left behind."""
-        before_ns = time.time_ns() - _LEFT_BEHIND_NS
-        for file in (*self._clone.glob("objects/pack/tmp_*"), *self._clone.glob("objects/??/tmp_*")):
-            with suppress(OSError):
-                if file.stat().st_mtime_ns < before_ns:
+        """Remove what a fetch that was ended left behind, up to as much as it may bring."""
+        if not self._swept:
+            for file in (*self._clone.glob("objects/pack/tmp_*"), *self._clone.glob("objects/??/tmp_*")):
+                with suppress(OSError):
                     file.unlink()
+        self._swept = False
 
     def _why_not(self, answer: Answer, *, absent: bool) -> SourceUnavailable:
         said, why = answer.error.lower(), last_line(answer.error).replace(self._url, self._shown)

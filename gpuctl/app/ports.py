@@ -82,7 +82,7 @@ class VirtualTime(Clock, Protocol):
 
 
 class Source(Protocol):
-    """A branch of a repository, or a folder."""
+    """A branch of a repository, or a folder. Used by one thread at a time, which need not be the loop's."""
 
     def head(self) -> Revision:
         """The newest commit, fetched now. Raises SourceUnavailable."""

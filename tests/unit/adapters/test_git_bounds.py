@@ -245,6 +245,9 @@ def test_a_fetch_that_brings_too_much(forge: Forge, tmp_path: Path, limits: Limi
             source.head()
         assert (caught.value.code, told in str(caught.value)) == ("GPU8015", True), str(caught.value)
     assert CLUSTER in source.tree(good).files
+    forge.run("update-ref", "refs/heads/main", good)
+    assert source.head() == good
+    assert list((tmp_path / "work").rglob("tmp_*")) == [], "what it brought is still there"
 
 
 def test_all_of_it_stays_far_below_the_memory_that_install_allows(forge: Forge) -> None:
