@@ -36,9 +36,9 @@ from gpuctl.app.report import (
     Level,
     of_cycle,
     of_damage,
-    of_diagnostic,
     of_fault,
     of_fights,
+    of_mistakes,
     of_troubles,
 )
 from gpuctl.app.revisions import Desired
@@ -353,7 +353,7 @@ class Reconciler:
         if desired.revision:
             self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
             self.troubles.aside("revision", lambda: self._outside.meters.following(desired.revision, self._now()))
-        self.troubles.stand("declarations", [of_diagnostic("invalid", found) for found in desired.diagnostics])
+        self.troubles.stand("declarations", list(of_mistakes(desired.diagnostics)))
 
     def _of_long_following(self) -> Iterator[Entry]:
         took_ms = self._now() - self._began_ms
