@@ -11,11 +11,13 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
+from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
-from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
+from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.bench.cluster_ports import Controller, Yard
@@ -23,7 +25,7 @@ from gpuctl.app.bench.cluster_tree import CLUSTER as BENCH_CLUSTER
 from gpuctl.app.bench.cluster_tree import FOLDER as BENCH_FOLDER
 from gpuctl.app.bench.cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
-from gpuctl.app.loop import ALONE, UNRECORDED, LoopSettings, Outside, run
+from gpuctl.app.loop import ALONE, AT_ONCE, UNRECORDED, LoopSettings, Outside, run
 from gpuctl.app.play import LivePlay, Sandbox, Venue
 from gpuctl.app.ports import (
     Clock,
@@ -31,6 +33,7 @@ from gpuctl.app.ports import (
     Leadership,
     Machines,
     Recorder,
+    Reference,
     Sessions,
     SourceUnavailable,
     Workshop,
@@ -38,6 +41,7 @@ from gpuctl.app.ports import (
 )
 from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.simulation import ReadTree
+from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.k8s.names import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
 from gpuctl.model.declared import NodePool
 from gpuctl.model.source import SourceFile, SourceTree
@@ -132,12 +136,20 @@ def plan_trees(folder: Path, base: str, head: str | None) -> tuple[SourceTree | 
     before = _tree_at(repository, base, path)
     if head is not None:
         return before, _tree_at(repository, head, path)
-    return before, read_tree(str(folder)) if folder.is_dir() else None
+    return before, read_tree(str(folder)) if _is_folder(folder) else None
 
 
 def _existing(folder: Path) -> Path:
     """The folder, or the nearest one above it that is there: a new or removed cluster is in one revision only."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if _is_folder(path))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether there is one; a name can be too long for any."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _tree_at(repository: Repository, name: str, path: str) -> SourceTree | None:
@@ -177,9 +189,10 @@ class Target:
 
 def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
     """The controller, until it is told to stop. Returns the exit code. Raises WorldFault when it can't even begin."""
-    workdir = Path(follow.workdir) if follow.workdir else _cache_folder()
     with StopOnSignal() as stop, ExitStack() as held:
-        source = GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested)
+        workdir = Path(follow.workdir) if follow.workdir else _cache_folder(held)
+        source = held.enter_context(closing(GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested)))
+        background = AT_ONCE if follow.once else held.enter_context(closing(ThreadBackground(stop.wake)))
         site = _embedded_site(target, held) if target.embedded else _kubernetes_site(target, stop.wake, held, journal)
         if metrics_address:
             held.enter_context(MetricsServer(site.meters, metrics_address))
@@ -191,6 +204,8 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
             leadership=site.leadership,
             meters=site.meters,
             recorder=site.recorder,
+            background=background,
+            reference=site.reference,
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=site.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
@@ -206,6 +221,7 @@ class _Site:
     meters: PrometheusMeters
     react_ms: DurationMs
     recorder: Recorder = UNRECORDED
+    reference: Reference = NO_REFERENCE
 
 
 def _embedded_site(target: Target, held: ExitStack) -> _Site:
@@ -255,11 +271,15 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
         meters=meters,
         react_ms=1_000,
         recorder=recorder,
+        reference=connection.time,
     )
 
 
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+def _cache_folder(held: ExitStack) -> Path:
+    """Where clones are kept for the next time; where no one has a home, not for longer than this command takes."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
+    if not base.startswith("/"):
+        return Path(held.enter_context(TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True)))
     return Path(base, "gpuctl")
 
 

@@ -1,13 +1,19 @@
-"""Files of the working directory as a source tree. The only module that reads declarations from the filesystem."""
+"""Files of the working directory as a source tree. The only module that reads declarations from the filesystem.
+
+A folder may hold anything, so what is read is counted, and reading ends at the bounds of `model.source`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISLNK, S_ISREG
 
-from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree
+from gpuctl.app.ports import SourceUnavailable
+from gpuctl.diag.wording import message
+from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree, exceeded
 
 YAML_SUFFIXES = (".yaml", ".yml")
 
@@ -17,13 +23,15 @@ def read_tree(cluster_dir: str) -> SourceTree:
 
     Policies are searched up to the top of the Git working tree, without Git up to the filesystem's root. Paths are as
     the caller gave the folder. A folder that isn't there is an empty tree. Hidden folders are not looked into.
+    Raises SourceUnavailable GPU8014 for one with more in it than is read of a cluster.
     """
     folder = Path(cluster_dir)
     top = _top(folder)
-    files = dict(_files(folder, top))
+    meter = _Meter(folder)
+    files = dict(_files(folder, top, meter))
     policies = _policies(folder, top)
     if policies is not None:
-        files.update(_files(policies, top))
+        files.update(_files(policies, top, meter))
     return SourceTree(cluster_dir=folder.as_posix(), files=dict(sorted(files.items())))
 
 
@@ -52,19 +60,61 @@ def _above(folder: Path, steps: int, parent: Path) -> Path:
     return named if named.resolve() == parent else parent
 
 
-def _files(folder: Path, top: Path | None) -> Iterator[tuple[str, SourceFile]]:
+class _Meter:
+    """How much was read for one cluster. Raises SourceUnavailable beyond the bounds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._entries = self._files = self._bytes = 0
+
+    def entry(self) -> None:
+        """Something is in a folder."""
+        self._entries += 1
+        self._check()
+
+    def file(self, file: SourceFile) -> SourceFile:
+        """A declaration file was read."""
+        self._files, self._bytes = self._files + 1, self._bytes + len(file.content)
+        self._check()
+        return file
+
+    def _check(self) -> None:
+        bound = exceeded(entries=self._entries, files=self._files, size_bytes=self._bytes)
+        if bound:
+            params = {"path": self._folder.as_posix(), "revision": "working tree", "bound": bound}
+            raise SourceUnavailable("GPU8014", message("GPU8014", params))
+
+
+def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str, SourceFile]]:
     root = top or folder.resolve()
-    for where, folders, names in os.walk(folder):
-        here = Path(where)
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
         inside = _inside(here.resolve(), root)
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if name.endswith(YAML_SUFFIXES):
-                path = here / name
-                yield path.as_posix(), _file(path, root, inside=inside)
-        for name in folders:
-            if (here / name).is_symlink():
-                yield from _linked_folder(here / name, root)
+        for entry in _entries(here):
+            meter.entry()
+            path = here / entry.name
+            if not _is_folder(entry):
+                if entry.name.endswith(YAML_SUFFIXES):
+                    yield path.as_posix(), meter.file(_file(path, root, inside=inside))
+            elif entry.is_symlink() and not entry.name.startswith("."):
+                yield from _linked_folder(path, root)
+            elif not entry.name.startswith("."):
+                waiting.append(path)
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder, one by one: it may be more than can be held. Nothing in one that can't be read."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from entries
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is one, or a link to one; not for a link in a circle."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _linked_folder(path: Path, root: Path) -> Iterator[tuple[str, SourceFile]]:
@@ -88,16 +138,19 @@ def _file(path: Path, root: Path, *, inside: bool) -> SourceFile:
     try:
         facts = path.lstat()
         if S_ISLNK(facts.st_mode):
-            inside, facts = _inside(path.resolve(strict=True), root), path.stat()
+            facts = path.stat()  # first: the system follows no more than forty links
+            inside = _inside(path.resolve(strict=True), root)
     except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
         return SourceFile(content=b"", fault=SourceFault.DANGLING if path.is_symlink() else SourceFault.UNREADABLE)
     if not inside:
         return SourceFile(content=b"", fault=SourceFault.ESCAPES)
     if not S_ISREG(facts.st_mode):
         return SourceFile(content=b"", fault=SourceFault.UNREADABLE)
-    if facts.st_size > MAX_FILE_BYTES:
-        return SourceFile(content=b"", fault=SourceFault.TOO_LARGE)
     try:
-        return SourceFile(content=path.read_bytes())
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)  # what it is by now may be more than its size was
     except OSError:
         return SourceFile(content=b"", fault=SourceFault.UNREADABLE)
+    if len(content) > MAX_FILE_BYTES:
+        return SourceFile(content=b"", fault=SourceFault.TOO_LARGE)
+    return SourceFile(content=content)

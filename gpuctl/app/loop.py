@@ -1,31 +1,32 @@
 """The unattended loop: follow the branch, enforce what it says, stay up whatever happens outside.
 
-Git is asked every interval; between two of those the cluster is watched, and a change there is answered at once; one
-that nobody waits for, and gpuctl's own writes, half a second later. What can't be reached is tried again after one
-second, then two, then four: Git up to five minutes, and meanwhile what was last good is enforced; the cluster up to the
-interval. A bug in a cycle is reported and does not end the loop.
+Git is asked every interval, beside the loop, so that nothing there holds up what is scheduled; between two of those the
+cluster is watched, and a change there is answered at once; one that nobody waits for, and gpuctl's own writes, half a
+second later. What can't be reached is tried again after one second, then two, then four: Git up to five minutes, and
+meanwhile what was last good is enforced; the cluster up to the interval. Nothing is decided by a clock that differs
+from the API server's. A bug, wherever it is, is reported and does not end the loop.
 """
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
 from gpuctl.app.cycle import CycleReport, Site, at_rest, converge, until_calm
 from gpuctl.app.fights import Fights
+from gpuctl.app.following import AtOnce, Followed, Follower
 from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.notes import Unrecorded, notes_of
 from gpuctl.app.ports import (
+    Background,
     Clock,
     Cluster,
     Leadership,
     Machines,
     Recorder,
+    Reference,
     Source,
-    SourceUnavailable,
     Stop,
     WorldFault,
 )
@@ -35,17 +36,17 @@ from gpuctl.app.report import (
     Level,
     of_cycle,
     of_damage,
-    of_diagnostic,
     of_fault,
     of_fights,
+    of_mistakes,
     of_troubles,
     of_unreadable,
 )
-from gpuctl.app.revisions import Desired, Revisions
+from gpuctl.app.revisions import Desired
 from gpuctl.app.stir import Stir, stir
+from gpuctl.app.timekeeping import NO_REFERENCE, CheckedClock
+from gpuctl.app.troubles import Troubles
 from gpuctl.diag.wording import message
-from gpuctl.model.ids import NO_REVISION, Revision
-from gpuctl.model.source import SourceTree
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import Records, read_ledgers
@@ -56,6 +57,8 @@ SHORTEST_WAIT_MS: DurationMs = 20
 """Between two looks at what is due: to be late by that is no loss."""
 LOOK_AGAIN_MS: DurationMs = 500
 """When to look at what came of one's own writes, if nothing else calls for a look before."""
+LONG_FOLLOWING_MS: DurationMs = 180_000
+"""A commit that is not read and compiled by then is told of: longer than the time limits of Git's commands allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +92,12 @@ class Alone:
 ALONE = Alone()
 UNMEASURED = Unmeasured()
 UNRECORDED = Unrecorded()
+AT_ONCE = AtOnce()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The world the loop works on, through its ports."""
+    """The world the loop works on, through its ports. `reference`: the clock of the cluster's server, if it has one."""
 
     source: Source
     cluster: Cluster
@@ -102,6 +106,8 @@ class Outside:
     leadership: Leadership = ALONE
     meters: Meters = UNMEASURED
     recorder: Recorder = UNRECORDED
+    background: Background = AT_ONCE
+    reference: Reference = NO_REFERENCE
 
 
 def retry_ms(failures: int) -> DurationMs:
@@ -112,38 +118,94 @@ def retry_ms(failures: int) -> DurationMs:
 def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) -> int:
     """Reconcile until told to stop, or once. Returns the exit code: 1 only for once, when an error stands."""
     reconciler = Reconciler(outside, journal, stop)
-    clock = outside.clock
-    fetch_due = enforce_due = clock.now_ms()
-    fetch_failures = enforce_failures = 0
+    rhythm = _Rhythm(settings, reconciler, outside.clock)
     while not stop.requested():
-        outside.meters.beat()
-        if not reconciler.leads():
-            reconciler.stand_by()
-            fetch_due = enforce_due = clock.now_ms()
-            fetch_failures = enforce_failures = 0
-            stop.wait(settings.react_ms)
-            continue
-        if clock.now_ms() >= fetch_due:
-            fetch_failures = 0 if reconciler.follow() else fetch_failures + 1
-            fetch_due = clock.now_ms() + (retry_ms(fetch_failures) if fetch_failures else settings.interval_ms)
-            enforce_due = enforce_due if enforce_failures else clock.now_ms()
-        if clock.now_ms() < enforce_due and not enforce_failures:
-            enforce_due = min(enforce_due, clock.now_ms() + _PATIENCE_MS[reconciler.stirred()])
-        if clock.now_ms() >= enforce_due:
-            well = reconciler.enforce(at_rest if settings.once else until_calm)
-            enforce_failures = 0 if well else enforce_failures + 1
-            failures = enforce_failures or reconciler.unfinished
-            delay_ms = retry_ms(failures) if failures else reconciler.rest_ms(settings.interval_ms)
-            enforce_due = clock.now_ms() + min(delay_ms, settings.interval_ms)
-        if settings.once:
-            return 1 if journal.has_errors else 0
-        due_ms = min(fetch_due, enforce_due) - clock.now_ms()
-        stop.wait(min(settings.react_ms, max(SHORTEST_WAIT_MS, due_ms)))
+        wait_ms = rhythm.turn()
+        if settings.once and (reconciler.has_followed or rhythm.has_stumbled):
+            return 1 if journal.has_errors or rhythm.has_stumbled else 0
+        stop.wait(wait_ms)
     return 0
 
 
 _PATIENCE_MS: Mapping[Stir, DurationMs] = {Stir.NOTHING: LAST_RETRY_MS, Stir.PROGRESS: LOOK_AGAIN_MS, Stir.NEWS: 0}
 """How long a cycle may wait for more of the kind."""
+
+
+class _Rhythm:
+    """When what is due: to ask Git, to enforce, to look again."""
+
+    def __init__(self, settings: LoopSettings, reconciler: Reconciler, clock: Clock) -> None:
+        self._settings = settings
+        self._reconciler = reconciler
+        self._clock = clock
+        self._bugs = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._fetch_due = self._enforce_due = self._clock.now_ms()
+        self._fetch_failures = self._enforce_failures = 0
+
+    def turn(self) -> DurationMs:
+        """Do what is due, and say how long to wait for the next turn. Raises nothing, whatever is wrong."""
+        try:
+            self._reconciler.beat()
+            wait_ms = self._turn()
+        except Exception as error:  # noqa: BLE001 - a bug outside of a cycle must not end months of service either
+            self._bugs += 1
+            self._reconciler.troubles.bug("loop", error)
+            return min(retry_ms(self._bugs), self._settings.interval_ms)
+        self._bugs = 0
+        self._reconciler.troubles.bug("loop", None)
+        return wait_ms
+
+    @property
+    def has_stumbled(self) -> bool:
+        """Whether the last turn met a bug."""
+        return self._bugs > 0
+
+    def _turn(self) -> DurationMs:
+        settings, reconciler, clock = self._settings, self._reconciler, self._clock
+        self._believe_a_clock_put_back()
+        if not reconciler.leads():
+            reconciler.stand_by()
+            self._begin()
+            return settings.react_ms
+        if reconciler.is_following or clock.now_ms() >= self._fetch_due:
+            self._follow()
+        if not reconciler.has_followed:
+            reconciler.stand_by()
+            return settings.react_ms
+        if clock.now_ms() < self._enforce_due and not self._enforce_failures:
+            self._enforce_due = min(self._enforce_due, clock.now_ms() + reconciler.patience_ms())
+        if clock.now_ms() >= self._enforce_due:
+            self._enforce()
+        next_ms = self._enforce_due if reconciler.is_following else min(self._fetch_due, self._enforce_due)
+        return min(settings.react_ms, max(SHORTEST_WAIT_MS, next_ms - clock.now_ms()))
+
+    def _believe_a_clock_put_back(self) -> None:
+        """Nothing is due later than it ever is: a clock that was days ahead, and is right again, must not mean days."""
+        now_ms, interval_ms = self._clock.now_ms(), self._settings.interval_ms
+        self._fetch_due = min(self._fetch_due, now_ms + max(interval_ms, LAST_RETRY_MS))
+        self._enforce_due = min(self._enforce_due, now_ms + interval_ms)
+
+    def _follow(self) -> None:
+        well = self._reconciler.follow()
+        if well is None:
+            return
+        now_ms = self._clock.now_ms()
+        self._fetch_failures = 0 if well else self._fetch_failures + 1
+        self._fetch_due = now_ms + (
+            retry_ms(self._fetch_failures) if self._fetch_failures else self._settings.interval_ms
+        )
+        self._enforce_due = self._enforce_due if self._enforce_failures else now_ms
+
+    def _enforce(self) -> None:
+        reconciler, interval_ms = self._reconciler, self._settings.interval_ms
+        well = reconciler.enforce(at_rest if self._settings.once else until_calm)
+        self._enforce_failures = 0 if well else self._enforce_failures + 1
+        failures = self._enforce_failures or reconciler.unfinished
+        delay_ms = retry_ms(failures) if failures else reconciler.rest_ms(interval_ms)
+        self._enforce_due = self._clock.now_ms() + min(delay_ms, interval_ms)
 
 
 class Reconciler:
@@ -154,16 +216,22 @@ class Reconciler:
         self._outside = outside
         self._journal = journal
         self._stop = stop
+        self.troubles = Troubles(journal, outside.meters, outside.clock)
         self._mirror = Mirror(outside.cluster)
-        self._term = outside.leadership.term()
+        self._time = CheckedClock(outside.clock, outside.reference)
+        self._follower = Follower(outside.source, outside.background)
+        self._term: int | None = None
+        self._began_ms = self._now()
+        self._blind, self._look_due = 0, self._now()
         self._begin()
 
     def _begin(self) -> None:
         """As a process that has just begun, but for its copy of the cluster."""
         self._fights = Fights()
-        self._site = Site(mirror=self._mirror, clock=self._outside.clock, stop=self._is_over)
-        self._revisions = Revisions(self._outside.source)
-        self._head: Revision = NO_REVISION
+        self._site = Site(mirror=self._mirror, clock=self._time, stop=self._is_over)
+        self._follower.forget()
+        self.has_followed = False
+        """Whether it is known by now what is declared, or that it can't be known."""
         self._desired = Desired()
         self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
@@ -177,40 +245,74 @@ class Reconciler:
         self.unfinished = 0
         """How often in a row a write failed that may well go through soon."""
 
+    def beat(self) -> None:
+        """Have the measurements know that the loop comes round."""
+        self.troubles.aside("beat", self._outside.meters.beat)
+
     def leads(self) -> bool:
         """Whether this process may act; says so when that changes."""
         leadership = self._outside.leadership
         held, term = leadership.held(), leadership.term()
-        if term != self._term:
-            self._term = term
+        if self._term not in {None, term}:
             self._begin()
-            self._journal.forget("git", "declarations", "cluster")
+            self.troubles.forget("git", "following", "declarations", "cluster")
+        self._term = term
         waits = [] if held else [Entry(event="standby", fields={"leader": leadership.holder()})]
         fault = None if held else leadership.fault()
-        self._journal.stand(self._now(), "leadership", [*waits, *([of_fault("unreachable", fault)] if fault else [])])
+        self.troubles.stand("leadership", [*waits, *([of_fault("unreachable", fault)] if fault else [])])
         return held
 
     def stand_by(self) -> None:
         """While another leads: keep the copy current, so that taking over takes no time."""
-        if self._guarded("cluster", self._look):
-            self._outside.meters.synced()
+        if self.troubles.guarded("cluster", self._look):
+            self.troubles.aside("synced", self._outside.meters.synced)
 
-    def follow(self) -> bool:
-        """Fetch the branch and work out what to enforce; False when something could not be read."""
-        well = self._guarded("git", self._follow)
-        self._outside.meters.fetched(well=well)
+    @property
+    def is_following(self) -> bool:
+        """Whether the newest commit is being read."""
+        return self._follower.under_way
+
+    def follow(self) -> bool | None:
+        """Ask for the newest commit, unless that is under way, and take what has come of it: None for nothing yet,
+        False when something could not be read."""
+        came: list[Followed] = []
+        problems, well = self.troubles.tried(lambda: self._ask(came))
+        if well and not came:
+            self.troubles.stand("following", list(self._of_long_following()))
+            return None
+        self.troubles.stand("following", [])
+        self.troubles.stand("git", problems)
+        self.has_followed = True
+        self.troubles.aside("fetched", lambda: self._outside.meters.fetched(well=well))
         return well
 
     def enforce(self, done: Callable[[CycleReport], bool] = until_calm) -> bool:
         """Run cycles until one is done; False when the cluster can't be read."""
-        return self._guarded("cluster", lambda: self._enforce(done))
+        return self.troubles.guarded("cluster", lambda: self._enforce(done))
 
     def rest_ms(self, interval_ms: DurationMs) -> DurationMs:
         """How long to rest after the last cycles, if nothing happens."""
         return interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
 
+    def patience_ms(self) -> DurationMs:
+        """How long the next cycle may wait, by how much has changed since the last. What can't be seen is news, and is
+        not looked at again before that cycle: later each time in a row."""
+        wait_ms = self._look_due - self._now()
+        if 0 < wait_ms <= LAST_RETRY_MS:
+            return wait_ms
+        try:
+            stirred = self.stirred()
+        except Exception as error:  # noqa: BLE001 - one object that can't be read must not end the loop
+            self._blind += 1
+            self._look_due = self._now() + retry_ms(self._blind)
+            self.troubles.bug("changes", error)
+            return retry_ms(self._blind)
+        self._blind = 0
+        self.troubles.bug("changes", None)
+        return _PATIENCE_MS[stirred]
+
     def stirred(self) -> Stir:
-        """How much has changed since the last cycle was done; NEWS when that can't be seen."""
+        """How much has changed since the last cycle was done; NEWS when the cluster can't be reached."""
         try:
             changes = self._mirror.refresh()
         except WorldFault:
@@ -226,40 +328,40 @@ class Reconciler:
         self._mirror.refresh()
         return []
 
-    def _follow(self) -> list[Entry]:
-        source = self._outside.source
-        try:
-            head = source.head()
-        except SourceUnavailable as fault:
-            return self._do_without("source", fault)
-        if head == self._head:
+    def _ask(self, came: list[Followed]) -> list[Entry]:
+        if not self.is_following:
+            self._began_ms = self._now()
+            self._follower.begin()
+        followed = self._follower.take(self._records)
+        if followed is None:
             return []
-        try:
-            newest = source.tree(head)
-            self._confirmations = source.confirmations(NO_REVISION, head)
-            before, records = self._head, self._records()
-            self._take(newest, records)
-            self._note_rewriting(before, head, records)
-        except SourceUnavailable as fault:
-            return self._do_without("unreadable", fault)
-        self._head = head
-        return []
-
-    def _do_without(self, event: str, fault: SourceUnavailable) -> list[Entry]:
-        """Go on with what was good before, in this process or in one before it."""
-        if self._stop.requested():
+        came.append(followed)
+        problem = followed.problem
+        if problem is not None and self._stop.requested():
             return []
-        if self._desired.declared is None:
-            self._take(None, self._records())
-        return [of_fault(event, fault)]
+        if followed.desired is not None:
+            self._take(followed.desired)
+        if followed.confirmations is not None:
+            self._confirmations = followed.confirmations
+        for old in followed.rewritten:
+            told = message("GPU8007", {"old": old[:12], "new": followed.head[:12]})
+            facts = {"code": "GPU8007", "old": old, "new": followed.head, "message": told}
+            self._journal.tell(self._now(), Entry(event="rewritten", level=Level.WARNING, fields=facts))
+        return [] if problem is None else [of_fault(problem.event, problem.fault)]
 
-    def _take(self, newest: SourceTree | None, records: Records) -> None:
-        self._desired = desired = self._revisions.compose(newest, records)
+    def _take(self, desired: Desired) -> None:
+        self._desired = desired
         if desired.revision:
             self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
-            self._outside.meters.following(desired.revision, self._now())
-        entries = [of_diagnostic("invalid", found) for found in desired.diagnostics]
-        self._journal.stand(self._now(), "declarations", entries)
+            self.troubles.aside("revision", lambda: self._outside.meters.following(desired.revision, self._now()))
+        self.troubles.stand("declarations", list(of_mistakes(desired.diagnostics)))
+
+    def _of_long_following(self) -> Iterator[Entry]:
+        took_ms = self._now() - self._began_ms
+        if took_ms > LONG_FOLLOWING_MS:
+            told = message("GPU8016", {"took": took_ms // 60_000 * 60_000})
+            facts = {"code": "GPU8016", "message": told}
+            yield Entry(event="slow", level=Level.WARNING, fields=facts, rewords=True)
 
     def _records(self) -> Records:
         """As last seen; read now when this process has seen nothing yet."""
@@ -267,23 +369,13 @@ class Reconciler:
             self._mirror.refresh()
         return read_ledgers(self._mirror.objects().objects)
 
-    def _note_rewriting(self, before: Revision, head: Revision, records: Records) -> None:
-        """Say so when the branch no longer contains what was applied, by this process or by one before it."""
-        declared = self._desired.declared
-        ledgers = {} if declared is None else records.of(declared.cluster.name).ledgers
-        applied = {before} if before else {ledger.revision for ledger in ledgers.values()}
-        for old in sorted(applied - {NO_REVISION}):
-            if not self._outside.source.follows(old, head):
-                told = message("GPU8007", {"old": old[:12], "new": head[:12]})
-                facts = {"code": "GPU8007", "old": old, "new": head, "message": told}
-                self._journal.tell(self._now(), Entry(event="rewritten", level=Level.WARNING, fields=facts))
-
     def _enforce(self, done: Callable[[CycleReport], bool]) -> list[Entry]:
         declared = self._desired.declared
         if declared is None:
             why = "the newest commit has errors" if self._desired.diagnostics else "nothing could be read yet"
             told = message("GPU8012", {"why": why})
             return [Entry(event="idle", level=Level.ERROR, fields={"code": "GPU8012", "message": told})]
+        self._time.now_ms()  # before anything is made: whether this clock is to be believed
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
@@ -294,16 +386,19 @@ class Reconciler:
         self.settled, self.calm = reports[-1].settled, reports[-1].calm
         self._left = self._site.recall.look(self._mirror.objects(), declared.tenancy)
         self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in reports[-1].faults) else 0
-        self._outside.meters.synced()
-        self._measure(reports)
-        for report in reports:
-            for entry in of_cycle(report, self._desired.revision):
-                self._journal.tell(report.at_ms, entry)
-            self._outside.recorder.record(notes_of(report))
+        self.troubles.aside("synced", self._outside.meters.synced)
+        self.troubles.aside("measured", lambda: self._measure(reports))
+        self.troubles.aside("told", lambda: self._tell(reports))
         fought = spared | self._fights.fought_over(self._now())
         state = reports[-1].state
         troubles = [*of_damage(reports[-1]), *of_unreadable(state), *of_troubles(reports[-1])]
         return [*troubles, *of_fights(fought, state)]
+
+    def _tell(self, reports: Sequence[CycleReport]) -> None:
+        for report in reports:
+            for entry in of_cycle(report, self._desired.revision):
+                self._journal.tell(report.at_ms, entry)
+            self._outside.recorder.record(notes_of(report))
 
     def _measure(self, reports: Sequence[CycleReport]) -> None:
         ends = [*(report.at_ms for report in reports[1:]), self._now()]
@@ -314,27 +409,5 @@ class Reconciler:
     def _is_over(self) -> bool:
         return self._stop.requested() or not self._outside.leadership.held()
 
-    def _guarded(self, area: str, work: Callable[[], list[Entry]]) -> bool:
-        """Do it; what goes wrong outside, or in gpuctl itself, becomes a line of the journal."""
-        well = True
-        try:
-            problems = work()
-            well = not any(problem.event == "source" for problem in problems)
-        except WorldFault as fault:
-            problems, well = [of_fault("unreachable", fault)], False
-        except Exception as error:  # noqa: BLE001 - a bug of one cycle must not end months of service
-            problems, well = [_of_bug(error)], False
-        self._journal.stand(self._now(), area, problems)
-        self._outside.meters.standing(self._journal.codes)
-        return well
-
     def _now(self) -> Instant:
         return self._outside.clock.now_ms()
-
-
-def _of_bug(error: Exception) -> Entry:
-    """Our own mistake, with the line it was made in."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"{type(error).__name__}: {error} ({PurePath(frame.filename).name}:{frame.lineno})"
-    facts = {"code": "GPU9001", "message": message("GPU9001", {"what": what})}
-    return Entry(event="bug", level=Level.ERROR, fields=facts)

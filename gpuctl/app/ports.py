@@ -14,6 +14,7 @@ from gpuctl.model.units import DurationMs, Instant
 
 T = TypeVar("T")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class WorldFault(Exception):
@@ -30,6 +31,10 @@ class SourceUnavailable(WorldFault):
 
 class ClusterUnavailable(WorldFault):
     """The API server did not answer, or said it can't now."""
+
+
+class WrongTime(WorldFault):
+    """The machine's clock is not believed: nothing is decided by it."""
 
 
 class Conflict(WorldFault):
@@ -60,6 +65,14 @@ class Clock(Protocol):
         ...
 
 
+class Reference(Protocol):
+    """Another clock, to compare the machine's own with."""
+
+    def now_ms(self) -> Instant | None:
+        """What time it is there, as far as is known by now; None: it has not been heard yet, or there is none."""
+        ...
+
+
 class VirtualTime(Clock, Protocol):
     """A clock that stands still until it is moved."""
 
@@ -69,7 +82,7 @@ class VirtualTime(Clock, Protocol):
 
 
 class Source(Protocol):
-    """A branch of a repository, or a folder."""
+    """A branch of a repository, or a folder. Used by one thread at a time, which need not be the loop's."""
 
     def head(self) -> Revision:
         """The newest commit, fetched now. Raises SourceUnavailable."""
@@ -151,6 +164,26 @@ class Stop(Protocol):
 
     def wait(self, duration_ms: DurationMs) -> bool:
         """Wait that long, less if the loop is to end or the cluster has news. True when it is to end."""
+        ...
+
+
+class Underway(Protocol[R_co]):
+    """Work that was begun."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    def result(self) -> R_co:
+        """What it came to, or raises what it raised. To be asked for once it is done."""
+        ...
+
+
+class Background(Protocol):
+    """Does work beside the loop, one piece at a time. The work must not touch what the loop is changing."""
+
+    def start(self, work: Callable[[], R]) -> Underway[R]:
+        """Begin it; returns before it is done, and the loop's wait ends when it is."""
         ...
 
 

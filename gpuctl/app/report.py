@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.fights import WRITES_IN_A_WINDOW, rival
 from gpuctl.app.ports import WorldFault
-from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.wording import message
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.k8s.workloads import job_of
@@ -27,6 +28,8 @@ from gpuctl.plan import Stage
 
 _OVERTAKEN = "GPU7004"
 """Somebody changed the object at the same time: the next cycle looks again, and most times that is all."""
+MOST_MISTAKES = 1000
+"""What is told of one commit: a journal is no report, and the loop waits while lines are written."""
 FieldValue = str | int | Sequence[str]
 
 
@@ -85,8 +88,9 @@ class Journal:
         self._standing: dict[str, dict[str, Entry]] = {}
 
     def tell(self, at_ms: Instant, entry: Entry) -> None:
-        """Something happened."""
-        self._write(entry.line(at_ms, self._form))
+        """Something happened. A line that can't be made or written is lost, and ends nothing."""
+        with suppress(Exception):
+            self._write(entry.line(at_ms, self._form))
 
     def stand(self, at_ms: Instant, area: str, problems: Iterable[Entry]) -> None:
         """All that is wrong in an area now. Tells what is new of it, and what was wrong and is no more.
@@ -133,6 +137,17 @@ def of_diagnostic(event: str, found: Diagnostic) -> Entry:
         facts["help"] = found.help
     level = Level.ERROR if found.severity is Severity.ERROR else Level.WARNING
     return Entry(event=event, level=level, fields=facts)
+
+
+def of_mistakes(found: Sequence[Diagnostic]) -> Iterator[Entry]:
+    """What is wrong with the newest commit: first which parts of it are kept back; of a great many, the first."""
+    told = sorted(found, key=lambda diagnostic: not diagnostic.code.startswith("GPU8"))
+    for diagnostic in told[:MOST_MISTAKES]:
+        yield of_diagnostic("invalid", diagnostic)
+    more = told[MOST_MISTAKES:]
+    if more:
+        level = Level.ERROR if has_errors(more) else Level.WARNING
+        yield Entry(event="invalid", level=level, fields={"more": len(more)})
 
 
 def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:

@@ -34,7 +34,7 @@ def validate(dirs: tuple[str, ...], form: str) -> None:
     from gpuctl.app.validate import validate as check  # noqa: PLC0415
 
     folders = dirs or tuple(cluster_folders())
-    found = check(read_tree(folder) for folder in folders)
+    found = check(folders, read_tree)
     sys.stdout.write(FORMS[form](found.diagnostics))
     if form == "text":
         what = folders[0] if len(folders) == 1 else counted(len(folders), "cluster")

@@ -10,6 +10,13 @@ from gpuctl.model.ids import NO_REVISION, Revision
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """A larger file is not read: its content stays empty and its fault says why. No list of jobs comes near."""
+MAX_LINK_BYTES = 4096
+"""A symbolic link that says more leads nowhere: no path of a filesystem is longer."""
+MAX_ENTRIES = 200_000
+MAX_FILES = 50_000
+MAX_TREE_BYTES = 32 * 1024 * 1024
+"""A tree with more below the cluster's folder and in its policies is not read: files and folders of any kind,
+declaration files, and what those hold together. Compiling takes some 15 bytes of memory for a byte of YAML."""
 
 
 class SourceFault(StrEnum):
@@ -19,6 +26,15 @@ class SourceFault(StrEnum):
     DANGLING = "a symbolic link to nothing"
     TOO_LARGE = "larger than the compiler reads"
     UNREADABLE = "not readable"
+
+
+def exceeded(*, entries: int = 0, files: int = 0, size_bytes: int = 0) -> str:
+    """The first bound of a tree that so much exceeds, in words; "" when it is within all."""
+    if entries > MAX_ENTRIES:
+        return f"{MAX_ENTRIES} files and folders"
+    if files > MAX_FILES:
+        return f"{MAX_FILES} declaration files"
+    return f"{MAX_TREE_BYTES >> 20} MiB of declarations" if size_bytes > MAX_TREE_BYTES else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

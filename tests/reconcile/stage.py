@@ -11,9 +11,11 @@ from typing import Any
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import GitSource, WorkingCopy
-from gpuctl.app.loop import ALONE, LoopSettings, Outside, run
-from gpuctl.app.ports import Cluster, Leadership, Machines, Note, Source
+from gpuctl.app.loop import ALONE, AT_ONCE, UNMEASURED, LoopSettings, Outside, run
+from gpuctl.app.metrics import Meters
+from gpuctl.app.ports import Background, Clock, Cluster, Leadership, Machines, Note, Recorder, Reference, Source
 from gpuctl.app.report import Journal, LogForm
+from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.k8s.names import OBSERVED_KINDS
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef, Revision
@@ -59,6 +61,11 @@ class Stage:
         self.through: Cluster = self.cluster
         self.machines: Machines = self.cluster
         self.leadership: Leadership = ALONE
+        self.background: Background = AT_ONCE
+        self.reference: Reference = NO_REFERENCE
+        self.machine_clock: Clock = self.clock
+        self.meters: Meters = UNMEASURED
+        self.recorder: Recorder = self
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
         self.notes: list[Note] = []
@@ -112,9 +119,12 @@ class Stage:
             source=Counted(followed, self),
             cluster=self.through,
             machines=self.machines,
-            clock=self.clock,
+            clock=self.machine_clock,
             leadership=self.leadership,
-            recorder=self,
+            meters=self.meters,
+            recorder=self.recorder,
+            background=self.background,
+            reference=self.reference,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
         return run(LoopSettings(interval_ms=10_000, react_ms=2_000, once=once), outside, journal, self)

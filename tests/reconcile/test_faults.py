@@ -191,6 +191,17 @@ def test_who_declares_a_job_of_another_project_holds_only_itself_back(stage: Sta
     assert stage.phases() == RUNNING | {"b/j3": "Running", "a/j4": "Running"}
 
 
+def test_of_a_great_many_mistakes_the_journal_has_the_first(stage: Stage) -> None:
+    many = {"c/projects/a/many.yaml": "---\n".join(BROKEN.replace("j1", f"k{n}") for n in range(1500))}
+    stage.at(20, lambda: stage.commit(many))
+    stage.play(40)
+    told = [line for line in stage.lines if line["event"] == "invalid"]
+    assert told[0]["code"] == "GPU8009"
+    assert len(told) == 1001
+    assert told[-1]["more"] == 501
+    assert stage.phases() == RUNNING
+
+
 def test_a_bad_cluster_file_keeps_the_old_one(stage: Stage) -> None:
     bad = {"c/cluster.yaml": CLUSTER.replace("gpusPerNode", "gpus"), "c/projects/b/j3.yaml": job("j3", "b")}
     stage.at(20, lambda: stage.commit(bad))

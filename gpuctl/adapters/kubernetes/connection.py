@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from gpuctl import __version__
+from gpuctl.adapters.kubernetes.servertime import ServerTime
 from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.diag.wording import all_of, message
 
@@ -48,6 +49,7 @@ class Connection:
         self._read = read
         self._lock = Lock()
         self._renewed_ns = -_RENEWAL_PAUSE_NS
+        self.time = ServerTime()
         self._take(*read())
 
     @property

@@ -172,6 +172,7 @@ class Requests:
                 preload_content=not streaming,
             )
             code = response.status
+            self.connection.time.hear(response.headers.get("date", ""))
         except (http.HTTPError, OSError, ValueError) as error:
             raise self._unanswered(request, error) from error
         finally:

@@ -106,6 +106,35 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="the local clone is damaged",
         message="{folder} is damaged: objects of the commit are missing",
         why="A disk error or a kill at the wrong moment. gpuctl deletes its clone and fetches it again by itself.",
-        fix="Nothing to do for gpuctl's own clone. A repository of yours: `git fsck` says what is missing.",
+        fix="Nothing to do for gpuctl's own clone. A repository of yours: `git fsck` says what is missing. A partial "
+        "clone lacks objects, and gpuctl has none fetched for it: `git fetch --refetch --no-filter` makes it whole.",
+    ),
+    CodeEntry(
+        code="GPU8014",
+        title="the cluster's folder has too much in it",
+        message="{path} ({revision}) has more than {bound}: no more is read of one cluster",
+        why="What is read of a commit is bounded, so that no commit can use up the memory or the time of the process: "
+        "200,000 files and folders of any kind, 50,000 declaration files, and 32 MiB in those, below the cluster's "
+        "folder and in its policies. The reconciler goes on with the last good commit.",
+        fix="Keep what declares nothing outside of the cluster's folder, and divide the declarations among several "
+        "clusters.",
+    ),
+    CodeEntry(
+        code="GPU8015",
+        title="git needs more than it is given",
+        message="git was ended: {why}",
+        why="Each git command has a minute, 384 MiB of memory and 1.5 GiB for a file, which also bounds what one fetch "
+        "may bring. A repository with far more history or larger files, or one that is made to use them up, exceeds "
+        "that. " + _KEEPS,
+        fix="Take the commit back that needs so much, or keep the declarations in a repository of their own.",
+    ),
+    CodeEntry(
+        code="GPU8016",
+        title="a commit takes long to be read",
+        message="the newest commit is being read and compiled for {took:duration}; what was good before stays in force",
+        why="Commits are fetched, read and compiled beside the loop. Jobs go on being scheduled by the last good "
+        "commit, but no newer one is seen until this one is done.",
+        fix="See what the newest commit adds, say very large files: `gpuctl validate` on it takes as long. Take it "
+        "back, or restart gpuctl once the repository was corrected.",
     ),
 )

@@ -19,4 +19,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="gpuctl serves /metrics, /healthz and /readyz at the address that `--metrics-address` names.",
         fix="Name an address of this machine as HOST:PORT whose port is free, say 127.0.0.1:8080.",
     ),
+    CodeEntry(
+        code="GPU7032",
+        title="the machine's clock is not the API server's",
+        message="this machine's clock says {machine}, the API server's {server}: nothing is changed until they agree",
+        why="Limits of jobs, queue times and reservations are instants. By a wrong clock jobs would be ended for good "
+        "that have hours left, so gpuctl decides and writes nothing while the two differ by more than a minute. What "
+        "runs goes on.",
+        fix="Correct the clock that is wrong: have NTP run on the node of this process and on the control plane.",
+    ),
 )

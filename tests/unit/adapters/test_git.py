@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpuctl.adapters.files import read_tree
-from gpuctl.adapters.git import GitSource, Repository, WorkingCopy
+from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.adapters.gitrepository import Repository
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.ids import Revision
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault
@@ -295,3 +296,15 @@ def test_a_removed_file_is_gone_from_the_next_commit(copy: WorkingCopy, tmp_path
     copy.commit("less", AT_MS)
     source = source_of(copy, tmp_path)
     assert set(source.tree(source.head()).files) == {CLUSTER}
+
+
+@pytest.mark.parametrize("what", ["url", "path", "branch", "workdir"])
+@pytest.mark.parametrize("text", ["x" * 5000, "a\udcff", "a\0b"])
+def test_names_that_no_file_can_have(copy: WorkingCopy, tmp_path: Path, what: str, text: str) -> None:
+    given = {"url": str(copy.folder), "path": "clusters/one", "branch": "main", "workdir": str(tmp_path / "work")}
+    given[what] = str(tmp_path / text) if what in {"url", "workdir"} else text
+    with pytest.raises(SourceUnavailable):  # noqa: PT012 - either may say so
+        source = GitSource(given["url"], given["path"], given["branch"], Path(given["workdir"]))
+        source.tree(source.head())
+        if what == "workdir":
+            raise SourceUnavailable("", "a folder may well be called so")

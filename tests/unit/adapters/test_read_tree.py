@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from gpuctl.adapters.files import read_tree
-from gpuctl.model.source import MAX_FILE_BYTES, SourceFault
+from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model.source import MAX_ENTRIES, MAX_FILE_BYTES, SourceFault
 
 
 @pytest.fixture
@@ -91,3 +93,47 @@ def test_a_folder_named_like_a_file_is_looked_into(repository: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert read_tree(str(tmp_path / "nowhere")).files == {}
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(SourceUnavailable) as caught:
+        read_tree(str(folder))
+    assert caught.value.code == "GPU8014"
+    return str(caught.value)
+
+
+def test_more_files_than_are_listed(tmp_path: Path) -> None:
+    for folder in range(20):  # links: a file system makes them faster than files
+        (tmp_path / f"{folder}").mkdir()
+        (tmp_path / f"{folder}" / "0").touch()
+        for n in range(1, MAX_ENTRIES // 20 + 1):
+            os.link(tmp_path / f"{folder}" / "0", tmp_path / f"{folder}" / f"{n}")
+    assert f"more than {MAX_ENTRIES} files and folders" in refused(tmp_path)
+
+
+def test_more_than_is_read_of_one_cluster(tmp_path: Path) -> None:
+    (tmp_path / "0.yaml").write_bytes(b"#" * MAX_FILE_BYTES)
+    for n in range(1, 9):
+        (tmp_path / f"{n}.yaml").symlink_to("0.yaml")
+    assert "32 MiB of declarations" in refused(tmp_path)
+
+
+def test_links_through_thousands_of_links_lead_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").touch()
+    (tmp_path / "l0").symlink_to(".")
+    for n in range(1, 3000):
+        (tmp_path / f"l{n}").symlink_to(f"l{n - 1}/l{n - 1}")
+    (tmp_path / "far.yaml").symlink_to("l2999/job.yaml")
+    (tmp_path / "near.yaml").symlink_to("l3/job.yaml")
+    files = read_tree(str(tmp_path)).files
+    assert files[f"{tmp_path}/far.yaml"].fault is SourceFault.DANGLING
+    assert files[f"{tmp_path}/near.yaml"].fault is None
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    (tmp_path / "in.yaml").symlink_to("pipe.yaml")
+    files = read_tree(str(tmp_path)).files
+    assert files[f"{tmp_path}/pipe.yaml"].fault is files[f"{tmp_path}/in.yaml"].fault is SourceFault.UNREADABLE
+    assert files[f"{tmp_path}/zero.yaml"].fault is SourceFault.ESCAPES

@@ -1,0 +1,225 @@
+"""A repository on this machine, read at a commit: the files of one cluster, and what else gpuctl asks of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
+from gpuctl.adapters.gittree import Entry, Links, Listing, Meter, TooLarge, blob_sizes, file_contents, shown
+from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model.ids import NO_REVISION, Revision
+from gpuctl.model.source import (
+    MAX_FILE_BYTES,
+    MAX_LINK_BYTES,
+    MAX_TREE_BYTES,
+    SourceFault,
+    SourceFile,
+    SourceTree,
+    exceeded,
+)
+
+_CONFIRMED = "%(trailers:key=Gpuctl-Confirm,valueonly)"
+_REMEMBERED_COMMITS = 1000
+_REMEMBERED_TREES = 8
+_REMEMBERED_BYTES = 2 * MAX_TREE_BYTES
+_ARGUMENTS_BYTES = 1 << 16
+_FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LASTING = frozenset({"GPU8003", "GPU8014"})
+"""Faults of a commit itself: another look finds the same."""
+
+
+class Repository:
+    """A repository on this machine, read only. What its own settings ask for is not done.
+
+    One that belongs to another user of the machine is not read, as Git has it (`safe.directory`). `bare`: the folder is
+    the repository itself, gpuctl's own.
+    """
+
+    def __init__(self, folder: Path, git: Git | None = None, *, bare: bool = False) -> None:
+        self.folder = folder
+        self._git = git or Git()
+        self._at = (f"--git-dir={folder.absolute()}",) if bare else ("-C", str(folder.absolute()))
+        self._trees: dict[tuple[Revision, str], SourceTree | SourceUnavailable] = {}
+        self._blobs: dict[str, bytes | None] = {}
+
+    @staticmethod
+    def containing(path: Path) -> tuple[Repository, str]:
+        """The repository a folder is in, and the folder's path inside it."""
+        folder = path if path.is_dir() else path.parent
+        answer = Git().run("-C", str(folder.absolute()), "rev-parse", "--show-toplevel")
+        if "dubious ownership" in answer.error:
+            raise unavailable("GPU8005", url=str(path), why=last_line(answer.error))
+        top = Path(os.fsdecode(answer.output.removesuffix(b"\n")))
+        if answer.code or not path.resolve().is_relative_to(top.resolve()):
+            raise unavailable("GPU8004", url=str(path))
+        return Repository(top), path.resolve().relative_to(top.resolve()).as_posix()
+
+    def resolve(self, name: str) -> Revision:
+        """The commit that a branch, tag or id names."""
+        bad = not name or name.startswith("-")
+        answer = None if bad else self._run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        if answer is None or answer.code:
+            raise unavailable("GPU8006", revision=name, url=str(self.folder))
+        return Revision(answer.text)
+
+    def tree(self, revision: Revision, path: str) -> SourceTree:
+        """A cluster's folder at a commit with the `policies/` nearest to it.
+
+        Raises GPU8003 for a folder that isn't there, GPU8014 for one with more than is read of a cluster.
+        Cost: a command once a commit, and two for what the tree before did not have; some more for links to elsewhere.
+        """
+        where = inside(path)
+        known = self._trees.get((revision, where))
+        if known is None:
+            try:
+                known = self._read_tree(revision, where)
+            except SourceUnavailable as fault:
+                if fault.code not in _LASTING:
+                    raise
+                known = fault
+            self._remember(revision, where, known)
+        if isinstance(known, SourceUnavailable):
+            raise known.with_traceback(None)
+        return known
+
+    def follows(self, older: Revision, newer: Revision) -> bool:
+        """Whether `newer` contains `older`."""
+        if not (_FULL_ID.fullmatch(older) and _FULL_ID.fullmatch(newer)):
+            return False
+        return self._run("merge-base", "--is-ancestor", older, newer).code == 0
+
+    def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
+        """Trailers of the commits after `since`, at most the newest thousand.
+
+        They end before a commit whose message is too large to be read: none of those before it counts.
+        """
+        if not self._has(until):
+            return frozenset()
+        newest = [until, f"^{since}"] if since != NO_REVISION and self._has(since) else [until]
+        answer = self._run("log", f"--max-count={_REMEMBERED_COMMITS}", f"--format={_CONFIRMED}", *newest)
+        return frozenset(answer.text.split())
+
+    def _run(self, *args: str) -> Answer:
+        return self._git.run(*self._at, *args)
+
+    def _has(self, revision: Revision) -> bool:
+        return bool(_FULL_ID.fullmatch(revision)) and not self._run("cat-file", "-e", f"{revision}^{{commit}}").code
+
+    def _remember(self, revision: Revision, where: str, read: SourceTree | SourceUnavailable) -> None:
+        """Keep it, and of those before as many as are not too much together."""
+        self._trees[revision, where] = read
+        while len(self._trees) > 1 and (
+            len(self._trees) > _REMEMBERED_TREES or sum(map(_size, self._trees.values())) > _REMEMBERED_BYTES
+        ):
+            del self._trees[next(iter(self._trees))]
+
+    def _read_tree(self, revision: Revision, where: str) -> SourceTree:
+        missing = unavailable("GPU8006", revision=revision, url=str(self.folder))
+        if not _FULL_ID.fullmatch(revision):
+            raise missing
+        try:
+            files = self._files(revision, where, missing)
+        except TooLarge as found:
+            raise unavailable("GPU8014", path=where, revision=revision, bound=found.bound) from None
+        return SourceTree(cluster_dir=where, revision=revision, files=files)
+
+    def _files(self, revision: Revision, where: str, missing: SourceUnavailable) -> dict[str, SourceFile]:
+        meter, listing = Meter(), Listing(where)
+
+        def listed(paths: Sequence[str], *options: str) -> Iterator[Entry]:
+            command = (*self._at, "ls-tree", "-t", "-z", "--full-tree", *options, revision, "--", *map(_raw, paths))
+            with closing(self._git.stream(*command, otherwise=missing)) as chunks:
+                yield from meter.entries(chunks)
+
+        listing.take(listed(listing.paths, "-r"))
+        if not listing.is_there:
+            raise unavailable("GPU8003", path=where, revision=revision)
+        found = listing.declarations()
+        _check(files=len(found))
+        links = Links(
+            found,
+            lambda paths: (entry for some in _batches(paths) for entry in listed(some)),
+            lambda blobs: self._read(blobs, MAX_LINK_BYTES),
+        )
+        real: dict[str, Entry | SourceFault] = {**found, **links.follow(e for e in found.values() if e.is_link)}
+        self._blobs = read = self._read(
+            [entry.blob for entry in real.values() if isinstance(entry, Entry)], MAX_FILE_BYTES
+        )
+        return {shown(path): _file(entry, read, revision) for path, entry in sorted(real.items())}
+
+    def _read(self, blobs: Collection[str], most_bytes: int) -> dict[str, bytes | None]:
+        """Contents by blob; None for one that is larger. Together they are within the bounds, each as often as it is
+        named: it is compiled so often."""
+        known = {blob: _within(self._blobs[blob], most_bytes) for blob in blobs if blob in self._blobs}
+        wanted = sorted(set(blobs) - known.keys())
+        sizes = self._sizes(wanted)
+        small = [blob for blob in wanted if sizes[blob] <= most_bytes]
+        sizes |= {blob: len(content or b"") for blob, content in known.items()}
+        _check(size_bytes=sum(sizes[blob] for blob in blobs if sizes[blob] <= most_bytes))
+        with closing(self._batch("--batch", small)) as chunks:
+            return {**known, **dict.fromkeys(wanted), **dict(file_contents(chunks))}
+
+    def _sizes(self, blobs: Sequence[str]) -> dict[str, int]:
+        with closing(self._batch("--batch-check", blobs)) as chunks:
+            sizes = blob_sizes(b"".join(chunks))
+        if len(sizes) < len(blobs):
+            raise unavailable("GPU8013", folder=str(self.folder))
+        return sizes
+
+    def _batch(self, mode: str, blobs: Sequence[str]) -> Generator[bytes]:
+        if blobs:
+            feed = "".join(f"{blob}\n" for blob in blobs).encode()
+            damaged = unavailable("GPU8013", folder=str(self.folder))
+            yield from self._git.stream(*self._at, "cat-file", mode, feed=feed, otherwise=damaged)
+
+
+def _check(*, files: int = 0, size_bytes: int = 0) -> None:
+    bound = exceeded(files=files, size_bytes=size_bytes)
+    if bound:
+        raise TooLarge(bound)
+
+
+def _within(content: bytes | None, most_bytes: int) -> bytes | None:
+    return content if content is not None and len(content) <= most_bytes else None
+
+
+def _size(read: SourceTree | SourceUnavailable) -> int:
+    return sum(len(file.content) for file in read.files.values()) if isinstance(read, SourceTree) else 0
+
+
+def _file(entry: Entry | SourceFault, read: Mapping[str, bytes | None], revision: Revision) -> SourceFile:
+    if isinstance(entry, SourceFault):
+        return SourceFile(content=b"", revision=revision, fault=entry)
+    content = read[entry.blob]
+    if content is None:
+        return SourceFile(content=b"", revision=revision, fault=SourceFault.TOO_LARGE)
+    return SourceFile(content=content, revision=revision)
+
+
+def _raw(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _batches(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Paths in parts that one command line takes."""
+    some, size = list[str](), 0
+    for path in paths:
+        if some and size + len(path) > _ARGUMENTS_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(path)
+        size += 4 * len(path)
+    if some:
+        yield some
+
+
+def inside(path: str) -> str:
+    """A folder's path in the repository, normalised; "." is the root."""
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    if path.startswith("/") or ".." in parts:
+        raise unavailable("GPU8003", path=path, revision="(any)")
+    return "/".join(parts) or "."

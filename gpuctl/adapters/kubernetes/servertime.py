@@ -1,0 +1,37 @@
+"""What time it is by the API server's clock: each of its answers says so."""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+
+from gpuctl.model.units import Instant
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_LONGEST_DATE = 64
+_MS_NS = 1_000_000
+
+
+class ServerTime:
+    """Implements the port Reference: the `Date` of the newest answer, and what has passed since. Safe for threads.
+
+    It is exact to a second and the time that an answer takes.
+    """
+
+    def __init__(self) -> None:
+        self._heard: tuple[Instant, int] | None = None
+
+    def hear(self, date: str) -> None:
+        """An answer has come with this `Date`; one that is no date is as none."""
+        try:
+            at_ms = int(parsedate_to_datetime(date[:_LONGEST_DATE]).timestamp()) * 1000
+        except (ValueError, TypeError, OverflowError):
+            return
+        self._heard = at_ms, time.clock_gettime_ns(_CLOCK)
+
+    def now_ms(self) -> Instant | None:
+        """The server's time; None before its first answer."""
+        if self._heard is None:
+            return None
+        at_ms, heard_ns = self._heard
+        return at_ms + (time.clock_gettime_ns(_CLOCK) - heard_ns) // _MS_NS
