@@ -9,11 +9,11 @@ interval. A bug in a cycle is reported and does not end the loop.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from gpuctl.app.cycle import CycleReport, Site, at_rest, converge, until_calm
+from gpuctl.app.cycle import CycleReport, Site, at_rest, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.mirror import Mirror
@@ -43,6 +43,7 @@ from gpuctl.app.report import (
 from gpuctl.app.revisions import Desired, Revisions
 from gpuctl.app.stir import Stir, stir
 from gpuctl.diag.wording import message
+from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.state import ClusterState
@@ -287,26 +288,34 @@ class Reconciler:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
         spared = self._fights.fought_over(self._now())
-        reports = converge(declared, replace(self._site, spared=spared), self._confirmations, done)
-        self._fights.note(reports)
-        self._site = replace(self._site, rejected=reports[-1].rejected)
-        self.settled, self.calm = reports[-1].settled, reports[-1].calm
+        report = self._cycled(declared, replace(self._site, spared=spared), done)
+        self._site = replace(self._site, rejected=report.rejected)
+        self.settled, self.calm = report.settled, report.calm
         self._left = self._site.recall.look(self._mirror.objects(), declared.cluster.name)
-        self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in reports[-1].faults) else 0
+        self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in report.faults) else 0
         self._outside.meters.synced()
-        self._measure(reports)
-        for report in reports:
+        fought = spared | self._fights.fought_over(self._now())
+        return [*of_damage(report), *of_troubles(report), *of_fights(fought, report.state)]
+
+    def _cycled(self, declared: Declared, site: Site, done: Callable[[CycleReport], bool]) -> CycleReport:
+        """Run cycles until one is done, and tell of each as soon as it is over; the last report.
+
+        A report holds the cluster as it was: those that are told of are let go, or a long row of cycles holds the
+        cluster as often as there are cycles.
+        """
+        meters = self._outside.meters
+        last: CycleReport | None = None
+        for report in cycles(declared, site, self._confirmations, done):
+            last = report
+            meters.beat()
+            self._fights.note(report)
+            meters.cycle(measure(report, self._before, self._now() - report.at_ms))
+            self._before = report
             for entry in of_cycle(report, self._desired.revision):
                 self._journal.tell(report.at_ms, entry)
             self._outside.recorder.record(notes_of(report))
-        fought = spared | self._fights.fought_over(self._now())
-        return [*of_damage(reports[-1]), *of_troubles(reports[-1]), *of_fights(fought, reports[-1].state)]
-
-    def _measure(self, reports: Sequence[CycleReport]) -> None:
-        ends = [*(report.at_ms for report in reports[1:]), self._now()]
-        for report, end_ms in zip(reports, ends, strict=True):
-            self._outside.meters.cycle(measure(report, self._before, end_ms - report.at_ms))
-            self._before = report
+        assert last is not None  # noqa: S101 - there is always a first cycle
+        return last
 
     def _is_over(self) -> bool:
         return self._stop.requested() or not self._outside.leadership.held()
