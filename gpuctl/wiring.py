@@ -25,7 +25,8 @@ from gpuctl.app.bench.cluster_tree import CLUSTER as BENCH_CLUSTER
 from gpuctl.app.bench.cluster_tree import FOLDER as BENCH_FOLDER
 from gpuctl.app.bench.cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
-from gpuctl.app.loop import ALONE, AT_ONCE, UNRECORDED, LoopSettings, Outside, run
+from gpuctl.app.kept import Keep
+from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.play import LivePlay, Sandbox, Venue
 from gpuctl.app.ports import (
     Clock,
@@ -39,6 +40,7 @@ from gpuctl.app.ports import (
     Workshop,
     WorldFault,
 )
+from gpuctl.app.reconciler import ALONE, AT_ONCE, UNRECORDED, Outside
 from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.simulation import ReadTree
 from gpuctl.app.timekeeping import NO_REFERENCE
@@ -254,7 +256,7 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     held.enter_context(closing(leadership))
     writes = limited(target.write_qps, target.write_burst)
     cluster = KubernetesCluster(
-        connection, permit=leadership.held, on_news=wake, on_request=meters.request, writes=writes
+        connection, permit=leadership.held, on_news=wake, on_request=meters.request, writes=writes, keep=Keep()
     )
     held.enter_context(closing(cluster))
     recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -25,7 +26,9 @@ _POLL_S = 0.05
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _WRITES = frozenset({"patch", "delete", "create", "update"})
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _MIB = 1 << 20
+_KIB_IN_A_MIB = 1 << 10
 
 
 class ReconcileProcess:
@@ -50,7 +53,7 @@ class ReconcileProcess:
             raise
 
     def usage(self) -> Usage:
-        """What its /metrics say."""
+        """What its /metrics say, and of its peak its system."""
         writes: Counter[str] = Counter()
         write_ms: Counter[str] = Counter()
         cpu_ms = mib = 0
@@ -65,7 +68,14 @@ class ReconcileProcess:
             elif name == "gpuctl_api_request_seconds_sum" and labels["verb"] in _WRITES and labels["kind"] != "Lease":
                 write_ms[labels["kind"]] += int(float(value) * 1000)
         events = writes.pop("Event", 0)
-        return Usage(cpu_ms=cpu_ms, memory_mib=mib, writes=writes, events=events, write_ms=write_ms)
+        return Usage(
+            cpu_ms=cpu_ms,
+            memory_mib=mib,
+            peak_mib=self._peak_mib(),
+            writes=writes,
+            events=events,
+            write_ms=write_ms,
+        )
 
     def told(self) -> Sequence[Mapping[str, Any]]:
         """The lines of its journal that are whole."""
@@ -80,6 +90,13 @@ class ReconcileProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def _peak_mib(self) -> int:
+        """As Linux says it; 0 elsewhere."""
+        with suppress(OSError):
+            found = _PEAK.search(Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii"))
+            return int(found[1]) // _KIB_IN_A_MIB if found else 0
+        return 0
 
     def _await_ready(self) -> None:
         until = time.monotonic() + _WITHIN_S

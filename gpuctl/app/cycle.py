@@ -6,7 +6,7 @@ hands to the next is what the server refused to take. So it may be killed anywhe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gpuctl.app.apply import apply_plan, never
@@ -159,16 +159,25 @@ def converge(
     confirmations: frozenset[str] = frozenset(),
     done: Callable[[CycleReport], bool] = at_rest,
 ) -> tuple[CycleReport, ...]:
+    """The reports of `cycles`, all of them at once: each holds the cluster as it was then."""
+    return tuple(cycles(declared, site, confirmations, done))
+
+
+def cycles(
+    declared: Declared,
+    site: Site,
+    confirmations: frozenset[str] = frozenset(),
+    done: Callable[[CycleReport], bool] = at_rest,
+) -> Iterator[CycleReport]:
     """Cycles until one is `done`: wrote nothing. The world settles after each that wrote something.
 
     The last report is the fixed point, unless a stop or the bound ended it first: then it is not `settled`.
     """
-    reports: list[CycleReport] = []
     for _ in range(CYCLES_TO_A_FIXED_POINT):
-        reports.append(cycle(declared, site, confirmations))
-        news = reports[-1].rejected != site.rejected
-        if (done(reports[-1]) and not news) or site.stop():
-            break
+        report = cycle(declared, site, confirmations)
+        news = report.rejected != site.rejected
+        yield report
+        if (done(report) and not news) or site.stop():
+            return
         site.settle()
-        site = replace(site, rejected=reports[-1].rejected)
-    return tuple(reports)
+        site = replace(site, rejected=report.rejected)

@@ -7,7 +7,6 @@ until a minute has passed since its first write in it, and people are told who e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.k8s import names
@@ -28,13 +27,12 @@ class Fights:
     def __init__(self) -> None:
         self._writes: dict[ObjectRef, deque[Instant]] = {}
 
-    def note(self, reports: Iterable[CycleReport]) -> None:
-        """Remember the writes of cycles."""
-        for report in reports:
-            for outcome in report.result.outcomes:
-                ref = outcome.change.ref
-                if outcome.status is OutcomeStatus.APPLIED and ref.namespace != names.SYSTEM_NAMESPACE:
-                    self._writes.setdefault(ref, deque()).append(report.at_ms)
+    def note(self, report: CycleReport) -> None:
+        """Remember the writes of a cycle."""
+        for outcome in report.result.outcomes:
+            ref = outcome.change.ref
+            if outcome.status is OutcomeStatus.APPLIED and ref.namespace != names.SYSTEM_NAMESPACE:
+                self._writes.setdefault(ref, deque()).append(report.at_ms)
 
     def fought_over(self, now_ms: Instant) -> frozenset[ObjectRef]:
         """What is to be left alone now. Cost: linear in the objects written within the last minute."""

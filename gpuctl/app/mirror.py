@@ -3,6 +3,8 @@
 Level-triggered: events only bring the copy up to date, what to do is decided from the whole of it. A watch that can't
 be continued is answered by a new list, which replaces everything of its kind.
 
+Of each object only what a cycle reads is in it (`gpuctl/app/kept.py`), however large the object is.
+
 What is written goes through the copy too and is in it at once: the next cycle never decides on a cluster as it was
 before this one's writes, however late the watch tells of them. Versions decide which of two is newer: the API server
 gives them out in ascending order (KEP-5504).
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Gone, NotFound, R, T
 from gpuctl.app.stir import alters
 from gpuctl.k8s.names import OBSERVED_KINDS, Kind
@@ -23,8 +26,12 @@ from gpuctl.model.state import Body, RawObjects
 class Mirror:
     """The copy, and the way to write what is in it. Bodies in it are never changed, only replaced."""
 
-    def __init__(self, cluster: Cluster, kinds: Iterable[Kind] = OBSERVED_KINDS) -> None:
+    def __init__(
+        self, cluster: Cluster, kinds: Iterable[Kind] = OBSERVED_KINDS, keep: Callable[[Body], Body] | None = None
+    ) -> None:
+        """`keep` makes of a body what is kept of it; as `Keep` does, where nothing else is said."""
         self._cluster = cluster
+        self._keep = keep or Keep()
         self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in kinds}
         self._versions: dict[Kind, str] = {}
         self._altered = False
@@ -84,11 +91,11 @@ class Mirror:
         return self._objects.get((ref.api_version, ref.kind), {})
 
     def _take(self, ref: ObjectRef, body: Body) -> bool:
-        """Have it, unless what is there is as new or newer. Whether it was news."""
+        """Have what is kept of it, unless what is there is as new or newer. Whether it was news."""
         objects = self._of_kind(ref)
         if ref in objects and _age(objects[ref]) >= _age(body):
             return False
-        objects[ref] = body
+        objects[ref] = self._keep(body)
         self._copy = None
         return True
 
@@ -111,7 +118,7 @@ class Mirror:
             old, gone = self._objects[kind].get(ref), event.type == "DELETED"
             if self._drop(event.body) if gone else self._take(ref, event.body):
                 changes += 1
-                self._altered = self._altered or alters(ref, old, None if gone else event.body)
+                self._altered = self._altered or alters(ref, old, self._objects[kind].get(ref))
         self._versions[kind] = version
         return changes
 
@@ -133,7 +140,7 @@ class Mirror:
             return 0
         old = self._objects[kind]
         until = int(listed.resource_version)
-        fresh = {ref_of(body): body for body in listed.items}
+        fresh = {ref_of(body): self._keep(body) for body in listed.items}
         fresh |= {ref: body for ref, body in old.items() if _age(body) > until}
         changes = sum(old.get(ref) != body for ref, body in fresh.items()) + len(old.keys() - fresh.keys())
         self._altered = self._altered or changes > 0

@@ -1,4 +1,4 @@
-"""The time by which cycles decide: the machine's, as long as the cluster's server has the same.
+"""The time by which cycles decide: the machine's, as long as the cluster's server has the same. And when to try again.
 
 Limits of jobs, queue times and what is written of them are instants. By a clock that is days ahead every limited job is
 over its time, and ended for good; so nothing is decided by it, and nothing is written.
@@ -13,6 +13,13 @@ from gpuctl.model.units import DurationMs, Instant
 
 MOST_APART_MS: DurationMs = 60_000
 """Clocks that are kept by NTP differ by far less, and no limit of a job is so short."""
+FIRST_RETRY_MS: DurationMs = 1_000
+LAST_RETRY_MS: DurationMs = 300_000
+
+
+def retry_ms(failures: int) -> DurationMs:
+    """How long to wait after so many failures in a row: doubling, bounded."""
+    return min(FIRST_RETRY_MS << min(failures - 1, 20), LAST_RETRY_MS)
 
 
 class NoReference:

@@ -17,7 +17,7 @@ from gpuctl.cli.output import print_json
 from gpuctl.diag.wording import thousandths
 from gpuctl.views.tables import table
 
-WORKLOADS = ("flow", "turnover", "reclaim", "crowd", "refills")
+WORKLOADS = ("flow", "turnover", "reclaim", "crowd", "refills", "memory")
 _HEADER = ("WORKLOAD", "MEASURED", "AIM", "BESIDE IT")
 _GIB = 1 << 30
 
@@ -29,10 +29,10 @@ Row = tuple[str, str, str, str]
 @click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
 @click.option(
     "--scale",
-    type=click.Choice(["full", "small"]),
+    type=click.Choice(["large", "full", "small"]),
     default="full",
     show_default=True,
-    help="full: 125 nodes of 8 GPUs, 2,000 jobs; small: 4 nodes, 40 jobs.",
+    help="full: 125 nodes of 8 GPUs, 2,000 jobs; large: 1,000 nodes, 10,000 jobs; small: 4 nodes, 40 jobs.",
 )
 @click.option("--only", type=click.Choice(WORKLOADS), multiple=True, help="One workload, or several. Default: all.")
 @click.option(
@@ -47,14 +47,15 @@ def cluster(  # noqa: PLR0913, PLR0917 - one for each option
     The cluster needs KWOK, with a stage that ends a pod after the time that its variable RUN_FOR says, and must have no
     nodes: the benchmark makes its own, and removes all it makes besides. The controller is a process of its own. Each
     workload is run without it too: the same Jobs, that wait for kube-scheduler or are stopped by hand; the brief ones
-    also made suspended and let go, as any queue does, with nobody who decides.
+    also made suspended and let go, as any queue does, with nobody who decides. Memory is what the controller's process
+    has at the end, and the most that it ever had.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.bench.cluster import bench_cluster  # noqa: PLC0415
     from gpuctl.app.bench.cluster_figures import medians  # noqa: PLC0415
-    from gpuctl.app.bench.cluster_tree import FULL, SMALL  # noqa: PLC0415
+    from gpuctl.app.bench.cluster_tree import FULL, LARGE, SMALL  # noqa: PLC0415
 
-    size = FULL if scale == "full" else SMALL
+    size = {"large": LARGE, "full": FULL, "small": SMALL}[scale]
     with wiring.cluster_bench(wiring.Target(kubeconfig=kubeconfig, context=context)) as yard:
         say = partial(click.echo, err=True)
         machine = _machine()
@@ -100,6 +101,12 @@ def _rows(measured: ClusterBench) -> Iterator[Row]:
         beside = f"median {refills.percentile(50)} ms; {_writes(refills.costs)}; all {len(refills.waits_ms)} in "
         beside += f"{_seconds(refills.costs.wall_ms)}, bare Jobs in {_seconds(bare['refills'])}; {_own(refills.costs)}"
         yield "a job ends, the next starts, p99", f"{refills.percentile(99)} ms", "100 ms + API", beside
+    if measured.memory is not None:
+        held = measured.memory
+        what = f"memory, {held.jobs} jobs on {measured.scale.nodes} nodes"
+        beside = f"{held.made.memory_mib} MiB when all is at rest, after {_seconds(held.made.wall_ms)}; a process that "
+        beside += f"finds it so: {held.found.peak_mib} MiB at most, then {held.found.memory_mib}; {_own(held.made)}"
+        yield what, f"{held.made.peak_mib} MiB at most", "600 MiB", beside
 
 
 def _median_ms(costs: Sequence[Costs]) -> int:
@@ -128,7 +135,7 @@ def _of_flow(flow: Flow, bare: Sequence[Costs], queued: Costs) -> Iterator[Row]:
 
 
 def _own(costs: Costs) -> str:
-    return f"gpuctl {_seconds(costs.own_cpu_ms)} CPU, {costs.memory_mib} MiB"
+    return f"gpuctl {_seconds(costs.own_cpu_ms)} CPU, {costs.memory_mib} MiB, at most {costs.peak_mib}"
 
 
 def _cycles(count: int) -> str:

@@ -27,6 +27,7 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
     examples=(
         "gpuctl install --repo https://git.example.com/gpus.git --path clusters/tr4858 | kubectl apply -f -",
         "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --guard > gpuctl.yaml",
+        "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --jobs 500 --nodes 20 > gpuctl.yaml",
     ),
 )
 @click.option("--repo", metavar="URL", required=True, help="The repository: an https or ssh URL, or USER@HOST:PATH.")
@@ -46,6 +47,22 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
     help="A ClusterRole that projects may grant. Repeatable.",
 )
 @click.option("--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="One leads, others wait.")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="Declared jobs that the controller's memory limit has room for.",
+)
+@click.option(
+    "--nodes",
+    metavar="N",
+    type=click.IntRange(1, 100_000),
+    default=1_000,
+    show_default=True,
+    help="Nodes, with 110 pods of anybody's each, that it has room for.",
+)
 @write_options
 @click.option("--guard", is_flag=True, help="Policies that leave Git as the only way to GPUs and their nodes.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
@@ -56,6 +73,9 @@ def install(output: str, **options: Any) -> None:
     which is printed empty: its annotation has the command that fills it, with a deploy key for ssh or a token for
     https. Applying the manifests again leaves them there. A public https repository needs none. Without --guard,
     standard error and the Deployment's description say what people can then do past Git.
+
+    The controller's memory limit follows from --jobs and --nodes: 256Mi, 48Ki a job and 480Ki a node; half of it is
+    requested. The annotation of the Deployment says it.
     """
     from gpuctl.install import UNGUARDED, Installation, all_objects  # noqa: PLC0415 - only now
 

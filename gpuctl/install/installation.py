@@ -37,7 +37,7 @@ class Installation:
 
     `namespace_prefix` is the cluster's; empty where projects may have any namespace. `roles` are the ClusterRoles that
     projects may grant. `guard`: whether Git is to be the only way to a GPU. `write_qps` and `write_burst` bound the
-    controller's writes; None: as it does by itself.
+    controller's writes; None: as it does by itself. `jobs` and `nodes`: how many it is given memory for.
     """
 
     image: str
@@ -50,6 +50,8 @@ class Installation:
     guard: bool = False
     write_qps: int | None = None
     write_burst: int | None = None
+    jobs: int = 10_000
+    nodes: int = 1_000
 
     @property
     def by_ssh(self) -> bool:

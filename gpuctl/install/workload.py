@@ -28,6 +28,15 @@ _NODE_DNS = "169.254.20.10/32"
 _API_PORTS = (443, 6443)
 """Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
 _TERMINATION_S = 30
+_PODS_ON_A_NODE = 110
+"""Of anybody's: the most that Kubernetes puts there by itself."""
+BASE_MIB, JOB_KIB, NODE_KIB = 256, 48, 40 + 4 * _PODS_ON_A_NODE
+"""What the process may take: with nothing to do, for each declared job and its pods, for each node and its pods.
+
+By `gpuctl bench cluster`: 10,000 jobs on 1,000 nodes take some 330 MiB at rest and at most 450 while they are made; a
+pod of anybody's takes 2 to 3 KiB. A job's environment and arguments count several times over.
+"""
+_STEP_MIB = 64
 
 
 def controller(wanted: Installation) -> Iterator[Body]:
@@ -35,7 +44,7 @@ def controller(wanted: Installation) -> Iterator[Body]:
     yield _namespace()
     yield _git_secret(wanted)
     yield made(names.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note="Empty at first: whoever takes it leads.")
-    note = "" if wanted.guard else UNGUARDED
+    note = _sized(wanted) if wanted.guard else f"{_sized(wanted)} {UNGUARDED}"
     yield made(names.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME, note=note)
     yield _metrics_service()
     yield made(
@@ -74,6 +83,20 @@ def fill_in(*keys: str) -> str:
     return (
         f"kubectl -n {_HOME} create secret generic {GIT_SECRET} {files} --dry-run=client -o yaml | "
         "kubectl apply --server-side --field-manager=git-credentials -f -"
+    )
+
+
+def memory_mib(jobs: int, nodes: int) -> int:
+    """The most memory that the controller is given for so many declared jobs on so many nodes."""
+    most_kib = 1024 * BASE_MIB + JOB_KIB * jobs + NODE_KIB * nodes
+    return -(-most_kib // (1024 * _STEP_MIB)) * _STEP_MIB
+
+
+def _sized(wanted: Installation) -> str:
+    return (
+        f"The memory limit of {memory_mib(wanted.jobs, wanted.nodes)}Mi is for {wanted.jobs} declared jobs on "
+        f"{wanted.nodes} nodes: {BASE_MIB}Mi, {JOB_KIB}Ki a job and {NODE_KIB}Ki a node with up to {_PODS_ON_A_NODE} "
+        "pods. For others: gpuctl install --jobs N --nodes N."
     )
 
 
@@ -127,6 +150,7 @@ def _pod(wanted: Installation) -> Mapping[str, Any]:
 
 
 def _container(wanted: Installation) -> Mapping[str, Any]:
+    most_mib = memory_mib(wanted.jobs, wanted.nodes)
     return {
         "name": NAME,
         "image": wanted.image,
@@ -143,7 +167,10 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
             "timeoutSeconds": 5,
         },
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}, "periodSeconds": 5, "timeoutSeconds": 5},
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "resources": {
+            "requests": {"cpu": "100m", "memory": f"{most_mib // 2}Mi"},
+            "limits": {"memory": f"{most_mib}Mi"},
+        },
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

@@ -10,6 +10,7 @@ from commands import Run
 
 from gpuctl.cli.reconcile import reconcile
 from gpuctl.install import UNGUARDED
+from gpuctl.install.workload import BASE_MIB, JOB_KIB, NODE_KIB
 
 HTTPS = ("--repo", "https://git.example.com/gpus.git", "--path", "clusters/tr4858")
 
@@ -44,6 +45,24 @@ def test_the_pod_is_called_as_reconcile_is(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("jobs", "nodes", "limit_mib"), [(10_000, 1_000, 1216), (1, 1, 320), (500, 20, 320), (100_000, 5_000, 7296)]
+)
+def test_the_memory_limit_is_that_of_the_declared_size_and_says_so(
+    run: Run, jobs: int, nodes: int, limit_mib: int
+) -> None:
+    items = json.loads(run("install", *HTTPS, "--jobs", str(jobs), "--nodes", str(nodes), "-o", "json").stdout)["items"]
+    (deployment,) = (item for item in items if item["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": f"{limit_mib}Mi"}
+    assert container["resources"]["requests"]["memory"] == f"{limit_mib // 2}Mi"
+    told = deployment["metadata"]["annotations"]["kubernetes.io/description"]
+    assert told.startswith(f"The memory limit of {limit_mib}Mi is for {jobs} declared jobs on {nodes} nodes: ")
+    assert f"{BASE_MIB}Mi, {JOB_KIB}Ki a job and {NODE_KIB}Ki a node" in told
+    helped = " ".join(run("install", "--help").stdout.split())
+    assert f"{BASE_MIB}Mi, {JOB_KIB}Ki a job and {NODE_KIB}Ki a node" in helped
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--repo", "/srv/gpus.git", "--path", "c"), "--repo"),
@@ -58,6 +77,8 @@ def test_the_pod_is_called_as_reconcile_is(run: Run) -> None:
         ((*HTTPS, "--image", "-x"), "--image"),
         ((*HTTPS, "--replicas", "0"), "--replicas"),
         ((*HTTPS, "--write-qps", "0"), "--write-qps"),
+        ((*HTTPS, "--jobs", "0"), "--jobs"),
+        ((*HTTPS, "--nodes", "many"), "--nodes"),
         (("--path", "c"), "--repo"),
     ],
 )

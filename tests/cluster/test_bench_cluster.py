@@ -16,7 +16,8 @@ def test_the_owner_gets_its_gpus_back_in_one_decision_and_everything_runs(
 ) -> None:
     plane = new_control_plane()
     arguments = ["--kubeconfig", str(plane.kubeconfig), "--scale", "small", "-o", "json"]
-    done = CliRunner().invoke(cluster, [*arguments, "--only", "flow", "--only", "reclaim"], catch_exceptions=False)
+    only = [word for name in ("flow", "reclaim", "memory") for word in ("--only", name)]
+    done = CliRunner().invoke(cluster, [*arguments, *only], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     (measured,) = json.loads(done.stdout)["rounds"]
     flow, reclaim = measured["flow"], measured["reclaim"]
@@ -28,6 +29,11 @@ def test_the_owner_gets_its_gpus_back_in_one_decision_and_everything_runs(
     assert (reclaim["wanted"], reclaim["paused"], reclaim["pausing_cycles"]) == (4, 4, 1)
     assert measured["queued"]["wall_ms"] >= 1_000
     assert {name: len(costs) for name, costs in measured["bare"].items()} == {"flow": 2, "reclaim": 1}
+    memory = measured["memory"]
+    assert memory["jobs"] == 40
+    assert 0 < memory["made"]["memory_mib"] <= memory["made"]["peak_mib"]
+    assert 0 < memory["found"]["memory_mib"] <= memory["found"]["peak_mib"]
+    assert (memory["made"]["writes"] > 40, memory["found"]["writes"] <= 1) == (True, True)
     namespaces = plane.call("GET", "/api/v1/namespaces")["items"]
     assert [name for one in namespaces if (name := one["metadata"]["name"]).startswith("bench-")] == []
 

@@ -19,7 +19,8 @@ from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.lease import LeaseLeadership
 from gpuctl.adapters.kubernetes.machines import StandingMachines
-from gpuctl.app.loop import LoopSettings, Outside, run
+from gpuctl.app.loop import LoopSettings, run
+from gpuctl.app.reconciler import Outside
 from gpuctl.app.report import Journal, LogForm
 
 DAYS_MS = 30 * 86_400_000

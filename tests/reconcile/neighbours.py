@@ -69,6 +69,7 @@ class Neighbours:
         self.cluster.provide(self.declared.cluster.pools)
         self.site = Site(mirror=Mirror(self.cluster), clock=self.clock, settle=self.cluster.settle)
         self.reports: list[CycleReport] = []
+        self._whole = Mirror(self.cluster, keep=lambda body: body)
         self.live_s(60)
 
     def declare(self, files: Files) -> None:
@@ -108,16 +109,21 @@ class Neighbours:
         pods = {text(body, "metadata", "uid") for _, body in self.pods(f"gpu-{owner}")}
         return {"runs": runs, "ended": dict(ledger.finished), "pods": pods, "decided": self.decisions_about(owner)}
 
+    def objects(self) -> Mapping[ObjectRef, Body]:
+        """As the API server has them, for people to edit."""
+        self._whole.refresh()
+        return self._whole.objects().objects
+
     def pods(self, namespace: str) -> list[tuple[ObjectRef, Body]]:
-        live = self.state().live
+        live = self.objects()
         return [(ref, live[ref]) for ref in sorted(live) if ref.kind == "Pod" and ref.namespace == namespace]
 
     def run_object(self, name: str, owner: str) -> Body:
         """The Job or Deployment of a declared job's run."""
-        state, digest = self.state(), next(j.digest for j in self.declared.jobs if j.id.name == name)
+        digest = next(j.digest for j in self.declared.jobs if j.id.name == name)
         (found,) = [
             body
-            for ref, body in state.live.items()
+            for ref, body in self.objects().items()
             if ref.namespace == f"gpu-{owner}" and ref.name == names.run_name(name, digest) and ref.kind != "Service"
         ]
         return found

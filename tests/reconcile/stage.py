@@ -11,9 +11,10 @@ from typing import Any
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import GitSource, WorkingCopy
-from gpuctl.app.loop import ALONE, AT_ONCE, UNMEASURED, LoopSettings, Outside, run
+from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.metrics import Meters
 from gpuctl.app.ports import Background, Clock, Cluster, Leadership, Machines, Note, Recorder, Reference, Source
+from gpuctl.app.reconciler import ALONE, AT_ONCE, UNMEASURED, Outside
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.k8s.names import OBSERVED_KINDS

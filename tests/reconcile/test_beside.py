@@ -12,8 +12,8 @@ from test_terms import Turns
 
 from gpuctl.adapters.git import GitSource
 from gpuctl.app.following import AtOnce
-from gpuctl.app.loop import LONG_FOLLOWING_MS
 from gpuctl.app.ports import R, SourceUnavailable, Underway
+from gpuctl.app.reconciler import LONG_FOLLOWING_MS
 from gpuctl.model.ids import JobId, ProjectName, Revision
 
 RUNNING = {"a/j1": "Running", "b/j2": "Running"}

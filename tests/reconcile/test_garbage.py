@@ -130,16 +130,16 @@ def test_a_ledger_edited_to_garbage_is_its_projects_matter_alone(key: str) -> No
     ref = ledger_ref("one", ProjectName("evil"))
     for said, value in GARBAGE.items():
         before = town.life_of("good")
-        body = town.state().live[ref]
+        body = town.objects()[ref]
         town.edit_unchecked(body, lambda new, value=value: _put(new["data"], key, value))  # type: ignore[misc]
         report = town.enforce()
         assert town.life_of("good") == before, said
         damaged = {part for found, part in report.state.damaged if found == ref}
-        same = town.state().live[ref]["data"] == body["data"]
+        same = town.objects()[ref]["data"] == body["data"]
         assert same or damaged or key in WRITTEN_ANEW or said in FORMS_OF_A_SECTION, f"{said} is put back or told"
-        town.edit_unchecked(town.state().live[ref], lambda new, body=body: new.update(data=dict(body["data"])))  # type: ignore[misc]
+        town.edit_unchecked(town.objects()[ref], lambda new, body=body: new.update(data=dict(body["data"])))  # type: ignore[misc]
         town.enforce()
-        assert ref_of(town.state().live[ref]) == ref
+        assert ref_of(town.objects()[ref]) == ref
 
 
 def _put(data: dict[str, Any], key: str, value: str | None) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from stage import BASE, Stage, job
 
 from gpuctl.adapters.git import GitSource
-from gpuctl.app.loop import Outside, Reconciler
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
+from gpuctl.app.reconciler import Outside, Reconciler
 from gpuctl.app.report import Journal
 
 

@@ -35,6 +35,8 @@ class NodeBook:
             workers = self._workers.setdefault(job, {})
             if new is None:
                 workers.pop(key, None)
+                if not workers:
+                    del self._workers[job]
             else:
                 workers[key] = None
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
 from gpuctl.adapters.kubernetes.budget import Budget
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.faults import unsupported
+from gpuctl.adapters.kubernetes.listing import Page, read_page
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import (
     APPLY,
@@ -30,7 +34,7 @@ from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, Invalid, NotFound, ObjectList, WatchEvent, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import FIELD_MANAGER, PLURALS, SCOPES, Kind, Scope
-from gpuctl.k8s.objects import is_deleting, mapping, ref_of, text
+from gpuctl.k8s.objects import is_deleting, mapping, ref_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
@@ -47,11 +51,17 @@ def nothing() -> None:
     """Nobody waits for news."""
 
 
+def whole(body: Body) -> Body:
+    """All of an object."""
+    return body
+
+
 class KubernetesCluster:
     """Implements the port Cluster. Safe for threads. `close` it before its connection.
 
     `permit`: asked right before each write is sent; False is ClusterUnavailable GPU7016. `on_news`: called, from
-    another thread, when a watch has heard something. `scopes`: which objects of a kind are read.
+    another thread, when a watch has heard something. `scopes`: which objects of a kind are read. `keep`: makes what is
+    kept of an object that was listed or heard of, before another one is read.
     """
 
     def __init__(  # noqa: PLR0913 - all by name, all with a default
@@ -64,12 +74,15 @@ class KubernetesCluster:
         writes: WriteLimits | None = None,
         timings: Timings | None = None,
         scopes: Mapping[Kind, Scope] = SCOPES,
+        keep: Callable[[Body], Body] = whole,
     ) -> None:
         limits = writes or WriteLimits()
         self.requests = Requests(connection, timings, on_request)
         self._permit = permit
         self._on_news = on_news
         self._scopes = scopes
+        self._keep = keep
+        self._at_once = limits.at_once
         self._budget = Budget(limits.per_second, limits.burst)
         self._hands = ThreadPoolExecutor(limits.at_once, thread_name_prefix="write")
         self._lock = Lock()
@@ -156,10 +169,24 @@ class KubernetesCluster:
         """Do the work for all items, several at once; results in their order, or the first failure when all ended."""
         if len(items) < 2:
             return [work(one) for one in items]
-        underway = [self._hands.submit(work, one) for one in items]
-        for future in underway:
-            future.exception()
-        return [future.result() for future in underway]
+        places = deque(range(len(items)))
+        done: dict[int, R] = {}
+        failed: dict[int, Exception] = {}
+
+        def some() -> None:
+            with suppress(IndexError):
+                while True:
+                    place = places.popleft()
+                    try:
+                        done[place] = work(items[place])
+                    except Exception as error:  # noqa: BLE001 - raised below, when all have ended
+                        failed[place] = error
+
+        for hand in [self._hands.submit(some) for _ in range(min(len(items), self._at_once))]:
+            hand.result()
+        if failed:
+            raise failed[min(failed)]
+        return [done[place] for place in range(len(items))]
 
     def close(self) -> None:
         """End all watches and threads; one that is just connecting to a dead address is left after a moment."""
@@ -193,16 +220,16 @@ class KubernetesCluster:
         scope = self._scopes.get(kind, _EVERYTHING)
         if kind not in PLURALS:
             raise unsupported(f"{kind[1]} of {kind[0]}")
-        base, found, token, what = collection(kind, scope.namespace), [], "", f"list {kind[1]}"
+        base, found, token, what = collection(kind, scope.namespace), list[Body](), "", f"list {kind[1]}"
+        read = partial(read_page, kind, keep=self._keep)
         while True:
             query = {"labelSelector": scope.label_selector, "limit": size, "continue": token}
-            page = self.requests.send(Request(verb="list", kind=kind, path=with_query(base, query), what=what))
-            for body in page.get("items") or ():
-                body["apiVersion"], body["kind"] = kind  # the items of a list do not say it themselves
-                found.append(body)
-            token = text(page, "metadata", "continue")
+            request = Request(verb="list", kind=kind, path=with_query(base, query), what=what)
+            page: Page = self.requests.send(request, read=read)
+            found += page.items
+            token = page.token
             if not token:
-                return ObjectList(items=tuple(found), resource_version=text(page, "metadata", "resourceVersion"))
+                return ObjectList(items=tuple(found), resource_version=page.resource_version)
 
     def _stream(self, kind: Kind, version: str) -> Stream:
         """The one that goes on from that version; the caller has listed anew when there is none."""
@@ -218,7 +245,9 @@ class KubernetesCluster:
             scope = self._scopes.get(kind, _EVERYTHING)
             query = {"labelSelector": scope.label_selector, "resourceVersion": version}
             path = collection(kind, scope.namespace)
-            self._streams[kind] = stream = Stream(self.requests, kind, path, query, self._on_news)
+            self._streams[kind] = stream = Stream(
+                self.requests, kind=kind, path=path, query=query, keep=self._keep, on_news=self._on_news
+            )
             return stream
 
     def _drop(self, kind: Kind, stream: Stream) -> None:

@@ -19,7 +19,7 @@ from gpuctl.model.units import DurationMs
 
 _CPU = re.compile(r"^process_cpu_seconds_total (\S+)", re.MULTILINE)
 _POLL_S = 0.2
-_GONE_WITHIN_S = 300
+_GONE_WITHIN_S = 3_600
 
 
 class KubernetesGround:

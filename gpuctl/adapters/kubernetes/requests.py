@@ -1,6 +1,7 @@
 """Raw JSON over the connection: one request, what became of it, and whether to send it again.
 
-Cost: some 0.4 ms of CPU a request, nearly all of it HTTP and TLS; bodies are decoded once and never copied.
+Cost: some 0.4 ms of CPU a request, nearly all of it HTTP and TLS; bodies are decoded once and never copied. An answer
+may be read as it comes, by what is given for it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -33,8 +34,11 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 NO_ANSWER = 0
 
+Read = Callable[[Iterable[bytes]], Any]
+"""Makes something of an answer's bytes; ValueError where they are not what they should be."""
 OnRequest = Callable[[str, str, int, DurationMs], None]
 """Told of every request: verb, kind, HTTP status (0: none, or not all of it), duration."""
+CHUNK_BYTES = 1 << 18
 _UNSENT = (http.NewConnectionError, http.ConnectTimeoutError, http.NameResolutionError, http.ProxyError)
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _MS_NS = 1_000_000
@@ -82,8 +86,8 @@ class Requests:
         self._on_request = on_request
         self._closing = Event()
 
-    def send(self, request: Request, permit: Callable[[], bool] = always) -> Any:
-        """Send and return the decoded answer.
+    def send(self, request: Request, permit: Callable[[], bool] = always, read: Read | None = None) -> Any:
+        """Send and return the decoded answer, or what `read` makes of its bytes as they come.
 
         What fails for the moment (no answer, half of one, 429, 5xx) is sent again a few times, as late as Retry-After
         says; a request that may have taken effect only if it is repeatable. `permit` is asked right before each time.
@@ -95,7 +99,7 @@ class Requests:
                 raise ClusterUnavailable("GPU7016", message("GPU7016", {"what": request.what}))
             headers = self.connection.headers()
             try:
-                return self._answer(request, headers)
+                return self._answer(request, headers) if read is None else self._read(request, headers, read)
             except Unauthorized as fault:
                 if renewed or not self.connection.renew(headers):
                     raise self._disbelieved(fault) from fault
@@ -152,6 +156,24 @@ class Requests:
                 return json.loads(data) if data else {}
             except ValueError:
                 raise self._strange(request, response) from None
+        raise fault_of(response.status, status_of(data), request.what, response.headers.get("retry-after", ""))
+
+    def _read(self, request: Request, headers: Mapping[str, str], read: Read) -> Any:
+        """An answer that is read piece by piece; one that breaks off is none."""
+        response = self._sent(request, headers, streaming=True)
+        try:
+            if 200 <= response.status < 300:
+                found = read(response.stream(CHUNK_BYTES, decode_content=True))
+                response.drain_conn()
+                return found
+            data = response.read()
+        except (http.HTTPError, OSError) as error:
+            self.broke(request.verb, request.kind, NO_ANSWER)
+            raise self._unanswered(request, error) from error
+        except ValueError:
+            raise self._strange(request, response) from None
+        finally:
+            response.close()
         raise fault_of(response.status, status_of(data), request.what, response.headers.get("retry-after", ""))
 
     def _sent(self, request: Request, headers: Mapping[str, str], *, streaming: bool) -> BaseHTTPResponse:

@@ -28,8 +28,8 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
 _CHUNK_BYTES = 1 << 16
-_MOST_EVENTS = 100_000
-"""What is kept for a caller that does not come: beyond it, a list costs less."""
+_MOST_EVENTS = 20_000
+"""What is kept for a caller that does not come: beyond it, a list costs less, and less memory."""
 _BRIEF_NS = 1_000_000_000
 _MS_NS = 1_000_000
 _BRIEF_ENDS = 3
@@ -39,14 +39,22 @@ _BRIEF_ENDS = 3
 class Stream:
     """The watch of one kind from a version on. Safe for threads."""
 
-    def __init__(
-        self, requests: Requests, kind: Kind, path: str, query: Mapping[str, str], on_news: Callable[[], None]
+    def __init__(  # noqa: PLR0913 - all by name
+        self,
+        requests: Requests,
+        *,
+        kind: Kind,
+        path: str,
+        query: Mapping[str, str],
+        keep: Callable[[Body], Body],
+        on_news: Callable[[], None],
     ) -> None:
-        """`query` holds the version to begin at, as `resourceVersion`."""
+        """`query` holds the version to begin at, as `resourceVersion`; of each object what `keep` leaves is kept."""
         self._requests = requests
         self._kind = kind
         self._path = path
         self._query = query
+        self._keep = keep
         self._on_news = on_news
         self._heard = Condition()
         self._events: list[WatchEvent] = []
@@ -179,7 +187,7 @@ class Stream:
                 break
             version = heard
             if kind != "BOOKMARK":
-                events.append(WatchEvent(type=kind, body=body))
+                events.append(WatchEvent(type=kind, body=self._keep(body)))
         with self._heard:
             self._version = version
             self._events += events

@@ -10,11 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.app.bench.cluster_bare import Bare, compiled
-from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Crowd, Flow, Reclaimed, Refills, Written, fullness
+from gpuctl.app.bench.cluster_figures import (
+    ClusterBench,
+    Costs,
+    Crowd,
+    Flow,
+    Held,
+    Reclaimed,
+    Refills,
+    Written,
+    fullness,
+)
 from gpuctl.app.bench.cluster_log import JobLog
 from gpuctl.app.bench.cluster_ports import Controller, Usage, Yard
 from gpuctl.app.bench.cluster_tree import (
@@ -31,6 +41,7 @@ from gpuctl.app.bench.cluster_tree import (
     held,
     held_nodes,
     job_files,
+    lasting,
     owned,
     teams,
     too_large,
@@ -44,9 +55,12 @@ from gpuctl.simulate.scenario import EPOCH_MS
 _MS_NS = 1_000_000
 
 
+_QUIET_S, _QUIET_CPU_MS = 5, 100
 SHORT_INTERVAL = "200ms"
 """How often Git is asked where the time from a commit counts."""
-WORKLOADS = ("flow", "turnover", "reclaim", "crowd", "refills")
+WORKLOADS = ("flow", "turnover", "reclaim", "crowd", "refills", "memory")
+_WITHOUT_BARE = frozenset({"memory"})
+"""What there is nothing of to measure without a controller."""
 
 
 def bench_cluster(
@@ -62,7 +76,8 @@ def bench_cluster(
         measured[name] = getattr(bench, name)()
         if name == "flow":
             measured["queued"] = bench.bare("queued")
-        bare[name] = (*before, bench.bare(name))
+        if name not in _WITHOUT_BARE:
+            bare[name] = (*before, bench.bare(name))
     return ClusterBench(scale=scale, bare=bare, **measured)
 
 
@@ -73,6 +88,7 @@ class _Run:
     log: JobLog
     workshop: Workshop
     controller: Controller
+    url: str
 
     def declare(self, wishes: Sequence[Wish], text: str) -> int:
         """Commit jobs; the instant of the commit, in ns."""
@@ -199,6 +215,24 @@ class _Bench:
             waits = sorted(_ms(start - end) for start, end in zip(starts, ends, strict=False))
             return Refills(waits_ms=tuple(waits), costs=stretch())
 
+    def memory(self) -> Held:
+        """Jobs on all GPUs and others that wait: made from nothing, at rest, and after a restart."""
+        scale, jobs = self._scale, lasting(self._scale)
+        self._say(f"{len(jobs)} jobs on {scale.gpus} GPUs, made from nothing and found again")
+        with self._run(teams(scale, scale.gpus // scale.projects)) as run:
+            stretch = self._begin(run)
+            run.declare(jobs, "jobs")
+            run.log.until("jobs are made", lambda: len(run.log.lives) == len(jobs))
+            run.log.until("GPUs are given away", lambda: run.log.count(lambda life: life.holds) == scale.gpus)
+            self._rest(run)
+            made = stretch()
+            run.controller.close()
+            with closing(self._yard.launch(run.url, "1s")) as controller:
+                again = replace(run, controller=controller)
+                stretch = self._begin(again)
+                self._idle(again)
+                return Held(jobs=len(jobs), made=made, found=stretch())
+
     @contextmanager
     def _run(self, quotas: Mapping[str, int], wishes: Sequence[Wish] = (), interval: str = "1s") -> Iterator[_Run]:
         """A controller that follows a new repository, asked at that interval; it is at rest where nothing is to run.
@@ -213,7 +247,7 @@ class _Bench:
         log = JobLog(ground.cluster)
         try:
             with closing(self._yard.launch(url, interval)) as controller:
-                run = _Run(log, workshop, controller)
+                run = _Run(log, workshop, controller, url)
                 if not wishes:
                     self._rest(run)
                 yield run
@@ -245,6 +279,15 @@ class _Bench:
                 return
             before = now
 
+    def _idle(self, run: _Run) -> None:
+        """Wait until the controller has used next to no CPU for some seconds: there may be nothing for it to write."""
+        quiet, before = 0, run.controller.usage()
+        while quiet < _QUIET_S:
+            time.sleep(1.0)
+            now = run.controller.usage()
+            quiet = quiet + 1 if now.cpu_ms - before.cpu_ms < _QUIET_CPU_MS else 0
+            before = now
+
     def _begin(self, run: _Run) -> Callable[[], Costs]:
         """Begin to measure; what it returns says what was used since."""
         began_ns, cpu_ms, used = time.monotonic_ns(), self._yard.ground.server_cpu_ms(), run.controller.usage()
@@ -256,6 +299,7 @@ class _Bench:
                 server_cpu_ms=self._yard.ground.server_cpu_ms() - cpu_ms,
                 own_cpu_ms=now.cpu_ms - used.cpu_ms,
                 memory_mib=now.memory_mib,
+                peak_mib=now.peak_mib,
                 writes=sum(now.writes.values()) - sum(used.writes.values()),
                 ledger_writes=_ledgers(now) - _ledgers(used),
                 events=now.events - used.events,

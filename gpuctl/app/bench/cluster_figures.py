@@ -23,14 +23,17 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What a stretch of work took: `server_cpu_ms` of the API server; `own_cpu_ms`, `memory_mib` and writes of the
+    """What a stretch of work took: `server_cpu_ms` of the API server; `own_cpu_ms`, memory and writes of the
     controller, none without one; its Events are counted apart. `by_kind`: all of them again, Events too.
+
+    `memory_mib` is resident at the end, `peak_mib` the most since its process began.
     """
 
     wall_ms: DurationMs
     server_cpu_ms: DurationMs
     own_cpu_ms: DurationMs = 0
     memory_mib: int = 0
+    peak_mib: int = 0
     writes: int = 0
     ledger_writes: int = 0
     events: int = 0
@@ -87,6 +90,18 @@ class Refills:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Jobs that last, more than there are GPUs: made from nothing by one controller, then found by another that starts.
+
+    `made` until all GPUs were given away and nothing was left to write; `found` likewise.
+    """
+
+    jobs: int
+    made: Costs
+    found: Costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterBench:
     """All that was measured; None for what was not asked for.
 
@@ -102,6 +117,7 @@ class ClusterBench:
     reclaim: Reclaimed | None = None
     crowd: Crowd | None = None
     refills: Refills | None = None
+    memory: Held | None = None
 
 
 T = TypeVar("T")

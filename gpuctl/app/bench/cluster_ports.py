@@ -15,11 +15,13 @@ from gpuctl.model.units import DurationMs
 class Usage:
     """What a controller has used since it was started. `writes` by kind, without those of its Lease and its `events`.
 
-    `write_ms`: by kind, their time added up, from request to answer: what of all is the API server's own.
+    `memory_mib` is resident now, `peak_mib` the most that ever was, 0 where the system does not say. `write_ms`: by
+    kind, their time added up, from request to answer: what of all is the API server's own.
     """
 
     cpu_ms: DurationMs = 0
     memory_mib: int = 0
+    peak_mib: int = 0
     writes: Mapping[str, int] = field(default_factory=dict)
     events: int = 0
     write_ms: Mapping[str, DurationMs] = field(default_factory=dict)

@@ -82,6 +82,7 @@ class Scale:
         return max(1, self.nodes // 5)
 
 
+LARGE = Scale(nodes=1000, projects=20, jobs=10_000, owned=100, pending=5000, fitting=5, refills=300)
 FULL = Scale(nodes=125, projects=20, jobs=2000, owned=100, pending=5000, fitting=5, refills=300)
 SMALL = Scale(nodes=4, projects=2, jobs=40, owned=4, pending=40, fitting=2, refills=20)
 
@@ -131,6 +132,14 @@ def teams(scale: Scale, quota: int) -> Mapping[str, int]:
 def flowing(scale: Scale) -> Sequence[Wish]:
     """Brief one-GPU jobs of all projects in turn."""
     return [Wish(project=f"team-{number % scale.projects}", name=f"job-{number}") for number in range(scale.jobs)]
+
+
+def lasting(scale: Scale) -> Sequence[Wish]:
+    """One-GPU jobs of all projects in turn that go on and on, a quarter more of them than GPUs."""
+    return [
+        Wish(project=f"team-{number % scale.projects}", name=f"job-{number}", run_for=LASTING)
+        for number in range(scale.gpus + scale.gpus // 4)
+    ]
 
 
 def borrowers(scale: Scale) -> Mapping[str, int]:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.app.kept import Keep
 from gpuctl.app.mirror import Mirror
 from gpuctl.k8s.names import CONFIG_MAP, NAMESPACE, OBSERVED_KINDS
 from gpuctl.k8s.objects import ref_of, resource_version, uid
@@ -25,7 +26,8 @@ def cluster_of(history: int = 20_000) -> EmbeddedCluster:
 
 
 def listed(cluster: EmbeddedCluster) -> dict[object, Body]:
-    return {ref_of(body): body for kind in (NAMESPACE, CONFIG_MAP) for body in cluster.list(kind).items}
+    keep = Keep()
+    return {ref_of(body): keep(body) for kind in (NAMESPACE, CONFIG_MAP) for body in cluster.list(kind).items}
 
 
 @given(WRITES, st.sampled_from([2, 20_000]))

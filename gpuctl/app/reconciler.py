@@ -1,0 +1,311 @@
+"""What the loop does when it is due: follow the branch, enforce what it says, keep the copy of the cluster current.
+
+Each step tells what stands wrong afterwards, in the journal and in the measurements; none of them ends the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gpuctl.app.cycle import CycleReport, Site, cycles, until_calm
+from gpuctl.app.fights import Fights
+from gpuctl.app.following import AtOnce, Followed, Follower
+from gpuctl.app.metrics import Meters, Unmeasured, measure
+from gpuctl.app.mirror import Mirror
+from gpuctl.app.notes import Unrecorded, notes_of
+from gpuctl.app.ports import (
+    Background,
+    Clock,
+    Cluster,
+    Leadership,
+    Machines,
+    Recorder,
+    Reference,
+    Source,
+    Stop,
+    WorldFault,
+)
+from gpuctl.app.report import (
+    Entry,
+    Journal,
+    Level,
+    of_cycle,
+    of_damage,
+    of_fault,
+    of_fights,
+    of_mistakes,
+    of_troubles,
+    of_unreadable,
+)
+from gpuctl.app.revisions import Desired
+from gpuctl.app.stir import Stir, stir
+from gpuctl.app.timekeeping import LAST_RETRY_MS, NO_REFERENCE, CheckedClock, retry_ms
+from gpuctl.app.troubles import Troubles
+from gpuctl.diag.wording import message
+from gpuctl.model.declared import Declared
+from gpuctl.model.state import ClusterState
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.observe import Records, read_ledgers
+
+LOOK_AGAIN_MS: DurationMs = 500
+"""When to look at what came of one's own writes, if nothing else calls for a look before."""
+LONG_FOLLOWING_MS: DurationMs = 180_000
+"""A commit that is not read and compiled by then is told of: longer than the time limits of Git's commands allow."""
+_PATIENCE_MS: Mapping[Stir, DurationMs] = {Stir.NOTHING: LAST_RETRY_MS, Stir.PROGRESS: LOOK_AGAIN_MS, Stir.NEWS: 0}
+"""How long a cycle may wait for more of the kind."""
+
+
+class Alone:
+    """The leadership of a process that shares its cluster with no other."""
+
+    def held(self) -> bool:
+        """Always."""
+        return True
+
+    def holder(self) -> str:
+        """Nobody needs to know."""
+        return ""
+
+    def term(self) -> int:
+        """The only one."""
+        return 0
+
+    def fault(self) -> None:
+        """Nothing can go wrong."""
+
+
+ALONE = Alone()
+UNMEASURED = Unmeasured()
+UNRECORDED = Unrecorded()
+AT_ONCE = AtOnce()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """The world the loop works on, through its ports. `reference`: the clock of the cluster's server, if it has one."""
+
+    source: Source
+    cluster: Cluster
+    machines: Machines
+    clock: Clock
+    leadership: Leadership = ALONE
+    meters: Meters = UNMEASURED
+    recorder: Recorder = UNRECORDED
+    background: Background = AT_ONCE
+    reference: Reference = NO_REFERENCE
+
+
+class Reconciler:
+    """Follows the branch and enforces it, each when told to. What it remembers is only what it can read again, and is
+    forgotten when another has led: what was good then is in the ledgers."""
+
+    def __init__(self, outside: Outside, journal: Journal, stop: Stop) -> None:
+        self._outside = outside
+        self._journal = journal
+        self._stop = stop
+        self.troubles = Troubles(journal, outside.meters, outside.clock)
+        self._mirror = Mirror(outside.cluster)
+        self._time = CheckedClock(outside.clock, outside.reference)
+        self._follower = Follower(outside.source, outside.background)
+        self._term: int | None = None
+        self._began_ms = self._now()
+        self._blind, self._look_due = 0, self._now()
+        self._begin()
+
+    def _begin(self) -> None:
+        """As a process that has just begun, but for its copy of the cluster."""
+        self._fights = Fights()
+        self._site = Site(mirror=self._mirror, clock=self._time, stop=self._is_over)
+        self._follower.forget()
+        self.has_followed = False
+        """Whether it is known by now what is declared, or that it can't be known."""
+        self._desired = Desired()
+        self._confirmations: frozenset[str] = frozenset()
+        self._provided: Desired | None = None
+        self._before: CycleReport | None = None
+        self._left: ClusterState | None = None
+        """What was observed last, with what the last cycle wrote since."""
+        self.settled = True
+        """Whether the last cycles came to where nothing was left to write."""
+        self.calm = True
+        """Whether they came to where nothing is left to write before something happens in the cluster."""
+        self.unfinished = 0
+        """How often in a row a write failed that may well go through soon."""
+
+    def beat(self) -> None:
+        """Have the measurements know that the loop comes round."""
+        self.troubles.aside("beat", self._outside.meters.beat)
+
+    def leads(self) -> bool:
+        """Whether this process may act; says so when that changes."""
+        leadership = self._outside.leadership
+        held, term = leadership.held(), leadership.term()
+        if self._term not in {None, term}:
+            self._begin()
+            self.troubles.forget("git", "following", "declarations", "cluster")
+        self._term = term
+        waits = [] if held else [Entry(event="standby", fields={"leader": leadership.holder()})]
+        fault = None if held else leadership.fault()
+        self.troubles.stand("leadership", [*waits, *([of_fault("unreachable", fault)] if fault else [])])
+        return held
+
+    def stand_by(self) -> None:
+        """While another leads: keep the copy current, so that taking over takes no time."""
+        if self.troubles.guarded("cluster", self._look):
+            self.troubles.aside("synced", self._outside.meters.synced)
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the newest commit is being read."""
+        return self._follower.under_way
+
+    def follow(self) -> bool | None:
+        """Ask for the newest commit, unless that is under way, and take what has come of it: None for nothing yet,
+        False when something could not be read."""
+        came: list[Followed] = []
+        problems, well = self.troubles.tried(lambda: self._ask(came))
+        if well and not came:
+            self.troubles.stand("following", list(self._of_long_following()))
+            return None
+        self.troubles.stand("following", [])
+        self.troubles.stand("git", problems)
+        self.has_followed = True
+        self.troubles.aside("fetched", lambda: self._outside.meters.fetched(well=well))
+        return well
+
+    def enforce(self, done: Callable[[CycleReport], bool] = until_calm) -> bool:
+        """Run cycles until one is done; False when the cluster can't be read."""
+        return self.troubles.guarded("cluster", lambda: self._enforce(done))
+
+    def rest_ms(self, interval_ms: DurationMs) -> DurationMs:
+        """How long to rest after the last cycles, if nothing happens."""
+        return interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
+
+    def patience_ms(self) -> DurationMs:
+        """How long the next cycle may wait, by how much has changed since the last. What can't be seen is news, and is
+        not looked at again before that cycle: later each time in a row."""
+        wait_ms = self._look_due - self._now()
+        if 0 < wait_ms <= LAST_RETRY_MS:
+            return wait_ms
+        try:
+            stirred = self.stirred()
+        except Exception as error:  # noqa: BLE001 - one object that can't be read must not end the loop
+            self._blind += 1
+            self._look_due = self._now() + retry_ms(self._blind)
+            self.troubles.bug("changes", error)
+            return retry_ms(self._blind)
+        self._blind = 0
+        self.troubles.bug("changes", None)
+        return _PATIENCE_MS[stirred]
+
+    def stirred(self) -> Stir:
+        """How much has changed since the last cycle was done; NEWS when the cluster can't be reached."""
+        try:
+            changes = self._mirror.refresh()
+        except WorldFault:
+            return Stir.NEWS
+        if not changes:
+            return Stir.NOTHING
+        declared = self._desired.declared
+        if self._mirror.altered or declared is None or self._left is None:
+            return Stir.NEWS
+        return stir(self._left, self._site.recall.look(self._mirror.objects(), declared.tenancy))
+
+    def _look(self) -> list[Entry]:
+        self._mirror.refresh()
+        return []
+
+    def _ask(self, came: list[Followed]) -> list[Entry]:
+        if not self.is_following:
+            self._began_ms = self._now()
+            self._follower.begin()
+        followed = self._follower.take(self._records)
+        if followed is None:
+            return []
+        came.append(followed)
+        problem = followed.problem
+        if problem is not None and self._stop.requested():
+            return []
+        if followed.desired is not None:
+            self._take(followed.desired)
+        if followed.confirmations is not None:
+            self._confirmations = followed.confirmations
+        for old in followed.rewritten:
+            told = message("GPU8007", {"old": old[:12], "new": followed.head[:12]})
+            facts = {"code": "GPU8007", "old": old, "new": followed.head, "message": told}
+            self._journal.tell(self._now(), Entry(event="rewritten", level=Level.WARNING, fields=facts))
+        return [] if problem is None else [of_fault(problem.event, problem.fault)]
+
+    def _take(self, desired: Desired) -> None:
+        self._desired = desired
+        if desired.revision:
+            self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
+            self.troubles.aside("revision", lambda: self._outside.meters.following(desired.revision, self._now()))
+        self.troubles.stand("declarations", list(of_mistakes(desired.diagnostics)))
+
+    def _of_long_following(self) -> Iterator[Entry]:
+        took_ms = self._now() - self._began_ms
+        if took_ms > LONG_FOLLOWING_MS:
+            told = message("GPU8016", {"took": took_ms // 60_000 * 60_000})
+            facts = {"code": "GPU8016", "message": told}
+            yield Entry(event="slow", level=Level.WARNING, fields=facts, rewords=True)
+
+    def _records(self) -> Records:
+        """As last seen; read now when this process has seen nothing yet."""
+        if self._desired.declared is None:
+            self._mirror.refresh()
+        return read_ledgers(self._mirror.objects().objects)
+
+    def _enforce(self, done: Callable[[CycleReport], bool]) -> list[Entry]:
+        declared = self._desired.declared
+        if declared is None:
+            why = "the newest commit has errors" if self._desired.diagnostics else "nothing could be read yet"
+            told = message("GPU8012", {"why": why})
+            return [Entry(event="idle", level=Level.ERROR, fields={"code": "GPU8012", "message": told})]
+        self._time.now_ms()  # before anything is made: whether this clock is to be believed
+        if self._provided is not self._desired:
+            self._outside.machines.provide(declared.cluster.pools)
+            self._provided = self._desired
+        spared = self._fights.fought_over(self._now())
+        report = self._cycled(declared, replace(self._site, spared=spared), done)
+        self._site = replace(self._site, rejected=report.rejected)
+        self.settled, self.calm = report.settled, report.calm
+        self._left = self._site.recall.look(self._mirror.objects(), declared.tenancy)
+        self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in report.faults) else 0
+        self.troubles.aside("synced", self._outside.meters.synced)
+        fought = spared | self._fights.fought_over(self._now())
+        troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
+        return [*troubles, *of_fights(fought, report.state)]
+
+    def _cycled(self, declared: Declared, site: Site, done: Callable[[CycleReport], bool]) -> CycleReport:
+        """Run cycles until one is done, and tell of each as soon as it is over; the last report.
+
+        A report holds the cluster as it was: those that are told of are let go, or a long row of cycles holds the
+        cluster as often as there are cycles.
+        """
+        last: CycleReport | None = None
+        for report in cycles(declared, site, self._confirmations, done):
+            last = report
+            self.beat()
+            self._fights.note(report)
+            self.troubles.aside("measured", partial(self._measure, report))
+            self.troubles.aside("told", partial(self._tell, report))
+        assert last is not None  # noqa: S101 - there is always a first cycle
+        return last
+
+    def _tell(self, report: CycleReport) -> None:
+        for entry in of_cycle(report, self._desired.revision):
+            self._journal.tell(report.at_ms, entry)
+        self._outside.recorder.record(notes_of(report))
+
+    def _measure(self, report: CycleReport) -> None:
+        self._outside.meters.cycle(measure(report, self._before, self._now() - report.at_ms))
+        self._before = report
+
+    def _is_over(self) -> bool:
+        return self._stop.requested() or not self._outside.leadership.held()
+
+    def _now(self) -> Instant:
+        return self._outside.clock.now_ms()
