@@ -7,9 +7,9 @@ sam, who may edit. Each has only the rights that `access` of the project gives. 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.error import HTTPError
@@ -21,7 +21,8 @@ from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.paths import collection
-from gpuctl.app.cycle import Site, converge, cycle
+from gpuctl.app.cycle import CycleReport, Site, converge, cycle
+from gpuctl.app.kept import Keep
 from gpuctl.app.mirror import Mirror
 from gpuctl.compile import compile_tree
 from gpuctl.install import Installation, all_objects
@@ -84,12 +85,23 @@ class Place:
             within(PATIENCE_S, lambda: self.attempt("POST", f"{pods('probe')}?dryRun=All", pod(nodeName="n1")))
         self.run(RUNNING)
 
+    @contextmanager
+    def site(self) -> Iterator[Site]:
+        """Where gpuctl works, with the rights of its account."""
+        kubeconfig = self.plane.write_kubeconfig(self.plane.folder / "gpuctl.kubeconfig", self.token)
+        connection = connect(str(kubeconfig))
+        with closing(connection), closing(KubernetesCluster(connection, keep=Keep())) as cluster:
+            yield Site(mirror=Mirror(cluster), clock=SystemClock())
+
+    def cycles(self, more: Mapping[str, str] | None = None) -> CycleReport:
+        """Cycles of a gpuctl that has just begun; the last. Whatever a damaged object raises, they raise."""
+        with self.site() as site:
+            return converge(declared(more), site)[-1]
+
     def run(self, pods: int, more: Mapping[str, str] | None = None) -> Sequence[Change]:
         """Cycles of gpuctl until so many pods run; what one more cycle changes."""
-        kubeconfig = self.plane.write_kubeconfig(self.plane.folder / "gpuctl.kubeconfig", self.token)
-        connection, faults = connect(str(kubeconfig)), list[str]()
-        with closing(connection), closing(KubernetesCluster(connection)) as cluster:
-            site = Site(mirror=Mirror(cluster), clock=SystemClock())
+        faults = list[str]()
+        with self.site() as site:
 
             def runs() -> bool:
                 report = converge(declared(more), site)[-1]
@@ -132,7 +144,7 @@ class Place:
             *(apps("a", kind) for kind in ("deployments", "daemonsets", "statefulsets", "replicasets")),
         )
         listed = [(path, each) for path in bundles for each in self.plane.call("GET", path)["items"]]
-        by_hand = [(p, each) for p, each in listed if names.JOB_LABEL not in each["metadata"].get("labels", {})]
+        by_hand = [(path, each) for path, each in listed if is_by_hand(each["metadata"])]
 
         def remove(found: tuple[str, Any]) -> None:
             query = "?propagationPolicy=Background&gracePeriodSeconds=0"
@@ -141,6 +153,10 @@ class Place:
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(remove, by_hand))
+
+
+def is_by_hand(meta: Mapping[str, Any]) -> bool:
+    return names.JOB_LABEL not in meta.get("labels", {}) or meta["name"].startswith("by-hand-")
 
 
 def guard_alone() -> list[str]:

@@ -71,7 +71,7 @@ def test_what_stood_wrong_is_the_new_leaders_to_tell(tmp_path: Path) -> None:
     stage.at(40, turns.pass_on)
     stage.at(60, turns.pass_on)
     stage.play(80)
-    assert stage.codes("invalid") == ["GPU1001", "GPU8009"] * 2
+    assert stage.codes("invalid") == ["GPU8009", "GPU1001"] * 2
     assert [line["was"] for line in stage.lines if line["event"] == "resolved"] == ["standby"]
 
 
