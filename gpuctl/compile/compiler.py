@@ -48,9 +48,9 @@ def compile_tree(tree: SourceTree, readings: Readings | None = None) -> Compiled
     resolved.jobs, unfit = fit_jobs(declarations, resolved, readings.fitted)
     diagnostics.extend(unfit)
     if declarations.policies:
-        from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema, which takes a while
+        from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema and re2, which takes a while
 
-        diagnostics.extend(check_policies(declarations, readings.breaches))
+        diagnostics.extend(check_policies(declarations, readings.rules, readings.breaches))
     declared = None if has_errors(diagnostics) else lower(resolved, readings.jobs)
     return Compiled(
         declared=declared,

@@ -339,7 +339,10 @@ class PolicySpec(Spec):
     match: Match = Field(description="Which declarations the rule is about.")
     severity: Literal["error", "warning"] = Field("error", description="Whether breaking it makes the tree invalid.")
     schema_: dict[str, Any] | None = Field(
-        None, alias="schema", description="A JSON Schema (2020-12) that each such declaration, as written, must match."
+        None,
+        alias="schema",
+        description="A JSON Schema (2020-12) that each such declaration, as written, must match. Its patterns are "
+        "RE2's.",
     )
     cel: str | None = Field(None, min_length=1, description="A CEL expression. Not supported yet.")
     message: str = Field(min_length=1, description="What to tell people whose declaration breaks it.")
