@@ -55,8 +55,8 @@ class Outcome:
     steps: int = 0
 
 
-Subject: TypeAlias = tuple[str, Document]
-"""A declaration and the project it belongs to, "" for none."""
+Subject: TypeAlias = tuple[str, Document, bool]
+"""The project a declaration belongs to ("" for none), the declaration, and whether it stands in the project's files."""
 Breaches: TypeAlias = Memo[tuple[Declaration[Any], Document], Outcome]
 """How declarations break policies."""
 Rules: TypeAlias = Memo[Declaration[Any], "Rule | list[Flaw] | None"]
@@ -101,18 +101,23 @@ def _subjects(declarations: Declarations) -> Mapping[str, list[Subject]]:
         for declaration in declared:
             metadata, document = declaration.model.metadata, declaration.document
             project = metadata.project if kind == "Job" else metadata.name if kind == "Project" else ""
-            if declarations.owners.get(document.name.file) in {None, project}:
-                found[kind].append((project, document))
+            file_owner = declarations.owners.get(document.name.file)
+            if file_owner in {None, project}:
+                found[kind].append((project, document, file_owner is not None))
     return found
 
 
-def _bound(match: Match, owner: str, subjects: list[Subject]) -> Iterator[Subject]:
-    """The declarations a policy binds. `owner`: the project it belongs to, "" for none."""
+def _bound(match: Match, owner: str, subjects: list[Subject]) -> Iterator[tuple[str, Document]]:
+    """The declarations a policy binds. `owner`: the project it belongs to, "" for none.
+
+    What the cluster's own files declare for a project is not the project's to break.
+    """
     chosen: dict[str, bool] = {}
-    for project, document in subjects:
+    for project, document, is_in_its_files in subjects:
+        if owner and (project != owner or not is_in_its_files):
+            continue
         if project not in chosen:
-            is_bound = not owner or project == owner
-            chosen[project] = is_bound and _any(match.projects, project) and not _any(match.except_, project)
+            chosen[project] = _any(match.projects, project) and not _any(match.except_, project)
         if chosen[project]:
             yield project, document
 
@@ -154,7 +159,7 @@ class _Accounts:
     def __init__(self, subjects: Mapping[str, list[Subject]], limits: Limits) -> None:
         self.limits = limits
         self.closed: set[str] = set()
-        self._counts = Counter(project for declared in subjects.values() for project, _ in declared)
+        self._counts = Counter(project for declared in subjects.values() for project, *_ in declared)
         self._used: Counter[str] = Counter()
 
     def most(self, project: str) -> int:
@@ -181,7 +186,9 @@ class _Check:
     rule: Rule
 
 
-def _check(check: _Check, bound: Iterator[Subject], accounts: _Accounts, breaches: Breaches) -> Iterator[Diagnostic]:
+def _check(
+    check: _Check, bound: Iterator[tuple[str, Document]], accounts: _Accounts, breaches: Breaches
+) -> Iterator[Diagnostic]:
     """Hold declarations against a policy. A project of which one takes too much is not looked at any further."""
     policy, counted = check.policy, 0
     for project, document in bound:

@@ -18,6 +18,7 @@ from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import all_of
 from gpuctl.model.declared import QuotaDomain
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import SourceTree
 
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "gpuctl-system"})
@@ -38,7 +39,7 @@ class Resolved:
     """Declarations by name. `jobs` are those that fit, filled in by `fit`; `domains` are filled in by `quota`.
 
     `circular`: departments belong to each other, so that quotas can't be added up. `strangers` are documents in the
-    folder of another project than theirs, each with the folder's.
+    folder of another project than theirs, each with the folder's. `owners` is as in Compiled.
     """
 
     cluster: Declaration[ClusterV1] | None = None
@@ -49,12 +50,17 @@ class Resolved:
     domains: tuple[QuotaDomain, ...] = ()
     circular: bool = False
     strangers: Mapping[Document, str] = field(default_factory=dict)
+    owners: Mapping[str, ProjectName | None] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def is_own(self, document: Document) -> bool:
+        """Whether a document stands in the cluster's own files."""
+        return self.owners.get(document.name.file) is None
 
 
 def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     """Follow all references but those of jobs. Cost: linear in the number of the other declarations."""
-    out = Resolved()
+    out = Resolved(owners=declarations.owners)
     rights = Rights(declarations, tree)
     claimants = sorted(declarations.claims, key=rights.of_claim)
     out.strangers = {one.document: folder for one in claimants if (folder := rights.strange_folder(one)) is not None}
