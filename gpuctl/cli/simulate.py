@@ -13,11 +13,13 @@ from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
-from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.files import named_file
 from gpuctl.cli.output import counted, print_json
 from gpuctl.cli.storyboard import LINE_WIDTH, Storyboard
 from gpuctl.cli.terminal import paint, painted
 from gpuctl.diag.wording import duration
+from gpuctl.model.source import MAX_FILE_BYTES
 from gpuctl.simulate.report import SimulationReport, document
 
 TEXT_WIDTH = 32
@@ -113,12 +115,8 @@ def _simulated(path: str) -> SimulationReport | None:
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.simulation import simulate_file  # noqa: PLC0415
 
-    file = Path(path)
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise Failure("GPU3904", f"{path} can't be read: {error.strerror}") from error
-    simulated = simulate_file(path, content, wiring.scenario_reader(file), wiring.sandbox)
+    content = named_file(path, MAX_FILE_BYTES)
+    simulated = simulate_file(path, content, wiring.scenario_reader(Path(path)), wiring.sandbox)
     tell(simulated.diagnostics)
     return simulated.report
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuctl.cli.declarations import tell
-from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.files import named_file
 from gpuctl.cli.output import counted, print_json
 from gpuctl.cli.terminal import painted
 from gpuctl.diag.wording import duration, printable
@@ -134,11 +134,9 @@ def _source(report: ReplayReport) -> str:
 
 def _file(path: str) -> File:
     from gpuctl.app.replay import File  # noqa: PLC0415 - only now
+    from gpuctl.simulate.trace import MOST_BYTES  # noqa: PLC0415 - only now
 
-    try:
-        return File(path=path, content=Path(path).read_bytes())
-    except OSError as error:
-        raise Failure("GPU3904", f"{path} can't be read: {error.strerror}") from error
+    return File(path=path, content=named_file(path, MOST_BYTES))
 
 
 def _layout(text: str) -> Layout:

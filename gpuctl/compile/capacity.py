@@ -12,13 +12,12 @@ from gpuctl.compile import quota
 from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.document import Path
 from gpuctl.compile.quota import Member, Statement
-from gpuctl.compile.resolve import Resolved
-from gpuctl.compile.shape import nearest
+from gpuctl.compile.resolve import Resolved, near_pool
 from gpuctl.compile.sharing import check_sharing
 from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, ProjectV1
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
-from gpuctl.diag.wording import all_of, thousandths
+from gpuctl.diag.wording import thousandths
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 
 _SHOWN_MEMBERS = 5
@@ -68,9 +67,9 @@ def _span(resolved: Resolved, stated: Statement) -> SourceSpan:
 def _unknown_pools(resolved: Resolved) -> Iterator[Diagnostic]:
     for stated in quota.statements(resolved):
         document = _of(resolved, stated).document
-        for pool in stated.amount if not isinstance(stated.amount, int) else ():
+        for position, pool in enumerate(stated.amount if not isinstance(stated.amount, int) else ()):
             if pool not in resolved.pools:
-                fix = nearest(pool, resolved.pools) or f"the cluster has {all_of(resolved.pools)}"
+                fix = near_pool(pool, resolved.pools, position)
                 span = document.key_span(("spec", stated.field, pool))
                 yield document.diagnostic("GPU3007", span, {"pool": pool}, fix)
 

@@ -17,9 +17,10 @@ from typing import Any, TypeAlias
 
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import MAX_MISTAKES, Document, Path
+from gpuctl.compile.policy_v1 import Match
 from gpuctl.compile.rule_form import STEPS, Flaw, TooMuch, check_form
 from gpuctl.compile.rule_steps import Rule
-from gpuctl.compile.spec_v1 import Match, PolicyV1
+from gpuctl.compile.spec_v1 import PolicyV1
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan

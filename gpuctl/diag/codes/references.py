@@ -208,6 +208,20 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="move it to the cluster's own files, outside of projects/",
     ),
     CodeEntry(
+        code="GPU3030",
+        title="departments too deep",
+        message='department "{department}" is more than {limit} levels below the top',
+        why="Quota is divided level by level; no organisation is so deep.",
+        fix="leave levels out",
+    ),
+    CodeEntry(
+        code="GPU3031",
+        title="more than there may be",
+        message="{whose} declares more than {limit} {what}",
+        why="A bound on the work that one declaration makes for all others, far above what a cluster holds.",
+        fix="remove those that are done, or declare another project or cluster",
+    ),
+    CodeEntry(
         code="GPU3060",
         title="a job too large for the cluster",
         message="the job's command, arguments and environment are {found} KiB together, more than 1024 KiB",

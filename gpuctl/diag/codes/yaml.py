@@ -152,4 +152,11 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="No declaration needs that many, and they would exhaust the compiler.",
         fix="split it into several declarations",
     ),
+    CodeEntry(
+        code="GPU1022",
+        title="too many mistakes",
+        message="there are more than {limit} mistakes in {whose}; the others are not told",
+        why="So many mistakes have one cause, and each is a line in logs and reports.",
+        fix="correct those that are told first",
+    ),
 )

@@ -272,7 +272,11 @@ def test_policies_that_hold_for_thousands_of_jobs_take_what_is_free() -> None:
 def test_what_was_found_out_before_changes_nothing_of_that() -> None:
     files = {"k/projects/evil/j.yaml": "---\n".join(job(f"j{n}", ENV, "evil") for n in range(5))}
     readings = Readings()
-    for extra in ({}, {"policies/p.yaml": policy(SOME)}, {"policies/p.yaml": policy(SOME), "k/x.yaml": policy(TWICE)}):
+    for extra in (
+        {},
+        {"policies/p.yaml": policy(SOME)},
+        {"policies/p.yaml": policy(SOME), "k/projects/evil/x.yaml": policy(TWICE)},
+    ):
         tree = tree_of({**WHOLE, **files, **extra}, "k")
         for _ in range(2):
             assert compile_tree(tree, readings).diagnostics == compile_tree(tree).diagnostics
