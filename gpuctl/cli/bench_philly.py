@@ -15,7 +15,8 @@ from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED
 from gpuctl.cli.files import named_file
 from gpuctl.cli.output import print_json
-from gpuctl.cli.simulate_trace import show
+from gpuctl.cli.simulate_trace import show_report
+from gpuctl.cli.terminal import say
 from gpuctl.simulate.modes import ModeName
 from gpuctl.simulate.replay import Pace
 from gpuctl.simulate.replay_report import document
@@ -67,6 +68,7 @@ def philly(  # noqa: PLR0913, PLR0917 - one argument an option
         print_json([{"gpus": run.gpus, "cpuMs": run.cpu_ms, **document(run.report)} for run in bench.runs])
         return
     for run in bench.runs:
-        show(run.report, "table")
+        show_report(run.report, "table")
         took = ", ".join(f"{mode} {cpu_ms // 1000}.{cpu_ms % 1000 // 100} s" for mode, cpu_ms in run.cpu_ms.items())
-        click.echo(f"CPU: {took}\n")
+        say(f"CPU: {took}")
+        say()

@@ -134,10 +134,10 @@ def folder_project(cluster_dir: str, path: str) -> str | None:
 def _read(path: str, file: SourceFile, cluster_dir: str) -> FileReading:
     folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
-    if file.fault is not None:
+    if file.fault is not None or not path.isprintable():
         source = SourceText(path, "", file.revision)
-        code, span = _FAULTS[file.fault], source.span(1, 1)
-        told = diagnose(source, code, span, {"limit": MAX_FILE_BYTES})
+        code = "GPU1023" if file.fault is None else _FAULTS[file.fault]
+        told = diagnose(source, code, source.span(1, 1), {"limit": MAX_FILE_BYTES})
         return FileReading(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
     read = read_file(path, file.content, file.revision)
     taken = [_document(document) if folder is None else _in_folder(document, folder) for document in read.documents]

@@ -28,6 +28,7 @@ TYPE_NAMES = {"training": "Train", "interactive": "Interactive", "inference": "I
 """Job types as Run:ai lists them."""
 
 PREEMPTIBLE_NAME = "Interactive-Preemptible"
+_MOST_DIGITS = 10
 _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 
 
@@ -151,7 +152,7 @@ def _asked_workers(body: Body, containers: Sequence[Body]) -> int:
     elastic = names.MIN_WORKERS_ANNOTATION in objects.annotations_of(body)
     told = (each for container in containers for each in objects.items(container, "env"))
     most = next((str(each.get("value")) for each in told if each.get("name") == names.MAX_WORKERS_VARIABLE), "")
-    return int(most) if elastic and most.isdecimal() else 0
+    return int(most) if elastic and most.isdecimal() and len(most) < _MOST_DIGITS else 0
 
 
 def _preemptible(body: Body) -> bool:
@@ -213,4 +214,4 @@ def _pods(live: Mapping[ObjectRef, Body]) -> dict[RunKey, tuple[PodView, ...]]:
 
 def _worker(body: Body) -> int:
     index = objects.labels_of(body).get(names.WORKER_INDEX_LABEL)
-    return int(index) if isinstance(index, str) and index.isdecimal() else 0
+    return int(index) if isinstance(index, str) and index.isdecimal() and len(index) < _MOST_DIGITS else 0

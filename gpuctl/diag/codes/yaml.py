@@ -159,4 +159,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="So many mistakes have one cause, and each is a line in logs and reports.",
         fix="correct those that are told first",
     ),
+    CodeEntry(
+        code="GPU1023",
+        title="a file's name that can't be seen whole",
+        message="the name of this file has invisible characters, and the file is not used",
+        why="The name stands in messages, logs and annotations; a control character or a mark that turns the direction "
+        "of text would show another name there.",
+        fix="rename the file",
+    ),
 )
