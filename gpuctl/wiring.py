@@ -38,6 +38,7 @@ from gpuctl.app.ports import (
 )
 from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.simulation import ReadTree
+from gpuctl.diag.wording import message
 from gpuctl.k8s.names import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
 from gpuctl.model.declared import NodePool
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
@@ -260,8 +261,13 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
 
 
 def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(base, "gpuctl")
+    """Where clones are kept. Raises SourceUnavailable for a user without a home folder, as in many containers."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(base, "gpuctl").expanduser()
+    except RuntimeError as error:
+        facts = {"file": f"{base}/gpuctl", "problem": "the user has no home folder; --workdir names another"}
+        raise SourceUnavailable("GPU9004", message("GPU9004", facts)) from error
 
 
 @contextmanager
