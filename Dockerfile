@@ -1,5 +1,6 @@
 # The image of `gpuctl install`: build it at a checkout's root, `docker build -t gpuctl:0.1.0 .`
-FROM python:3.13-slim AS build
+# The base is the index of all platforms; `docker buildx imagetools inspect python:3.13-slim` prints the newest one's.
+FROM python:3.13.14-slim@sha256:9662417aace5ae7b8e2609cce472b72a8958e134ba372808abe9cc1a0c0125e6 AS build
 WORKDIR /src
 COPY requirements.txt ./
 RUN ["python", "-m", "venv", "/opt/gpuctl"]
@@ -7,7 +8,7 @@ RUN ["/opt/gpuctl/bin/pip", "install", "--no-cache-dir", "--require-hashes", "-r
 COPY . .
 RUN ["/opt/gpuctl/bin/pip", "install", "--no-cache-dir", "--no-deps", "--no-build-isolation", "."]
 
-FROM python:3.13-slim
+FROM python:3.13.14-slim@sha256:9662417aace5ae7b8e2609cce472b72a8958e134ba372808abe9cc1a0c0125e6
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends git openssh-client \
  && rm -rf /var/lib/apt/lists/* \

@@ -15,7 +15,7 @@ from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.files import read_regular, read_tree
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
@@ -46,7 +46,7 @@ from gpuctl.app.simulation import ReadTree
 from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.k8s.names import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
 from gpuctl.model.declared import NodePool
-from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.simulate.scenario import EPOCH_MS
@@ -117,12 +117,13 @@ def scenario_reader(scenario: Path) -> ReadTree:
 
     def read(name: str) -> SourceTree:
         path = Path(os.path.normpath(scenario.parent / name))
-        if path.is_dir():
-            return read_tree(str(path))
         try:
-            return SourceTree(cluster_dir=str(path.parent), files={str(path): SourceFile(content=path.read_bytes())})
+            if path.is_dir():
+                return read_tree(str(path))
+            content = read_regular(path, MAX_FILE_BYTES)
         except OSError as error:
             raise SourceUnavailable("GPU3904", error.strerror or "not readable") from error
+        return SourceTree(cluster_dir=str(path.parent), files={str(path): SourceFile(content=content)})
 
     return read
 

@@ -18,7 +18,8 @@ from urllib.error import URLError
 
 from gpuctl.app.bench.cluster_ports import Usage
 from gpuctl.app.ports import ClusterUnavailable
-from gpuctl.diag.wording import message, printable
+from gpuctl.diag.escapes import printable
+from gpuctl.diag.wording import message
 
 _WITHIN_S = 30.0
 _GRACE_S = 20.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from errno import EINVAL
 from pathlib import Path
 from stat import S_ISLNK, S_ISREG
 
@@ -33,6 +34,14 @@ def read_tree(cluster_dir: str) -> SourceTree:
     if policies is not None:
         files.update(_files(policies, top, meter))
     return SourceTree(cluster_dir=folder.as_posix(), files=dict(sorted(files.items())))
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """The content of a file; of a larger one `most_bytes` and one more. OSError where it is none: a device, a pipe."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(EINVAL, "it is not a file")
+        return file.read(most_bytes + 1)
 
 
 def _top(folder: Path) -> Path | None:
@@ -147,8 +156,7 @@ def _file(path: Path, root: Path, *, inside: bool) -> SourceFile:
     if not S_ISREG(facts.st_mode):
         return SourceFile(content=b"", fault=SourceFault.UNREADABLE)
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)  # what it is by now may be more than its size was
+        content = read_regular(path, MAX_FILE_BYTES)
     except OSError:
         return SourceFile(content=b"", fault=SourceFault.UNREADABLE)
     if len(content) > MAX_FILE_BYTES:

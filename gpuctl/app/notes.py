@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.ports import Note
+from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import all_of, reason_text
 from gpuctl.k8s.objects import uid
 from gpuctl.k8s.workloads import is_workload, job_of
@@ -72,6 +73,6 @@ def _note(report: CycleReport, ref: ObjectRef, reason: str, text: str, *, is_war
         uid=uid(report.state.live.get(ref, {})),
         type="Warning" if is_warning else "Normal",
         reason=reason,
-        message=text,
+        message=printable(text),
         at_ms=report.at_ms,
     )

@@ -5,7 +5,6 @@ What is wrong stands until it is right: it is told when it begins and when it en
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from gpuctl.app.cycle import CycleReport
 from gpuctl.app.fights import WRITES_IN_A_WINDOW, rival
 from gpuctl.app.ports import WorldFault
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
+from gpuctl.diag.escapes import json_text
 from gpuctl.diag.wording import message
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.k8s.workloads import job_of
@@ -75,7 +75,7 @@ class Entry:
         at = format_timestamp(at_ms)
         if form is LogForm.JSON:
             facts = {key: list(v) if isinstance(v, tuple) else v for key, v in self.fields.items()}
-            return json.dumps({"at": at, "level": self.level, "event": self.event, **facts}, ensure_ascii=False)
+            return json_text({"at": at, "level": self.level, "event": self.event, **facts})
         return " ".join([at, self.level, self.event, *(f"{key}={_plain(v)}" for key, v in self.fields.items())])
 
 
@@ -244,4 +244,4 @@ def _decided(report: CycleReport, applied: Iterable[Change], stage: Stage) -> li
 def _plain(value: FieldValue) -> str:
     """A value without spaces as it is, any other quoted."""
     text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ", ".join(value)
-    return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text, ensure_ascii=False)
+    return text if text and text.isprintable() and not set(text) & set(' "=') else json_text(text)

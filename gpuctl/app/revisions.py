@@ -120,7 +120,7 @@ class Revisions:
         if taken.compiled is None or taken.compiled.declared is None:
             return Desired(revision=revision, diagnostics=told)
         self._good = taken.parts
-        removed = set() if head is None or OWN in head.blamed else ledgers.keys() - head.parts.keys()
+        removed = ledgers.keys() - head.parts.keys() if head is not None and head.own_is_right(taken) else set()
         held = frozenset(ledgers.keys() - taken.parts.keys() - removed - {OWN})
         kept_back = {
             owner: part.revision
@@ -188,6 +188,12 @@ class _Head:
     parts: Parts
     diagnostics: tuple[Diagnostic, ...]
     blamed: frozenset[ProjectName]
+
+    def own_is_right(self, taken: _Grown) -> bool:
+        """Whether the cluster's own files are as they should be. An error in them may be of what a project has made of
+        itself: they are right if they are taken nevertheless."""
+        own = self.parts.get(OWN)
+        return OWN not in self.blamed or (own is not None and own.says_the_same(taken.parts.get(OWN)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,23 +295,38 @@ def _blamed(compiled: Compiled) -> frozenset[ProjectName]:
 
 
 def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
-    """What the newest commit says otherwise. One whose cluster is broken is not believed that projects are removed."""
-    changes: dict[ProjectName, Part | None] = {
-        owner: part for owner, part in head.parts.items() if not part.says_the_same(good.get(owner))
-    }
-    if OWN not in head.blamed:
-        changes |= dict.fromkeys(good.keys() - head.parts.keys())
-    return changes
+    """What the newest commit says otherwise."""
+    changed = {owner: part for owner, part in head.parts.items() if not part.says_the_same(good.get(owner))}
+    return {**changed, **dict.fromkeys(good.keys() - head.parts.keys())}
 
 
 def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], readings: Readings) -> _Grown:
-    """What can be taken of the newest commit. Those to blame come last; with them, or not at all, the suspected."""
+    """What can be taken of the newest commit. Those to blame come last; with them, or not at all, the suspected.
+
+    Where the cluster's own files are to blame it is not believed that projects are removed, unless these files are
+    taken: a project may be declared in one that can't be read.
+    """
     changes = _changes(base.parts, head)
-    to_blame = {owner: part for owner, part in changes.items() if owner in head.blamed | suspected}
+    removed = {owner for owner, part in changes.items() if part is None and OWN in head.blamed}
+    to_blame = {owner: part for owner, part in changes.items() if owner in head.blamed | suspected | removed}
     harmless = {owner: part for owner, part in changes.items() if owner not in to_blame}
     taken = _grow(base.parts, _each(harmless), readings)
     # An error two parts make together is found in one of them, not always in the one that changed.
-    return _grow(taken.parts, [to_blame] if suspected else _each(to_blame), readings)
+    if OWN not in head.blamed:
+        return _grow(taken.parts, [to_blame] if suspected else _each(to_blame), readings)
+    own = {owner: part for owner, part in to_blame.items() if owner == OWN or owner in suspected - removed}
+    taken = _grow(taken.parts, _with_removals(own, sorted(removed)), readings)
+    left = {owner: part for owner, part in to_blame.items() if owner not in own}
+    if not head.own_is_right(taken):
+        left = {owner: part for owner, part in left.items() if part is not None}
+    return _grow(taken.parts, _each(left), readings)
+
+
+def _with_removals(own: Changes, removed: Sequence[ProjectName]) -> list[Changes]:
+    """The cluster's own files with the removal of all projects that are gone; of all but one, in case these files
+    still declare a job of it; and alone. Each that compiles can be taken."""
+    ways = [removed, *([name for name in removed if name != spared] for spared in removed), ()]
+    return [{**own, **dict.fromkeys(names)} for names in ways]
 
 
 def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName]:
@@ -320,7 +341,7 @@ def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName
     left = {job.id for job in now.jobs} if now else set()
     lost = frozenset(job.id.project for job in base.compiled.declared.jobs if job.id not in left)
     if OWN in head.blamed:
-        return lost
+        return frozenset() if head.own_is_right(taken) else lost
     return frozenset({OWN}) if lost & head.blamed else frozenset()
 
 

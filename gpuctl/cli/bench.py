@@ -13,6 +13,7 @@ from gpuctl.cli.bench_philly import philly
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json
+from gpuctl.cli.terminal import say
 from gpuctl.diag.wording import thousandths
 from gpuctl.simulate.scenario import EPOCH_MS
 
@@ -50,10 +51,10 @@ def compile_(jobs: int, projects: int, runs: int, output: str) -> None:
         print_json(dataclasses.asdict(measured))
         return
     mib = measured.size_bytes / (1 << 20)
-    click.echo(f"{measured.jobs} jobs in {measured.projects} projects, {measured.files} files, {mib:.1f} MiB")
-    click.echo(f"parse    {measured.parse_ms:>6} ms  PyYAML's fastest loader, the same bytes")
-    click.echo(f"compile  {measured.compile_ms:>6} ms  {thousandths(measured.ratio_milli)} times the parse")
-    click.echo(f"memory   {measured.peak_mib:>6} MiB at most")
+    say(f"{measured.jobs} jobs in {measured.projects} projects, {measured.files} files, {mib:.1f} MiB")
+    say(f"parse    {measured.parse_ms:>6} ms  PyYAML's fastest loader, the same bytes")
+    say(f"compile  {measured.compile_ms:>6} ms  {thousandths(measured.ratio_milli)} times the parse")
+    say(f"memory   {measured.peak_mib:>6} MiB at most")
 
 
 @command("cycle", examples=("gpuctl bench cycle", "gpuctl bench cycle --jobs 1000 -o json"))
@@ -72,20 +73,20 @@ def cycle(jobs: int, projects: int, runs: int, output: str) -> None:
         print_json(dataclasses.asdict(measured))
         return
     where = f"{measured.running} of them running on the embedded cluster"
-    click.echo(f"{measured.jobs} jobs in {measured.projects} projects, {where}")
+    say(f"{measured.jobs} jobs in {measured.projects} projects, {where}")
     first = f"{measured.first_writes} writes in {measured.first_cycles} cycles, to rest"
-    click.echo(f"first      {measured.first_ms:>6} ms  {first}")
+    say(f"first      {measured.first_ms:>6} ms  {first}")
     told = {
         "cold": (measured.cold, "a process's first cycle"),
         "unchanged": (measured.unchanged, f"{measured.unchanged_writes} writes in {measured.runs} cycles"),
         "event": (measured.event, f"a job ends, another starts: {measured.changes} writes"),
     }
     for kind, (costs, what) in told.items():
-        click.echo(f"{kind:<9}  {costs.all_ms:>6} ms  {what}")
+        say(f"{kind:<9}  {costs.all_ms:>6} ms  {what}")
         stages = dataclasses.asdict(costs) | {"all_ms": None}
         shown = (f"{stage.removesuffix('_ms')} {ms}" for stage, ms in stages.items() if ms is not None)
-        click.echo(f"           {'':>6}     {', '.join(shown)}")
-    click.echo(f"memory     {measured.peak_mib:>6} MiB at most")
+        say(f"           {'':>6}     {', '.join(shown)}")
+    say(f"memory     {measured.peak_mib:>6} MiB at most")
 
 
 bench.add_command(compile_)

@@ -14,6 +14,7 @@ import click
 from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Flow
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json
+from gpuctl.cli.terminal import say, show
 from gpuctl.diag.wording import thousandths
 from gpuctl.views.tables import table
 
@@ -57,14 +58,14 @@ def cluster(  # noqa: PLR0913, PLR0917 - one for each option
 
     size = {"large": LARGE, "full": FULL, "small": SMALL}[scale]
     with wiring.cluster_bench(wiring.Target(kubeconfig=kubeconfig, context=context)) as yard:
-        say = partial(click.echo, err=True)
+        tell = partial(say, err=True)
         machine = _machine()
-        rounds = [bench_cluster(yard, size, only or WORKLOADS, say) for _ in range(repeat)]
+        rounds = [bench_cluster(yard, size, only or WORKLOADS, tell) for _ in range(repeat)]
     if output == "json":
         print_json({"machine": machine, "rounds": [dataclasses.asdict(one) for one in rounds]})
         return
-    click.echo(f"{machine}; {'one round' if repeat == 1 else f'medians of {repeat} rounds'}")
-    click.echo(table(_HEADER, [*_rows(medians(rounds))]), nl=False)
+    say(f"{machine}; {'one round' if repeat == 1 else f'medians of {repeat} rounds'}")
+    show(table(_HEADER, [*_rows(medians(rounds))]))
 
 
 def _machine() -> str:

@@ -12,6 +12,7 @@ from gpuctl.app.bench.engine import WORKLOADS, Figure, bench_engine
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json
+from gpuctl.cli.terminal import say, show
 from gpuctl.diag.wording import thousandths
 from gpuctl.views.tables import table
 
@@ -34,8 +35,8 @@ def engine(names: tuple[str, ...], runs: int, output: str) -> None:
     if output == "json":
         print_json({"machine": machine, "runs": runs, "figures": [dataclasses.asdict(each) for each in figures]})
         return
-    click.echo(machine)
-    click.echo(table(_HEADER, [_row(figure) for figure in figures]), nl=False)
+    say(machine)
+    show(table(_HEADER, [_row(figure) for figure in figures]))
 
 
 def _row(figure: Figure) -> tuple[str, str, str, str, str]:

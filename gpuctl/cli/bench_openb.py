@@ -13,8 +13,11 @@ from gpuctl.app.bench.openb import FIRST_SEED, OpenbCase, OpenbFigure, bench_ope
 from gpuctl.app.bench.openb_policies import ENGINE, POLICIES
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
-from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.files import named_file
 from gpuctl.cli.output import print_json
+from gpuctl.cli.terminal import say, show
+from gpuctl.simulate.trace import MOST_BYTES
 from gpuctl.simulate.trace_openb import read_nodes, read_pods
 from gpuctl.views.tables import table
 
@@ -77,15 +80,12 @@ def openb(  # noqa: PLR0913, PLR0917 - one argument an option
     if output == "json":
         print_json({"machine": machine, "blind": blind, "figures": [dataclasses.asdict(each) for each in figures]})
         return
-    click.echo(f"{machine}; {seeds} runs each")
-    click.echo(table(_HEADER, [_row(figure) for figure in figures]), nl=False)
+    say(f"{machine}; {seeds} runs each")
+    show(table(_HEADER, [_row(figure) for figure in figures]))
 
 
 def _file(path: Path) -> tuple[str, bytes]:
-    try:
-        return str(path), path.read_bytes()
-    except OSError as error:
-        raise Failure("GPU3904", f"{path} can't be read: {error.strerror}") from error
+    return str(path), named_file(path, MOST_BYTES)
 
 
 def _row(figure: OpenbFigure) -> tuple[str, ...]:

@@ -13,11 +13,14 @@ from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.files import named_file
 from gpuctl.cli.output import print_json
-from gpuctl.cli.simulate_trace import show
+from gpuctl.cli.simulate_trace import show_report
+from gpuctl.cli.terminal import say
 from gpuctl.simulate.modes import ModeName
 from gpuctl.simulate.replay import Pace
 from gpuctl.simulate.replay_report import document
+from gpuctl.simulate.trace import MOST_BYTES
 
 MODES = [mode.value for mode in ModeName]
 SIZES = "512,640,768"
@@ -57,7 +60,7 @@ def philly(  # noqa: PLR0913, PLR0917 - one argument an option
     collect_seldom()
     chosen = [ModeName(mode) for mode in dict.fromkeys(modes or sorted(MODES, key="floor".__ne__))]
     pace = Pace(stop_ms=stop, checkpoint_ms=checkpoint)
-    bench = bench_philly(File(path=str(trace), content=trace.read_bytes()), gpus, chosen, days, pace)
+    bench = bench_philly(File(path=str(trace), content=named_file(trace, MOST_BYTES)), gpus, chosen, days, pace)
     tell(bench.diagnostics)
     if not bench.runs:
         raise click.exceptions.Exit(EXIT_FAILED)
@@ -65,6 +68,7 @@ def philly(  # noqa: PLR0913, PLR0917 - one argument an option
         print_json([{"gpus": run.gpus, "cpuMs": run.cpu_ms, **document(run.report)} for run in bench.runs])
         return
     for run in bench.runs:
-        show(run.report, "table")
+        show_report(run.report, "table")
         took = ", ".join(f"{mode} {cpu_ms // 1000}.{cpu_ms % 1000 // 100} s" for mode, cpu_ms in run.cpu_ms.items())
-        click.echo(f"CPU: {took}\n")
+        say(f"CPU: {took}")
+        say()

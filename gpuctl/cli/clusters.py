@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest_job
+from gpuctl.cli.terminal import say
 from gpuctl.diag.wording import message, one_of
 from gpuctl.model.ids import JobId
 
@@ -129,7 +130,7 @@ def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None) -> Live:
         hint = "-n NAMESPACE looks at one namespace only, if you may see that"
         raise Failure(fault.code, str(fault), hint=hint) from fault
     for unread in current.unread:
-        click.echo(f"note: {unread.code}: {unread}", err=True)
+        say(f"note: {unread.code}: {unread}", err=True)
     return current
 
 

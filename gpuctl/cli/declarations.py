@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 
 from gpuctl.cli.failures import EXIT_FAILED
-from gpuctl.cli.output import coloured, tally
+from gpuctl.cli.output import tally
+from gpuctl.cli.terminal import say, show_diagnostics
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.text import text_form
 from gpuctl.model.declared import Declared
 
 
@@ -21,7 +21,7 @@ def compiled_folder(folder: str, *, exit_code: int = EXIT_FAILED) -> Declared:
     compiled = compile_tree(read_tree(folder))
     tell(compiled.diagnostics)
     if compiled.declared is None:
-        click.echo(f"{folder}: {tally(compiled.diagnostics)}", err=True)
+        say(f"{folder}: {tally(compiled.diagnostics)}", err=True)
         raise click.exceptions.Exit(exit_code)
     return compiled.declared
 
@@ -29,4 +29,5 @@ def compiled_folder(folder: str, *, exit_code: int = EXIT_FAILED) -> Declared:
 def tell(diagnostics: Sequence[Diagnostic]) -> None:
     """Print diagnostics on standard error."""
     if diagnostics:
-        click.echo(coloured(text_form(diagnostics)), err=True)
+        show_diagnostics(diagnostics, err=True)
+        say(err=True)

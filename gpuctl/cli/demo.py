@@ -11,10 +11,11 @@ from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json
 from gpuctl.cli.storyboard import Storyboard
-from gpuctl.cli.terminal import paint
+from gpuctl.cli.terminal import say
 from gpuctl.model.decision import JobState
 from gpuctl.model.units import format_gpus
 from gpuctl.simulate.report import document
+from gpuctl.views.styled import Segment
 
 TEXT_WIDTH = 20
 
@@ -48,14 +49,15 @@ def demo(output: str, keep: Path | None, kubeconfig: str | None, context: str | 
     if output == "json":
         print_json(document(report))
     elif keep is not None:
-        click.echo(f"\nThe repository: git -C {keep} log --stat")
+        say()
+        say(f"The repository: git -C {keep} log --stat")
     if not report.ok:
         raise click.exceptions.Exit(EXIT_FAILED)
 
 
 def _show(part: Opening | Step | Ending, board: Storyboard, *, timed: bool) -> None:
     if isinstance(part, Opening):
-        click.echo()
+        say()
         board.open(f"{part.label}  {part.title}")
     elif isinstance(part, Step):
         took = f"{part.took_ms / 1000:5.2f} s  " if timed else ""
@@ -72,10 +74,11 @@ def _print_ending(ending: Ending) -> None:
     held = sum(row.allocated_milli for row in checkpoint.projects)
     total = held + checkpoint.free_milli
     queued = ", ".join(name for row in checkpoint.projects for name in row.pending) or "nobody"
-    mark = paint("as in the report", "good") if not wrong else paint("not as in the report", "bad")
-    click.echo(
-        f"{mark}: {running} jobs run on {format_gpus(held)} of {format_gpus(total)} GPUs; {queued} "
-        f"{'waits' if queued == 'nobody' else 'wait'}"
+    mark = Segment("as in the report", "good") if not wrong else Segment("not as in the report", "bad")
+    say(
+        mark,
+        f": {running} jobs run on {format_gpus(held)} of {format_gpus(total)} GPUs; {queued} "
+        f"{'waits' if queued == 'nobody' else 'wait'}",
     )
     for outcome in wrong:
-        click.echo(f"  {outcome.path}: want {outcome.want}, got {outcome.got}")
+        say(f"  {outcome.path}: want {outcome.want}, got {outcome.got}")

@@ -9,7 +9,7 @@ from gpuctl.cli.command import command
 from gpuctl.cli.declarations import compiled_folder, tell
 from gpuctl.cli.failures import EXIT_USAGE
 from gpuctl.cli.output import print_json
-from gpuctl.cli.terminal import painted
+from gpuctl.cli.terminal import say
 
 EXIT_DRIFT = 1
 
@@ -32,14 +32,14 @@ def diff(folder: str, output: str, where: Where) -> None:
 
     declared = compiled_folder(folder, exit_code=EXIT_USAGE)
     if where.embedded is None and (lacks := wiring.lacking(where.kubeconfig, where.context)) is not None:
-        click.echo(f"note: {': '.join(lacks)}", err=True)
+        say(f"note: {': '.join(lacks)}", err=True)
     with where.reading() as cluster:
         report = drift_report(declared, cluster, wiring.clock())
     if output == "json":
         print_json(forms.document(report))
     else:
         for line in forms.text(report):
-            click.echo(painted(line))
+            say(*line)
         tell(report.refusals)
     if not report.empty:
         raise click.exceptions.Exit(EXIT_DRIFT)

@@ -13,6 +13,7 @@ from gpuctl.cli.declarations import compiled_folder
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest, nearest_job
 from gpuctl.cli.output import print_json
+from gpuctl.cli.terminal import say, show
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.wording import explain_code, one_of
 from gpuctl.model.decision import JobState
@@ -57,16 +58,16 @@ def explain(subject: str, folder: str | None, project: str | None, output: str, 
         from gpuctl.views.explanation import explanation_text, headline  # noqa: PLC0415 - only now
 
         told = _asked(subject, project, folder, where)
-        click.echo(headline(told))
+        say(headline(told))
         for line in explanation_text(told):
-            click.echo(line)
+            say(line)
 
 
 def _explain_code(code: str) -> None:
     if code not in CODES:
         near = nearest(code, (each for each in CODES if each[: len("GPU1")] == code[: len("GPU1")]))
         raise Failure("GPU9003", f"there is no code {code}", hint=near or "codes are GPU and four digits: GPU1001")
-    click.echo(explain_code(code), nl=False)
+    show(explain_code(code))
 
 
 def _explain_live(subject: str, project: str | None, where: Where) -> None:
@@ -76,9 +77,9 @@ def _explain_live(subject: str, project: str | None, where: Where) -> None:
 
     view = one_job(subject, project, read_live(where))
     for line in explain_job(view, wiring.now_ms()):
-        click.echo(line)
+        say(line)
     if view.state in _WAITS:
-        click.echo(f"Its place in the queue, what would start it, and when: gpuctl explain {view.id} DIR")
+        say(f"Its place in the queue, what would start it, and when: gpuctl explain {view.id} DIR")
 
 
 def _asked(subject: str, project: str | None, folder: str, where: Where) -> Explanation:

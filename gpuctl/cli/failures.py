@@ -8,8 +8,9 @@ from typing import IO, Any
 import click
 
 from gpuctl.app.ports import WorldFault
-from gpuctl.cli.terminal import paint
+from gpuctl.cli.terminal import say
 from gpuctl.diag.codes import CODES
+from gpuctl.views.styled import Segment
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -26,9 +27,10 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print to standard error."""
-        click.echo(f"{paint('error', 'error')} {self.code}: {self.message}", file=file, err=file is None)
+        del file  # click names none
+        say(Segment("error", "error"), f" {self.code}: {self.message}", err=True)
         if self.hint:
-            click.echo(f"{paint('help', 'help')}: {self.hint}", file=file, err=file is None)
+            say(Segment("help", "help"), f": {self.hint}", err=True)
 
 
 def usage_failure(error: click.UsageError) -> Failure:

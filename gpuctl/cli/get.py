@@ -9,6 +9,7 @@ import click
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, told_live
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json, print_yaml
+from gpuctl.cli.terminal import say, show
 
 if TYPE_CHECKING:
     from gpuctl.app.ports import Sessions
@@ -41,13 +42,13 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)(job_form(view))
     elif output == "name":
-        click.echo(str(view.id))
+        say(str(view.id))
     elif output == "wide":
-        click.echo(job_table([view], wiring.now_ms(), wide=True), nl=False)
+        show(job_table([view], wiring.now_ms(), wide=True))
     else:
-        click.echo(job_text(view, wiring.now_ms()), nl=False)
+        show(job_text(view, wiring.now_ms()))
         if events:
-            click.echo(f"\nEvents:\n{event_table(events, wiring.now_ms())}", nl=False)
+            show(f"\nEvents:\n{event_table(events, wiring.now_ms())}")
 
 
 def _events(view: JobView, sessions: Sessions) -> tuple[EventView, ...]:
@@ -61,5 +62,5 @@ def _events(view: JobView, sessions: Sessions) -> tuple[EventView, ...]:
     try:
         return event_views(sessions.events([view.ref, *pods]))
     except Forbidden as fault:
-        click.echo(f"note: {fault.code}: {fault}", err=True)
+        say(f"note: {fault.code}: {fault}", err=True)
         return ()

@@ -13,6 +13,7 @@ from gpuctl.cli.amounts import write_options
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
+from gpuctl.cli.terminal import say
 
 _HOST = r"(?:[A-Za-z0-9][\w.-]*|\[[0-9a-fA-F:]+\])"
 _REPOSITORY = re.compile(rf"(?:https|ssh)://(?:[\w.-]+@)?{_HOST}(?::[0-9]{{1,5}})?/\S+|[\w.]+@{_HOST}:[^-:\s]\S*")
@@ -86,7 +87,7 @@ def install(output: str, **options: Any) -> None:
     except ValueError as error:
         raise Failure("GPU9002", f"--repo {options['repo']!r}: {error}", hint="gpuctl install --help") from error
     if not options["guard"]:
-        click.echo(f"note: {UNGUARDED}", err=True)
+        say(f"note: {UNGUARDED}", err=True)
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": bodies})
         return

@@ -9,6 +9,7 @@ from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest
 from gpuctl.cli.output import print_json, print_yaml
+from gpuctl.cli.terminal import say, show
 from gpuctl.model.ids import ProjectName
 
 
@@ -35,12 +36,12 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"jobs": [job_form(view) for view in views]})
     elif output == "name":
-        click.echo(name_lines(views), nl=False)
+        show(name_lines(views))
     elif not views:
-        click.echo(f"No jobs found{f' in project {project}' if project else ''}.", err=True)
+        say(f"No jobs found{f' in project {project}' if project else ''}.", err=True)
         if project and project not in current.state.ledgers:
             near = nearest(project, current.state.ledgers) or "gpuctl project list shows them"
-            click.echo(f"help: this cluster keeps no record of such a project; {near}", err=True)
+            say(f"help: this cluster keeps no record of such a project; {near}", err=True)
     else:
-        click.echo(heading(chosen))
-        click.echo(job_table(views, wiring.now_ms(), wide=output == "wide"), nl=False)
+        say(heading(chosen))
+        show(job_table(views, wiring.now_ms(), wide=output == "wide"))

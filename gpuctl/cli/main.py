@@ -12,6 +12,7 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.cli.command import ExampleCommand, ExampleGroup
 from gpuctl.cli.failures import EXIT_USAGE, Failure, internal_failure, usage_failure, world_failure
 from gpuctl.cli.nearest import nearest
+from gpuctl.cli.terminal import show
 
 COMMANDS = {
     "validate": "gpuctl.cli.validate:validate",
@@ -105,4 +106,4 @@ class RootGroup(ExampleGroup):
 def gpuctl(ctx: click.Context) -> None:
     """GPU projects, quotas and jobs declared in Git, scheduled fairly and reconciled into Kubernetes."""
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        show(f"{ctx.get_help()}\n")

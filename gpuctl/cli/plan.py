@@ -16,7 +16,7 @@ from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json, tally
-from gpuctl.cli.terminal import painted
+from gpuctl.cli.terminal import say, show
 from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, SourceTree
 
@@ -85,10 +85,10 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
     if output == "json":
         print_json(forms.document(report))
     elif output == "markdown":
-        click.echo("\n".join(forms.markdown(report)))
+        show("".join(f"{line}\n" for line in forms.markdown(report)))
     else:
         for line in forms.text(report):
-            click.echo(painted(line))
+            say(*line)
     if not report.empty:
         raise click.exceptions.Exit(EXIT_CHANGES)
 
@@ -124,7 +124,7 @@ def _bodies(file: IO[str]) -> list[dict[str, Any]]:
     """The objects of a list that kubectl printed, in whatever order."""
     try:
         read = json.load(file)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _no_state(file, f"it is not JSON: {error}") from error
     items = read.get("items") if isinstance(read, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) and "kind" in item for item in items):
@@ -156,7 +156,7 @@ def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> I
         compiled = compile_tree(replace(tree, files=files), readings)
         if compiled.declared is None:
             tell(compiled.diagnostics)
-            click.echo(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
+            say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
         contents = contents_of(tree, compiled) if tree is trees[-1] else {}
         yield replace(compiled.declared, project_contents=contents)

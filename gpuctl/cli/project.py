@@ -7,6 +7,8 @@ import click
 from gpuctl.cli.clusters import Where, cluster_options, read_live
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json, print_yaml
+from gpuctl.cli.terminal import say, show
+from gpuctl.diag.escapes import printable
 
 
 @click.group("project", cls=ExampleGroup, examples=("gpuctl project list",))
@@ -30,11 +32,11 @@ def list_projects(output: str, where: Where) -> None:
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"projects": [project_form(view) for view in views]})
     elif output == "name":
-        click.echo("".join(f"{view.name}\n" for view in views), nl=False)
+        show("".join(f"{printable(view.name)}\n" for view in views))
     elif not views:
-        click.echo("No projects found.", err=True)
+        say("No projects found.", err=True)
     else:
-        click.echo(project_table(views), nl=False)
+        show(project_table(views))
 
 
 project.add_command(list_projects)

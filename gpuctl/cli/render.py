@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ from gpuctl.cli.command import command
 from gpuctl.cli.declarations import compiled_folder
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import counted
+from gpuctl.cli.terminal import say, show
 
 
 @command("render", examples=("gpuctl render clusters/tr4858", "gpuctl render clusters/tr4858 --output manifests"))
@@ -29,7 +29,7 @@ def render(folder: str, output: Path | None) -> None:
 
     manifests = waiting_manifests(compiled_folder(folder))
     if output is None:
-        sys.stdout.write(yaml_stream(manifests))
+        show(yaml_stream(manifests))
         return
     for item in manifests.items:
         ref = item.ref
@@ -39,4 +39,4 @@ def render(folder: str, output: Path | None) -> None:
             file.write_text(yaml_document(item.body), encoding="utf-8")
         except OSError as error:
             raise Failure("GPU9004", f"{file} can't be written: {error.strerror}") from error
-    click.echo(f"{counted(len(manifests.items), 'object')} in {output}")
+    say(f"{counted(len(manifests.items), 'object')} in {output}")

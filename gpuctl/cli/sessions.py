@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.clusters import Where, one_job, told_live
+from gpuctl.cli.terminal import say
 from gpuctl.model.ids import ObjectRef
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def run_there(  # noqa: PLR0913 - a job's name has three parts
     with where.sessions() as (cluster, sessions):
         pod = pod_meant(cluster, job, project, worker, running=True)
         if tty and not (stdin and console.is_terminal):
-            click.echo("note: standard input is no terminal, so the command gets none", err=True)
+            say("note: standard input is no terminal, so the command gets none", err=True)
             tty = False
         request = CommandRequest(command=command, stdin=stdin, tty=tty)
         try:

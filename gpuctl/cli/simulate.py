@@ -13,15 +13,19 @@ from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
-from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.files import named_file
 from gpuctl.cli.output import counted, print_json
 from gpuctl.cli.storyboard import LINE_WIDTH, Storyboard
-from gpuctl.cli.terminal import paint, painted
+from gpuctl.cli.terminal import say, show
 from gpuctl.diag.wording import duration
+from gpuctl.model.source import MAX_FILE_BYTES
 from gpuctl.simulate.report import SimulationReport, document
+from gpuctl.views.styled import Segment
 
 TEXT_WIDTH = 32
 CHART_WIDTH = 80
+FAILED = Segment("failed", "bad")
 
 
 @command(
@@ -113,12 +117,8 @@ def _simulated(path: str) -> SimulationReport | None:
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.simulation import simulate_file  # noqa: PLC0415
 
-    file = Path(path)
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise Failure("GPU3904", f"{path} can't be read: {error.strerror}") from error
-    simulated = simulate_file(path, content, wiring.scenario_reader(file), wiring.sandbox)
+    content = named_file(path, MAX_FILE_BYTES)
+    simulated = simulate_file(path, content, wiring.scenario_reader(Path(path)), wiring.sandbox)
     tell(simulated.diagnostics)
     return simulated.report
 
@@ -132,11 +132,11 @@ def _draw(report: SimulationReport, output: str) -> None:
     steps = max((len(means) for means in drawn.held_milli.values()), default=0)
     ends = duration(drawn.from_ms), duration(drawn.from_ms + steps * drawn.step_ms)
     if output == "svg":
-        click.echo(svg_chart(drawn.held_milli, drawn.capacity_milli, *ends), nl=False)
+        show(svg_chart(drawn.held_milli, drawn.capacity_milli, *ends))
         return
-    click.echo(paint(report.name, "strong"))
+    say(Segment(report.name, "strong"))
     for line in text_chart(drawn.held_milli, drawn.capacity_milli, *ends):
-        click.echo(painted(line).rstrip())
+        say(*line)
 
 
 def _print(report: SimulationReport) -> None:
@@ -144,7 +144,7 @@ def _print(report: SimulationReport) -> None:
     board = Storyboard(TEXT_WIDTH, most_sentences=4)
     board.open(report.name)
     if report.why:
-        click.echo(fill(" ".join(report.why.split()), LINE_WIDTH))
+        show(fill(" ".join(report.why.split()), LINE_WIDTH) + "\n")
     since = 0
     for index, checkpoint in enumerate(report.checkpoints):
         led_here = [t for t in report.transitions[since:] if t.at_ms <= checkpoint.at_ms]
@@ -155,9 +155,10 @@ def _print(report: SimulationReport) -> None:
             text = time if time == checkpoint.label else f"{time:<7} {checkpoint.label}"
             board.show(text, moment(checkpoint), news(led_here, checkpoint))
     for outcome in report.failed:
-        click.echo(f"{paint('failed', 'bad')} at {outcome.at}: {outcome.path}: want {outcome.want}, got {outcome.got}")
+        say(FAILED, f" at {outcome.at}: {outcome.path}: want {outcome.want}, got {outcome.got}")
     if not report.stable:
-        click.echo(f"{paint('failed', 'bad')}: the cluster did not come to rest")
+        say(FAILED, ": the cluster did not come to rest")
     met = len(report.outcomes) - len(report.failed)
-    verdict = paint("ok", "good") if report.ok else paint("failed", "bad")
-    click.echo(f"{verdict}: {met} of {counted(len(report.outcomes), 'expectation')} met, {report.cycles} cycles\n")
+    verdict = Segment("ok", "good") if report.ok else FAILED
+    say(verdict, f": {met} of {counted(len(report.outcomes), 'expectation')} met, {report.cycles} cycles")
+    say()

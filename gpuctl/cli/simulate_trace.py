@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuctl.cli.declarations import tell
-from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.files import named_file
 from gpuctl.cli.output import counted, print_json
-from gpuctl.cli.terminal import painted
-from gpuctl.diag.wording import duration, printable
+from gpuctl.cli.terminal import say, show
+from gpuctl.diag.wording import duration
 from gpuctl.model.units import Instant, format_gpus
 from gpuctl.views.chart import svg_chart, svg_sheet, text_chart
 
@@ -55,10 +55,10 @@ def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
     tell(replayed.diagnostics)
     if replayed.report is None:
         raise click.exceptions.Exit(EXIT_FAILED)
-    show(replayed.report, output)
+    show_report(replayed.report, output)
 
 
-def show(report: ReplayReport, output: str) -> None:
+def show_report(report: ReplayReport, output: str) -> None:
     """Print a report as a table, JSON or charts."""
     from gpuctl.simulate.replay_report import document  # noqa: PLC0415 - only now
 
@@ -67,10 +67,10 @@ def show(report: ReplayReport, output: str) -> None:
             print_json(document(report))
         case "svg":
             charts = {figures.mode.value: _svg(figures) for figures in report.modes}
-            click.echo(svg_sheet(charts) if len(charts) > 1 else "".join(charts.values()), nl=False)
+            show(svg_sheet(charts) if len(charts) > 1 else "".join(charts.values()))
         case "chart":
             for figures in report.modes:
-                click.echo(figures.mode.value)
+                say(figures.mode.value)
                 _chart(figures)
         case _:
             _table(report)
@@ -78,7 +78,7 @@ def show(report: ReplayReport, output: str) -> None:
 
 def _chart(figures: Figures) -> None:
     for line in text_chart(figures.series.held_milli, figures.series.capacity_milli, *_ends(figures)):
-        click.echo(painted(line).rstrip())
+        say(*line)
 
 
 def _svg(figures: Figures) -> str:
@@ -100,7 +100,7 @@ def _table(report: ReplayReport) -> None:
 
     gpus, tenths = format_gpus(report.capacity_milli), report.work // 100 // 3_600_000
     hours = f"{tenths // 10}.{tenths % 10}" if tenths < 100 else str(tenths // 10)
-    click.echo(
+    say(
         f"{report.name}: {counted(report.jobs, 'job')} of {hours} GPU-hours on {report.layout} = {gpus} GPUs,"
         f" {_day(report.window[0])} to {_day(report.window[1])};"
         f" a paused job leaves in {duration(report.pace.stop_ms)}; quotas {_source(report)}"
@@ -123,22 +123,20 @@ def _table(report: ReplayReport) -> None:
         )
         for figures in report.modes
     ]
-    click.echo(mode_table(rows), nl=False)
+    show(mode_table(rows))
 
 
 def _source(report: ReplayReport) -> str:
     """Where quotas are from."""
     named = {"from-history": "by what was used before", "equal": "all alike"}
-    return named.get(report.quotas_from, f"of {printable(report.quotas_from)}")
+    return named.get(report.quotas_from, f"of {report.quotas_from}")
 
 
 def _file(path: str) -> File:
     from gpuctl.app.replay import File  # noqa: PLC0415 - only now
+    from gpuctl.simulate.trace import MOST_BYTES  # noqa: PLC0415 - only now
 
-    try:
-        return File(path=path, content=Path(path).read_bytes())
-    except OSError as error:
-        raise Failure("GPU3904", f"{path} can't be read: {error.strerror}") from error
+    return File(path=path, content=named_file(path, MOST_BYTES))
 
 
 def _layout(text: str) -> Layout:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-import click
-
-from gpuctl.cli.terminal import paint, painted
+from gpuctl.cli.terminal import say, show
 from gpuctl.views.story import Moment, News, heading, moment_line, sentences
 from gpuctl.views.styled import Segment, plain
 
@@ -24,14 +22,14 @@ class Storyboard:
 
     def open(self, title: str) -> None:
         """Begin a part; its heading is printed with its first moment."""
-        click.echo(paint(title, "strong"))
+        say(Segment(title, "strong"))
         self._heading_due = True
 
     def show(self, text: str, moment: Moment, news: Sequence[News]) -> None:
         """Print one moment."""
         width = self._text_width
         if self._heading_due:
-            click.echo(" " * (width + 2) + painted(heading(moment)))
+            say(" " * (width + 2), *heading(moment))
             self._heading_due = False
         said = list(sentences(news))
         label = text if len(text) <= width else f"{text[: width - 1]}…"
@@ -41,9 +39,9 @@ class Storyboard:
             beside = beside.removeprefix(f"{news[0].job.name} ")
         if beside and len(plain(shown)) + len(beside) <= LINE_WIDTH:
             shown, said = (*shown, Segment(beside)), []
-        click.echo(painted(shown).rstrip())
+        say(*shown)
         if len(said) > self._most_sentences:
             said[self._most_sentences :] = [f"and {len(said) - self._most_sentences} more"]
         if said:
             indent = " " * (width + 2)
-            click.echo(fill("; ".join(said), LINE_WIDTH, initial_indent=indent, subsequent_indent=indent))
+            show(fill("; ".join(said), LINE_WIDTH, initial_indent=indent, subsequent_indent=indent) + "\n")

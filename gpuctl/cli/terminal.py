@@ -1,13 +1,19 @@
-"""Colour: only on a terminal, never with NO_COLOR. Styles are words; what they look like is decided here."""
+"""The only way to the terminal: everything is escaped here, in one line or in several. Nothing else calls click.echo.
+
+Colour: only on a terminal, never with NO_COLOR. Styles are words; what they look like is decided here.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import click
 
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.escapes import printable, printable_lines
+from gpuctl.diag.text import text_form
 from gpuctl.views.styled import Segment
 
 STYLES = {
@@ -33,13 +39,28 @@ def colour_wanted() -> bool:
     return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
 
 
-def paint(text: str, style: str) -> str:
+def say(*parts: str | Segment, err: bool = False) -> None:
+    """Print one line, made of plain and styled parts; nothing in them can end it or drive the terminal."""
+    shown = (_paint(part.text, part.style) if isinstance(part, Segment) else printable(part) for part in parts)
+    click.echo("".join(shown).rstrip(" "), err=err)
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Print lines that a view made, each with its end: tables, charts, YAML, JSON."""
+    click.echo(printable_lines(text), nl=False, err=err)
+
+
+def show_diagnostics(diagnostics: Sequence[Diagnostic], *, err: bool = False) -> None:
+    """Print diagnostics with their severity and help marked."""
+    text = printable_lines(text_form(diagnostics))
+    for word in ("error", "warning"):
+        text = text.replace(f": {word} GPU", f": {_paint(word, word)} GPU", 1)
+    click.echo(text.replace("\nhelp:", f"\n{_paint('help', 'help')}:"), nl=False, err=err)
+
+
+def _paint(text: str, style: str) -> str:
     """Text in a style, where colours are wanted."""
+    plain = printable(text)
     if not style or not colour_wanted():
-        return text
-    return click.style(text, **STYLES[style])  # type: ignore[arg-type] # keyword values of several types
-
-
-def painted(segments: Iterable[Segment]) -> str:
-    """A styled line as one string."""
-    return "".join(paint(segment.text, segment.style) for segment in segments)
+        return plain
+    return click.style(plain, **STYLES[style])  # type: ignore[arg-type] # keyword values of several types

@@ -8,6 +8,8 @@ from gpuctl.cli.clusters import Where, cluster_options, read_live
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
+from gpuctl.cli.terminal import say, show
+from gpuctl.diag.escapes import printable
 
 
 class _Top(ExampleGroup):
@@ -45,11 +47,11 @@ def node(names: tuple[str, ...], output: str, where: Where, *, details: bool) ->
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"nodes": [node_form(view) for view in views]})
     elif output == "name":
-        click.echo("".join(f"{view.name}\n" for view in views), nl=False)
+        show("".join(f"{printable(view.name)}\n" for view in views))
     elif not views:
-        click.echo("No nodes found.", err=True)
+        say("No nodes found.", err=True)
     else:
-        click.echo(device_table(views) if details else node_table(views), nl=False)
+        show(device_table(views) if details else node_table(views))
 
 
 top.add_command(node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,14 +9,15 @@ import click
 
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
-from gpuctl.cli.output import coloured, counted, tally
+from gpuctl.cli.output import counted, tally
+from gpuctl.cli.terminal import say, show, show_diagnostics
 from gpuctl.diag import text
 from gpuctl.diag.diagnostic import Diagnostic
 
-FORMS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
-    "text": lambda diagnostics: coloured(text.text_form(diagnostics)),
-    "json": text.json_form,
-    "github": text.github_annotations,
+FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
+    "text": show_diagnostics,
+    "json": lambda diagnostics: show(text.json_form(diagnostics)),
+    "github": lambda diagnostics: show(text.github_annotations(diagnostics)),
 }
 
 
@@ -35,13 +35,13 @@ def validate(dirs: tuple[str, ...], form: str) -> None:
 
     folders = dirs or tuple(cluster_folders())
     found = check(folders, read_tree)
-    sys.stdout.write(FORMS[form](found.diagnostics))
+    FORMS[form](found.diagnostics)
     if form == "text":
         what = folders[0] if len(folders) == 1 else counted(len(folders), "cluster")
         verdict = f"valid, {counted(found.jobs, 'job')}" if found.valid else tally(found.diagnostics)
         if found.diagnostics:
-            click.echo()
-        click.echo(f"{what}: {verdict}")
+            say()
+        say(f"{what}: {verdict}")
     if not found.valid:
         raise click.exceptions.Exit(EXIT_FAILED)
 

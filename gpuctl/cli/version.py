@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import platform
 
 import click
 
 from gpuctl import __version__
 from gpuctl.cli.command import command
+from gpuctl.cli.output import print_json
+from gpuctl.cli.terminal import say
 
 
 @command("version", examples=("gpuctl version -o json",))
@@ -22,6 +23,6 @@ def version(output: str) -> None:
         "platform": f"{platform.system()} {platform.machine()}",
     }
     if output == "json":
-        click.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
-    click.echo(f"gpuctl {__version__} (gpuctl.dev/v1, Python {facts['python']}, {facts['platform']})")
+    say(f"gpuctl {__version__} (gpuctl.dev/v1, Python {facts['python']}, {facts['platform']})")

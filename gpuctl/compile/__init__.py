@@ -2,7 +2,8 @@
 
 In the order data flows: `syntax` YAML events, `builder` and `reading` documents, `fields_v1`, `spec_v1`, `shape` their
 form, `declarations` what is declared, `resolve` references, `quota`, `capacity` and `fit` whether it can be, `policy`
-rules over declarations, `lower` and `digest` the values of `model`. `readings` saves work and decides nothing.
+rules over declarations (`rule_form` and `patterns` what such a rule is, `rule_steps` how it is evaluated), `lower` and
+`digest` the values of `model`. `readings` saves work and decides nothing.
 """
 
 from __future__ import annotations

@@ -9,11 +9,17 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from gpuctl.compile.scalars import MAX_EXPONENT, OutOfRange, kind_of, number
-from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
+from gpuctl.compile.scalars import OutOfRange, kind_of, number
+from gpuctl.model.units import MOST_NODE_GPUS, WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
 
 NAME_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
+PATH_LENGTH = 4096
+MOST_GPUS = 1_000_000
+MOST_CPUS = 1_000_000
+MOST_MEMORY_PI = 800
+MOST_DAYS = 36_500
+"""A hundred years: Kubernetes counts nanoseconds in 64 bits. In the same way no amount of memory reaches 64 bits."""
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _DURATION = re.compile(
@@ -41,27 +47,29 @@ class WrongValue(ValueError):
         self.params = params
 
 
-def gpus(value: Any) -> GpuMilli:
-    """An amount of GPUs in milli: 4, 0.5, "4". Codes GPU2011, GPU2012, GPU2017."""
+def gpus(value: Any, most: int = MOST_GPUS) -> GpuMilli:
+    """An amount of GPUs in milli: 4, 0.5, "4". Codes GPU2011, GPU2012, GPU2017, GPU2018."""
     amount = _number(value, "GPU2011")
     if amount < 0:
         raise WrongValue("GPU2017", found=str(value))
     milli = _times(amount, WHOLE_GPU)
     if milli is None:
         raise WrongValue("GPU2012", found=str(value))
+    if milli > most * WHOLE_GPU:
+        raise WrongValue("GPU2018", found=str(value), rule=f"at most {most}")
     return milli
 
 
 def worker_gpus(value: Any) -> GpuMilli:
     """What one worker asks for: whole GPUs, or less than one. Codes as `gpus`, and GPU2013."""
-    milli = gpus(value)
+    milli = gpus(value, MOST_NODE_GPUS)
     if milli > WHOLE_GPU and milli % WHOLE_GPU:
         raise WrongValue("GPU2013", found=str(value))
     return milli
 
 
 def duration(value: Any) -> DurationMs:
-    """A duration in milliseconds: 8h, 7d, 1h30m, 0s, 500ms. Code GPU2014."""
+    """A duration in milliseconds: 8h, 7d, 1h30m, 0s, 500ms. Codes GPU2014, GPU2017, GPU2018."""
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise WrongValue("GPU2006", wanted="a duration", found=kind_of(value))
     if not isinstance(value, str):
@@ -72,11 +80,14 @@ def duration(value: Any) -> DurationMs:
         if value.startswith("-") and _DURATION.fullmatch(value[1:]):
             raise WrongValue("GPU2017", found=value)
         raise WrongValue("GPU2014", found=value)
-    return sum(int(count) * _DURATION_MS[unit] for unit, count in found.groupdict().items() if count)
+    total = sum(int(count) * _DURATION_MS[unit] for unit, count in found.groupdict().items() if count)
+    if total > MOST_DAYS * _DURATION_MS["d"]:
+        raise WrongValue("GPU2018", found=value, rule=f"at most {MOST_DAYS}d")
+    return total
 
 
 def memory(value: Any) -> MemBytes:
-    """Memory in bytes: 32Gi, 500M, 1.5Gi, 1024. Codes GPU2015, GPU2017."""
+    """Memory in bytes: 32Gi, 500M, 1.5Gi, 1024. Codes GPU2015, GPU2017, GPU2018."""
     unit = 1
     amount: Any = value
     if isinstance(value, str) and (found := _MEMORY.fullmatch(value)):
@@ -85,13 +96,15 @@ def memory(value: Any) -> MemBytes:
     if amount < 0:
         raise WrongValue("GPU2017", found=str(value))
     size = _times(amount, unit)
-    if size is None or size >= 10**MAX_EXPONENT:
+    if size is None:
         raise WrongValue("GPU2015", found=str(value))
+    if size > MOST_MEMORY_PI * _MEMORY_BYTES["Pi"]:
+        raise WrongValue("GPU2018", found=str(value), rule=f"at most {MOST_MEMORY_PI}Pi")
     return size
 
 
 def cpu(value: Any) -> CpuMilli:
-    """CPU in milli: 4, 0.5, "500m". Codes GPU2016, GPU2017."""
+    """CPU in milli: 4, 0.5, "500m". Codes GPU2016, GPU2017, GPU2018."""
     in_milli = isinstance(value, str) and value.endswith("m")
     amount = _number(value[:-1] if in_milli else value, "GPU2016", shown=value)
     if amount < 0:
@@ -99,6 +112,8 @@ def cpu(value: Any) -> CpuMilli:
     milli = _times(amount, 1 if in_milli else 1000)
     if milli is None:
         raise WrongValue("GPU2016", fix="write at most three digits after the point", found=str(value))
+    if milli > MOST_CPUS * 1000:
+        raise WrongValue("GPU2018", found=str(value), rule=f"at most {MOST_CPUS}")
     return milli
 
 
@@ -117,10 +132,12 @@ def subdomain(value: str) -> str:
 
 
 def absolute_path(value: str) -> str:
-    """A path from the root, without `..`. Code GPU2020."""
-    if value.startswith("/") and ":" not in value and ".." not in value.split("/") and "\0" not in value:
-        return value
-    raise WrongValue("GPU2020", found=value)
+    """A path from the root, without `..`. Codes GPU2018, GPU2020."""
+    if not (value.startswith("/") and ":" not in value and ".." not in value.split("/") and value.isprintable()):
+        raise WrongValue("GPU2020", found=value)
+    if len(value) > PATH_LENGTH:
+        raise WrongValue("GPU2018", found=value, rule=f"at most {PATH_LENGTH} characters")
+    return value
 
 
 def _not_a_name(value: str, longest: int) -> WrongValue:

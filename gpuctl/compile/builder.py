@@ -16,7 +16,8 @@ MAX_DEPTH = 50
 MAX_VALUES = 200_000
 """Keys and values of one document."""
 MAX_ALIASED = 10_000
-"""Values a document may have through aliases, each counted as often as it is used."""
+"""Values a document may have through aliases, each counted as often as it is used; of a text, each 100 characters."""
+_CHARACTERS_A_VALUE = 100
 
 _STR_TAG = "tag:yaml.org,2002:str"
 
@@ -231,13 +232,16 @@ class Builder:
 
 
 def _size(value: Any, limit: int) -> int:
-    """How many values a value consists of, itself included; counts no further than the limit."""
+    """How many values a value consists of, itself included; counts not much further than the limit."""
     count, rest = 0, [value]
     while rest and count < limit:
         count += 1
         here = rest.pop()
         if isinstance(here, dict):
             rest.extend(here.values())
+            count += sum(map(len, here)) // _CHARACTERS_A_VALUE
         elif isinstance(here, list):
             rest.extend(here)
+        elif isinstance(here, str):
+            count += len(here) // _CHARACTERS_A_VALUE
     return count

@@ -11,14 +11,13 @@ from dataclasses import replace
 from gpuctl.compile import quota
 from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.document import Path
-from gpuctl.compile.quota import Statement
-from gpuctl.compile.resolve import Resolved
-from gpuctl.compile.shape import nearest
+from gpuctl.compile.quota import Member, Statement
+from gpuctl.compile.resolve import Resolved, near_pool
 from gpuctl.compile.sharing import check_sharing
 from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, ProjectV1
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
-from gpuctl.diag.wording import all_of, thousandths
+from gpuctl.diag.wording import thousandths
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 
 _SHOWN_MEMBERS = 5
@@ -57,20 +56,20 @@ def _pools(cluster: Declaration[ClusterV1]) -> Iterator[Diagnostic]:
                 yield replace(found, related=(("first declared here", document.span(before)),))
 
 
-def _declaration(resolved: Resolved, stated: Statement) -> Declaration[ProjectV1] | Declaration[DepartmentV1]:
+def _of(resolved: Resolved, stated: Statement | Member) -> Declaration[ProjectV1] | Declaration[DepartmentV1]:
     return resolved.projects[stated.name] if stated.kind == "Project" else resolved.departments[stated.name]
 
 
 def _span(resolved: Resolved, stated: Statement) -> SourceSpan:
-    return _declaration(resolved, stated).document.span(("spec", stated.field))
+    return _of(resolved, stated).document.span(("spec", stated.field))
 
 
 def _unknown_pools(resolved: Resolved) -> Iterator[Diagnostic]:
     for stated in quota.statements(resolved):
-        document = _declaration(resolved, stated).document
-        for pool in stated.amount if not isinstance(stated.amount, int) else ():
+        document = _of(resolved, stated).document
+        for position, pool in enumerate(stated.amount if not isinstance(stated.amount, int) else ()):
             if pool not in resolved.pools:
-                fix = nearest(pool, resolved.pools) or f"the cluster has {all_of(resolved.pools)}"
+                fix = near_pool(pool, resolved.pools, position)
                 span = document.key_span(("spec", stated.field, pool))
                 yield document.diagnostic("GPU3007", span, {"pool": pool}, fix)
 
@@ -82,7 +81,7 @@ def _mixtures(resolved: Resolved) -> Iterator[Diagnostic]:
     first = quota.usual(stated)
     for other in stated:
         if first is not None and other.by_pool != first.by_pool:
-            document = _declaration(resolved, other).document
+            document = _of(resolved, other).document
             params = {"form": forms[other.by_pool], "other": forms[first.by_pool]}
             found = document.diagnostic("GPU3011", document.key_span(("spec", other.field)), params)
             yield replace(found, related=(("the first quota is here", _span(resolved, first)),))
@@ -135,15 +134,20 @@ def _sums(resolved: Resolved) -> Iterator[Diagnostic]:
 def _over(
     resolved: Resolved, department: str | None, domain: DomainName, available: int, where: str
 ) -> Iterator[Diagnostic]:
-    """The first quota by name that exceeds what is available, if one does; the others are told with it."""
+    """The first quota that exceeds what is available, if one does; those before are told with it.
+
+    Those in the cluster's own files come first, then all others by name: what no project can change is not marked
+    because of what one has changed.
+    """
     members = [member for member in quota.members(resolved, department, domain) if member.quota]
+    members.sort(key=lambda member: not resolved.is_own(_of(resolved, member).document))
     everything, total = sum(member.quota for member in members), 0
     if everything <= available:
         return
     before: list[tuple[str, SourceSpan]] = []
     for member in members:
         total += member.quota
-        declaration = (resolved.projects if member.kind == "Project" else resolved.departments)[member.name]
+        declaration = _of(resolved, member)
         path: Path = ("spec", "quota") if domain == WHOLE_CLUSTER else ("spec", "quota", domain)
         span = declaration.document.span(path)
         if total > available:

@@ -59,15 +59,19 @@ class Security(Spec):
         "declared keep their pods, and need a higher runIndex to get new ones.",
     )
     exceptions: dict[Name, Level] = Field(
-        {}, description="Projects whose namespaces enforce another level, by name: {storage: privileged}."
+        {},
+        max_length=10_000,
+        description="Projects whose namespaces enforce another level, by name: {storage: privileged}.",
     )
     host_paths: Annotated[list[AbsolutePath], unique()] = Field(
         [],
+        max_length=1000,
         description="Folders of the nodes that jobs of privileged projects may mount, with everything below: "
         "[/mnt/data]. Default: none. A job that can write there can make a link that leads out of the folder.",
     )
     priority_classes: Annotated[list[Subdomain], unique()] = Field(
         [],
+        max_length=1000,
         description="PriorityClasses that pods in project namespaces may have besides gpuctl's own. Default: none. The "
         "cluster's globalDefault class must be listed if there is one: each pod without a class gets it.",
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.compile.capacity import check_capacity
@@ -12,10 +13,15 @@ from gpuctl.compile.lower import lower
 from gpuctl.compile.quota import quota_domains
 from gpuctl.compile.readings import Readings
 from gpuctl.compile.resolve import resolve
-from gpuctl.diag.diagnostic import Diagnostic, has_errors, sorted_diagnostics
+from gpuctl.diag.codes import CODES
+from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors, sorted_diagnostics
+from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import SourceTree
+
+MOST_TOLD = 1000
+"""Errors, and warnings, of one project's files that are told; and of the cluster's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +54,31 @@ def compile_tree(tree: SourceTree, readings: Readings | None = None) -> Compiled
     resolved.jobs, unfit = fit_jobs(declarations, resolved, readings.fitted)
     diagnostics.extend(unfit)
     if declarations.policies:
-        from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema, which takes a while
+        from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema and re2, which takes a while
 
-        diagnostics.extend(check_policies(declarations, readings.breaches))
+        diagnostics.extend(check_policies(declarations, readings.rules, readings.breaches))
     declared = None if has_errors(diagnostics) else lower(resolved, readings.jobs)
     return Compiled(
         declared=declared,
-        diagnostics=sorted_diagnostics(diagnostics),
+        diagnostics=tuple(_as_many_as_are_read(sorted_diagnostics(diagnostics), declarations.owners)),
         owners=declarations.owners,
         cluster=resolved.cluster.model.metadata.name if resolved.cluster is not None else "",
     )
+
+
+def _as_many_as_are_read(
+    diagnostics: Iterable[Diagnostic], owners: Mapping[str, ProjectName | None]
+) -> Iterator[Diagnostic]:
+    """The first of each project's mistakes, and that there are more."""
+    counts: Counter[tuple[ProjectName | None, Severity]] = Counter()
+    for found in diagnostics:
+        owner = owners.get(found.span.file)
+        counts[owner, found.severity] += 1
+        if counts[owner, found.severity] <= MOST_TOLD:
+            yield found
+        elif counts[owner, found.severity] == MOST_TOLD + 1:
+            whose = "the cluster's own files" if owner is None else f'the files of project "{owner}"'
+            text = message("GPU1022", {"limit": MOST_TOLD, "whose": whose})
+            yield Diagnostic(
+                code="GPU1022", message=text, span=found.span, severity=found.severity, help=CODES["GPU1022"].fix
+            )

@@ -81,7 +81,8 @@ class FileReading:
 class Declarations:
     """Everything declared, in order of path and line.
 
-    `guessed` are the words that documents which are no YAML have as kind, name or project. `owners` is as in Compiled.
+    `guessed` are the words that documents which are no YAML have as kind, name or project, and the names of those that
+    may not stand where they do. `owners` is as in Compiled.
     """
 
     clusters: list[Declaration[ClusterV1]] = field(default_factory=list)
@@ -133,16 +134,16 @@ def folder_project(cluster_dir: str, path: str) -> str | None:
 def _read(path: str, file: SourceFile, cluster_dir: str) -> FileReading:
     folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
-    if file.fault is not None:
+    if file.fault is not None or not path.isprintable():
         source = SourceText(path, "", file.revision)
-        code, span = _FAULTS[file.fault], source.span(1, 1)
-        told = diagnose(source, code, span, {"limit": MAX_FILE_BYTES})
+        code = "GPU1023" if file.fault is None else _FAULTS[file.fault]
+        told = diagnose(source, code, source.span(1, 1), {"limit": MAX_FILE_BYTES})
         return FileReading(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
     read = read_file(path, file.content, file.revision)
-    taken = [_document(document) for document in read.documents]
+    taken = [_document(document) if folder is None else _in_folder(document, folder) for document in read.documents]
     claims = tuple(one.claim for one in taken if one.claim is not None)
     words = [_words(fragment) for fragment in read.fragments]
-    guessed = {word for _, word in chain.from_iterable(words)}
+    guessed = {word for _, word in chain.from_iterable(words)} | {one.guessed for one in taken if one.guessed}
     if folder is not None:
         guessed.update({folder} if words else ())
     elif len(projects := {one.project for one in taken} | {_seeming_project(found) for found in words}) == 1:
@@ -162,11 +163,12 @@ def _read(path: str, file: SourceFile, cluster_dir: str) -> FileReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """What one document comes to. `project`: the one it belongs to, or "" for none."""
+    """What one document comes to. `project`: the one it belongs to, or "" for none; `guessed`: a name it would have."""
 
     claim: Claim | None = None
     declaration: Declaration[Any] | None = None
     project: str = ""
+    guessed: str = ""
     diagnostics: Iterable[Diagnostic] = ()
 
 
@@ -194,6 +196,16 @@ def _document(document: Document) -> _Taken:
         project=name if kind == "Project" else project if kind == "Job" else "",
         diagnostics=diagnostics,
     )
+
+
+def _in_folder(document: Document, folder: str) -> _Taken:
+    """A document in a project's folder, where nothing can be declared that is the cluster's."""
+    taken = _document(document)
+    if taken.claim is None or taken.claim.kind not in {"Cluster", "Department"}:
+        return taken
+    params = {"folder": folder, "kind": taken.claim.kind}
+    found = document.diagnostic("GPU3029", document.span(("kind",)), params)
+    return _Taken(guessed=taken.claim.name, diagnostics=[found])
 
 
 def _kind_diagnostics(document: Document, kind: Any) -> Iterator[Diagnostic]:

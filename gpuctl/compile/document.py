@@ -80,6 +80,18 @@ class Document:
         place = _find(_places(self), path)
         return self._span(place.key or place)
 
+    def following(self, path: Path) -> int:
+        """An offset in the file beyond the end of a list's entry, and not beyond the begin of what follows it: the next
+        entry of the list, or of one that the list is in; else the document's end."""
+        here, after = _places(self), None
+        for step in path:
+            after = here.children.get(step + 1, after) if isinstance(step, int) else after
+            here = here.children.get(step, here)
+        if after is None:
+            return self.end
+        first = self.source.position(self.start)[0]
+        return self.source.offset(first + after.line) + after.column
+
     def diagnostic(self, code: str, span: SourceSpan, params: Params = NO_PARAMS, fix: str = "") -> Diagnostic:
         """An error at a place of this document."""
         return diagnose(self.source, code, span, params, fix)

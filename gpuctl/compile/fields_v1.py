@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from gpuctl.compile import amounts
 from gpuctl.compile.amounts import WrongValue
+from gpuctl.model.units import MOST_NODE_GPUS
 
 API_VERSION = "gpuctl.dev/v1"
 INT32 = 2**31 - 1
@@ -33,6 +34,13 @@ def matching(pattern: str, wanted: str) -> AfterValidator:
         raise WrongValue("GPU2023", found=value, wanted=wanted)
 
     return AfterValidator(check)
+
+
+def visible(value: str) -> str:
+    """Text without control characters, marks that turn its direction, and others that can't be seen."""
+    if value.isprintable():
+        return value
+    raise WrongValue("GPU2023", found=value, wanted="text that can be seen: it has invisible characters")
 
 
 def unique(key: str = "") -> AfterValidator:
@@ -64,6 +72,10 @@ def form_of(value: Any) -> str:
 
 
 _NUMBER = {"type": "number", "minimum": 0}
+_GPUS = {**_NUMBER, "maximum": amounts.MOST_GPUS}
+_WORKER_GPUS = {**_NUMBER, "maximum": MOST_NODE_GPUS}
+_CPUS = {**_NUMBER, "maximum": amounts.MOST_CPUS}
+_BYTES = {**_NUMBER, "maximum": amounts.MOST_MEMORY_PI << 50}
 _NUMBER_TEXT = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]{1,3})?$"}
 
 Name = Annotated[
@@ -72,42 +84,54 @@ Name = Annotated[
     WithJsonSchema({"type": "string", "pattern": LABEL_PATTERN, "maxLength": amounts.NAME_LENGTH}),
 ]
 Subdomain = Annotated[str, AfterValidator(amounts.subdomain)]
-Gpus = Annotated[int, PlainValidator(amounts.gpus), WithJsonSchema({"anyOf": [_NUMBER, _NUMBER_TEXT]})]
-WorkerGpus = Annotated[int, PlainValidator(amounts.worker_gpus), WithJsonSchema({"anyOf": [_NUMBER, _NUMBER_TEXT]})]
+Gpus = Annotated[int, PlainValidator(amounts.gpus), WithJsonSchema({"anyOf": [_GPUS, _NUMBER_TEXT]})]
+WorkerGpus = Annotated[
+    int, PlainValidator(amounts.worker_gpus), WithJsonSchema({"anyOf": [_WORKER_GPUS, _NUMBER_TEXT]})
+]
 Duration = Annotated[
     int,
     PlainValidator(amounts.duration),
-    WithJsonSchema({"type": "string", "pattern": r"^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
+    WithJsonSchema({
+        "type": "string",
+        "pattern": r"^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
+        "description": f"At most {amounts.MOST_DAYS}d.",
+    }),
 ]
 Memory = Annotated[
     int,
     PlainValidator(amounts.memory),
     WithJsonSchema({
-        "anyOf": [_NUMBER, {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"}]
+        "anyOf": [_BYTES, {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"}]
     }),
 ]
 Cpu = Annotated[
     int,
     PlainValidator(amounts.cpu),
-    WithJsonSchema({"anyOf": [_NUMBER, {"type": "string", "pattern": r"^[0-9]+(m|\.[0-9]{1,3})?$"}]}),
+    WithJsonSchema({"anyOf": [_CPUS, {"type": "string", "pattern": r"^[0-9]+(m|\.[0-9]{1,3})?$"}]}),
 ]
-AbsolutePath = Annotated[
-    str, AfterValidator(amounts.absolute_path), WithJsonSchema({"type": "string", "pattern": "^/"})
-]
-Quota = Annotated[
-    Annotated[Gpus, Tag("(plain)")] | Annotated[dict[Name, Gpus], Tag("(mapping)")], Discriminator(form_of)
-]
+_PATH = WithJsonSchema({"type": "string", "pattern": "^/", "maxLength": amounts.PATH_LENGTH})
+AbsolutePath = Annotated[str, AfterValidator(amounts.absolute_path), _PATH]
+MOST_POOLS = 1000
+ByPool = Annotated[dict[Name, Gpus], Field(max_length=MOST_POOLS)]
+Quota = Annotated[Annotated[Gpus, Tag("(plain)")] | Annotated[ByPool, Tag("(mapping)")], Discriminator(form_of)]
 Limit = Annotated[Duration, AfterValidator(positive)]
-Image = Annotated[str, matching(r"\S+", "an image reference")]
-EnvName = Annotated[str, matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an environment variable")]
-Owner = Annotated[
-    str, matching(r"@[\w.-]+(/[\w.-]+)?|[^@\s]+@[^@\s]+", "an owner: @user, @organisation/team or an e-mail address")
+Image = Annotated[str, Field(max_length=1024), matching(r"[!-~]+", "an image reference")]
+EnvName = Annotated[
+    str, Field(max_length=253), matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an environment variable")
 ]
+EnvText = Annotated[str, matching(r"[^\0]*", "text: it has a NUL character")]
+CommandText = Annotated[str, matching(r"[^\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*", "text without control characters")]
+Owner = Annotated[
+    str,
+    Field(max_length=253),
+    matching(r"@[\w.-]+(/[\w.-]+)?|[!-?A-~]+@[!-?A-~]+", "an owner: @user, @organisation/team or an e-mail address"),
+]
+Account = Annotated[str, Field(min_length=1, max_length=253), AfterValidator(visible)]
 _LABEL_PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_PREFIX = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?"
 LabelKey = Annotated[str, matching(_LABEL_PREFIX + _LABEL_PART, "the key of a label: topology.kubernetes.io/rack")]
 LabelValue = Annotated[str, matching(f"({_LABEL_PART})?", "the value of a label: at most 63 letters, digits, - _ .")]
-SomePools = Annotated[list[Name], Field(min_length=1), unique()]
+SomePools = Annotated[list[Name], Field(min_length=1, max_length=100), unique()]
 Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
 
 

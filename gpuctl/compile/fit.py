@@ -5,6 +5,7 @@ A job that could never start is a mistake here already, not after a week in the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,8 @@ from gpuctl.model.declared import DeclaredNode, Grant
 from gpuctl.model.memo import Memo
 from gpuctl.model.units import WHOLE_GPU, MemBytes
 
+MOST_JOBS = 50_000
+"""Of one project."""
 _MOST_TEXT_BYTES = 1 << 20
 _CPU = ("spec", "resources", "cpu")
 _MEMORY = ("spec", "resources", "memory")
@@ -49,8 +52,14 @@ def fit_jobs(
     fitting = _Fitting(declarations, resolved)
     jobs: list[ResolvedJob] = []
     found: list[Diagnostic] = []
+    counts: Counter[str] = Counter()
     for job in declarations.jobs:
-        project = resolved.projects.get(job.model.metadata.project)
+        name = job.model.metadata.project
+        counts[name] += 1
+        if counts[name] > MOST_JOBS:
+            found.extend(_one_too_many(job) if counts[name] == MOST_JOBS + 1 else ())
+            continue
+        project = resolved.projects.get(name)
         if project is None:  # what is told then depends on all names that there are
             one = fitting.of(job)
         else:
@@ -59,6 +68,11 @@ def fit_jobs(
         if one.job is not None:
             jobs.append(one.job)
     return jobs, found
+
+
+def _one_too_many(job: Declaration[JobV1]) -> Iterator[Diagnostic]:
+    whose = f'project "{job.model.metadata.project}"'
+    yield job.document.diagnostic("GPU3031", job.document.name, {"whose": whose, "limit": MOST_JOBS, "what": "jobs"})
 
 
 class _Fitting:

@@ -1,166 +1,240 @@
-"""Policies: JSON Schema over declarations as they are written, each mistake at the YAML node that causes it.
+"""Policies: rules over declarations as they are written, each mistake at the YAML node that causes it.
 
-No reference out of a schema is followed, so nothing is ever fetched.
+A policy below `projects/<p>/` binds that project alone; any other binds all. What policies may take is counted in steps
+and bounded three times: for a policy on a declaration, for the declarations of a project, and for a policy in all. The
+one who is told is the one who can change it: a project whose declarations take too much, or whose own policies do,
+stays at its last good commit, and no other does.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from jsonschema import Draft202012Validator, ValidationError
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-
 from gpuctl.compile.declarations import Declaration, Declarations
-from gpuctl.compile.document import Document, Path
-from gpuctl.compile.spec_v1 import Match, PolicyV1
+from gpuctl.compile.document import MAX_MISTAKES, Document, Path
+from gpuctl.compile.policy_v1 import Match
+from gpuctl.compile.rule_form import STEPS, Flaw, TooMuch, check_form
+from gpuctl.compile.rule_steps import Rule
+from gpuctl.compile.spec_v1 import PolicyV1
+from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.span import SourceSpan
 from gpuctl.model.memo import Memo
 
 _SCHEMA: Path = ("spec", "schema")
-_NOTHING: dict[str, Any] = {"not": {}}
-"""What `false` means, in a form for which jsonschema tells the place."""
+_PROJECTS: Path = ("spec", "match", "projects")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What policies may take, in steps.
+
+    `project`: all policies on the declarations of one project; `policy`: one that binds all projects, on everything.
+    Each may take `declaration` more for every declaration there is. What such a policy takes on one declaration counts
+    only beyond `free`.
+    """
+
+    project: int = 200_000
+    policy: int = 1_000_000
+    declaration: int = 100
+    free: int = 50
+
+
+LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    """Part of a policy's schema, and the path in a declaration to what it is about."""
+class Outcome:
+    """How a declaration breaks a policy, and the steps it took to find out; more than STEPS: it was not found out."""
 
-    path: Path
-    validator: Draft202012Validator
+    breaches: tuple[Diagnostic, ...] = ()
+    steps: int = 0
 
 
-Breaches: TypeAlias = Memo[tuple[Declaration[Any], Document], tuple[Diagnostic, ...]]
+Subject: TypeAlias = tuple[str, Document, bool]
+"""The project a declaration belongs to ("" for none), the declaration, and whether it stands in the project's files."""
+Breaches: TypeAlias = Memo[tuple[Declaration[Any], Document], Outcome]
 """How declarations break policies."""
+Rules: TypeAlias = Memo[Declaration[Any], "Rule | list[Flaw] | None"]
+"""The rules of policies, or what is wrong with them; None: too much to be read."""
 
 
-def check_policies(declarations: Declarations, breaches: Breaches) -> Iterator[Diagnostic]:
+def check_policies(
+    declarations: Declarations, rules: Rules, breaches: Breaches, limits: Limits = LIMITS
+) -> Iterator[Diagnostic]:
     """What is wrong with policies, and which declarations break them.
 
-    Cost: policies times declarations they match, of which one or the other was not there before.
+    Cost: policies times declarations they match, of which one or the other was not there before; and the steps.
     """
+    rules.turn()
     breaches.turn()
-    for policy in declarations.policies:
-        document, spec = policy.document, policy.model.spec
+    subjects = _subjects(declarations)
+    accounts = _Accounts(subjects, limits)
+    owner_of = {policy: declarations.owners.get(policy.document.name.file) or "" for policy in declarations.policies}
+    for policy in sorted(declarations.policies, key=lambda policy: bool(owner_of[policy])):
+        document, spec, owner = policy.document, policy.model.spec, owner_of[policy]
+        if owner:
+            yield from _beyond(policy, owner)
         if spec.cel is not None:
             yield document.diagnostic("GPU4003", document.key_span(("spec", "cel")))
         if spec.schema_ is None:
             continue
-        mistakes = list(_schema_mistakes(document, spec.schema_))
-        yield from mistakes
-        if not mistakes:
-            yield from _check(policy, declarations, breaches)
+        rule = rules.get(policy, (), partial(_rule, spec.schema_))
+        if rule is None:
+            yield _too_much(policy, document.key_span(_SCHEMA), STEPS, "its own schema")
+        elif isinstance(rule, list):
+            yield from (_flaw(document, flaw) for flaw in rule)
+        else:
+            bound = _bound(spec.match, owner, subjects[spec.match.kind])
+            yield from _check(_Check(policy, owner, rule), bound, accounts, breaches)
 
 
-def _check(policy: Declaration[PolicyV1], declarations: Declarations, breaches: Breaches) -> Iterator[Diagnostic]:
-    spec = policy.model.spec
-    rules = list(_rules((), spec.schema_))
-    for document in _matching(spec.match, declarations):
-        try:
-            yield from breaches.get((policy, document), (), partial(_breaches, policy, rules, document))
-        except (Unresolvable, RecursionError) as error:
-            problem = "it refers to itself without end"
-            if isinstance(error, Unresolvable):
-                problem = f"it refers to {error.ref}, which is not in it"
-            yield policy.document.diagnostic("GPU4002", policy.document.key_span(_SCHEMA), {"problem": problem})
-            return
+def _subjects(declarations: Declarations) -> Mapping[str, list[Subject]]:
+    """The declarations by kind, without those that stand in the folder of a project they do not belong to."""
+    found: dict[str, list[Subject]] = {}
+    for kind, declared in declarations.of_kinds().items():
+        found[kind] = []
+        for declaration in declared:
+            metadata, document = declaration.model.metadata, declaration.document
+            project = metadata.project if kind == "Job" else metadata.name if kind == "Project" else ""
+            file_owner = declarations.owners.get(document.name.file)
+            if file_owner in {None, project}:
+                found[kind].append((project, document, file_owner is not None))
+    return found
 
 
-def _breaches(policy: Declaration[PolicyV1], rules: Iterable[_Rule], document: Document) -> tuple[Diagnostic, ...]:
-    """Raises Unresolvable or RecursionError for what no document can be held against."""
-    spec, related = policy.model.spec, (("the policy is here", policy.document.name),)
-    params = {"message": spec.message, "policy": policy.model.metadata.name}
-    paths = dict.fromkeys(path for rule in rules for path in _broken(rule, document.data))
-    found = (document.diagnostic("GPU4001", document.key_span(path), params) for path in paths)
-    return tuple(replace(one, severity=Severity(spec.severity), related=related) for one in found)
+def _bound(match: Match, owner: str, subjects: list[Subject]) -> Iterator[tuple[str, Document]]:
+    """The declarations a policy binds. `owner`: the project it belongs to, "" for none.
 
-
-def _matching(match: Match, declarations: Declarations) -> Iterator[Document]:
-    """The declarations a policy is about."""
-    kinds: Mapping[str, list[Any]] = {
-        "Cluster": declarations.clusters,
-        "Department": declarations.departments,
-        "Project": declarations.projects,
-        "Job": declarations.jobs,
-    }
+    What the cluster's own files declare for a project is not the project's to break.
+    """
     chosen: dict[str, bool] = {}
-    for declaration in kinds[match.kind]:
-        metadata = declaration.model.metadata
-        project = metadata.project if match.kind == "Job" else metadata.name if match.kind == "Project" else ""
+    for project, document, is_in_its_files in subjects:
+        if owner and (project != owner or not is_in_its_files):
+            continue
         if project not in chosen:
             chosen[project] = _any(match.projects, project) and not _any(match.except_, project)
         if chosen[project]:
-            yield declaration.document
+            yield project, document
 
 
 def _any(patterns: list[str], name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _schema_mistakes(document: Document, schema: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    draft = Draft202012Validator
-    checker = draft(draft.META_SCHEMA, format_checker=draft.FORMAT_CHECKER)
-    for error in checker.iter_errors(schema):
-        path = (*_SCHEMA, *error.absolute_path)
-        yield document.diagnostic("GPU4002", document.span(path), {"problem": error.message})
+def _beyond(policy: Declaration[PolicyV1], owner: str) -> Iterator[Diagnostic]:
+    """What a project's own policy says of others, whatever else is declared: it holds for that project alone."""
+    document, match = policy.document, policy.model.spec.match
+    if match.kind not in {"Project", "Job"}:
+        params = {"folder": owner, "what": f"a {match.kind}, which is the cluster's"}
+        yield document.diagnostic("GPU4006", document.span(("spec", "match", "kind")), params)
+    for position, pattern in enumerate(match.projects if "projects" in match.model_fields_set else ()):
+        if pattern != owner:
+            params = {"folder": owner, "what": f'projects "{pattern}"'}
+            yield document.diagnostic("GPU4006", document.span((*_PROJECTS, position)), params)
 
 
-def _rules(path: Path, schema: Any) -> Iterator[_Rule]:
-    """A schema that only says something of certain properties, as a rule for each of them: most documents have few.
-
-    One with references is left whole, because these are resolved from its root.
-    """
-    if set(schema) == {"properties"} and not _refers(schema):
-        for name, below in schema["properties"].items():
-            schemas = {True: {}, False: _NOTHING}
-            yield from _rules((*path, name), below if isinstance(below, dict) else schemas[below])
-    else:
-        yield _Rule(path, Draft202012Validator(schema, registry=Registry()))
+def _rule(schema: Mapping[str, Any]) -> Rule | list[Flaw] | None:
+    try:
+        form = check_form(schema)
+    except TooMuch:
+        return None
+    return form if isinstance(form, list) else Rule(form)
 
 
-def _refers(schema: Any) -> bool:
-    if isinstance(schema, dict):
-        return any(key in {"$ref", "$dynamicRef"} or _refers(value) for key, value in schema.items())
-    return isinstance(schema, list) and any(_refers(entry) for entry in schema)
+def _flaw(document: Document, flaw: Flaw) -> Diagnostic:
+    is_key = not flaw.path or flaw.path[-2:-1] == ("patternProperties",)
+    path = (*_SCHEMA, *flaw.path)
+    span = document.key_span(path) if is_key else document.span(path)
+    return document.diagnostic(flaw.code, span, {"problem": flaw.problem}, flaw.fix)
 
 
-def _broken(rule: _Rule, data: Any) -> Iterator[Path]:
-    """Where a declaration breaks a rule."""
-    for step in rule.path:
-        if not isinstance(data, dict) or step not in data:
+class _Accounts:
+    """What is left for the declarations of each project ("" for the cluster's own)."""
+
+    def __init__(self, subjects: Mapping[str, list[Subject]], limits: Limits) -> None:
+        self.limits = limits
+        self.closed: set[str] = set()
+        self._counts = Counter(project for declared in subjects.values() for project, *_ in declared)
+        self._used: Counter[str] = Counter()
+
+    def most(self, project: str) -> int:
+        """What its declarations may take."""
+        whole = self.limits.project if project else self.limits.policy
+        return whole + self._counts[project] * self.limits.declaration
+
+    def most_of_all(self) -> int:
+        """What one policy may take on everything."""
+        return self.limits.policy + self._counts.total() * self.limits.declaration
+
+    def take(self, project: str, steps: int) -> bool:
+        """Take steps; False when there are not that many left."""
+        self._used[project] += steps
+        return self._used[project] <= self.most(project)
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A policy, the project it belongs to ("" for none), and its rule."""
+
+    policy: Declaration[PolicyV1]
+    owner: str
+    rule: Rule
+
+
+def _check(
+    check: _Check, bound: Iterator[tuple[str, Document]], accounts: _Accounts, breaches: Breaches
+) -> Iterator[Diagnostic]:
+    """Hold declarations against a policy. A project of which one takes too much is not looked at any further."""
+    policy, counted = check.policy, 0
+    for project, document in bound:
+        if project in accounts.closed:
+            continue
+        found = breaches.get((policy, document), (), partial(_outcome, check, document))
+        yield from found.breaches
+        steps = 1 + (found.steps if check.owner else max(0, found.steps - accounts.limits.free))
+        counted += steps
+        is_within = accounts.take(project, steps)
+        if found.steps > STEPS:
+            yield _at_fault(check, document, STEPS, "one declaration")
+        elif not is_within:
+            whose = f'project "{project}"' if project else "the cluster"
+            yield _at_fault(check, document, accounts.most(project), f"{whose}, with the policies before it")
+        if found.steps > STEPS or not is_within:
+            accounts.closed.add(project)
+        if not check.owner and counted > accounts.most_of_all():
+            yield _too_much(policy, policy.document.key_span(_SCHEMA), accounts.most_of_all(), "all declarations")
             return
-        data = data[step]
-    for error in rule.validator.iter_errors(data):
-        for path in _causes(error):
-            yield (*rule.path, *path)
 
 
-def _causes(error: ValidationError) -> Iterator[Path]:
-    """The nodes that cause a mistake: as deep as the schema says."""
-    path = tuple(error.absolute_path)
-    if error.context:
-        deepest = max(error.context, key=lambda below: (len(below.absolute_path), -int(below.schema_path[0])))
-        yield from _causes(deepest)
-    elif error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
-        yield from ((*path, name) for name in error.instance if name not in known)
-    elif error.validator == "not":
-        yield (*path, *_refused(error.validator_value, error.instance))
-    else:
-        yield path
+def _outcome(check: _Check, document: Document) -> Outcome:
+    """Hold one declaration against a policy."""
+    try:
+        paths, steps = check.rule.broken(document.data)
+    except TooMuch:
+        return Outcome(steps=STEPS + 1)
+    spec, related = check.policy.model.spec, (("the policy is here", check.policy.document.name),)
+    params = {"message": spec.message, "policy": check.policy.model.metadata.name}
+    found = (document.diagnostic("GPU4001", document.key_span(path), params) for path in paths[:MAX_MISTAKES])
+    return Outcome(tuple(replace(one, severity=Severity(spec.severity), related=related) for one in found), steps)
 
 
-def _refused(schema: Any, instance: Any) -> Path:
-    """Down to the one property that a `not` is about, where it is about one."""
-    if not isinstance(schema, dict) or not isinstance(instance, dict):
-        return ()
-    named = [*schema.get("required", ()), *schema.get("properties", {})]
-    present = [name for name in dict.fromkeys(named) if name in instance]
-    if len(present) != 1:
-        return ()
-    below = schema.get("properties", {}).get(present[0])
-    return (present[0], *_refused(below, instance[present[0]]))
+def _at_fault(check: _Check, document: Document, limit: int, what: str) -> Diagnostic:
+    """That a policy takes too much on a declaration: told at the one of the two that its project can change."""
+    if check.owner:
+        found = _too_much(check.policy, check.policy.document.key_span(_SCHEMA), limit, what)
+        return replace(found, related=(("for example on this", document.name),))
+    related = (("the policy is here", check.policy.document.name),)
+    return replace(_too_much(check.policy, document.name, limit, what, document), related=related)
+
+
+def _too_much(
+    policy: Declaration[PolicyV1], at: SourceSpan, limit: int, what: str, document: Document | None = None
+) -> Diagnostic:
+    params: Params = {"policy": policy.model.metadata.name, "limit": limit, "what": what}
+    return (document or policy.document).diagnostic("GPU4005", at, params)

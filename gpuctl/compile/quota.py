@@ -19,12 +19,16 @@ Amount = int | Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One declared quota or limit. `field` is quota or limit; `kind` and `name` say whose."""
+    """One declared quota or limit. `field` is quota or limit; `kind` and `name` say of what.
+
+    `is_own`: it stands in the cluster's own files, not in those of a project.
+    """
 
     kind: str
     name: str
     field: str
     amount: Amount
+    is_own: bool = False
 
     @property
     def by_pool(self) -> bool:
@@ -41,15 +45,20 @@ def statements(resolved: Resolved) -> list[Statement]:
             for field in ("quota", "limit"):
                 amount = getattr(spec, field)
                 if amount is not None and field in spec.model_fields_set:
-                    found.append(Statement(kind=kind, name=name, field=field, amount=amount))
+                    is_own = resolved.is_own(declared[name].document)
+                    found.append(Statement(kind=kind, name=name, field=field, amount=amount, is_own=is_own))
     return found
 
 
 def usual(stated: Sequence[Statement]) -> Statement | None:
-    """The first that has the form which most have; of two forms that are as frequent, the very first. None: of none."""
-    by_pool = sum(one.by_pool for one in stated)
-    plain = len(stated) - by_pool
-    return next((one for one in stated if by_pool == plain or one.by_pool is (by_pool > plain)), None)
+    """The first that has the form which most have; of two forms that are as frequent, the very first. None: of none.
+
+    Where the cluster's own files state any, only these count: no project makes a mistake of what is not its own.
+    """
+    deciding = [one for one in stated if one.is_own] or stated
+    by_pool = sum(one.by_pool for one in deciding)
+    plain = len(deciding) - by_pool
+    return next((one for one in deciding if by_pool == plain or one.by_pool is (by_pool > plain)), None)
 
 
 def quota_domains(resolved: Resolved) -> tuple[QuotaDomain, ...]:

@@ -18,10 +18,16 @@ from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import all_of
 from gpuctl.model.declared import QuotaDomain
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import SourceTree
 
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "gpuctl-system"})
 _NAME = ("metadata", "name")
+MOST_PROJECTS = 10_000
+MOST_DEPARTMENTS = 1000
+MOST_LEVELS = 16
+_MOST_COMPARED = 20
+"""Names that are looked through for the one that may be meant, which takes a while."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,8 +43,8 @@ class ResolvedJob:
 class Resolved:
     """Declarations by name. `jobs` are those that fit, filled in by `fit`; `domains` are filled in by `quota`.
 
-    `circular`: departments belong to each other, so that quotas can't be added up. `strangers` are documents in the
-    folder of another project than theirs, each with the folder's.
+    `circular`: departments belong to each other, or are too deep, so that quotas can't be added up. `strangers` are
+    documents in the folder of another project than theirs, each with the folder's. `owners` is as in Compiled.
     """
 
     cluster: Declaration[ClusterV1] | None = None
@@ -49,12 +55,17 @@ class Resolved:
     domains: tuple[QuotaDomain, ...] = ()
     circular: bool = False
     strangers: Mapping[Document, str] = field(default_factory=dict)
+    owners: Mapping[str, ProjectName | None] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def is_own(self, document: Document) -> bool:
+        """Whether a document stands in the cluster's own files."""
+        return self.owners.get(document.name.file) is None
 
 
 def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     """Follow all references but those of jobs. Cost: linear in the number of the other declarations."""
-    out = Resolved()
+    out = Resolved(owners=declarations.owners)
     rights = Rights(declarations, tree)
     claimants = sorted(declarations.claims, key=rights.of_claim)
     out.strangers = {one.document: folder for one in claimants if (folder := rights.strange_folder(one)) is not None}
@@ -71,9 +82,10 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     names = Names(declarations, out)
     for department in declarations.departments:
         out.diagnostics.extend(names.department(department.document, department.model.spec.department))
-    circles = list(_circles(out.departments))
-    out.circular = bool(circles)
-    out.diagnostics.extend(circles)
+    endless = list(_circles(out.departments)) or list(_too_deep(out.departments))
+    out.circular = bool(endless)
+    out.diagnostics.extend(endless)
+    out.diagnostics.extend(_too_many(out))
     for project in declarations.projects:
         out.diagnostics.extend(_project(project, names))
     if out.cluster is not None:
@@ -167,6 +179,35 @@ def _circles(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[D
             yield at.diagnostic("GPU3006", at.span(("spec", "department")), {"chain": shown})
 
 
+def _too_deep(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[Diagnostic]:
+    """Departments that are too far down, where there is no circle."""
+    depths: dict[str, int] = {}
+    for start in sorted(departments):
+        chain: list[str] = []
+        above: str | None = start
+        while above is not None and above in departments and above not in depths:
+            chain.append(above)
+            above = departments[above].model.spec.department
+        top = 0 if above is None else depths.get(above, 0)
+        depths.update((name, top + step) for step, name in enumerate(reversed(chain), start=1))
+    for name, depth in sorted(depths.items()):
+        if depth > MOST_LEVELS:
+            document = departments[name].document
+            yield document.diagnostic("GPU3030", document.name, {"department": name, "limit": MOST_LEVELS})
+
+
+def _too_many(out: Resolved) -> Iterator[Diagnostic]:
+    """The first project, and the first department, that is one too many."""
+    cluster = "the cluster"
+    for what, most, declared in (
+        ("projects", MOST_PROJECTS, out.projects),
+        ("departments", MOST_DEPARTMENTS, out.departments),
+    ):
+        if len(declared) > most:
+            document = declared[sorted(declared)[most]].document
+            yield document.diagnostic("GPU3031", document.name, {"whose": cluster, "limit": most, "what": what})
+
+
 class Names:
     """Looks names up, and says what is wrong with those that lead nowhere."""
 
@@ -220,8 +261,14 @@ class Names:
         for position, name in enumerate(names):
             if name not in self.out.pools:
                 span = document.key_span((*path, name)) if keys else document.span((*path, position))
-                fix = nearest(name, self.out.pools) or f"the cluster has {all_of(self.out.pools)}"
+                fix = near_pool(name, self.out.pools, position)
                 yield document.diagnostic("GPU3007", span, {"pool": name}, fix)
+
+
+def near_pool(name: str, pools: Mapping[str, NodePool], position: int) -> str:
+    """The help for a pool that is not declared, the n-th of a list. Of long lists none is looked through."""
+    compared = len(pools) <= _MOST_COMPARED and position < _MOST_COMPARED
+    return (nearest(name, pools) if compared else "") or f"the cluster has {all_of(pools)}"
 
 
 def _project(project: Declaration[ProjectV1], names: Names) -> Iterator[Diagnostic]:

@@ -12,16 +12,29 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, mode
 from gpuctl.compile import amounts
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.document import Document, Path
-from gpuctl.compile.fields_v1 import Duration, Gpus, Name, Spec, Subdomain
+from gpuctl.compile.fields_v1 import Duration, Gpus, Name, Spec, Subdomain, visible
 from gpuctl.compile.reading import parse_documents
 from gpuctl.compile.shape import check_shape
 from gpuctl.compile.spec_v1 import Metadata
-from gpuctl.compile.syntax import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent, events
+from gpuctl.compile.syntax import (
+    MappingEndEvent,
+    MappingStartEvent,
+    NotYaml,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    events,
+)
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId
+from gpuctl.model.units import MOST_NODE_GPUS
 
 END = "end"
+MOST_DOCUMENTS = 2000
+"""Declarations that stand in a scenario itself: each is read where it stands, with all lines before it."""
+MOST_LINES = 50_000
+MOST_EVENTS = 2000
+_MOST_GPU_HOURS = 10**12
 
 
 def _job_id(value: Any) -> JobId:
@@ -51,6 +64,10 @@ def _instant_or_end(value: Any) -> int | None:
     return None if value == END else amounts.duration(value)
 
 
+def _gpu_hours(value: Any) -> int:
+    return amounts.gpus(value, _MOST_GPU_HOURS)
+
+
 def _state(value: str) -> str:
     states = [state.value for state in JobState]
     if value not in states:
@@ -67,13 +84,18 @@ AnyTime = Annotated[int, PlainValidator(_any_time), WithJsonSchema(_TIME)]
 InstantOrEnd = Annotated[int | None, PlainValidator(_instant_or_end), WithJsonSchema(_TIME)]
 State = Annotated[str, AfterValidator(_state)]
 RawDocument = dict[str, Any]
+ForeignGpus = Annotated[int, Field(ge=0, le=MOST_NODE_GPUS)]
+GpuHours = Annotated[int, PlainValidator(_gpu_hours), WithJsonSchema({"type": "number", "minimum": 0})]
+FilePath = Annotated[str, Field(min_length=1, max_length=amounts.PATH_LENGTH), AfterValidator(visible)]
 
 
 class WorkerPlace(Spec):
     """Where one worker is."""
 
     node: Subdomain = Field(description="The node's name.")
-    gpus: list[int] = Field([], description="The indexes of its devices there.")
+    gpus: list[Annotated[int, Field(ge=0, le=MOST_NODE_GPUS - 1)]] = Field(
+        [], max_length=MOST_NODE_GPUS, description="The indexes of its devices there."
+    )
 
 
 class Running(Spec):
@@ -81,7 +103,7 @@ class Running(Spec):
 
     job: JobIdText = Field(description="The job, as project/name.")
     since: Past = Field(description="When it started: -10m.")
-    placement: list[WorkerPlace] = Field(min_length=1, description="Where each worker is, in order.")
+    placement: list[WorkerPlace] = Field(min_length=1, max_length=10_000, description="Where each worker is, in order.")
 
 
 class Queued(Spec):
@@ -100,14 +122,16 @@ class NodeState(Spec):
 class GivenV1(Spec):
     """How things stand at 0s."""
 
-    documents: list[RawDocument] = Field([], description="Declarations, besides those of `declarations`.")
+    documents: list[RawDocument] = Field(
+        [], max_length=MOST_DOCUMENTS, description="Declarations, besides those of `declarations`."
+    )
     nodes: dict[Subdomain, NodeState] = Field({}, description="Departures from the declared inventory.")
-    foreign: dict[Subdomain, Annotated[int, Field(ge=0)]] = Field(
+    foreign: dict[Subdomain, ForeignGpus] = Field(
         {}, description="GPUs of nodes that pods hold which are not gpuctl's, by node."
     )
     running: list[Running] = Field([], description="Jobs that already run.")
     queued: list[Queued] = Field([], description="Jobs that already wait; others are new at 0s.")
-    usage: dict[Name, Gpus] = Field({}, description="Decayed GPU-hours of projects, for fairness over time.")
+    usage: dict[Name, GpuHours] = Field({}, description="Decayed GPU-hours of projects, for fairness over time.")
 
 
 class FinishV1(Spec):
@@ -129,7 +153,7 @@ class ForeignV1(Spec):
     """Pods on a node that are not gpuctl's."""
 
     node: Subdomain = Field(description="The node's name.")
-    gpus: int = Field(ge=0, description="How many of its GPUs they ask for from now on.")
+    gpus: ForeignGpus = Field(description="How many of its GPUs they ask for from now on.")
 
 
 class IdleV1(Spec):
@@ -143,7 +167,9 @@ class EventV1(Spec):
     """One thing that happens."""
 
     at: Duration = Field(description="When it happens: 5m.")
-    apply: list[RawDocument] | None = Field(None, min_length=1, description="Declarations added, or replaced by name.")
+    apply: list[RawDocument] | None = Field(
+        None, min_length=1, max_length=MOST_DOCUMENTS, description="Declarations added, or replaced by name."
+    )
     delete: list[JobIdText] | None = Field(None, min_length=1, description="Jobs removed, as project/name.")
     finish: FinishV1 | None = Field(None, description="A job's processes end.")
     node: NodeChange | None = Field(None, description="A node is lost, cordoned, or as it should be again.")
@@ -205,12 +231,22 @@ class ScenarioV1(Spec):
     kind: Literal["Scenario"] = Field(description="What this is.")
     metadata: Metadata = Field(description="Its name.")
     why: str = Field("", description="What it shows, in a sentence.")
-    declarations: list[str] = Field([], description="Folders or files with declarations, relative to this file.")
+    declarations: list[FilePath] = Field(
+        [], max_length=100, description="Folders or files with declarations, relative to this file."
+    )
     given: GivenV1 = Field(GivenV1(), description="How things stand at 0s.")
     durations: dict[JobKey, Duration] = Field({}, description="How long jobs run in all, by project/name.")
-    when: list[EventV1] = Field([], description="What happens.")
+    when: list[EventV1] = Field([], max_length=MOST_EVENTS, description="What happens.")
     until: Duration | None = Field(None, description="When it ends. Default: when nothing changes any more.")
-    expect: list[ExpectV1] = Field([], description="What is expected.")
+    expect: list[ExpectV1] = Field([], max_length=MOST_EVENTS, description="What is expected.")
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> ScenarioV1:
+        documents = len(self.given.documents) + sum(len(event.apply or ()) for event in self.when)
+        if documents > MOST_DOCUMENTS:
+            rule = f"at most {MOST_DOCUMENTS} in given and when together"
+            raise WrongValue("GPU2018", at=("when",), found=f"{documents} documents", rule=rule)
+        return self
 
 
 class CommitV1(Spec):
@@ -252,24 +288,32 @@ def read_scenario(path: str, content: bytes) -> tuple[ScenarioV1 | None, list[Do
     documents, diagnostics = parse_documents(path, content)
     if len(documents) != 1:
         return None, documents, diagnostics
-    spec, mistakes = check_shape(documents[0], ScenarioV1)
+    document = documents[0]
+    spec, mistakes = check_shape(document, ScenarioV1)
+    if document.source.position(document.end)[0] > MOST_LINES:
+        mistakes.append(document.diagnostic("GPU3907", document.name, {"limit": MOST_LINES}))
     return spec, documents, [*diagnostics, *mistakes]
 
 
 def text_at(document: Document, path: Path) -> str:
-    """The text of the mapping at a path, after as many line breaks and spaces as put it where it stands in the file."""
+    """The text of the mapping at a path of a list's entry, after as many line breaks and spaces as put it where it
+    stands in the file."""
     span = document.span(path)
     start = document.source.offset(span.line) + span.column - 1
-    text = " " * (span.column - 1) + document.source.text[start:]
+    text = " " * (span.column - 1) + document.source.text[start : document.following(path)]
     return "\n" * (span.line - 1) + text[: _end_of_mapping(text)]
 
 
 def _end_of_mapping(text: str) -> int:
+    """Where the mapping ends that a text begins with. What follows it may be the beginning of anything."""
     depth = 0
-    for event in events(text):
-        kind = type(event)
-        depth += kind in {MappingStartEvent, SequenceStartEvent}
-        depth -= kind in {MappingEndEvent, SequenceEndEvent}
-        if not depth and kind is MappingEndEvent:
-            return int(event.end_mark.index)  # type: ignore[union-attr] # only hand-made events have no mark
+    try:
+        for event in events(text):
+            kind = type(event)
+            depth += kind in {MappingStartEvent, SequenceStartEvent}
+            depth -= kind in {MappingEndEvent, SequenceEndEvent}
+            if not depth and kind is MappingEndEvent:
+                return int(event.end_mark.index)  # type: ignore[union-attr] # only hand-made events have no mark
+    except NotYaml:  # an alias stands there, which the compiler tells
+        pass
     return len(text)

@@ -99,6 +99,11 @@ def _mistake(document: Document, model: type[BaseModel], details: Any) -> _Mista
             return _bounds(path, found, f"at most {context['le']}")
         case "string_too_short":
             return _bounds(path, '""', "it must not be empty")
+        case "string_too_long":
+            return _bounds(path, found, f"at most {context['max_length']} characters")
+        case "too_long":
+            count = f"a {'list' if isinstance(found, list) else 'mapping'} of {len(found)}"
+            return _bounds(path, count, f"at most {context['max_length']} entries")
         case "too_short":
             return _bounds(path, "[]" if isinstance(found, list) else "{}", "it must not be empty")
         case _:

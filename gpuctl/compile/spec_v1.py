@@ -6,7 +6,7 @@ Field names are public and written in camelCase in YAML. After validation amount
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
@@ -14,9 +14,13 @@ from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.choices_v1 import Scheduling, Security
 from gpuctl.compile.fields_v1 import (
     INT32,
+    MOST_POOLS,
     AbsolutePath,
+    Account,
+    CommandText,
     Cpu,
     EnvName,
+    EnvText,
     Gpus,
     Image,
     LabelKey,
@@ -37,6 +41,8 @@ from gpuctl.compile.fields_v1 import (
     positive,
     unique,
 )
+from gpuctl.compile.policy_v1 import PolicySpec
+from gpuctl.model.units import MOST_NODE_GPUS
 
 
 class Metadata(Spec):
@@ -55,7 +61,9 @@ class JobMetadata(Spec):
 class Selector(Spec):
     """Which live nodes belong to a pool."""
 
-    match_labels: dict[str, str] = Field(min_length=1, description="Node labels, all of which must match.")
+    match_labels: dict[LabelKey, LabelValue] = Field(
+        min_length=1, max_length=100, description="Node labels, all of which must match."
+    )
 
 
 class NodeResources(Spec):
@@ -72,18 +80,22 @@ class PoolResources(Spec):
     memory: Memory = Field(0, description="Memory that pods may use: 512Gi.")
 
 
-Cut = dict[str, Annotated[int, Field(ge=1, le=1024)]]
+Cut = Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_NODE_GPUS)]], Field(max_length=100)]
 
 
 class DeclaredNode(Spec):
     """A node that differs from its pool."""
 
     name: Subdomain = Field(description="The node's name in Kubernetes.")
-    gpus: int | None = Field(None, ge=0, le=1024, description="GPUs of this node. Default: the pool's gpusPerNode.")
+    gpus: int | None = Field(
+        None, ge=0, le=MOST_NODE_GPUS, description="GPUs of this node. Default: the pool's gpusPerNode."
+    )
     mig: Cut | None = Field(None, description="How this node's GPUs are cut. Default: as the pool says.")
     resources: NodeResources = Field({}, validate_default=True, description="CPU and memory of this node.")
     labels: dict[LabelKey, LabelValue] = Field(
-        {}, description="Labels of this node besides its pool's: the rack it stands in, for plan and simulate."
+        {},
+        max_length=100,
+        description="Labels of this node besides its pool's: the rack it stands in, for plan and simulate.",
     )
 
 
@@ -100,13 +112,17 @@ class NodePool(Spec):
         None, description="Which live nodes belong to the pool. Default: label gpuctl.dev/pool with the pool's name."
     )
     nodes: list[NodeEntry] = Field(
-        [], description="The declared inventory: names, or {name, gpus, resources} for a node that differs."
+        [],
+        max_length=20_000,
+        description="The declared inventory: names, or {name, gpus, resources} for a node that differs.",
     )
-    gpus_per_node: int = Field(0, ge=0, le=1024, description="GPUs of each node.")
+    gpus_per_node: int = Field(0, ge=0, le=MOST_NODE_GPUS, description="GPUs of each node.")
     gpu_memory: Memory | None = Field(
         None, description="Memory of one GPU: 32510Mi. Needed where jobs ask for GPU memory or a fraction of a GPU."
     )
-    gpu_product: str = Field("", description="The GPU's product name, as the node label nvidia.com/gpu.product has it.")
+    gpu_product: LabelValue = Field(
+        "", description="The GPU's product name, as the node label nvidia.com/gpu.product has it."
+    )
     resources_per_node: PoolResources = Field({}, validate_default=True, description="CPU and memory of each node.")
     placement: Literal["binpack", "spread"] = Field(
         "binpack", description="The fullest node that fits first, or the emptiest."
@@ -144,14 +160,14 @@ class Ingress(Spec):
     """Where jobs with `expose: via: ingress` are published."""
 
     host: Subdomain = Field(description="Host name or IPv4 address, without a scheme.")
-    class_name: str | None = Field(None, description="The IngressClass. Default: the cluster's default class.")
+    class_name: Subdomain | None = Field(None, description="The IngressClass. Default: the cluster's default class.")
 
 
 class ClusterSpec(Spec):
     """The cluster: its node pools and its choices."""
 
     node_pools: Annotated[list[NodePool], unique("name")] = Field(
-        min_length=1, description="Groups of like nodes, in order of preference."
+        min_length=1, max_length=MOST_POOLS, description="Groups of like nodes, in order of preference."
     )
     namespace_prefix: Annotated[str, matching(r"([a-z0-9][a-z0-9-]{0,30})?", "the beginning of a DNS label")] = Field(
         "gpu-", description="A project's namespace is this and its name."
@@ -197,9 +213,9 @@ class TrainingLimits(Spec):
 class Access(Spec):
     """Access to the project's namespace for a group or a user."""
 
-    group: str | None = Field(None, min_length=1, description="A group, as the cluster's authentication names it.")
-    user: str | None = Field(None, min_length=1, description="A user, as the cluster's authentication names them.")
-    role: str = Field(min_length=1, description="A ClusterRole: view, edit, admin or another.")
+    group: Account | None = Field(None, description="A group, as the cluster's authentication names it.")
+    user: Account | None = Field(None, description="A user, as the cluster's authentication names them.")
+    role: Account = Field(description="A ClusterRole: view, edit, admin or another.")
 
     @model_validator(mode="after")
     def _one_subject(self) -> Access:
@@ -220,9 +236,11 @@ class ProjectSpec(Spec):
     node_affinity: Affinity = Field({}, validate_default=True, description="The node pools the project may use.")
     interactive: InteractiveLimits = Field({}, validate_default=True, description="Limits of its interactive jobs.")
     training: TrainingLimits = Field({}, validate_default=True, description="Limits of its training jobs.")
-    owners: Annotated[list[Owner], unique()] = Field([], description="Who reviews changes, as CODEOWNERS names them.")
+    owners: Annotated[list[Owner], unique()] = Field(
+        [], max_length=1000, description="Who reviews changes, as CODEOWNERS names them."
+    )
     adopt: bool = Field(default=False, description="Take over a namespace that is already there.")
-    access: list[Access] = Field([], description="Who may use the namespace.")
+    access: list[Access] = Field([], max_length=1000, description="Who may use the namespace.")
 
 
 class SecretKey(Spec):
@@ -230,11 +248,13 @@ class SecretKey(Spec):
 
     secret: Subdomain = Field(description="The Secret's name.")
     key: Annotated[str, matching(r"[-._a-zA-Z0-9]+", "a key of a Secret")] = Field(
-        min_length=1, description="The key in it."
+        min_length=1, max_length=253, description="The key in it."
     )
 
 
-EnvEntry = Annotated[Annotated[str, Tag("(plain)")] | Annotated[SecretKey, Tag("(mapping)")], Discriminator(form_of)]
+EnvEntry = Annotated[
+    Annotated[EnvText, Tag("(plain)")] | Annotated[SecretKey, Tag("(mapping)")], Discriminator(form_of)
+]
 
 
 class Resources(Spec):
@@ -287,10 +307,14 @@ class JobSpec(Spec):
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         "IfNotPresent", description="When the image is pulled. Never: it is on the node already."
     )
-    command: list[str] = Field([], description="Replaces the image's entry point.")
-    args: list[str] = Field([], description="Arguments of the command, or of the image's entry point.")
+    command: list[CommandText] = Field([], max_length=10_000, description="Replaces the image's entry point.")
+    args: list[CommandText] = Field(
+        [], max_length=10_000, description="Arguments of the command, or of the image's entry point."
+    )
     working_dir: AbsolutePath | None = Field(None, description="Working directory. Default: the image's.")
-    env: dict[EnvName, EnvEntry] = Field({}, description="Environment variables: text, or {secret, key}.")
+    env: dict[EnvName, EnvEntry] = Field(
+        {}, max_length=1000, description="Environment variables: text, or {secret, key}."
+    )
     gpus: WorkerGpus = Field(
         0, description="GPUs of each worker: 4, or a fraction such as 0.5. 0: a CPU job, outside of GPU quota."
     )
@@ -311,11 +335,15 @@ class JobSpec(Spec):
         None,
         description="Narrows the project's node affinity, in this order. Default: all of it that hands out GPUs alike.",
     )
-    expose: Annotated[list[Expose], unique("port")] = Field([], description="Ports that are reached from outside.")
+    expose: Annotated[list[Expose], unique("port")] = Field(
+        [], max_length=100, description="Ports that are reached from outside."
+    )
     large_shm: bool = Field(
         default=False, description="Shared memory as large as the worker's memory, for data loaders."
     )
-    volumes: Annotated[list[Volume], unique("mount_path")] = Field([], description="Volumes of each worker.")
+    volumes: Annotated[list[Volume], unique("mount_path")] = Field(
+        [], max_length=100, description="Volumes of each worker."
+    )
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
@@ -326,31 +354,6 @@ class JobSpec(Spec):
             raise WrongValue("GPU2019", at=("gpuMemory",), fields="gpus and gpuMemory", found="both")
         if self.min_workers is not None and self.min_workers > self.workers:
             raise WrongValue("GPU2022", at=("minWorkers",), found=self.min_workers, workers=self.workers)
-        return self
-
-
-class Match(Spec):
-    """Which declarations a policy is about."""
-
-    kind: Literal["Cluster", "Department", "Project", "Job"] = Field(description="The kind of declaration.")
-    projects: list[str] = Field(["*"], description="Projects it holds for, with * and ?.")
-    except_: list[str] = Field([], alias="except", description="Projects it does not hold for, with * and ?.")
-
-
-class PolicySpec(Spec):
-    """A rule over declarations."""
-
-    match: Match = Field(description="Which declarations the rule is about.")
-    severity: Literal["error", "warning"] = Field("error", description="Whether breaking it makes the tree invalid.")
-    schema_: dict[str, Any] | None = Field(
-        None, alias="schema", description="A JSON Schema (2020-12) that each such declaration, as written, must match."
-    )
-    cel: str | None = Field(None, min_length=1, description="A CEL expression. Not supported yet.")
-    message: str = Field(min_length=1, description="What to tell people whose declaration breaks it.")
-
-    @model_validator(mode="after")
-    def _one_rule(self) -> PolicySpec:
-        exactly_one(schema=self.schema_, cel=self.cel)
         return self
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.escapes import json_text, printable
 from gpuctl.diag.span import SourceSpan
-from gpuctl.diag.wording import explain_code, printable, reason_text
+from gpuctl.diag.wording import explain_code, reason_text
 
 __all__ = ["explain_code", "github_annotations", "json_form", "reason_text", "text_form"]
 
@@ -25,7 +25,7 @@ def text_form(diagnostics: Sequence[Diagnostic]) -> str:
 def json_form(diagnostics: Sequence[Diagnostic]) -> str:
     """`{"diagnostics": [{code, severity, message, file, line, column, endColumn, help, related}]}`, ended by a line
     break. Columns are in characters."""
-    return json.dumps({"diagnostics": [_fields(d) for d in diagnostics]}, indent=2, ensure_ascii=False) + "\n"
+    return json_text({"diagnostics": [_fields(d) for d in diagnostics]}, indent=2) + "\n"
 
 
 def github_annotations(diagnostics: Sequence[Diagnostic]) -> str:
@@ -95,7 +95,7 @@ def _annotation(diagnostic: Diagnostic) -> str:
         "endColumn": span.end_column,
         "title": diagnostic.code,
     }
-    named = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    named = ",".join(f"{name}={_property(printable(str(value)))}" for name, value in properties.items())
     text = "\n".join(part for part in (printable(diagnostic.message), printable(diagnostic.help)) if part)
     return f"::{diagnostic.severity.value} {named}::{_escaped(text)}\n"
 

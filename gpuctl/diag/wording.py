@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from gpuctl.diag.catalogue import CodeEntry
 from gpuctl.diag.codes import CODES
+from gpuctl.diag.escapes import printable
 
 _DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 _LONGEST_LIST = 8
@@ -34,13 +35,6 @@ class ReasonLike(Protocol):
     def params(self) -> tuple[tuple[str, str | int], ...]:
         """Named parameters."""
         ...
-
-
-def printable(text: str) -> str:
-    """The text with control characters, line breaks and other invisible marks as visible escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def thousandths(milli: int) -> str:
@@ -77,9 +71,8 @@ class _Words(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         unit = _UNITS.get(format_spec)
-        if unit is not None and isinstance(value, int):
-            return unit(value)
-        return printable(_shortened(str(value)))
+        shown = unit(value) if unit is not None and isinstance(value, int) else str(value)
+        return printable(_shortened(shown))
 
 
 def _shortened(text: str) -> str:

@@ -13,13 +13,13 @@ from hashlib import sha256
 from typing import Any, TypeGuard
 
 from gpuctl.k8s import names
-from gpuctl.k8s.bounds import MOST_AMOUNT, MOST_GPUS, MOST_WORKERS, is_amount, is_short, whole_number
+from gpuctl.k8s.bounds import MOST_AMOUNT, MOST_WORKERS, is_amount, is_short, whole_number
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import Charge
-from gpuctl.model.units import Instant
+from gpuctl.model.units import MOST_NODE_GPUS, Instant
 
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _OF_A_PLACE = frozenset({"affinity", "nodeSelector", "tolerations", "schedulingGates"})
@@ -68,9 +68,11 @@ def _decode_worker(worker: object) -> WorkerPlacement | None:
         return None
     node, gpus = worker.get("node"), worker.get("gpus", [])
     uuids = worker.get("uuids", [])
-    if not is_short(node) or not all(isinstance(listed, list) and len(listed) <= MOST_GPUS for listed in (gpus, uuids)):
+    if not is_short(node) or not all(
+        isinstance(listed, list) and len(listed) <= MOST_NODE_GPUS for listed in (gpus, uuids)
+    ):
         return None
-    if not all(is_amount(gpu, MOST_GPUS - 1) for gpu in gpus) or not all(map(is_short, uuids)):
+    if not all(is_amount(gpu, MOST_NODE_GPUS - 1) for gpu in gpus) or not all(map(is_short, uuids)):
         return None
     return WorkerPlacement(node=NodeName(node), gpus=tuple(gpus), uuids=tuple(uuids))
 

@@ -10,8 +10,6 @@ from typing import TypeGuard
 
 MOST_AMOUNT = 2**63 - 1
 """Of anything: what a signed integer of 64 bits holds."""
-MOST_GPUS = 1024
-"""On one node: indexes of devices are below it."""
 MOST_WORKERS = 100_000
 """Of one run: indexes of workers are below it."""
 LONGEST_TEXT = 4096

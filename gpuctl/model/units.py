@@ -16,6 +16,9 @@ DurationMs: TypeAlias = int
 WHOLE_GPU: GpuMilli = 1000
 """Milli-GPU in one device."""
 
+MOST_NODE_GPUS = 1024
+"""GPUs are looked at one by one, so a node that says it has more is not believed; no hardware comes near."""
+
 
 def format_gpus(gpu_milli: GpuMilli) -> str:
     """Milli-GPU as people write GPUs: 4000 -> "4", 500 -> "0.5"."""

@@ -17,12 +17,12 @@ from functools import partial
 from itertools import chain
 
 from gpuctl.k8s import names
-from gpuctl.k8s.bounds import MOST_GPUS, is_amount, whole_number
+from gpuctl.k8s.bounds import is_amount, whole_number
 from gpuctl.k8s.objects import items, mapping, milli, number, ref_of, text
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName, ObjectRef
 from gpuctl.model.state import Body, CutGpu
-from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.model.units import MOST_NODE_GPUS, WHOLE_GPU, GpuMilli
 from gpuctl.observe.unreadable import Faults, Unreadable, read
 
 _GENERATION = ("spec", "pool", "generation")
@@ -151,7 +151,9 @@ def _serves_counts(device_class: Body) -> bool:
 
 def _hami_device(device: Body) -> _Device | None:
     minor = number(device, "attributes", "minor", "int", default=-1)
-    return None if not is_amount(minor, MOST_GPUS - 1) else _Device(text(device, "name"), minor, _is_usable(device))
+    return (
+        None if not is_amount(minor, MOST_NODE_GPUS - 1) else _Device(text(device, "name"), minor, _is_usable(device))
+    )
 
 
 def _nvidia_device(device: Body) -> _Device | None:
@@ -162,7 +164,7 @@ def _nvidia_device(device: Body) -> _Device | None:
     uuid = text(attributes, "parentUUID" if is_slice else "uuid", "string")
     profile = text(attributes, "profile", "string")
     known = bool(profile) if is_slice else text(attributes, "type", "string") == "gpu"
-    minor = whole_number(found[1], MOST_GPUS - 1) if found is not None else None
+    minor = whole_number(found[1], MOST_NODE_GPUS - 1) if found is not None else None
     if minor is None or not uuid or not known:
         return None
     return _Device(name, minor, _is_usable(device), uuid, profile if is_slice else "")

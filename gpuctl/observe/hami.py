@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.k8s import names
-from gpuctl.k8s.bounds import MOST_GPUS, is_amount, whole_number
+from gpuctl.k8s.bounds import is_amount, whole_number
 from gpuctl.k8s.objects import annotations_of, flag, items, mapping, number, text, whole
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName
 from gpuctl.model.state import Body
-from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.model.units import MOST_NODE_GPUS, WHOLE_GPU, GpuMilli
 from gpuctl.observe.devices import HeldDevice, NodeDevices
 
 _MILLI_PER_CORE = 10
@@ -81,7 +81,7 @@ def _entries(register: object) -> list[Mapping[str, Any]] | None:
     if not isinstance(found, list) or not all(isinstance(entry, dict) and text(entry, "id") for entry in found):
         return None
     ours = (entry for entry in found if "NVIDIA" in (text(entry, "type") or "NVIDIA"))
-    return [entry for entry in ours if is_amount(number(entry, "index"), MOST_GPUS - 1)]
+    return [entry for entry in ours if is_amount(number(entry, "index"), MOST_NODE_GPUS - 1)]
 
 
 def hami_devices(pod: Body, nodes: Mapping[NodeName, HamiNode]) -> tuple[HeldDevice, ...]:
@@ -120,7 +120,7 @@ def _asked(container: Mapping[str, Any]) -> list[_Ask]:
         mem_percent=amount(names.HAMI_MEMORY_PERCENT_RESOURCE),
         cores=amount(names.HAMI_CORES_RESOURCE),
     )
-    return [one] * min(MOST_GPUS, amount(names.GPU_RESOURCE) or 0)
+    return [one] * min(MOST_NODE_GPUS, amount(names.GPU_RESOURCE) or 0)
 
 
 def _devices(given: str, asks: list[_Ask], node: NodeName, known: HamiNode) -> Iterator[HeldDevice]:

@@ -14,14 +14,13 @@ from functools import partial
 from typing import TypeAlias
 
 from gpuctl.k8s import names
-from gpuctl.k8s.bounds import MOST_GPUS
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.memo import Sweep
 from gpuctl.model.state import Body, CutGpu, Node, Run, RunPhase, Taint
-from gpuctl.model.units import WHOLE_GPU
+from gpuctl.model.units import MOST_NODE_GPUS, WHOLE_GPU
 from gpuctl.observe.devices import HeldDevice, NodeDevices
 from gpuctl.observe.pods import Pod, Requests, requests_of
 from gpuctl.observe.roster import Workloads
@@ -55,6 +54,10 @@ class _Slots:
     def unfit(self) -> frozenset[int]:
         """Indexes that no whole GPU can be had at."""
         return self.lost | self.cut.keys()
+
+
+_NOT_BELIEVED = _Slots(count=0, certain=False)
+"""Of a node that says it has more GPUs than there can be: nothing is placed there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +187,8 @@ def _slots(body: Body, devices: NodeDevices | None) -> _Slots:
     healthy = whole(mapping(body, "status", "allocatable"), names.GPU_RESOURCE)
     if devices is not None:
         count = max(devices.minors, default=-1) + 1
+        if count > MOST_NODE_GPUS:
+            return _NOT_BELIEVED
         lost = (frozenset(range(count)) - devices.minors) | devices.out_of_use
         hami = Way.HAMI in devices.ways
         plugin = {Way.COUNT} if healthy and not hami else set[Way]()
@@ -196,9 +201,10 @@ def _slots(body: Body, devices: NodeDevices | None) -> _Slots:
             by_device=hami or (Way.COUNT in devices.ways and not plugin),
             devices=devices,
         )
-    healthy = min(healthy, MOST_GPUS)
-    count = max(healthy, min(MOST_GPUS, whole(mapping(body, "status", "capacity"), names.GPU_RESOURCE)))
+    count = max(healthy, whole(mapping(body, "status", "capacity"), names.GPU_RESOURCE))
     cut = counted_gpus(body, count)
+    if count + len(cut) > MOST_NODE_GPUS:
+        return _NOT_BELIEVED
     return _Slots(count=count + len(cut), lost_unknown=count - healthy, cut=cut)
 
 

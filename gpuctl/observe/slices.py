@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpuctl.k8s import names
-from gpuctl.k8s.bounds import MOST_GPUS, whole_number
+from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.objects import labels_of, mapping, whole
 from gpuctl.k8s.quantity import MEBIBYTE
 from gpuctl.model.mig import is_profile_name, slices_per_gpu
 from gpuctl.model.state import Body, CutGpu
+from gpuctl.model.units import MOST_NODE_GPUS
 
 
 def profile_counts(amounts: Mapping[str, object]) -> dict[str, int]:
@@ -26,13 +27,13 @@ def profile_counts(amounts: Mapping[str, object]) -> dict[str, int]:
 
 
 def counted_gpus(node: Body, first: int) -> dict[int, CutGpu]:
-    """The cut GPUs of a node, from index `first` on."""
+    """The cut GPUs of a node, from index `first` on; of a profile no more than a node may have GPUs, and one."""
     mem_bytes = (whole_number(labels_of(node).get(names.GPU_MEMORY_LABEL)) or 0) * MEBIBYTE
     healthy = profile_counts(mapping(node, "status", "allocatable"))
     found: dict[int, CutGpu] = {}
     for profile, count in sorted(profile_counts(mapping(node, "status", "capacity")).items()):
         left, per_gpu = min(count, healthy.get(profile, 0)), slices_per_gpu(profile, mem_bytes)
-        for _ in range(min(MOST_GPUS, -(-count // per_gpu))):
+        for _ in range(min(-(-count // per_gpu), MOST_NODE_GPUS + 1)):
             found[first + len(found)] = CutGpu(profile=profile, slices=min(left, per_gpu))
             left -= min(left, per_gpu)
     return found

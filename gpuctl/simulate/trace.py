@@ -9,6 +9,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuctl.compile.text import LONGEST_QUOTED_LINE
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
@@ -16,6 +17,8 @@ from gpuctl.diag.wording import message
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 
+MOST_BYTES = 64 << 20
+"""A larger file is not read: it is held in memory line by line. The published ones are below a tenth of that."""
 MOST_TOLD = 20
 """Lines of one file that are told to be wrong; the first are enough to see what is."""
 
@@ -64,6 +67,10 @@ class Table:
         self.path = path
         self.lines = lines_of(content)
         self.mistakes: list[Diagnostic] = []
+        self.positions: list[int] = []
+        if len(content) > MOST_BYTES:
+            self.mistakes.append(self.mistake("GPU3908", 1, limit=MOST_BYTES))
+            return
         header = header_of(self.lines)
         missing = [column for column in columns if column not in header]
         self.positions = [] if missing else [header.index(column) for column in columns]
@@ -98,16 +105,17 @@ class Table:
         if len(self.mistakes) < MOST_TOLD:
             self.mistakes.append(self.mistake("GPU3910", number, problem=problem))
 
-    def mistake(self, code: str, number: int, **params: str) -> Diagnostic:
+    def mistake(self, code: str, number: int, **params: str | int) -> Diagnostic:
         """A diagnostic of a line."""
         text = self.lines[number - 1] if number <= len(self.lines) else ""
+        text = text if len(text) <= LONGEST_QUOTED_LINE else ""
         span = SourceSpan(file=self.path, line=number, column=1, end_column=len(text) + 1)
         return Diagnostic(code=code, message=message(code, params), span=span, help=CODES[code].fix, source_line=text)
 
 
 def lines_of(content: bytes) -> list[str]:
-    """A file's lines, without the mark that some programs begin a file with."""
-    return content.decode("utf-8-sig", "replace").splitlines()
+    """A file's lines, without the mark that some programs begin a file with; none of one that is too large."""
+    return [] if len(content) > MOST_BYTES else content.decode("utf-8-sig", "replace").splitlines()
 
 
 def header_of(lines: Sequence[str]) -> list[str]:

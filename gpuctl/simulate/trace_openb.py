@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.ids import ProjectName
-from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
+from gpuctl.model.units import MOST_NODE_GPUS, WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 from gpuctl.simulate.trace import Table, Trace, TraceJob
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -25,6 +25,8 @@ T = TypeVar("T")
 _MIB = 1 << 20
 _MOST_DIGITS = 12
 _MOST_SECONDS = 10**9
+_MOST_GPUS_OF_A_POD = 10_000
+_LONGEST_NAME = 253
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +56,11 @@ def read_nodes(path: str, content: bytes) -> tuple[tuple[OpenbNode, ...], tuple[
     nodes: list[OpenbNode] = []
     for number, (name, cpu, mib, gpus, model) in table.rows():
         amounts = _numbers(cpu, mib, gpus)
-        if amounts is None:
-            table.wrong(number, "cpu_milli, memory_mib and gpu are whole numbers")
+        if amounts is None or amounts[2] > MOST_NODE_GPUS:
+            table.wrong(number, f"cpu_milli, memory_mib and gpu (at most {MOST_NODE_GPUS}) are whole numbers")
+            continue
+        if not _is_name(name) or not _is_name(model):
+            table.wrong(number, "sn and model are names")
             continue
         nodes.append(
             OpenbNode(name=name, cpu_milli=amounts[0], mem_bytes=amounts[1] * _MIB, gpus=amounts[2], model=model)
@@ -89,6 +94,8 @@ def read_openb(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnosti
             table.wrong(number, pod)
         elif isinstance(times, str):
             table.wrong(number, times)
+        elif not _is_name(cells[len(POD_COLUMNS)]):
+            table.wrong(number, "qos is a name")
         elif pod.gpu_milli and times[0] < times[1]:
             jobs.append(_job(pod, cells[len(POD_COLUMNS)], times[0], times[1]))
     if not jobs and not table.mistakes:
@@ -114,7 +121,11 @@ def _pod(cells: list[str]) -> OpenbPod | str:
     amounts = _numbers(*cells[1:])
     if amounts is None:
         return "cpu_milli, memory_mib, num_gpu and gpu_milli are whole numbers"
+    if not _is_name(cells[0]):
+        return "name is a name"
     cpu, mib, gpus, gpu_milli = amounts
+    if gpus > _MOST_GPUS_OF_A_POD:
+        return f"no pod has {gpus} GPUs"
     if gpus and not 0 < gpu_milli <= WHOLE_GPU:
         return f"{gpu_milli} milli are no part of a GPU"
     if gpus > 1 and gpu_milli != WHOLE_GPU:
@@ -128,6 +139,10 @@ def _times(created: str, deleted: str) -> list[int] | str:
     if times is None or max(times) > _MOST_SECONDS:
         return "creation_time and deletion_time are whole numbers of seconds"
     return times if times[0] <= times[1] else f"deleted at {times[1]}, before it was created at {times[0]}"
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and text.isprintable()
 
 
 def _numbers(*cells: str) -> list[int] | None:

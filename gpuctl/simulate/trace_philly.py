@@ -22,6 +22,7 @@ LATEST_MS: Instant = 10**13
 """A line that says more is wrong."""
 
 _MOST_DIGITS = 9
+_LONGEST_NAME = 253
 
 HISTORY_UNTIL_MS: Instant = 1_507_507_200_000
 """2017-10-09 00:00:00."""
@@ -69,7 +70,7 @@ def _job(timestamp: str, duration: str, gpus: str, cluster: str) -> TraceJob | s
         return f"{duration!r} is no duration in seconds"
     if not gpus.isdecimal() or len(gpus) > _MOST_DIGITS or not 0 < int(gpus) <= MOST_GPUS:
         return f"{gpus!r} is no number of GPUs"
-    if not cluster.strip() or not cluster.isprintable():
+    if not cluster.strip() or not cluster.isprintable() or len(cluster) > _LONGEST_NAME:
         return "no cluster" if not cluster.strip() else f"{cluster!r} is no name of a cluster"
     return TraceJob(
         project=ProjectName(cluster),

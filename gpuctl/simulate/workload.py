@@ -34,6 +34,7 @@ _DIGEST = RunDigest("00000000")
 _SPAN = SourceSpan(file="trace")
 NODE_CPU_MILLI: CpuMilli = 128_000
 NODE_MEM_BYTES: MemBytes = 1 << 40
+_LONGEST_NAME = 253
 _LAYOUT = re.compile(r"(?P<nodes>[1-9][0-9]{0,4})x(?P<gpus>[1-9][0-9]?)")
 
 
@@ -168,6 +169,8 @@ def read_quotas(path: str, content: bytes) -> tuple[dict[ProjectName, GpuMilli],
     for number, (project, quota) in table.rows():
         if not quota.isdecimal() or len(quota) > 6:
             table.wrong(number, f"{quota!r} is no number of GPUs")
+        elif not project.isprintable() or len(project) > _LONGEST_NAME:
+            table.wrong(number, f"{project!r} is no name of a project")
         elif ProjectName(project) in quotas:
             table.wrong(number, f"{project} has a quota already")
         else:

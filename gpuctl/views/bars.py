@@ -26,7 +26,7 @@ class Team:
 def teams(projects: Iterable[ProjectName]) -> dict[ProjectName, Team]:
     """A letter and a style for each project: the last letter of its name where those differ, else a, b, c in order."""
     names = sorted(projects)
-    last = [name[-1] for name in names]
+    last = [name[-1:] for name in names]
     distinct = len(set(last)) == len(last) and all(letter.isalpha() for letter in last)
     letters = last if distinct else [_ordinal(index) for index in range(len(names))]
     return {

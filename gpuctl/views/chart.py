@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
+from gpuctl.diag.escapes import printable
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.views.bars import FREE, teams
@@ -71,10 +72,12 @@ def svg_chart(held: Held, capacity_milli: GpuMilli, begin: str, end: str) -> str
         above = [low + milli for low, milli in zip(below, held[project], strict=True)]
         edge = [*_edge(above, capacity_milli), *reversed(_edge(below, capacity_milli))]
         points = " ".join(f"{x},{y}" for x, y in edge)
-        parts.append(f'<polygon points="{points}" fill="{colour}"><title>{escape(project)}</title></polygon>')
+        parts.append(
+            f'<polygon points="{points}" fill="{colour}"><title>{escape(printable(project))}</title></polygon>'
+        )
         top = _TOP + 16 * index
         parts.append(f'<rect x="{_LEFT + _WIDTH + 12}" y="{top}" width="10" height="10" fill="{colour}"/>')
-        parts.append(f'<text x="{_LEFT + _WIDTH + 28}" y="{top + 10}">{escape(project)}</text>')
+        parts.append(f'<text x="{_LEFT + _WIDTH + 28}" y="{top + 10}">{escape(printable(project))}</text>')
         below = above
     bottom = _TOP + _TALL
     parts += [
@@ -96,7 +99,7 @@ def svg_sheet(charts: Mapping[str, str]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {step * len(charts)}" font-family="sans-serif">'
     ]
     for index, (name, chart) in enumerate(charts.items()):
-        parts.append(f'<text x="{_LEFT}" y="{step * index + 16}" font-weight="bold">{escape(name)}</text>')
+        parts.append(f'<text x="{_LEFT}" y="{step * index + 16}" font-weight="bold">{escape(printable(name))}</text>')
         place = f'<svg y="{step * index + _TOP}" width="{wide}" height="{tall}" '
         parts.append(chart.replace("<svg ", place, 1).rstrip())
     return "\n".join([*parts, "</svg>"]) + "\n"

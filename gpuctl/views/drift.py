@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.wording import printable
+from gpuctl.diag.escapes import json_text, printable
 from gpuctl.model.change import Action
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.views.styled import Line, Segment
@@ -112,4 +111,4 @@ def _value_lines(value: object) -> list[str]:
     """A text as it stands, line by line, anything else as JSON."""
     if isinstance(value, str):
         return [printable(line) for line in value.splitlines()] or ['""']
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+    return json_text(value, indent=2, sort_keys=True).split("\n")

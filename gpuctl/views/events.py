@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuctl.diag.wording import printable
+from gpuctl.diag.escapes import printable
 from gpuctl.k8s import objects
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant

@@ -28,6 +28,7 @@ TYPE_NAMES = {"training": "Train", "interactive": "Interactive", "inference": "I
 """Job types as Run:ai lists them."""
 
 PREEMPTIBLE_NAME = "Interactive-Preemptible"
+_MOST_DIGITS = 10
 _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import duration, reason_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import ProjectName
@@ -113,7 +114,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("SERVICE URL(S)", ", ".join(view.urls) or "-"),
     ]
     width = max(len(name) for name, _ in facts) + 2
-    lines = "".join(f"{name + ':':<{width}}{value}\n" for name, value in facts)
+    lines = "".join(f"{name + ':':<{width}}{printable(value)}\n" for name, value in facts)
     return f"{lines}\nPods:\n{pod_table(view, now_ms)}"
 
 
@@ -125,7 +126,7 @@ def pod_table(view: JobView, now_ms: Instant) -> str:
 
 def name_lines(views: Iterable[JobView]) -> str:
     """`project/name`, a line each."""
-    return "".join(f"{view.id}\n" for view in views)
+    return "".join(f"{printable(str(view.id))}\n" for view in views)
 
 
 def _timestamp(at_ms: Instant | None) -> str | None:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.escapes import markdown_code, markdown_text, printable
 from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.change import Action
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
@@ -191,13 +192,13 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 def markdown(report: PlanReport) -> Iterator[str]:
     """The report for a pull request, in GitHub's Markdown."""
     if report.empty:
-        yield f"**gpuctl plan**: no changes between `{report.base}` and `{report.head}`."
+        yield f"**gpuctl plan**: no changes between {markdown_code(report.base)} and {markdown_code(report.head)}."
         return
-    yield f"**gpuctl plan** `{report.base}` → `{report.head}`: {counts(report)}"
+    yield f"**gpuctl plan** {markdown_code(report.base)} → {markdown_code(report.head)}: {counts(report)}"
     for refusal in report.refusals:
         yield ""
-        yield f"> **refused** {refusal.code}: {refusal.message}  "
-        yield f"> {refusal.help}"
+        yield f"> **refused** {refusal.code}: {markdown_text(refusal.message)}  "
+        yield f"> {markdown_text(refusal.help)}"
     if report.effect is not None:
         yield from _markdown_effect(report.effect, report.ground, _remarks(report, report.effect))
     if report.quotas:
@@ -205,11 +206,11 @@ def markdown(report: PlanReport) -> Iterator[str]:
         yield "| project | quota | limit | over-quota weight |"
         yield "|---|---|---|---|"
         for quota in report.quotas:
-            yield "| " + " | ".join(_quota_cells(quota, bare=True)) + " |"
+            yield _markdown_row(_quota_cells(quota, bare=True))
     if report.settings:
         yield ""
         for line in _setting_lines(report):
-            yield f"- {line}"
+            yield f"- {markdown_text(line)}"
     yield from _markdown_objects(report)
 
 
@@ -223,18 +224,22 @@ def _markdown_effect(effect: Effect, ground: Ground | None, remarks: Sequence[st
         yield "|---|---|---|---|"
     for row in rows[:SHOWN_JOBS]:
         gpus = "" if row.gpu_milli is None else format_gpus(row.gpu_milli)
-        yield f"| {row.mark and f'`{row.mark}`'} | {row.job} | {gpus} | {row.text} |"
+        yield f"| {row.mark and f'`{row.mark}`'} {_markdown_row((str(row.job), gpus, row.text))}"
     yield ""
     if len(rows) > SHOWN_JOBS:
         yield f"… and {len(rows) - SHOWN_JOBS} more."
-    yield " ".join(remarks)
+    yield markdown_text(" ".join(remarks))
     holdings = list(plan_effect.holding_rows(effect))
     if holdings:
         yield ""
         yield "| project | GPUs held | fair share |"
         yield "|---|---|---|"
     for cells in holdings:
-        yield "| " + " | ".join(cells) + " |"
+        yield _markdown_row(cells)
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
 def _setting_lines(report: PlanReport) -> Iterator[str]:
@@ -252,7 +257,7 @@ def _markdown_objects(report: PlanReport) -> Iterator[str]:
     yield "```diff"
     for change in report.objects[:SHOWN_IN_COMMENT]:
         sign = {"~": "!"}.get(MARKS[change.action], MARKS[change.action])
-        yield f"{sign} {change.ref}  {change.reason}".rstrip()
+        yield printable(f"{sign} {change.ref}  {change.reason}".rstrip())
     yield "```"
     if len(report.objects) > SHOWN_IN_COMMENT:
         yield f"… and {len(report.objects) - SHOWN_IN_COMMENT} more."

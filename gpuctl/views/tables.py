@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpuctl.diag.escapes import printable
 from gpuctl.model.units import DurationMs
 
 SECOND_MS = 1000
@@ -13,8 +14,11 @@ DAY_MS = 24 * HOUR_MS
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2) -> str:
-    """Left-aligned columns; no trailing spaces; ends with a newline. Without rows only the header stands."""
-    lines = [tuple(header), *(tuple(row) for row in rows)]
+    """Left-aligned columns; no trailing spaces; ends with a newline. Without rows only the header stands.
+
+    No cell can end its line.
+    """
+    lines = [tuple(map(printable, line)) for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "".join(
         (" " * gap).join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"

@@ -1,7 +1,7 @@
 """Manifests as one YAML stream: keys sorted, a document an object, the same bytes for equal manifests.
 
 Readers disagree on what an unquoted `no`, `1e3`, `0o7` or `12:30` is. So a text stands plain only where every YAML
-reads it as a text, and in quotes otherwise: single ones where it is JSON, for people.
+reads it as a text, and in quotes otherwise: single ones where it is JSON, for people. What can't be seen is escaped.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from gpuctl.diag.escapes import yaml_text
 from gpuctl.model.manifest import Manifests
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*|[0-9]+[KMGT]i")
@@ -30,7 +31,8 @@ class _Dumper(_Base):  # type: ignore[misc]  # the C dumper has no types
         return True
 
     def text(self, value: str) -> yaml.ScalarNode:
-        """A text, quoted unless it is surely one."""
+        """A text, quoted unless it is surely one. Half a character, which YAML can't say, is shown as an escape."""
+        value = value.encode(errors="backslashreplace").decode()
         if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
             style = None
         else:
@@ -49,7 +51,7 @@ def yaml_stream(manifests: Manifests) -> str:
 
 def yaml_document(body: Mapping[str, Any]) -> str:
     """One object."""
-    text: str = yaml.dump(
+    text = yaml.dump(
         body,
         Dumper=_Dumper,
         sort_keys=True,
@@ -58,4 +60,4 @@ def yaml_document(body: Mapping[str, Any]) -> str:
         allow_unicode=True,
         width=_WIDTH,
     )
-    return text
+    return yaml_text(text)

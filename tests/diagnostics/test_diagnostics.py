@@ -1,7 +1,8 @@
 """Each code has a folder: what causes it, and exactly what is told.
 
 GPU1 to GPU4 come of files: `input.yaml`, compiled together with `cluster.yaml` beside this test; or a folder `input/`;
-or `given.yaml`, one file by what the filesystem says of it. What is told of anything else is made of `reason.yaml`.
+or `given.yaml`, one file by what the filesystem says of it, or a text many times, with `<n>` as its number. What is
+told of anything else is made of `reason.yaml`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def _tree(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SourceTree:
     if (folder / "given.yaml").exists():
         given = yaml.safe_load((folder / "given.yaml").read_text())
         fault = SourceFault[given["fault"]] if "fault" in given else None
-        content = given.get("begin", "") + given.get("text", "") * given.get("times", 0) + given.get("end", "")
+        texts = [given.get("text", "").replace("<n>", f"{n:04}") for n in range(given.get("times", 0))]
+        content = given.get("begin", "") + "".join(texts) + given.get("end", "")
         name, file = given["file"], SourceFile(content=content.encode(), fault=fault)
     else:
         name, file = "input.yaml", SourceFile(content=(folder / "input.yaml").read_bytes())

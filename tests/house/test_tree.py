@@ -55,6 +55,16 @@ def test_ci_runs_the_line_of_the_readme() -> None:
     assert ".ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
+def test_what_others_publish_is_named_by_its_digest() -> None:
+    images = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    assert images
+    assert all(re.fullmatch(r"\S+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in images)
+    workflows = "".join(path.read_text() for path in (ROOT / ".github" / "workflows").iterdir())
+    actions = re.findall(r"uses: (.+)", workflows)
+    assert actions
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", action) for action in actions)
+
+
 @pytest.mark.parametrize(("lock", "extra"), [("requirements.txt", "build"), ("requirements-dev.txt", "dev")])
 def test_every_dependency_is_locked_with_hashes(lock: str, extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

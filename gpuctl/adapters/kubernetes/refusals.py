@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuctl.diag.wording import printable
+from gpuctl.diag.escapes import printable
 from gpuctl.k8s.objects import items, text
 from gpuctl.model.state import Body
 

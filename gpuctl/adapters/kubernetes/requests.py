@@ -23,7 +23,8 @@ from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.faults import Passing, Unauthorized, fault_of, status_of
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
-from gpuctl.diag.wording import message, printable
+from gpuctl.diag.escapes import printable
+from gpuctl.diag.wording import message
 from gpuctl.k8s.names import Kind
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs

@@ -18,7 +18,8 @@ from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.faults import UNAUTHORIZED, fault_of, status_of
 from gpuctl.adapters.kubernetes.paths import group_path, item
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Console, Forbidden, LogRequest, WorldFault
-from gpuctl.diag.wording import message, printable
+from gpuctl.diag.escapes import printable
+from gpuctl.diag.wording import message
 from gpuctl.k8s.names import MAIN_CONTAINER
 from gpuctl.k8s.objects import items, mapping, text
 from gpuctl.model.ids import ObjectRef

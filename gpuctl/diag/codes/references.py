@@ -68,14 +68,16 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3009",
         title="quotas above the cluster's capacity",
         message="the quotas add up to {sum:gpus} GPUs, and {where} has {capacity:gpus}",
-        why="A quota is a guarantee; the marked one is the first, by name, that exceeds what there is.",
+        why="A quota is a guarantee; the marked one is the first that exceeds what there is: those of the cluster's "
+        "own files come first, then all others by name.",
         fix="lower quotas, or set scheduling.overcommitQuota: true to scale guarantees by quota",
     ),
     CodeEntry(
         code="GPU3010",
         title="quotas above their department's quota",
         message='the quotas in department "{department}" add up to {sum:gpus} GPUs, and its own is {quota:gpus}',
-        why="A department's quota is what it can guarantee; the marked quota is the first, by name, to exceed it.",
+        why="A department's quota is what it can guarantee; the marked quota is the first to exceed it: those of the "
+        "cluster's own files come first, then all others by name.",
         fix="lower quotas in the department, or raise its own",
     ),
     CodeEntry(
@@ -196,6 +198,28 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="the job runs on {used} only: {unused} would not hand out GPUs by {sharing}",
         why="How a pod gets its GPUs is part of a run from its start, so a run can't go from one way to the other.",
         fix="name pools of one kind of sharing in the job's nodePools",
+    ),
+    CodeEntry(
+        code="GPU3029",
+        title="the cluster's declaration in a project's folder",
+        message='this file is in the folder of project "{folder}" and declares a {kind}, which is the cluster\'s',
+        why="Review rights go by folder: what is below projects/<project>/ concerns that project alone, and a Cluster "
+        "or Department concerns all.",
+        fix="move it to the cluster's own files, outside of projects/",
+    ),
+    CodeEntry(
+        code="GPU3030",
+        title="departments too deep",
+        message='department "{department}" is more than {limit} levels below the top',
+        why="Quota is divided level by level; no organisation is so deep.",
+        fix="leave levels out",
+    ),
+    CodeEntry(
+        code="GPU3031",
+        title="more than there may be",
+        message="{whose} declares more than {limit} {what}",
+        why="A bound on the work that one declaration makes for all others, far above what a cluster holds.",
+        fix="remove those that are done, or declare another project or cluster",
     ),
     CodeEntry(
         code="GPU3060",

@@ -49,6 +49,20 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="give fewer GPUs to others, or to jobs on that node",
     ),
     CodeEntry(
+        code="GPU3907",
+        title="a scenario too long",
+        message="a scenario has at most {limit} lines",
+        why="Each declaration in it is compiled where it stands, with all lines before it.",
+        fix="put the declarations into files of their own, and name them in declarations",
+    ),
+    CodeEntry(
+        code="GPU3908",
+        title="a trace too large",
+        message="this file is larger than {limit:memory} and is not read",
+        why="A trace is held in memory as a whole. The largest that are published are a tenth of that.",
+        fix="cut it into parts that are replayed one by one",
+    ),
+    CodeEntry(
         code="GPU3910",
         title="a line of a trace that can't be used",
         message="this line can't be used: {problem}",

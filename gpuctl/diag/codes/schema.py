@@ -143,7 +143,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="not an absolute path",
         message='"{found}" is not an absolute path',
         why="A path in a container or on a node begins at its root.",
-        fix="begin it with / and leave out .. and :",
+        fix="begin it with / and leave out .., : and control characters",
     ),
     CodeEntry(
         code="GPU2021",

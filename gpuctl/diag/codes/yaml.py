@@ -152,4 +152,19 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="No declaration needs that many, and they would exhaust the compiler.",
         fix="split it into several declarations",
     ),
+    CodeEntry(
+        code="GPU1022",
+        title="too many mistakes",
+        message="there are more than {limit} mistakes in {whose}; the others are not told",
+        why="So many mistakes have one cause, and each is a line in logs and reports.",
+        fix="correct those that are told first",
+    ),
+    CodeEntry(
+        code="GPU1023",
+        title="a file's name that can't be seen whole",
+        message="the name of this file has invisible characters, and the file is not used",
+        why="The name stands in messages, logs and annotations; a control character or a mark that turns the direction "
+        "of text would show another name there.",
+        fix="rename the file",
+    ),
 )

@@ -33,7 +33,13 @@ WRONG: list[tuple[Read, Any, str]] = [
     (amounts.duration, 90, "GPU2014"), (amounts.duration, "", "GPU2014"), (amounts.duration, "1h2d", "GPU2014"),
     (amounts.duration, "-1h", "GPU2017"), (amounts.duration, "1 h", "GPU2014"), (amounts.duration, None, "GPU2006"),
     (amounts.memory, "32GB", "GPU2015"), (amounts.memory, "0.3", "GPU2015"), (amounts.memory, "-1Gi", "GPU2017"),
-    (amounts.memory, "999999999Pi", "GPU2015"), (amounts.memory, "1.2.3Gi", "GPU2015"),
+    (amounts.memory, "999999999Pi", "GPU2018"), (amounts.memory, "1.2.3Gi", "GPU2015"),
+    (amounts.gpus, 1_000_001, "GPU2018"), (amounts.worker_gpus, 1025, "GPU2018"), (amounts.cpu, 2**31, "GPU2018"),
+    (amounts.gpus, 10**17, "GPU2018"), (amounts.cpu, "2000000000m", "GPU2018"), (amounts.cpu, "1e17", "GPU2018"),
+    (amounts.duration, "36501d", "GPU2018"), (amounts.duration, "999999999d", "GPU2018"),
+    (amounts.duration, "9" * 30 + "d", "GPU2014"), (amounts.gpus, "9" * 5000, "GPU2011"),
+    (amounts.memory, "1e999999Gi", "GPU2015"), (amounts.memory, "9" * 5000 + "Gi", "GPU2015"),
+    (amounts.memory, 801 << 50, "GPU2018"), (amounts.memory, "801Pi", "GPU2018"),
     (amounts.cpu, "0.5m", "GPU2016"), (amounts.cpu, "m", "GPU2016"), (amounts.cpu, "-1", "GPU2017"),
 ]  # fmt: skip
 
@@ -56,7 +62,7 @@ def test_gpus_are_read_as_they_are_shown(milli: int) -> None:
     assert amounts.gpus(wording.thousandths(milli)) == milli
 
 
-@given(st.integers(0, 10**12))
+@given(st.integers(0, 36_500 * DAY))
 def test_durations_are_read_as_they_are_shown(milliseconds: int) -> None:
     assert amounts.duration(wording.duration(milliseconds)) == milliseconds
 

@@ -72,6 +72,49 @@ def test_who_a_policy_is_about() -> None:
         assert [d.span.file for d in checked(policy(never, match), **documents).diagnostics] == files, match
 
 
+NEVER = "{properties: {spec: {properties: {image: false}}}}"
+
+
+def in_folders(match: str, **more: str) -> list[tuple[str, str]]:
+    """What is told where team-a has a policy in its folder, beside a project team-b."""
+    files = {
+        "cluster.yaml": OPEN_CLUSTER,
+        "loose.yaml": "---\n".join([job("l", owner="team-a"), job("l", owner="team-b")]),
+        "projects/team-a/rule.yaml": policy(NEVER, match),
+        **{f"projects/{team}/project.yaml": project(team) for team in ("team-a", "team-b")},
+        **{f"projects/{team}/j.yaml": job("j", owner=team) for team in ("team-a", "team-b")},
+    }
+    return [(d.code, d.span.file) for d in compile_tree(tree_of({**files, **more})).diagnostics]
+
+
+OWN_JOB = ("GPU4001", "projects/team-a/j.yaml")
+BEYOND = ("GPU4006", "projects/team-a/rule.yaml")
+
+
+@pytest.mark.parametrize(
+    ("match", "told"),
+    [
+        ("{kind: Job}", [OWN_JOB]),
+        ("{kind: Job, projects: [team-a]}", [OWN_JOB]),
+        ("{kind: Job, except: [team-b]}", [OWN_JOB]),
+        ("{kind: Job, except: ['*']}", []),
+        ("{kind: Job, projects: ['*']}", [OWN_JOB, BEYOND]),
+        ("{kind: Job, projects: [team-b, team-a]}", [OWN_JOB, BEYOND]),
+        ("{kind: Job, projects: [team-b]}", [BEYOND]),
+        ("{kind: Project, projects: ['team-?']}", [BEYOND]),
+        ("{kind: Cluster}", [BEYOND]),
+        ("{kind: Department}", [BEYOND]),
+    ],
+)
+def test_a_policy_in_a_projects_folder_binds_that_project_alone(match: str, told: list[tuple[str, str]]) -> None:
+    assert in_folders(match) == told
+
+
+def test_what_another_puts_into_a_projects_folder_is_not_bound_by_its_policy() -> None:
+    stranger = {"projects/team-b/x.yaml": job("x", owner="team-a")}
+    assert in_folders("{kind: Job}", **stranger) == [OWN_JOB, ("GPU3008", "projects/team-b/x.yaml")]
+
+
 def test_policies_over_other_kinds() -> None:
     for kind, file in (("Cluster", "cluster.yaml"), ("Project", "p.yaml")):
         found = checked(policy("{required: [labels]}", f"{{kind: {kind}}}"))

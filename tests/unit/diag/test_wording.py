@@ -8,6 +8,7 @@ import pytest
 
 from gpuctl.diag.catalogue import CodeEntry, catalogue
 from gpuctl.diag.codes import CODES
+from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import (
     all_of,
     duration,
@@ -15,7 +16,6 @@ from gpuctl.diag.wording import (
     memory,
     message,
     one_of,
-    printable,
     reason_text,
     thousandths,
 )

@@ -25,6 +25,25 @@ def test_a_nodes_amounts() -> None:
 
 
 @pytest.mark.parametrize(
+    "bodies",
+    [
+        [node(gpus=2**31)],
+        [node(gpus=8, healthy=10**15)],
+        [{**node(gpus=0), "status": {"capacity": {f"{names.MIG_RESOURCE_PREFIX}1g.5gb": str(2**31)}}}],
+    ],
+)
+def test_a_node_that_says_it_has_more_gpus_than_there_can_be_has_none_to_give(bodies: list[Body]) -> None:
+    found = only_node(*bodies)
+    assert (found.gpus, found.usable, found.foreign_gpu_milli) == (0, False, ())
+    assert [each.usable for each in seen(*bodies, node("dgx1-2")).nodes] == [False, True]
+
+
+def test_a_device_that_can_not_be_is_none() -> None:
+    found = only_node(node(), resource_slice(minors=(0, 2**31)))
+    assert (found.gpus, found.usable) == (1, True)
+
+
+@pytest.mark.parametrize(
     ("body", "usable", "ready"),
     [
         (node(unschedulable=True), False, True),

@@ -1,0 +1,45 @@
+"""The public form of policies, apiVersion gpuctl.dev/v1: part of `spec_v1`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from gpuctl.compile.fields_v1 import Spec, exactly_one, visible
+
+_Glob = Annotated[str, Field(max_length=253), AfterValidator(visible)]
+
+
+class Match(Spec):
+    """Which declarations a policy is about."""
+
+    kind: Literal["Cluster", "Department", "Project", "Job"] = Field(description="The kind of declaration.")
+    projects: list[_Glob] = Field(
+        ["*"],
+        max_length=1000,
+        description="Projects it holds for, with * and ?. Below projects/<p>/ it holds for p alone.",
+    )
+    except_: list[_Glob] = Field(
+        [], max_length=1000, alias="except", description="Projects it does not hold for, with * and ?."
+    )
+
+
+class PolicySpec(Spec):
+    """A rule over declarations."""
+
+    match: Match = Field(description="Which declarations the rule is about.")
+    severity: Literal["error", "warning"] = Field("error", description="Whether breaking it makes the tree invalid.")
+    schema_: dict[str, Any] | None = Field(
+        None,
+        alias="schema",
+        description="A JSON Schema (2020-12) that each such declaration, as written, must match. Its patterns are "
+        "RE2's.",
+    )
+    cel: str | None = Field(None, min_length=1, max_length=10_000, description="A CEL expression. Not supported yet.")
+    message: str = Field(min_length=1, max_length=4000, description="What to tell people whose declaration breaks it.")
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> PolicySpec:
+        exactly_one(schema=self.schema_, cel=self.cel)
+        return self

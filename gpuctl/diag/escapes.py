@@ -1,0 +1,61 @@
+"""What others wrote, made harmless where it leaves for people and programs: names, messages, the server's words.
+
+Control characters drive a terminal, marks that turn the direction of text show what is not there, and Markdown makes
+links and mentions. All of them are shown as visible escapes; nothing is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_MARKS = re.compile(r"([\\`*_\[\]<|~&])")
+_LINKS = re.compile(r"(?<=www)\.|:(?=//)", re.IGNORECASE)
+_MENTIONS = re.compile(r"([@#])(?=\w)")
+
+
+def printable(text: str) -> str:
+    """The text with control characters, line breaks and other invisible marks as visible escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text of several lines, whose line breaks stay."""
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+
+
+def json_text(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
+    """JSON in which nothing is invisible: what JSON itself lets stand in a text is escaped as well."""
+    text = json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
+    return text if text.isprintable() else "".join(c if c in _SEEN or c.isprintable() else _in_json(c) for c in text)
+
+
+def yaml_text(text: str) -> str:
+    """YAML in which nothing is invisible, of one where all that is stands in double quotes."""
+    return text if text.isprintable() else "".join(c if c in _SEEN or c.isprintable() else _in_yaml(c) for c in text)
+
+
+def markdown_text(text: str) -> str:
+    """Text that stands in Markdown as it is: it makes no markup, no link and no mention of anybody."""
+    plain = _MARKS.sub(r"\\\1", printable(text))
+    return _MENTIONS.sub(r"\1<!-- -->", _LINKS.sub(r"\\\g<0>", plain))
+
+
+def markdown_code(text: str) -> str:
+    """Text as code in a line of Markdown."""
+    return f"`{printable(text).replace('`', chr(39))}`"
+
+
+_SEEN = frozenset(" \n")
+
+
+def _in_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _in_yaml(character: str) -> str:
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"

@@ -1,0 +1,159 @@
+"""Whatever number is declared, no loop, list or text of that size is made of it; and what is long ends somewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from trees import CLUSTER, HEAD, codes, compiled_of, job, project, tree_of
+
+from gpuctl.compile import compile_tree, parse_documents
+from gpuctl.compile.compiler import MOST_TOLD
+from gpuctl.compile.declarations import Declaration, collect
+from gpuctl.compile.fit import MOST_JOBS, Fitted, fit_jobs
+from gpuctl.compile.quota import quota_domains
+from gpuctl.compile.resolve import resolve
+from gpuctl.diag.diagnostic import Severity
+from gpuctl.model.memo import Memo
+from gpuctl.model.units import MOST_NODE_GPUS
+
+HUGE = ["2147483648", "9223372036854775808", "9" * 17, "9" * 5000, "'" + "9" * 5000 + "'", "1e17", "1e999999",
+        "'1e999999'", "0x7fffffffffffffff", "0o777777777777777777777"]  # fmt: skip
+LONG = ["999999999d", "9" * 9 + "d" + "9" * 9 + "h", "9" * 5000 + "d", "1e30d", "100000000000000000s"]
+LARGE = [
+    "9223372036854775808",
+    "9" * 5000,
+    "1e999999",
+    "0x7fffffffffffffff",
+    "999999999999Pi",
+    "'" + "9" * 5000 + "Gi'",
+    "1e999999Gi",
+]
+
+
+def cluster(pool: str = "", **spec: str) -> str:
+    rest = "".join(f"  {field}: {value}\n" for field, value in spec.items())
+    return (
+        f"{HEAD}kind: Cluster\nmetadata: {{name: c}}\nspec:\n  nodePools: [{{name: dgx, nodes: [d1], {pool}}}]\n{rest}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("gpusPerNode: {}", [*HUGE, str(MOST_NODE_GPUS + 1)]),
+        ("gpusPerNode: 8, nodes: [{{name: d2, gpus: {}}}]", HUGE),
+        ("gpusPerNode: 8, mig: {{1g.5gb: {}}}", HUGE),
+        ("gpusPerNode: 8, gpuSlots: {}", HUGE),
+        ("resourcesPerNode: {{cpu: {}}}", [*HUGE, "2147483648000m"]),
+        ("resourcesPerNode: {{memory: {}}}", LARGE),
+        ("gpuMemory: {}", LARGE),
+    ],
+)
+def test_what_a_node_has_is_bounded(field: str, values: list[str]) -> None:
+    for value in values:
+        found = compile_tree(tree_of({"c.yaml": cluster(field.format(value).replace("nodes: [d1], ", ""))}))
+        assert found.declared is None, value
+        assert {d.span.file for d in found.diagnostics} == {"c.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        ("{{image: x, gpus: {}}}", [*HUGE, "1025"]),
+        ("{{image: x, workers: {}}}", HUGE),
+        ("{{image: x, minWorkers: {}}}", HUGE),
+        ("{{image: x, retries: {}}}", HUGE),
+        ("{{image: x, priority: {}}}", HUGE),
+        ("{{image: x, runIndex: {}}}", HUGE),
+        ("{{image: x, gpuMemory: {}}}", LARGE),
+        ("{{image: x, resources: {{cpu: {}}}}}", HUGE),
+        ("{{image: x, resources: {{memory: {}}}}}", LARGE),
+        ("{{image: x, volumes: [{{newClaim: {{size: {}}}, mountPath: /m}}]}}", LARGE),
+        ("{{image: x, maxDuration: {}}}", LONG),
+        ("{{image: x, expose: [{{port: {}}}]}}", HUGE),
+    ],
+)
+def test_what_a_job_asks_for_is_bounded(spec: str, values: list[str]) -> None:
+    for value in values:
+        found = compiled_of(p=project("team-a", "{quota: 4}"), j=job("j", spec.format(value)))
+        assert found.declared is None, value
+        assert {d.span.file for d in found.diagnostics} == {"j.yaml"}
+
+
+def test_what_a_project_is_given_is_bounded() -> None:
+    for field, values in (
+        ("quota", [*HUGE, "1000001"]), ("limit", HUGE), ("overQuotaWeight", HUGE), ("priority", HUGE),
+        ("training: {maxDuration", LONG), ("interactive: {idleTimeout", LONG),
+    ):  # fmt: skip
+        for value in values:
+            spec = f"{{{field}: {value}}}" + ("}" if "{" in field else "")
+            assert compiled_of(p=project("team-a", spec)).declared is None, spec
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "{image: " + "x" * 2000 + "}",
+        "{image: x, env: {" + ", ".join(f"A{n}: x" for n in range(1001)) + "}}",
+        "{image: x, env: {" + "A" * 300 + ": x}}",
+        "{image: x, args: [" + "a, " * 10_001 + "]}",
+        "{image: x, expose: [" + ", ".join(f"{{port: {n}}}" for n in range(1, 102)) + "]}",
+        "{image: x, volumes: [" + ", ".join(f"{{claim: c, mountPath: /m{n}}}" for n in range(101)) + "]}",
+        "{image: x, nodePools: [" + ", ".join(f"p{n}" for n in range(101)) + "]}",
+        "{image: x, workingDir: /" + "x" * 5000 + "}",
+    ],
+)
+def test_lists_and_texts_are_bounded(spec: str) -> None:
+    found = compiled_of(p=project("team-a"), j=job("j", spec))
+    assert codes(found) == ["GPU2018"]
+    assert len(found.diagnostics[0].message) < 400
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(9)),
+        f"a: &a '{'x' * 1_000_000}'\nb: [{', '.join(['*a'] * 9000)}]\n",
+        f"a: &a\n  ? {'k' * 1_000_000}\n  : 1\nb: [{', '.join(['*a'] * 4000)}]\n",
+        f"a: &a ['{'x' * 100_000}']\nb: &b [{', '.join(['*a'] * 9)}]\nc: [{', '.join(['*b'] * 500)}]\n",
+    ],
+)
+def test_aliases_are_counted_with_the_text_they_stand_for(bomb: str) -> None:
+    documents, diagnostics = parse_documents("f.yaml", bomb.encode())
+    assert [d.code for d in diagnostics] == ["GPU1009"]
+    assert documents == []
+
+
+def test_of_very_many_mistakes_the_first_of_each_project_are_told() -> None:
+    many = "--- {}\n" * (MOST_TOLD + 500)
+    files: dict[str, str | bytes] = {
+        "c.yaml": CLUSTER, "projects/a/x.yaml": many, "projects/a/y.yaml": many, "projects/b/x.yaml": "--- {}\n",
+    }  # fmt: skip
+    found = compile_tree(tree_of(files))
+    of_a = [d for d in found.diagnostics if d.span.file.startswith("projects/a/")]
+    assert len(of_a) == MOST_TOLD + 1
+    assert (of_a[-1].code, of_a[-1].severity) == ("GPU1022", Severity.ERROR)
+    assert [d.code for d in found.diagnostics if d.span.file.startswith("projects/b/")] == ["GPU2005"]
+
+
+def test_the_jobs_of_a_project_are_bounded() -> None:
+    declarations = collect(tree_of({"c.yaml": CLUSTER, "p.yaml": project("team-a"), "j.yaml": job("j")}), Memo())
+    resolved = resolve(declarations, tree_of({"c.yaml": CLUSTER}))
+    resolved.domains = quota_domains(resolved)
+    fitted: Memo[Declaration[Any], Fitted] = Memo()
+    fit_jobs(declarations, resolved, fitted)
+    declarations.jobs *= MOST_JOBS + 500
+    jobs, found = fit_jobs(declarations, resolved, fitted)
+    assert len(jobs) == MOST_JOBS
+    assert [d.code for d in found] == ["GPU3031"]
+
+
+def test_departments_as_deep_as_they_are_many_are_no_recursion() -> None:
+    chain = [f"{HEAD}kind: Department\nmetadata: {{name: d0}}\n"]
+    chain += [
+        f"{HEAD}kind: Department\nmetadata: {{name: d{n}}}\nspec: {{department: d{n - 1}}}\n" for n in range(1, 900)
+    ]
+    found = compile_tree(tree_of({"c.yaml": CLUSTER, "d.yaml": "---\n".join(chain)}))
+    assert set(codes(found)) == {"GPU3030"}
