@@ -167,14 +167,6 @@ def test_reconcile_says_what_it_can_not_read(run: Run, tmp_path: Path) -> None:
     assert "code=GPU8004" in result.stderr
 
 
-def test_reconcile_without_a_home_folder_says_so(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "~no-such-user/cache")
-    result = run("reconcile", "--repo", tmp_path, "--path", "x", "--embedded", "--once")
-    assert result.exit_code != 0
-    assert "error GPU9004: ~no-such-user/cache/gpuctl can't be written: the user has no home folder" in result.stderr
-    assert "GPU9001" not in result.stderr
-
-
 D_2 = """\
 apiVersion: gpuctl.dev/v1
 kind: Job
