@@ -19,7 +19,7 @@ from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
-from gpuctl.model.state import ClusterState
+from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import Stage, make_plan, mass_stop, set_aside, taken_names, unreadable_jobs
 from gpuctl.render import render
@@ -108,10 +108,20 @@ class Site:
 def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden when it can't be read."""
     site.mirror.refresh()
-    now_ms = site.clock.now_ms()
-    recall = site.recall
-    state = recall.look(site.mirror.objects(), declared.tenancy)
-    rejected = still_refused(site.rejected, declared, state, now_ms)
+    return foreseen(declared, site.mirror.objects(), site.clock.now_ms(), site.recall, site.rejected, confirmations)
+
+
+def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing behind it
+    declared: Declared,
+    raw: RawObjects,
+    now_ms: Instant,
+    recall: Recall,
+    rejected: Rejections,
+    confirmations: frozenset[str] = frozenset(),
+) -> CycleReport:
+    """What a cycle decides on these objects. Never raises, whatever is in them."""
+    state = recall.look(raw, declared.tenancy)
+    rejected = still_refused(rejected, declared, state, now_ms)
     stops = mass_stop(declared, state, confirmations, recall.checks)
     barred = {
         **dict.fromkeys(stops.jobs, "GPU5071"),

@@ -33,11 +33,23 @@ _KEY_DEFAULTS = {"protocol": "TCP"}
 
 
 def owned_fields(live: Body) -> FieldSet:
-    """What gpuctl's last apply of the object set; empty when the object does not say."""
+    """What gpuctl's last apply of the object set; empty when the object does not say, or not in the form of a tree."""
     for entry in items(live, "metadata", "managedFields"):
         if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
-            return mapping(entry, "fieldsV1")
+            fields = mapping(entry, "fieldsV1")
+            return fields if _is_tree(fields) else {}
     return {}
+
+
+def _is_tree(fields: FieldSet) -> bool:
+    """Whether there are edges all the way down. Cost: linear in them."""
+    left: list[Any] = [fields]
+    while left:
+        node = left.pop()
+        if not isinstance(node, dict):
+            return False
+        left += node.values()
+    return True
 
 
 def list_keys(path: str) -> tuple[str, ...]:
