@@ -16,9 +16,11 @@ from gpuctl.k8s.objects import annotations_of
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import RunRecord
 from gpuctl.model.state import Body, Run, RunEntry, RunPhase
-from gpuctl.model.units import Instant
+from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan.admission import born
 
+ON_RECORD_MS: DurationMs = 60_000
+"""A pause that was decided so long ago is decided anew: meanwhile the run ran on."""
 _ACTIVE = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
 
@@ -34,7 +36,19 @@ def next_entry(wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: In
         return old
     notes = annotations_of(wanted)
     new = _running(notes, old, uid, at_ms) if is_let_go(wanted) else _waiting(notes, old, uid)
+    if old is not None and run.phase in _ACTIVE and _is_on_record(new, old, at_ms):
+        return old
     return old if old is not None and new == old else new
+
+
+def _is_on_record(new: RunEntry, old: RunEntry, at_ms: Instant) -> bool:
+    """Whether a pause that has not happened is the one now decided. It keeps its time then: a process that is killed
+    again and again between the ledger and the object still comes to the object."""
+    then_ms = old.record.queued_at_ms
+    if new.is_let_go or old.is_let_go or not 0 <= at_ms - then_ms <= ON_RECORD_MS:
+        return False
+    same = new.record._replace(queued_at_ms=then_ms, ran_ms=old.record.ran_ms)
+    return new.record.starts > 0 and replace(new, record=same) == old
 
 
 def ended_entry(old: RunEntry | None, uid: str) -> RunEntry:

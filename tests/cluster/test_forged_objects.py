@@ -6,6 +6,7 @@ Without the guard, which refuses most of this. The other team's job must not not
 from __future__ import annotations
 
 import copy
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -103,6 +104,18 @@ def test_an_endless_number_on_a_pod_or_a_job_ends_no_cycle(place: Place) -> None
     for path, own in ((pods("a"), "train"), (jobs("a"), "train"), (apps("a", "deployments"), "serve")):
         notes(place, path, place.one(path, own)["metadata"]["name"], "ann", **endless, **given)
     assert not cycles_for_a_while(place).faults
+
+
+@pytest.mark.parametrize("value", ["[" * 4000 + "]" * 4000, '[{"a":' * 600 + "9" * 300 + "}]" * 600], ids=["[", "{"])
+def test_json_that_python_does_not_decode_ends_no_cycle(value: str, place: Place) -> None:
+    """Where any JSON may stand, the server keeps it as it came."""
+    opaque = {"driver": "x", "parameters": {"a": "VALUE"}}
+    devices = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "x"}}], "config": [{"opaque": opaque}]}
+    made = json.dumps({"metadata": {"name": "by-hand"}, "spec": {"devices": devices}}).replace('"VALUE"', value)
+    claims = "/apis/resource.k8s.io/v1/namespaces/gpu-a/resourceclaims"
+    place.plane.call("POST", claims, made.encode(), user="ann")
+    assert not cycles_for_a_while(place).faults
+    place.plane.call("DELETE", f"{claims}/by-hand", user="ann")
 
 
 @pytest.mark.parametrize("told", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", DIGITS])

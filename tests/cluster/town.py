@@ -47,6 +47,7 @@ class Town:
         self.gpu_memory = "32Gi"
         self.jobs: dict[str, str] = {}
         self.site = Site(mirror=Mirror(cluster), clock=SystemClock())
+        self._whole = Mirror(cluster, keep=lambda body: body)
         self.cluster = cluster
         for each in ("n1", "n2"):
             plane.call("POST", "/api/v1/nodes", node(f"{name}-{each}", gpus=2, labels={"town": name}))
@@ -106,10 +107,11 @@ class Town:
         return {run.job.name: run.state for book in self.state().ledgers.values() for run in book.finished.values()}
 
     def live(self, kind: str, job: str) -> list[tuple[ObjectRef, Body]]:
-        """Objects of a kind that a job has, by name."""
+        """Objects of a kind that a job has, by name, with all that the server holds of them."""
+        self._whole.refresh()
         return [
             (ref, body)
-            for ref, body in sorted(self.state().live.items())
+            for ref, body in sorted(self._whole.objects().objects.items())
             if ref.kind == kind and ref.namespace == self.namespace and labels_of(body).get(names.JOB_LABEL) == job
         ]
 

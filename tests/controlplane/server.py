@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.build import HERE, command
+from gpuctl.adapters.kubernetes.decoding import decode
 
 ADMIN = "admin-token"
 COMPONENT = "component-token"
@@ -123,6 +124,8 @@ class ControlPlane:
     ) -> Any:
         """One request with a token, as decoded JSON. Raises urllib.error.HTTPError for a refusal.
 
+        `body`: what is sent as JSON, or bytes that are sent as they are.
+
         `user`: on whose behalf an administrator asks; it has that user's rights and no others.
         What a controller changes at the moment of its deletion, as it does with namespaces, is deleted all the same.
         """
@@ -134,7 +137,7 @@ class ControlPlane:
         }
         if user:
             headers["Impersonate-User"] = user
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         context = ssl.create_default_context(cafile=str(self.ca_file))
         until = time.monotonic() + _GRACE_S
@@ -142,7 +145,7 @@ class ControlPlane:
             try:
                 with urllib.request.urlopen(request, timeout=30, context=context) as answer:
                     content = answer.read()
-                return json.loads(content) if content.startswith(b"{") else content.decode()
+                return decode(content) if content.startswith(b"{") else content.decode()
             except urllib.error.HTTPError as error:
                 if method != "DELETE" or error.code != _CONFLICT or time.monotonic() > until:
                     raise

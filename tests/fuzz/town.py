@@ -6,10 +6,10 @@ An input is a list of objects. Those without what the API server gives every obj
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpuctl.adapters.kubernetes.decoding import decode
 from gpuctl.compile import compile_tree
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Declared
@@ -49,10 +49,10 @@ DECLARED = declared()
 
 
 def objects_of(data: bytes) -> RawObjects:
-    """The objects of an input; none of what is no JSON."""
+    """The objects of an input, decoded as a server's answers are; none of what is no JSON."""
     try:
-        tree = json.loads(data)
-    except (ValueError, RecursionError):
+        tree = decode(data)
+    except ValueError:
         return RawObjects()
     return RawObjects(objects=dict(_addressed(tree if isinstance(tree, list) else [])))
 

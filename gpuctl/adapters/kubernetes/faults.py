@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+from gpuctl.adapters.kubernetes.decoding import decode
 from gpuctl.adapters.kubernetes.refusals import said
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
 from gpuctl.diag.wording import message
@@ -45,7 +45,7 @@ def unsupported(what: str) -> NotFound:
 def status_of(data: bytes) -> Body:
     """The Status in an answer, or an empty mapping: proxies and unknown paths answer in plain text."""
     try:
-        decoded: Any = json.loads(data)
+        decoded: Any = decode(data)
     except ValueError:
         return {}
     return decoded if isinstance(decoded, dict) else {}

@@ -6,11 +6,11 @@ Five hundred objects may be five megabytes, or five hundred where a tenant has f
 from __future__ import annotations
 
 import codecs
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuctl.adapters.kubernetes.decoding import decode_at
 from gpuctl.k8s.names import Kind
 from gpuctl.k8s.objects import text
 from gpuctl.model.state import Body
@@ -75,7 +75,6 @@ class _Reader:
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
         self._characters = codecs.getincrementaldecoder("utf-8")()
-        self._decode = json.JSONDecoder().raw_decode
         self._text = ""
         self._at = 0
 
@@ -101,7 +100,7 @@ class _Reader:
         while True:
             begin = self._at
             try:
-                found, end = self._decode(self._text, begin)
+                found, end = decode_at(self._text, begin)
             except ValueError:
                 if not self._more():
                     raise

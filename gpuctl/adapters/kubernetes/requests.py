@@ -20,6 +20,7 @@ from urllib3 import exceptions as http
 from urllib3.response import BaseHTTPResponse
 
 from gpuctl.adapters.kubernetes.connection import Connection
+from gpuctl.adapters.kubernetes.decoding import decode
 from gpuctl.adapters.kubernetes.faults import Passing, Unauthorized, fault_of, status_of
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
@@ -154,7 +155,7 @@ class Requests:
         data: bytes = response.data
         if 200 <= response.status < 300:
             try:
-                return json.loads(data) if data else {}
+                return decode(data) if data else {}
             except ValueError:
                 raise self._strange(request, response) from None
         raise fault_of(response.status, status_of(data), request.what, response.headers.get("retry-after", ""))

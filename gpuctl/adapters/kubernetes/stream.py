@@ -7,7 +7,6 @@ on from the last version seen, later and later.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 from urllib3 import exceptions as http
 from urllib3.response import BaseHTTPResponse
 
+from gpuctl.adapters.kubernetes.decoding import decode
 from gpuctl.adapters.kubernetes.faults import Passing, fault_of
 from gpuctl.adapters.kubernetes.paths import with_query
 from gpuctl.adapters.kubernetes.requests import NO_ANSWER, Request, Requests, backoff_ms
@@ -174,7 +174,7 @@ class Stream:
         events: list[WatchEvent] = []
         version, fault = self._version, None
         for line in lines:
-            decoded: dict[str, Any] = json.loads(line)
+            decoded: dict[str, Any] = decode(line)
             kind, body = decoded["type"], decoded["object"]
             if kind == "ERROR":
                 code = number(body, "code", default=500)

@@ -23,7 +23,11 @@ from gpuctl.k8s import names
 from gpuctl.model.state import Body
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.sampled_from(['"\\', "]}", "😀", "é", "\n"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.text(max_size=6)
+    | st.sampled_from(['"\\', "]}", "😀", "é", "\n"]),
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=4), below, max_size=3),
     max_leaves=8,
 )
@@ -57,6 +61,22 @@ def test_it_reads_what_decoding_the_whole_does_however_it_is_cut(
     for until in {0, 1, len(data) // 3, len(data) // 2, len(data) - 1}:
         with pytest.raises(ValueError, match=r"."):
             read_page(names.POD, [data[:until]], whole)
+
+
+EVIL = '{"metadata":{"name":"evil"},"spec":{"x":!,"y":"]"},"z":[{"\\"}":2}]}'
+DEEP, HUGE = EVIL.replace("!", '[{"a":' * 5000 + "1" + "}]" * 5000), EVIL.replace("!", "9" * 5000)
+
+
+@pytest.mark.parametrize("evil", [DEEP, HUGE])
+@pytest.mark.parametrize("size", [1 << 20, 777])
+def test_one_object_that_python_can_not_decode_is_one_object(evil: str, size: int) -> None:
+    """An API server takes both where any JSON may stand."""
+    listed = f'{{"items":[{{"metadata":{{"name":"a"}}}},{evil},{{"metadata":{{"name":"b"}}}}]}}'.encode()
+    first, found, last = read_page(names.POD, in_chunks(listed, [size]), whole).items
+    assert [body["metadata"]["name"] for body in (first, found, last)] == ["a", "evil", "b"]
+    assert (found["spec"]["y"], found["z"]) == ("]", [{'"}': 2}])
+    with pytest.raises(ValueError, match=r"."):
+        read_page(names.POD, [listed[:-10]], whole)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "12", '"x"', '{"items":[1]}', '{"items":[{}{}]}', '{"a":1 "b":2}', "{,}"])
