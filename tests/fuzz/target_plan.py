@@ -26,7 +26,6 @@ def check(data: bytes) -> None:
     raw = objects_of(data)
     kept, recall = RawObjects(objects={ref: _KEEP(body) for ref, body in raw.objects.items()}), Recall()
     first, second = (foreseen(DECLARED, kept, NOW_MS, recall, {}) for _ in range(2))
-    foreseen(DECLARED, raw, NOW_MS, Recall(), {})
     assert first.plan == second.plan
     is_bounded(first.state)
     assert len(first.plan.changes) <= MOST_WRITES
