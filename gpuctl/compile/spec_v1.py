@@ -239,7 +239,11 @@ class ProjectSpec(Spec):
     owners: Annotated[list[Owner], unique()] = Field(
         [], max_length=1000, description="Who reviews changes, as CODEOWNERS names them."
     )
-    adopt: bool = Field(default=False, description="Take over a namespace that is already there.")
+    adopt: bool = Field(
+        default=False,
+        description="Take over a namespace that is already there. An administrator releases it with the label "
+        "gpuctl.dev/adopt=PROJECT on the namespace, and it must have no pods.",
+    )
     access: list[Access] = Field([], max_length=1000, description="Who may use the namespace.")
 
 
