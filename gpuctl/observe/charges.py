@@ -1,6 +1,6 @@
 """What a run is charged, and what its pods request beyond that.
 
-A run holds what it is charged, at the places it was given. Whoever may write in its namespace may add pods to it, or
+A run holds what it is charged, at the places it was given. A tenant of its namespace may add pods to it, or
 have its pods request more: what goes beyond the charge is foreign, on the node where the pod is. So the pods' requests
 win over everything that is written down of them, and nothing on a node is counted twice or not at all.
 """

@@ -87,7 +87,7 @@ def _entries(register: object) -> list[Mapping[str, Any]] | None:
 def hami_devices(pod: Body, nodes: Mapping[NodeName, HamiNode]) -> tuple[HeldDevice, ...]:
     """What HAMi's scheduler says it gave a pod: `uuid,type,MiB,cores` for each device, `:` after it, `;` a container.
 
-    Whoever may write the pod may write that as well. So it only says which devices they are: no more than the pod
+    A tenant who may write the pod may write that as well. So it only says which devices they are: no more than the pod
     requests, on the node it is bound to; how much of each is what the pod requests of it, where that says so.
     """
     node = NodeName(text(pod, "spec", "nodeName"))

@@ -91,7 +91,7 @@ def read_ledgers(
 
 
 def _decoded(ref: ObjectRef, objects: Mapping[ObjectRef, Body]) -> LedgerReading | None:
-    """A ledger that can't be read in a way that nobody has thought of is damaged as a whole."""
+    """A ledger that can't be read in a way that was not thought of is damaged as a whole."""
     found = read(partial(decode_ledger, objects[ref], objects), lambda: None)
     if not isinstance(found, Unreadable):
         return found

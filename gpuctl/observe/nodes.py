@@ -28,7 +28,7 @@ from gpuctl.observe.slices import counted_gpus, with_others
 from gpuctl.observe.unreadable import Faults, Unreadable, read
 
 Use: TypeAlias = tuple[NodeName, Requests]
-"""What somebody else's pod requests on its node."""
+"""What a pod that is not gpuctl's requests on its node."""
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 

@@ -1,5 +1,5 @@
-"""What gpuctl made: told by where it is and by who made it. A label proves nothing, for whoever may write an object may
-write its labels.
+"""What gpuctl made: told by where it is and by who made it. A label proves nothing: a tenant who may
+write an object may write its labels.
 
 A Job or Deployment is a run's own object by one of three proofs, the first that applies:
 
@@ -8,8 +8,9 @@ A Job or Deployment is a run's own object by one of three proofs, the first that
    object, or makes it anew. It is the run's if gpuctl applied it, by its managed fields.
 3. The project's ledger is lost: as 2, for objects in the namespace that Git gives the project.
 
-Proofs 2 and 3 rest on the name of a field manager, which anybody can claim. They hold only inside the namespace of the
-very project whose run it is, so that all that could be gained is a run of one's own, charged for what its pods hold.
+Proofs 2 and 3 rest on the name of a field manager, which every client can claim. They hold only inside the namespace
+of the very project whose run it is, so that all that could be gained is a run of one's own, charged for what its pods
+hold.
 
 A pod is a run's if its controller is the run's object, or a ReplicaSet of it. When the object is gone, its uid on
 record still tells its pods. A ReplicaSet that is gone is told by its name: Kubernetes removes pods whose owner is gone.

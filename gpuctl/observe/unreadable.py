@@ -1,6 +1,6 @@
 """One damaged object is one damaged object: where its reading raises, it alone is unreadable, and all others are read.
 
-The readers of `k8s/` take anything for absent that is not what it should be, so this is for what nobody has thought of.
+The readers of `k8s/` take anything for absent that is not what it should be, so this is for what was not thought of.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read(make: Callable[[], V], instead: Callable[[], V]) -> V | Unreadable[V]:
     """
     try:
         return make()
-    except Exception as error:  # noqa: BLE001 - an object that anybody can write must not end a cycle
+    except Exception as error:  # noqa: BLE001 - an object that a tenant can write must not end a cycle
         return Unreadable(f"{type(error).__name__}: {error}"[:_LONGEST], instead())
 
 
