@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 from urllib.error import HTTPError
 
@@ -22,7 +23,7 @@ from gpuctl.app.cycle import CycleReport, Site, cycle
 from gpuctl.app.mirror import Mirror
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import labels_of, resource_version, text, uid
+from gpuctl.k8s.objects import labels_of, ref_of, resource_version, text, uid
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.source import SourceFile, SourceTree
@@ -47,7 +48,6 @@ class Town:
         self.gpu_memory = "32Gi"
         self.jobs: dict[str, str] = {}
         self.site = Site(mirror=Mirror(cluster), clock=SystemClock())
-        self._whole = Mirror(cluster, keep=lambda body: body)
         self.cluster = cluster
         for each in ("n1", "n2"):
             plane.call("POST", "/api/v1/nodes", node(f"{name}-{each}", gpus=2, labels={"town": name}))
@@ -108,11 +108,12 @@ class Town:
 
     def live(self, kind: str, job: str) -> list[tuple[ObjectRef, Body]]:
         """Objects of a kind that a job has, by name, with all that the server holds of them."""
-        self._whole.refresh()
+        (of_kind,) = [each for each in names.OBSERVED_KINDS if each[1] == kind]
+        listed = sorted(((ref_of(body), body) for body in self.cluster.list(of_kind).items), key=itemgetter(0))
         return [
             (ref, body)
-            for ref, body in sorted(self._whole.objects().objects.items())
-            if ref.kind == kind and ref.namespace == self.namespace and labels_of(body).get(names.JOB_LABEL) == job
+            for ref, body in listed
+            if ref.namespace == self.namespace and labels_of(body).get(names.JOB_LABEL) == job
         ]
 
     def one(self, kind: str, job: str) -> Any:
