@@ -119,6 +119,12 @@ class Keep:
             return body
         kind = (text(body, "apiVersion"), text(body, "kind"))
         kept = KeptBody(apiVersion=self._shared.text(kind[0]), kind=self._shared.text(kind[1]))
+        try:
+            return self._filled(kept, body, kind)
+        except RecursionError:  # nested as nothing is that a cycle reads: what it is called is all that is kept
+            return KeptBody(apiVersion=kind[0], kind=kind[1], metadata=self._identity(body))
+
+    def _filled(self, kept: KeptBody, body: Body, kind: Kind) -> KeptBody:
         fields = owned_fields(body) if kind in WRITTEN else {}
         if kind in WRITTEN and (fields or _bears_our_name(body)) and not _is_too_much(body, fields):
             kept["metadata"] = self._own_metadata(body, fields)
@@ -130,7 +136,9 @@ class Keep:
         if kind in KEPT:
             kept |= self._cut(body, KEPT[kind])
         if kind == names.POD:
-            kept["spec"] = {**mapping(kept, "spec"), **_requests(mapping(body, "spec"))}
+            is_given = names.HAMI_DEVICES_ANNOTATION in annotations_of(body)
+            requests = (_requests_by_container if is_given else _requests)(mapping(body, "spec"))
+            kept["spec"] = {**mapping(kept, "spec"), **requests}
         return kept
 
     def _metadata(self, body: Body, kind: Kind) -> dict[str, Any]:
@@ -246,15 +254,28 @@ def _is_short(value: object) -> bool:
 
 def _requests(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """A pod's requests as those of one container: what the scheduler counts of it, however many it has."""
-    asked = {
-        key: [{name: container[name] for name in _ASKING if name in container} for container in items(spec, key)]
-        for key in ("containers", "initContainers")
-    }
     try:
-        written = marshal.dumps({**asked, **{part: mapping(spec, part) for part in ("overhead", "resources")}}, 0)
+        written = marshal.dumps(_asked(spec), 0)
     except ValueError:
         return _as_one(spec)
     return _read(written) if len(written) <= LONGEST_PART else _as_one(spec)
+
+
+def _requests_by_container(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of a pod whose devices HAMi gave out: what it wrote on the pod is in the order of the containers."""
+    asked = _asked(spec)
+    with suppress(ValueError):
+        return asked if len(marshal.dumps(asked, 0)) <= LONGEST_NOTE else _as_one(spec)
+    return _as_one(spec)
+
+
+def _asked(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides of the requests of a pod."""
+    asked: dict[str, Any] = {
+        key: [{name: container[name] for name in _ASKING if name in container} for container in items(spec, key)]
+        for key in ("containers", "initContainers")
+    }
+    return asked | {part: below for part in ("overhead", "resources") if (below := mapping(spec, part))}
 
 
 @lru_cache(maxsize=REMEMBERED)

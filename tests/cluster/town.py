@@ -14,7 +14,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 from controlplane.server import ControlPlane, node
-from unattended import account_token
+from unattended import account_token, within
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
@@ -51,6 +51,11 @@ class Town:
         self.cluster = cluster
         for each in ("n1", "n2"):
             plane.call("POST", "/api/v1/nodes", node(f"{name}-{each}", gpus=2, labels={"town": name}))
+        within(WITHIN_S, lambda: all(self._is_ready(each) for each in ("n1", "n2")))
+
+    def _is_ready(self, each: str) -> bool:
+        status = self.plane.call("GET", f"/api/v1/nodes/{self.name}-{each}")["status"]
+        return any(told["type"] == "Ready" and told["status"] == "True" for told in status.get("conditions", ()))
 
     @property
     def namespace(self) -> str:

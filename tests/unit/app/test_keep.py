@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuctl.app.kept import MOST_PARTS, NOTES, Keep
 from gpuctl.k8s import names
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.shared import REMEMBERED, Shared
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, RawObjects
+from gpuctl.model.tenancy import Tenancy
+from gpuctl.observe import observe
 from gpuctl.observe.pods import requests_of
 from gpuctl.plan.diff import drift
 
@@ -206,3 +213,18 @@ def test_what_is_remembered_of_parts_is_bounded() -> None:
     held = sum(len(getattr(shared, slot)) for slot in Shared.__slots__)
     assert held <= 4 * REMEMBERED + 64
     assert shared.part({"a": [{}, [], 0, True, None, 1.5]}) == {"a": [{}, [], 0, True, None, 1.5]}
+
+
+TOWNS = Path(__file__).parents[2] / "fuzz" / "corpus" / "observe"
+
+
+@pytest.mark.parametrize("town", ["all", "devices", "jobs"])
+def test_of_a_town_with_each_way_of_sharing_the_same_is_seen(town: str) -> None:
+    bodies: list[Body] = json.loads((TOWNS / town).read_text())
+    tenancy = Tenancy(cluster="one", projects={"gpu-good": ProjectName("good"), "gpu-evil": ProjectName("evil")})
+    whole, kept = (
+        observe(RawObjects(objects={ref_of(body): keep(body) for body in bodies}), tenancy)
+        for keep in (lambda body: body, Keep())
+    )
+    assert any(run.placement for run in whole.runs)
+    assert replace(kept, live={}) == replace(whole, live={})
