@@ -35,7 +35,8 @@ def test_a_job_is_born_suspended_and_placed_and_let_go_by_one_write(town: Town) 
     assert flag(body, "spec", "suspend")
     assert town.live("Pod", "j") == []
     report = town.cycle()
-    assert [o.change.ref.kind for o in report.result.outcomes] == ["ConfigMap", "Job"]
+    told = [(o.change.ref.kind, o.status, o.error) for o in report.result.outcomes]
+    assert [kind for kind, *_ in told] == ["ConfigMap", "Job"], (told, report.schedule.decisions)
     body = town.one("Job", "j")
     assert not flag(body, "spec", "suspend")
     assert number(body, "spec", "activeDeadlineSeconds") == 3600
