@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from gpuctl.k8s import names
 from gpuctl.k8s.names import Kind
-from gpuctl.k8s.objects import annotations_of, items, labels_of, mapping, ref_of, text
+from gpuctl.k8s.objects import annotations_of, is_own_apply, items, labels_of, mapping, ref_of, text
 from gpuctl.k8s.workloads import own_run
 from gpuctl.model.shared import LONGEST_PART, REMEMBERED, Shared
 from gpuctl.model.state import Body
@@ -166,8 +166,8 @@ class Keep:
 
     def _last_of_others(self, body: Body) -> list[dict[str, Any]]:
         """Who else wrote it last, without which fields."""
-        others = [entry for entry in items(body, "metadata", "managedFields") if not entry.get("subresource")]
-        others = [entry for entry in others if any(entry.get(key) != value for key, value in _BY_US.items())]
+        told = [entry for entry in items(body, "metadata", "managedFields") if not entry.get("subresource")]
+        others = [entry for entry in told if not is_own_apply(entry)]
         if not others:
             return []
         last = max(others, key=lambda entry: text(entry, "time"))
@@ -254,19 +254,22 @@ def _is_short(value: object) -> bool:
 
 def _requests(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """A pod's requests as those of one container: what the scheduler counts of it, however many it has."""
-    try:
-        written = marshal.dumps(_asked(spec), 0)
-    except ValueError:
-        return _as_one(spec)
-    return _read(written) if len(written) <= LONGEST_PART else _as_one(spec)
+    written = _written(_asked(spec), LONGEST_PART)
+    return _as_one(spec) if written is None else _read(written)
 
 
 def _requests_by_container(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Those of a pod whose devices HAMi gave out: what it wrote on the pod is in the order of the containers."""
     asked = _asked(spec)
+    return _as_one(spec) if _written(asked, LONGEST_NOTE) is None else asked
+
+
+def _written(value: dict[str, Any], most_bytes: int) -> bytes | None:
+    """The value as bytes; None for one that is larger, or no JSON."""
     with suppress(ValueError):
-        return asked if len(marshal.dumps(asked, 0)) <= LONGEST_NOTE else _as_one(spec)
-    return _as_one(spec)
+        written = marshal.dumps(value, 0)
+        return written if len(written) <= most_bytes else None
+    return None
 
 
 def _asked(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuctl.k8s.bounds import MOST_AMOUNT
+from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.quantity import parse_milli, parse_whole
 from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.ids import ObjectRef
@@ -105,6 +106,12 @@ def resource_version(body: Body) -> str:
 def is_deleting(body: Body) -> bool:
     """Whether deletion has been asked for."""
     return bool(text(body, "metadata", "deletionTimestamp"))
+
+
+def is_own_apply(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of managed fields says that gpuctl applied the object: not that it updated it, nor a part."""
+    is_own = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+    return is_own and not entry.get("subresource")
 
 
 def condition(body: Body, kind: str) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import flag, items, text, uid
+from gpuctl.k8s.objects import flag, is_own_apply, items, text, uid
 from gpuctl.k8s.workloads import is_workload, own_run
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.memo import Memo
@@ -174,8 +174,7 @@ def own_of(ref: ObjectRef, body: Body, witness: Witness | None, trust: Trust) ->
 def _is_applied(body: Body) -> bool:
     """Whether gpuctl applied the object. What `kubectl get` printed does not say, and is believed."""
     entries = list(items(body, "metadata", "managedFields"))
-    ours = (entry for entry in entries if entry.get("manager") == names.FIELD_MANAGER)
-    return not entries or any(entry.get("operation") == "Apply" and not entry.get("subresource") for entry in ours)
+    return not entries or any(map(is_own_apply, entries))
 
 
 def owner_of(ref: ObjectRef, body: Body) -> Owner:

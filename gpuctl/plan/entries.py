@@ -36,9 +36,9 @@ def next_entry(wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: In
         return old
     notes = annotations_of(wanted)
     new = _running(notes, old, uid, at_ms) if is_let_go(wanted) else _waiting(notes, old, uid)
-    if old is not None and run.phase in _ACTIVE and _is_on_record(new, old, at_ms):
+    if old is not None and (new == old or (run.phase in _ACTIVE and _is_on_record(new, old, at_ms))):
         return old
-    return old if old is not None and new == old else new
+    return new
 
 
 def _is_on_record(new: RunEntry, old: RunEntry, at_ms: Instant) -> bool:

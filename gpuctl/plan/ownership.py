@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from gpuctl.k8s.names import FIELD_MANAGER
-from gpuctl.k8s.objects import items, mapping
+from gpuctl.k8s.objects import is_own_apply, items, mapping
 from gpuctl.model.state import Body
 
 FieldSet: TypeAlias = Mapping[str, Any]
@@ -35,7 +34,7 @@ _KEY_DEFAULTS = {"protocol": "TCP"}
 def owned_fields(live: Body) -> FieldSet:
     """What gpuctl's last apply of the object set; empty when the object does not say, or not in the form of a tree."""
     for entry in items(live, "metadata", "managedFields"):
-        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
+        if is_own_apply(entry):
             fields = mapping(entry, "fieldsV1")
             return fields if _is_tree(fields) else {}
     return {}

@@ -11,9 +11,11 @@ import json
 import re
 from typing import Any
 
+from gpuctl.k8s.bounds import MOST_AMOUNT
+
 MOST_LEVELS = 64
-"""The fields of a pod are 12 deep, and who owns them 16."""
-_MOST_DIGITS = 19
+"""The fields of a pod are 12 deep, and its managed fields 16."""
+_MOST_DIGITS = len(str(MOST_AMOUNT))
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
 
 
