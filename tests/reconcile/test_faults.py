@@ -192,13 +192,17 @@ def test_who_declares_a_job_of_another_project_holds_only_itself_back(stage: Sta
 
 
 def test_of_a_great_many_mistakes_the_journal_has_the_first(stage: Stage) -> None:
-    many = {"c/projects/a/many.yaml": "---\n".join(BROKEN.replace("j1", f"k{n}") for n in range(1500))}
+    broken = {name: BROKEN.replace("project: a", f"project: {name}") for name in "ab"}
+    many = {
+        f"c/projects/{name}/many.yaml": "---\n".join(text.replace("j1", f"k{n}") for n in range(750))
+        for name, text in broken.items()
+    }
     stage.at(20, lambda: stage.commit(many))
     stage.play(40)
     told = [line for line in stage.lines if line["event"] == "invalid"]
     assert told[0]["code"] == "GPU8009"
     assert len(told) == 1001
-    assert told[-1]["more"] == 501
+    assert told[-1]["more"] == 502
     assert stage.phases() == RUNNING
 
 
