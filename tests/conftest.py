@@ -17,6 +17,17 @@ settings.register_profile("gpuctl", derandomize=True, deadline=None, database=No
 settings.load_profile("gpuctl")
 
 
+ON_A_SERVER = pytest.mark.xdist_group("server")
+"""Tests on real API servers run one after the other, in one process, which starts each server once."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and "new_control_plane" in item.fixturenames:
+            item.add_marker(ON_A_SERVER)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files as they come out now")
 

@@ -14,7 +14,7 @@ from gpuctl.k8s.ledger import LedgerReading
 from gpuctl.k8s.objects import uid
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.memo import Memo, Sweep
-from gpuctl.model.state import Body, Charge, Ledger, OwnObject, Run
+from gpuctl.model.state import Body, Charge, Ledger, OwnObject, Run, RunPhase
 from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe.charges import Excess, excess_of
 from gpuctl.observe.devices import (
@@ -53,7 +53,7 @@ class Sights:
     """
 
     __slots__ = (
-        "_charges", "_claims", "_excess", "_inventories", "_lineages", "_memories", "_own", "_owners", "_pods",
+        "_claims", "_excess", "_inventories", "_lineages", "_memories", "_own", "_owners", "_pods",
         "_roster", "_sets", "_testimonies", "_trusts", "_witnesses", "faults", "ledgers", "nodes", "runs",
     )  # fmt: skip
 
@@ -70,7 +70,6 @@ class Sights:
         self._testimonies = Testimonies()
         self._roster = Roster([], [])
         self._pods: Sweep[ObjectRef, Pod | Unreadable[Pod]] = Sweep()
-        self._charges: Sweep[RunKey, Charge] = Sweep()
         self._excess: Sweep[ObjectRef, Excess | None] = Sweep()
         self.nodes = NodeSights()
         self.runs: Sweep[RunKey, Run | Unreadable[Run]] = Sweep()
@@ -166,9 +165,11 @@ class Sights:
 
     def excess(self, pods: Sequence[Pod], runs: Sequence[Run], named: Container[NodeName | None]) -> list[Excess]:
         """What runs' pods have beyond what the runs are charged. `named`: nodes where HAMi gives GPUs by name."""
-        keys = [(run.job, run.digest) for run in runs]
-        charges = self._charges.over(keys, [runs], lambda at: _charge(runs[at]))
-        of_run = dict(zip(keys, charges, strict=True))
+        of_run = {
+            (run.job, run.digest): Charge(gpu_milli=run.gpu_milli, cpu_milli=run.cpu_milli, mem_bytes=run.mem_bytes)
+            for run in runs
+            if run.phase is not RunPhase.QUEUED
+        }
         own = [pod for pod in pods if pod.run is not None]
         charged = [of_run.get(pod.run, _NO_CHARGE) for pod in own]  # type: ignore[arg-type]
         by_name = [pod.node in named for pod in own]
@@ -188,10 +189,6 @@ class Sights:
 
 
 _NO_CHARGE = Charge()
-
-
-def _charge(run: Run) -> Charge:
-    return Charge(gpu_milli=run.gpu_milli, cpu_milli=run.cpu_milli, mem_bytes=run.mem_bytes)
 
 
 def _nothing() -> None:

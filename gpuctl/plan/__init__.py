@@ -107,7 +107,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         refusals += reviewed.refusals
 
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
-    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(gaps, checks)
+    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(gaps, checks) if gaps else []
     return Plan(
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),

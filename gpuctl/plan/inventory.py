@@ -82,25 +82,9 @@ def gather(  # noqa: PLR0913, PLR0917 - the four values of a cycle, and what is 
         standing=checks.standing(state.own, state.live),
         ended=ended,
         usage=schedule.usage,
-        entries=_entries(schedule, manifests, refs, state, ended, checks),
+        entries=checks.entries(state, refs, manifests.items, ended, schedule.at_ms),
         loose=_loose(state),
     )
-
-
-def _entries(  # noqa: PLR0913, PLR0917 - as gather
-    schedule: Schedule,
-    manifests: Manifests,
-    refs: Sequence[ObjectRef],
-    state: ClusterState,
-    ended: Mapping[ProjectName, tuple[FinishedRun, ...]],
-    checks: Checks,
-) -> Entries:
-    ledgers = [ledger for _, ledger in sorted(state.ledgers.items())]
-    over = {(run.job, run.digest) for runs in ended.values() for run in runs}
-    over.update(*(ledger.finished for ledger in ledgers))
-    runs = dict(zip(map(_RUN_KEY, state.runs), state.runs, strict=True))
-    known = [ledger.runs for ledger in ledgers]
-    return checks.entries(state.own, runs, (refs, manifests.items), known, over, schedule.at_ms)
 
 
 def _loose(state: ClusterState) -> frozenset[RunKey]:

@@ -8,7 +8,7 @@ import pytest
 from controlplane.server import ControlPlane
 from unattended import install
 
-FIGURES = pytest.StashKey[list[str]]()
+FIGURE = "figure"
 
 
 @pytest.fixture(scope="session")
@@ -22,12 +22,14 @@ def plane_with_gpuctl(new_control_plane: Callable[[], ControlPlane]) -> ControlP
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """`figure(text)`: what was measured, told at the end of the run."""
-    return request.config.stash.setdefault(FIGURES, []).append
+    return lambda text: request.node.user_properties.append((FIGURE, text))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The figures, if there are any."""
-    told = terminalreporter.config.stash.get(FIGURES, [])
+    reports = [report for of_outcome in terminalreporter.stats.values() for report in of_outcome]
+    calls = [report for report in reports if isinstance(report, pytest.TestReport) and report.when == "call"]
+    told = [text for report in calls for key, text in report.user_properties if key == FIGURE]
     if told:
         terminalreporter.section("figures")
         for line in told:

@@ -21,7 +21,7 @@ from gpuctl.app.recall import Recall
 from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
 from gpuctl.observe import observe
-from gpuctl.plan import make_plan
+from gpuctl.plan import make_plan, mass_stop
 from gpuctl.render import render
 from gpuctl.schedule import schedule
 
@@ -127,7 +127,8 @@ def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
     marks.append(time.process_time_ns())
     manifests = render(declared, decided, recall.drafts)
     marks.append(time.process_time_ns())
-    make_plan(declared, decided, manifests, state, frozenset(), checks=recall.checks)
+    stops = mass_stop(declared, state, frozenset(), recall.checks)
+    make_plan(declared, decided, manifests, state, frozenset(), stops=stops, checks=recall.checks)
     marks.append(time.process_time_ns())
     return tuple((end - begin) // 1000 for begin, end in (*pairwise(marks), (marks[0], marks[-1])))
 
