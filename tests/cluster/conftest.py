@@ -29,7 +29,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The figures, if there are any."""
     reports = [report for of_outcome in terminalreporter.stats.values() for report in of_outcome]
     calls = [report for report in reports if isinstance(report, pytest.TestReport) and report.when == "call"]
-    told = [text for report in calls for key, text in report.user_properties if key == FIGURE]
+    told = [str(text) for report in calls for key, text in report.user_properties if key == FIGURE]
     if told:
         terminalreporter.section("figures")
         for line in told:
