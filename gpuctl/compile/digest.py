@@ -1,13 +1,57 @@
-"""The run digest: eight hex digits over everything of a job whose change needs a new run."""
+"""The run digest: eight hex digits over everything of a job whose change needs a new run.
+
+Every field of a job is in it but for those named here, so a field that is added is in it by itself. At its default it
+changes no digest: a new version of gpuctl starts no run anew.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from gpuctl.model.ids import RunDigest
-from gpuctl.model.job import ClaimVolume, HostPathVolume, Job, NewClaimVolume, SecretKey, Volume
+from gpuctl.model.job import ClaimVolume, Container, HostPathVolume, Job, NewClaimVolume, SecretKey
+
+NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
+    Job: frozenset({"priority", "preemptible", "max_duration_ms", "idle_timeout_ms", "pools", "suspend"}),
+    Container: frozenset({"retries", "expose"}),
+}
+"""Fields whose change is taken up by the run as it is: by the engine, or by a write that starts no pod anew."""
+
+_NO_FACT: Mapping[type, frozenset[str]] = {Job: frozenset({"id", "digest", "container", "span"})}
+"""What is not declared of a run as such, or is read in parts."""
+
+_ALWAYS: Mapping[type, Mapping[str, str]] = {
+    Job: {
+        "type": "type", "gpu_milli": "gpus", "gpu_mem_bytes": "gpuMemory", "workers": "workers",
+        "min_workers": "minWorkers", "cpu_milli": "cpu", "mem_bytes": "memory", "run_index": "runIndex",
+    },
+    Container: {
+        "image": "image", "image_pull_policy": "imagePullPolicy", "command": "command", "args": "args",
+        "working_dir": "workingDir", "env": "env", "volumes": "volumes", "large_shm": "largeShm",
+    },
+}  # fmt: skip
+"""Fields of the first version by their keys: written at their default too. Never to be changed or added to."""
+
+_IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
+    SecretKey: (None, ("secret", "key")),
+    ClaimVolume: ("claim", ("claim", "mount_path", "read_only")),
+    NewClaimVolume: ("newClaim", ("size_bytes", "storage_class", "mount_path", "read_only")),
+    HostPathVolume: ("hostPath", ("host_path", "mount_path", "read_only")),
+}
+"""Values within fields are lists: a tag, then their fields of the first version. Never to be changed, but for new
+types."""
+
+_KNOWN = {
+    of: frozenset(keys) | NEEDS_NO_NEW_RUN[of] | _NO_FACT.get(of, frozenset[str]()) for of, keys in _ALWAYS.items()
+}
+"""All fields but those that were added."""
+_READ = {of: attrgetter(*keys) for of, keys in _ALWAYS.items()}
 
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 
@@ -15,43 +59,47 @@ _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=T
 def run_digest(job: Job) -> RunDigest:
     """The digest of a job's values, so that another way to write the same changes nothing.
 
-    Not part of it, because they change without a restart: priority, preemptible, maxDuration, nodePools, suspend,
-    retries, expose.
+    TypeError for a job with a value of a type that is not known here. Cost: a step for each field.
     """
-    container = job.container
-    facts: dict[str, Any] = {
-        "project": job.id.project,
-        "name": job.id.name,
-        "type": job.type.value,
-        "image": container.image,
-        "imagePullPolicy": container.image_pull_policy,
-        "command": container.command,
-        "args": container.args,
-        "workingDir": container.working_dir,
-        "env": {name: _env(value) for name, value in container.env.items()},
-        "gpus": job.gpu_milli if job.gpu_mem_bytes is None else None,
-        "gpuMemory": job.gpu_mem_bytes,
-        "workers": job.workers,
-        "minWorkers": job.min_workers,
-        "cpu": job.cpu_milli,
-        "memory": job.mem_bytes,
-        "volumes": [_volume(volume) for volume in container.volumes],
-        "largeShm": container.large_shm,
-        "runIndex": job.run_index,
-    }
+    facts = {"project": job.id.project, "name": job.id.name, **_facts(job, Job), **_facts(job.container, Container)}
+    if job.gpu_mem_bytes is not None:
+        facts["gpus"] = None  # it follows from the memory, and from the pool
     return RunDigest(hashlib.sha256(_ENCODE(facts).encode("ascii")).hexdigest()[:8])
 
 
-def _env(value: str | SecretKey) -> Any:
-    return value if isinstance(value, str) else [value.secret, value.key]
+def _facts(value: Job | Container, base: type) -> dict[str, Any]:
+    facts = dict(zip(_ALWAYS[base].values(), map(_plain, _READ[base](value)), strict=True))
+    added = _where_set(value, _KNOWN[base])
+    return facts | {f"{base.__name__}.{name}": plain for name, plain in added}
 
 
-def _volume(volume: Volume) -> list[Any]:
-    mount = [volume.mount_path, volume.read_only]
-    match volume:
-        case ClaimVolume():
-            return ["claim", volume.claim, *mount]
-        case NewClaimVolume():
-            return ["newClaim", volume.size_bytes, volume.storage_class, *mount]
-        case HostPathVolume():
-            return ["hostPath", volume.host_path, *mount]
+def _where_set(value: object, known: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    """Fields that were added, where they are not at their default."""
+    of: type = type(value)
+    for name, default in _added(of, known):
+        if getattr(value, name) != default:
+            yield name, _plain(getattr(value, name))
+
+
+@lru_cache
+def _added(of: type, known: frozenset[str]) -> tuple[tuple[str, object], ...]:
+    return tuple((field.name, _default(field)) for field in fields(of) if field.name not in known)
+
+
+def _default(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _plain(value: object) -> Any:
+    """A value as JSON has it."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if type(value) not in _IN_ORDER:
+        raise TypeError(f"no run digest of a {type(value).__name__}: gpuctl/compile/digest.py has to say how")
+    tag, names = _IN_ORDER[type(value)]
+    added = dict(_where_set(value, frozenset(names)))
+    return [*([tag] if tag else []), *(_plain(getattr(value, name)) for name in names), *([added] if added else [])]

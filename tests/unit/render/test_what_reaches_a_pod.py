@@ -1,0 +1,132 @@
+"""A change that reaches a run's pods starts a new run: the digest says so, or the field is named as an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pytest
+from sample import admit, declared, job, pending, pool, run_body
+
+from gpuctl.compile.digest import NEEDS_NO_NEW_RUN, run_digest
+from gpuctl.diag.span import SourceSpan
+from gpuctl.model.decision import Decision
+from gpuctl.model.ids import JobId, PoolName, ProjectName, RunDigest
+from gpuctl.model.job import (
+    ClaimVolume,
+    Container,
+    Expose,
+    ExposeVia,
+    HostPathVolume,
+    Job,
+    JobType,
+    NewClaimVolume,
+    SecretKey,
+)
+
+OTHERWISE: Mapping[str, Mapping[str, Any]] = {
+    "Job": {
+        "type": JobType.INTERACTIVE, "gpu_milli": 2000, "gpu_mem_bytes": 8 * 1024**3, "workers": 2, "min_workers": 0,
+        "cpu_milli": 500, "mem_bytes": 2**30, "priority": 7, "preemptible": False, "max_duration_ms": 60_000,
+        "idle_timeout_ms": 60_000, "pools": (PoolName("other"),), "suspend": True, "run_index": 2,
+    },
+    "Container": {
+        "image": "other", "image_pull_policy": "Always", "command": ("run",), "args": ("--x",), "working_dir": "/w",
+        "env": {"A": SecretKey(secret="hub", key="token")}, "expose": (Expose(port=80, via=ExposeVia.SERVICE),),
+        "large_shm": True, "volumes": (ClaimVolume(claim="c", mount_path="/c"),), "retries": 2,
+    },
+}  # fmt: skip
+"""Of each field another value than `BASE` has."""
+NOT_DECLARED_AS_SUCH: Mapping[str, Mapping[str, Any]] = {
+    "Job": {
+        "id": JobId(ProjectName("team-a"), "b"), "digest": RunDigest("00000000"), "span": SourceSpan(file="x.yaml"),
+        "container": Container(image="other"),
+    },
+    "Container": {},
+}  # fmt: skip
+PLACED = {"pools"}
+"""Reaches pods that are started from now on: where they may go. A run that goes on stays where it is."""
+
+BASE = job()
+ALL = [(of, name) for of, values in OTHERWISE.items() for name in values]
+
+
+def changed(of: str, name: str) -> Job:
+    value = {name: OTHERWISE[of][name]}
+    return replace(BASE, **value) if of == "Job" else replace(BASE, container=replace(BASE.container, **value))
+
+
+def pods_of(one: Job) -> list[Any]:
+    cluster = declared(one, pools=(pool(), pool("other")))
+    node = f"{one.pools[0]}-1"
+    decisions: list[Decision] = [pending(one), admit(one, *[(node, (0, 1)[: one.gpu_milli // 1000])] * one.workers)]
+    specs = [run_body(cluster, decision)["spec"] for decision in decisions]
+    return [{**spec["template"], "metadata": {**spec["template"]["metadata"], "labels": None}} for spec in specs]
+
+
+def test_every_field_is_looked_at_here() -> None:
+    for of in (Job, Container):
+        named = OTHERWISE[of.__name__].keys() | NOT_DECLARED_AS_SUCH[of.__name__].keys()
+        assert {field.name for field in fields(of)} == named
+
+
+@pytest.mark.parametrize(("of", "name"), ALL)
+def test_a_field_is_in_the_digest_unless_it_is_named(of: str, name: str) -> None:
+    exempt = NEEDS_NO_NEW_RUN[{"Job": Job, "Container": Container}[of]]
+    assert (run_digest(changed(of, name)) == run_digest(BASE)) == (name in exempt)
+
+
+@pytest.mark.parametrize(("of", "name"), ALL)
+def test_what_reaches_the_pods_is_another_run(of: str, name: str) -> None:
+    if pods_of(changed(of, name)) != pods_of(BASE):
+        assert run_digest(changed(of, name)) != run_digest(BASE) or name in PLACED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterJob(Job):
+    later: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterContainer(Container):
+    later: bool = False
+
+
+def with_fields_of(of: type[Any], value: object, **more: object) -> Any:
+    told = {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
+    return of(**told, **more)
+
+
+def test_a_field_that_is_added_is_in_the_digest_where_it_is_set() -> None:
+    job_as_now = with_fields_of(LaterJob, BASE)
+    container_as_now = replace(BASE, container=with_fields_of(LaterContainer, BASE.container))
+    assert run_digest(job_as_now) == run_digest(container_as_now) == run_digest(BASE)
+    set_on_job = with_fields_of(LaterJob, BASE, later=("x",))
+    set_on_container = replace(BASE, container=with_fields_of(LaterContainer, BASE.container, later=True))
+    assert len({run_digest(each) for each in (BASE, set_on_job, set_on_container)}) == 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterVolume:
+    mount_path: str
+
+
+def test_a_new_kind_of_volume_has_to_be_told() -> None:
+    volumes: Any = (LaterVolume(mount_path="/x"),)
+    with pytest.raises(TypeError, match="LaterVolume"):
+        run_digest(replace(BASE, container=replace(BASE.container, volumes=volumes)))
+
+
+def test_digests_of_volumes_and_variables_never_change_between_versions() -> None:
+    container = Container(
+        image="x",
+        env={"A": "ü", "B": SecretKey(secret="s", key="k")},
+        volumes=(
+            ClaimVolume(claim="c", mount_path="/c", read_only=True),
+            NewClaimVolume(size_bytes=5, storage_class=None, mount_path="/n"),
+            HostPathVolume(host_path="/h", mount_path="/h"),
+        ),
+    )
+    assert run_digest(replace(BASE, container=container)) == "92f76c20"
+    assert run_digest(replace(BASE, gpu_mem_bytes=8 * 1024**3)) == "2b87ef3a"
