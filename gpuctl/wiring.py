@@ -44,7 +44,7 @@ from gpuctl.app.reconciler import ALONE, AT_ONCE, UNRECORDED, Outside
 from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.simulation import ReadTree
 from gpuctl.app.timekeeping import NO_REFERENCE
-from gpuctl.k8s.names import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
+from gpuctl.k8s.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
 from gpuctl.model.declared import NodePool
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
 from gpuctl.model.state import Body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuctl.app.cycle import CycleReport, Site, foresee
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.ports import Clock, Cluster
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.change import Action, Change
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
@@ -41,7 +41,7 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
 
 
 def _is_ledger(ref: ObjectRef) -> bool:
-    return (ref.api_version, ref.kind) == names.CONFIG_MAP and ref.namespace == names.SYSTEM_NAMESPACE
+    return (ref.api_version, ref.kind) == kinds.CONFIG_MAP and ref.namespace == names.SYSTEM_NAMESPACE
 
 
 def _fields(change: Change, foreseen: CycleReport) -> tuple[FieldDrift, ...]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from gpuctl.app.ports import Cluster, Forbidden, NotFound, WorldFault
 from gpuctl.diag.wording import message, reason_text
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId, ProjectName
@@ -20,12 +20,12 @@ from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
 from gpuctl.observe import observe
 from gpuctl.views.jobs import JobView, PodView, job_views
 
-WORKLOADS: tuple[Kind, ...] = (names.JOB, names.DEPLOYMENT, names.POD)
+WORKLOADS: tuple[Kind, ...] = (kinds.JOB, kinds.DEPLOYMENT, kinds.POD)
 """What jobs are made of."""
 
 READ: tuple[Kind, ...] = (
-    *WORKLOADS, names.REPLICA_SET, names.NAMESPACE, names.NODE, names.INGRESS, names.CONFIG_MAP, names.RESOURCE_CLAIM,
-    names.RESOURCE_SLICE,
+    *WORKLOADS, kinds.REPLICA_SET, kinds.NAMESPACE, kinds.NODE, kinds.INGRESS, kinds.CONFIG_MAP, kinds.RESOURCE_CLAIM,
+    kinds.RESOURCE_SLICE,
 )  # fmt: skip
 """What commands look at. The rest of what a cycle reads says nothing of jobs, projects or nodes."""
 

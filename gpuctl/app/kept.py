@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, is_own_apply, items, labels_of, mapping, ref_of, text
 from gpuctl.k8s.workloads import own_run
 from gpuctl.model.shared import LONGEST_PART, REMEMBERED, Shared
@@ -44,21 +44,21 @@ _DEVICES = {
 }
 
 KEPT: Mapping[Kind, Parts] = {
-    names.NAMESPACE: {"status": _whole("phase")},
-    names.NODE: {
+    kinds.NAMESPACE: {"status": _whole("phase")},
+    kinds.NODE: {
         "spec": {**_whole("unschedulable"), "taints": _whole("key", "value", "effect")},
         "status": {**_whole("allocatable", "capacity"), "conditions": _whole("type", "status")},
     },
-    names.POD: {"spec": _whole("nodeName"), "status": _whole("phase", "startTime")},
-    names.JOB: {
+    kinds.POD: {"spec": _whole("nodeName"), "status": _whole("phase", "startTime")},
+    kinds.JOB: {
         "status": {**_whole("active", "terminating", "startTime", "completionTime"), "conditions": _CONDITIONS}
     },
-    names.DEPLOYMENT: {"status": {**_whole("replicas", "terminatingReplicas"), "conditions": _CONDITIONS}},
-    names.RESOURCE_CLAIM: {
+    kinds.DEPLOYMENT: {"status": {**_whole("replicas", "terminatingReplicas"), "conditions": _CONDITIONS}},
+    kinds.RESOURCE_CLAIM: {
         "status": {"allocation": {"devices": {"results": _RESULTS}}, "reservedFor": _whole("resource", "name")}
     },
-    names.RESOURCE_SLICE: {"spec": {**_whole("driver", "nodeName", "pool"), "devices": _DEVICES}},
-    names.DEVICE_CLASS: {"spec": _whole("extendedResourceName")},
+    kinds.RESOURCE_SLICE: {"spec": {**_whole("driver", "nodeName", "pool"), "devices": _DEVICES}},
+    kinds.DEVICE_CLASS: {"spec": _whole("extendedResourceName")},
 }
 """What is kept of a kind besides its metadata; of a pod also what it requests, added up.
 
@@ -66,16 +66,10 @@ Of gpuctl's own objects all that is not status is kept besides. Of a kind that i
 """
 
 NOTES: Mapping[Kind, Collection[str]] = {
-    names.NODE: (names.HAMI_REGISTER_ANNOTATION, names.HAMI_CORDON_ANNOTATION),
-    names.POD: (names.IDLE_SINCE_ANNOTATION, names.HAMI_DEVICES_ANNOTATION, names.WORKER_INDEX_LABEL),
+    kinds.NODE: (names.HAMI_REGISTER_ANNOTATION, names.HAMI_CORDON_ANNOTATION),
+    kinds.POD: (names.IDLE_SINCE_ANNOTATION, names.HAMI_DEVICES_ANNOTATION, names.WORKER_INDEX_LABEL),
 }
 """Annotations that are kept of objects which are not gpuctl's own; none of other kinds."""
-
-WRITTEN: frozenset[Kind] = frozenset({
-    names.NAMESPACE, names.SERVICE, names.CONFIG_MAP, names.CLAIM, names.RESOURCE_QUOTA, names.JOB, names.DEPLOYMENT,
-    names.INGRESS, names.ROLE_BINDING, names.PRIORITY_CLASS_KIND, names.CLAIM_TEMPLATE,
-})  # fmt: skip
-"""Kinds of which an object may be gpuctl's own."""
 
 LONGEST_NOTE = 1 << 16
 """A longer annotation of an object that is not gpuctl's own reads as absent."""
@@ -125,8 +119,8 @@ class Keep:
             return KeptBody(apiVersion=kind[0], kind=kind[1], metadata=self._identity(body))
 
     def _filled(self, kept: KeptBody, body: Body, kind: Kind) -> KeptBody:
-        fields = owned_fields(body) if kind in WRITTEN else {}
-        if kind in WRITTEN and (fields or _bears_our_name(body)) and not _is_too_much(body, fields):
+        fields = owned_fields(body) if kind in kinds.RENDERED else {}
+        if kind in kinds.RENDERED and (fields or _bears_our_name(body)) and not _is_too_much(body, fields):
             kept["metadata"] = self._own_metadata(body, fields)
             kept |= {key: self._section(body[key], fields) for key in body if key not in _ASIDE and key != "data"}
             if "data" in body:  # a ledger's: no two are alike
@@ -135,7 +129,7 @@ class Keep:
             kept["metadata"] = self._metadata(body, kind)
         if kind in KEPT:
             kept |= self._cut(body, KEPT[kind])
-        if kind == names.POD:
+        if kind == kinds.POD:
             is_given = names.HAMI_DEVICES_ANNOTATION in annotations_of(body)
             requests = (_requests_by_container if is_given else _requests)(mapping(body, "spec"))
             kept["spec"] = {**mapping(kept, "spec"), **requests}
@@ -145,8 +139,9 @@ class Keep:
         """Of an object that is not gpuctl's own."""
         meta, labels = self._identity(body), labels_of(body)
         if labels:
-            meta["labels"] = self._shared.part(labels) if kind == names.NODE else self._marks(labels, {})
-        if kind in WRITTEN and (others := self._last_of_others(body)):  # that gpuctl has not made it is to be seen
+            meta["labels"] = self._shared.part(labels) if kind == kinds.NODE else self._marks(labels, {})
+        # That gpuctl has not made it is to be seen.
+        if kind in kinds.RENDERED and (others := self._last_of_others(body)):
             meta["managedFields"] = others
         if kind in NOTES:
             notes = annotations_of(body)
@@ -228,7 +223,7 @@ class Keep:
 def _bears_our_name(body: Body) -> bool:
     """Whether the object is gpuctl's own by its labels and name, where nothing is said of who applied it."""
     ref = ref_of(body)
-    if (ref.api_version, ref.kind) == names.CONFIG_MAP:
+    if (ref.api_version, ref.kind) == kinds.CONFIG_MAP:
         return names.ledger_owner(ref.name) is not None or names.shard_owner(ref.name) is not None
     return own_run(ref, body) is not None or labels_of(body).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Gone, NotFound, R, T
 from gpuctl.app.stir import alters
-from gpuctl.k8s.names import OBSERVED_KINDS, Kind
+from gpuctl.k8s.kinds import OBSERVED, Kind
 from gpuctl.k8s.objects import ref_of, resource_version
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
@@ -27,7 +27,7 @@ class Mirror:
     """The copy, and the way to write what is in it. Bodies in it are never changed, only replaced."""
 
     def __init__(
-        self, cluster: Cluster, kinds: Iterable[Kind] = OBSERVED_KINDS, keep: Callable[[Body], Body] | None = None
+        self, cluster: Cluster, kinds: Iterable[Kind] = OBSERVED, keep: Callable[[Body], Body] | None = None
     ) -> None:
         """`keep` makes of a body what is kept of it; as `Keep` does, where nothing else is said."""
         self._cluster = cluster

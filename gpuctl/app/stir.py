@@ -15,14 +15,14 @@ from itertools import compress
 from operator import is_not
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import items, mapping
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, ClusterState, Run, RunPhase
 from gpuctl.plan import is_stopped
 
-_ONLY_OBSERVED = frozenset({names.POD, names.RESOURCE_CLAIM, names.RESOURCE_SLICE})
+_ONLY_OBSERVED = frozenset({kinds.POD, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE})
 """Kinds that gpuctl never writes: of them only matters what is observed."""
 _OF_EVERY_WRITE = frozenset({"resourceVersion", "managedFields"})
 

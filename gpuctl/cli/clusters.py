@@ -22,7 +22,7 @@ from gpuctl.model.ids import JobId
 if TYPE_CHECKING:
     from gpuctl.app.inspect import Live
     from gpuctl.app.ports import Cluster, Sessions
-    from gpuctl.k8s.names import Kind
+    from gpuctl.k8s.kinds import Kind
     from gpuctl.views.jobs import JobView
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

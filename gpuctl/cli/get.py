@@ -54,11 +54,11 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
 def _events(view: JobView, sessions: Sessions) -> tuple[EventView, ...]:
     """What was noted of the run and its pods; a person who may not see it is told so."""
     from gpuctl.app.ports import Forbidden  # noqa: PLC0415 - only now
-    from gpuctl.k8s import names  # noqa: PLC0415
+    from gpuctl.k8s import kinds  # noqa: PLC0415
     from gpuctl.model.ids import ObjectRef  # noqa: PLC0415
     from gpuctl.views.events import event_views  # noqa: PLC0415
 
-    pods = [ObjectRef(*names.POD, view.ref.namespace, pod.name) for pod in view.pods[:MOST_PODS]]
+    pods = [ObjectRef(*kinds.POD, view.ref.namespace, pod.name) for pod in view.pods[:MOST_PODS]]
     try:
         return event_views(sessions.events([view.ref, *pods]))
     except Forbidden as fault:

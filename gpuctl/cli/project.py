@@ -24,10 +24,10 @@ def list_projects(output: str, where: Where) -> None:
 
     As they stand in the cluster. Quotas by node pool are told pool by pool.
     """
-    from gpuctl.k8s import names  # noqa: PLC0415 - only now
+    from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
     from gpuctl.views.projects import project_form, project_table, project_views  # noqa: PLC0415
 
-    current = read_live(where, (names.NAMESPACE, names.JOB, names.DEPLOYMENT, names.POD))
+    current = read_live(where, (kinds.NAMESPACE, kinds.JOB, kinds.DEPLOYMENT, kinds.POD))
     views = project_views(current.state, current.jobs)
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"projects": [project_form(view) for view in views]})

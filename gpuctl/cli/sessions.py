@@ -35,10 +35,10 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def pod_meant(cluster: Cluster, job: str, project: str | None, worker: int, *, running: bool) -> ObjectRef:
     """The pod of that worker of the job's current run. Raises Unreachable: why there is none."""
     from gpuctl.app.inspect import pod_of  # noqa: PLC0415 - only now
-    from gpuctl.k8s import names  # noqa: PLC0415
+    from gpuctl.k8s import kinds  # noqa: PLC0415
 
     view = one_job(job, project, told_live(cluster))
-    return ObjectRef(*names.POD, view.ref.namespace, pod_of(view, worker, started=running).name)
+    return ObjectRef(*kinds.POD, view.ref.namespace, pod_of(view, worker, started=running).name)
 
 
 def run_there(  # noqa: PLR0913 - a job's name has three parts

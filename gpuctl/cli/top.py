@@ -35,7 +35,7 @@ def node(names: tuple[str, ...], output: str, where: Where, *, details: bool) ->
 
     Allocated is what jobs were given and what other pods ask for (Others), not what they make use of.
     """
-    from gpuctl.k8s import names as kinds  # noqa: PLC0415 - only now
+    from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
     from gpuctl.views.nodes import device_table, node_form, node_table, node_views  # noqa: PLC0415
 
     current = read_live(where, (kinds.NODE, kinds.POD))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gpuctl.install.guard import policies
 from gpuctl.install.installation import UNGUARDED, Installation
-from gpuctl.install.rights import account_and_rights, verbs
+from gpuctl.install.rights import account_and_rights
 from gpuctl.install.workload import arguments, controller
 from gpuctl.model.state import Body
 
-__all__ = ["UNGUARDED", "Installation", "all_objects", "arguments", "verbs"]
+__all__ = ["UNGUARDED", "Installation", "all_objects", "arguments"]
 
 
 def all_objects(wanted: Installation) -> tuple[Body, ...]:

@@ -15,11 +15,8 @@ from typing import Any
 
 from gpuctl.install.installation import ACCOUNT, Installation, made
 from gpuctl.install.pods import is_gpu_note, reaches_gpu_nodes, ways
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
-
-_POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
-_BINDING = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
 
 MAKERS = (
     ACCOUNT,
@@ -62,14 +59,14 @@ def policies(wanted: Installation) -> Iterator[Body]:
     if wanted.guard:
         found += [_gpu_pods(), _pod_updates(), _marks(), _owners(), _scale()]
     for name, spec in found:
-        yield made(_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
-        yield made(_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
+        yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
+        yield made(kinds.ADMISSION_POLICY_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
 
 
 def _fence(prefix: str) -> tuple[str, Mapping[str, Any]]:
     """The controller's rights are the cluster's wherever namespaces come and go; this bounds them to its own."""
     home = names.SYSTEM_NAMESPACE
-    here = _list(names.PLURALS[kind] for kind in (names.CONFIG_MAP, names.LEASE))
+    here = _list(kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
     resource = "request.resource.resource"
     at_home = f"({resource} in {here} || ({resource} == 'namespaces' && request.operation != 'DELETE'))"
     in_namespaces = f"request.namespace == '{home}' ? {at_home} : request.namespace.startsWith('{prefix}')"
@@ -81,7 +78,7 @@ def _fence(prefix: str) -> tuple[str, Mapping[str, Any]]:
         "matchConditions": [{"name": "the-controller", "expression": f"request.userInfo.username == '{ACCOUNT}'"}],
         "validations": [
             _validation(
-                f"{resource} == '{names.PLURALS[names.EVENT]}' || ({own})",
+                f"{resource} == '{kinds.KINDS[kinds.EVENT].plural}' || ({own})",
                 f"gpuctl writes in namespaces that begin with {prefix} (gpuctl install --cluster-prefix) and its own",
             )
         ],

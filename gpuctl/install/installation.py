@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
 NAME = "gpuctl"
@@ -65,7 +65,7 @@ class Installation:
         return port or (_SSH_PORT if self.by_ssh else _HTTPS_PORT)
 
 
-def made(kind: names.Kind, name: str, content: Mapping[str, Any], *, namespace: str = "", note: str = "") -> Body:
+def made(kind: kinds.Kind, name: str, content: Mapping[str, Any], *, namespace: str = "", note: str = "") -> Body:
     """An object; `note` tells people what to do with it."""
     metadata: dict[str, Any] = {"name": name, "labels": LABELS}
     if namespace:

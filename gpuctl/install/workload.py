@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuctl.install.installation import GIT_SECRET, LABELS, METRICS_PORT, NAME, UNGUARDED, Installation, made
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
 _HOME = names.SYSTEM_NAMESPACE
@@ -43,9 +43,9 @@ def controller(wanted: Installation) -> Iterator[Body]:
     """Everything but the account."""
     yield _namespace()
     yield _git_secret(wanted)
-    yield made(names.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note="Empty at first: whoever takes it leads.")
+    yield made(kinds.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note="Empty at first: whoever takes it leads.")
     note = _sized(wanted) if wanted.guard else f"{_sized(wanted)} {UNGUARDED}"
-    yield made(names.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME, note=note)
+    yield made(kinds.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME, note=note)
     yield _metrics_service()
     yield made(
         ("policy/v1", "PodDisruptionBudget"),
@@ -58,7 +58,7 @@ def controller(wanted: Installation) -> Iterator[Body]:
 
 def _namespace() -> Body:
     levels = {f"{names.POD_SECURITY_LABEL}{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
-    body = made(names.NAMESPACE, _HOME, {})
+    body = made(kinds.NAMESPACE, _HOME, {})
     return {**body, "metadata": {**body["metadata"], "labels": {**LABELS, **levels}}}
 
 
@@ -74,7 +74,7 @@ def _git_secret(wanted: Installation) -> Body:
             f"Only for a repository that is not public: {_NETRC}, one line 'machine HOST login USER password TOKEN' "
             f"with a token that may read the repository and no more. {fill_in(_NETRC)}"
         )
-    return made(("v1", "Secret"), GIT_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
+    return made(kinds.SECRET, GIT_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
 
 
 def fill_in(*keys: str) -> str:
@@ -197,7 +197,7 @@ def arguments(wanted: Installation) -> Iterator[str]:
 
 def _metrics_service() -> Body:
     port = {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}
-    return made(names.SERVICE, f"{NAME}-metrics", {"spec": {"selector": LABELS, "ports": [port]}}, namespace=_HOME)
+    return made(kinds.SERVICE, f"{NAME}-metrics", {"spec": {"selector": LABELS, "ports": [port]}}, namespace=_HOME)
 
 
 def _network(wanted: Installation) -> Mapping[str, Any]:

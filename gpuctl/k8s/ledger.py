@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import compact_json, decode_instant
 from gpuctl.k8s.bounds import is_amount, whole_number
 from gpuctl.k8s.objects import mapping, text
@@ -49,13 +49,13 @@ class LedgerReading:
 
 def ledger_ref(cluster: str, project: ProjectName) -> ObjectRef:
     """Where a project's ledger is kept, or the head of it."""
-    return ObjectRef(*names.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.ledger_name(cluster, project))
+    return ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.ledger_name(cluster, project))
 
 
 def shard_refs(cluster: str, project: ProjectName, shards: int) -> tuple[ObjectRef, ...]:
     """Where the shards of a ledger are kept; none for one that is not split."""
     kept = [names.shard_name(cluster, project, number, shards) for number in range(1, shards + 1)] if shards > 1 else []
-    return tuple(ObjectRef(*names.CONFIG_MAP, names.SYSTEM_NAMESPACE, name) for name in kept)
+    return tuple(ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, name) for name in kept)
 
 
 def shards_of(head: Body | None) -> int:

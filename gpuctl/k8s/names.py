@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 
 FIELD_MANAGER = "gpuctl"
@@ -95,107 +93,8 @@ RESERVED_ENV_NAMES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL"
 RESERVED_ENV_PREFIXES = ("CUDA_DEVICE_MEMORY_LIMIT",)
 """Variables by which a container would see GPUs it was not given, or more of one than it was given."""
 
-Kind = tuple[str, str]
-"""(apiVersion, kind)."""
-
-NAMESPACE: Kind = ("v1", "Namespace")
-NODE: Kind = ("v1", "Node")
-POD: Kind = ("v1", "Pod")
-SERVICE: Kind = ("v1", "Service")
-CONFIG_MAP: Kind = ("v1", "ConfigMap")
-CLAIM: Kind = ("v1", "PersistentVolumeClaim")
-RESOURCE_QUOTA: Kind = ("v1", "ResourceQuota")
-JOB: Kind = ("batch/v1", "Job")
-DEPLOYMENT: Kind = ("apps/v1", "Deployment")
-REPLICA_SET: Kind = ("apps/v1", "ReplicaSet")
-INGRESS: Kind = ("networking.k8s.io/v1", "Ingress")
-ROLE_BINDING: Kind = ("rbac.authorization.k8s.io/v1", "RoleBinding")
-PRIORITY_CLASS_KIND: Kind = ("scheduling.k8s.io/v1", "PriorityClass")
-CLAIM_TEMPLATE: Kind = ("resource.k8s.io/v1", "ResourceClaimTemplate")
-RESOURCE_CLAIM: Kind = ("resource.k8s.io/v1", "ResourceClaim")
-RESOURCE_SLICE: Kind = ("resource.k8s.io/v1", "ResourceSlice")
-DEVICE_CLASS: Kind = ("resource.k8s.io/v1", "DeviceClass")
-LEASE: Kind = ("coordination.k8s.io/v1", "Lease")
-EVENT: Kind = ("events.k8s.io/v1", "Event")
-
-OBSERVED_KINDS: tuple[Kind, ...] = (
-    NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, CLAIM, RESOURCE_QUOTA, JOB, DEPLOYMENT, REPLICA_SET, INGRESS,
-    ROLE_BINDING, PRIORITY_CLASS_KIND, CLAIM_TEMPLATE, RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS,
-)  # fmt: skip
-"""What a cycle reads. A server without one of them has none of it."""
-
 _SHARD = re.compile(r"ledger-[0-9]+-of-[0-9]+")
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-
-CLUSTER_SCOPED: frozenset[Kind] = frozenset({
-    NAMESPACE, NODE, PRIORITY_CLASS_KIND, RESOURCE_SLICE, DEVICE_CLASS,
-    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
-    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
-})  # fmt: skip
-
-PLURALS: Mapping[Kind, str] = {
-    NAMESPACE: "namespaces",
-    NODE: "nodes",
-    POD: "pods",
-    SERVICE: "services",
-    CONFIG_MAP: "configmaps",
-    CLAIM: "persistentvolumeclaims",
-    RESOURCE_QUOTA: "resourcequotas",
-    JOB: "jobs",
-    DEPLOYMENT: "deployments",
-    REPLICA_SET: "replicasets",
-    INGRESS: "ingresses",
-    ROLE_BINDING: "rolebindings",
-    PRIORITY_CLASS_KIND: "priorityclasses",
-    CLAIM_TEMPLATE: "resourceclaimtemplates",
-    RESOURCE_CLAIM: "resourceclaims",
-    RESOURCE_SLICE: "resourceslices",
-    DEVICE_CLASS: "deviceclasses",
-    LEASE: "leases",
-    EVENT: "events",
-    ("v1", "Event"): "events",
-    ("v1", "Secret"): "secrets",
-    ("v1", "ServiceAccount"): "serviceaccounts",
-    ("rbac.authorization.k8s.io/v1", "Role"): "roles",
-    ("rbac.authorization.k8s.io/v1", "ClusterRole"): "clusterroles",
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): "clusterrolebindings",
-    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"): "validatingadmissionpolicies",
-    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"): "validatingadmissionpolicybindings",
-}
-"""What a kind is called in the API server's paths and in RBAC rules."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """Which objects of a kind are read: those of one namespace, or with a label. Empty: all."""
-
-    namespace: str = ""
-    label_selector: str = ""
-
-
-_OURS = Scope(label_selector=f"{MANAGED_BY_LABEL}={MANAGED_BY}")
-
-SCOPES: Mapping[Kind, Scope] = {
-    CONFIG_MAP: Scope(namespace=SYSTEM_NAMESPACE),
-    SERVICE: _OURS,
-    CLAIM: _OURS,
-    RESOURCE_QUOTA: _OURS,
-    INGRESS: _OURS,
-    ROLE_BINDING: _OURS,
-    CLAIM_TEMPLATE: _OURS,
-    PRIORITY_CLASS_KIND: _OURS,
-}
-"""Kinds of which a cycle reads only a part: the ledgers, and what bears our label. Of every other kind it reads all."""
-
-
-def within(namespace: str) -> Mapping[Kind, Scope]:
-    """The scopes of who looks at one namespace: of kinds that have one, only that; the ledgers are where they are."""
-    namespaced = PLURALS.keys() - CLUSTER_SCOPED - {CONFIG_MAP}
-    selectors = {kind: SCOPES[kind].label_selector if kind in SCOPES else "" for kind in namespaced}
-    return {**SCOPES, **{kind: Scope(namespace=namespace, label_selector=text) for kind, text in selectors.items()}}
-
 
 CLUSTER_LEDGER = ""
 """The project key of the ledger that is the cluster's own: no project can have this name."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import flag, labels_of, mapping, number
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.state import Body
 
-WORKLOADS = frozenset({names.JOB, names.DEPLOYMENT})
+WORKLOADS = frozenset({kinds.JOB, kinds.DEPLOYMENT})
 
 
 def is_workload(ref: ObjectRef) -> bool:
@@ -17,7 +17,7 @@ def is_workload(ref: ObjectRef) -> bool:
 
 def is_let_go(body: Body) -> bool:
     """Whether a Job or Deployment may have pods, or is to have them."""
-    if body.get("kind") == names.DEPLOYMENT[1]:
+    if body.get("kind") == kinds.DEPLOYMENT[1]:
         return number(body, "spec", "replicas", default=1) > 0
     return not flag(body, "spec", "suspend")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import is_deleting, text
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, RawObjects
@@ -36,28 +36,28 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, sights: Sights | No
     """
     sights = sights or Sights()
     sights.turn()
-    kinds = defaultdict[tuple[str, str], Mapping[ObjectRef, Body]](dict, raw.by_kind or _by_kind(raw.objects))
+    bodies = defaultdict[tuple[str, str], Mapping[ObjectRef, Body]](dict, raw.by_kind or _by_kind(raw.objects))
     cluster = tenancy.cluster if tenancy else ""
-    records = read_ledgers(kinds[names.CONFIG_MAP], sights.ledgers)
+    records = read_ledgers(bodies[kinds.CONFIG_MAP], sights.ledgers)
     ours = records.of(cluster)
     trust = sights.trust(tenancy, _kept(records, cluster))
     told = sights.told(records.ledgers_of(cluster), tenancy)
-    own = sights.workloads({**kinds[names.JOB], **kinds[names.DEPLOYMENT]}, told, trust)
-    runs_of_pods = sights.pod_runs(kinds[names.POD], kinds[names.REPLICA_SET], told)
-    inventory = sights.inventory(kinds[names.RESOURCE_SLICE].values(), kinds[names.DEVICE_CLASS].values())
-    registered = _registered(kinds[names.NODE], sights.faults)
-    our_pods = {pod: run for pod, run in zip(kinds[names.POD], runs_of_pods, strict=True) if run is not None}
-    claims = sights.claimed(kinds[names.RESOURCE_CLAIM], inventory, our_pods, kinds[names.POD])
-    given = _given_by_hami(kinds[names.POD], registered, sights.faults)
-    pods = sights.pods(kinds[names.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods)
-    leaving = frozenset(ref.name for ref, body in kinds[names.NAMESPACE].items() if _terminates(body))
+    own = sights.workloads({**bodies[kinds.JOB], **bodies[kinds.DEPLOYMENT]}, told, trust)
+    runs_of_pods = sights.pod_runs(bodies[kinds.POD], bodies[kinds.REPLICA_SET], told)
+    inventory = sights.inventory(bodies[kinds.RESOURCE_SLICE].values(), bodies[kinds.DEVICE_CLASS].values())
+    registered = _registered(bodies[kinds.NODE], sights.faults)
+    our_pods = {pod: run for pod, run in zip(bodies[kinds.POD], runs_of_pods, strict=True) if run is not None}
+    claims = sights.claimed(bodies[kinds.RESOURCE_CLAIM], inventory, our_pods, bodies[kinds.POD])
+    given = _given_by_hami(bodies[kinds.POD], registered, sights.faults)
+    pods = sights.pods(bodies[kinds.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods)
+    leaving = frozenset(ref.name for ref, body in bodies[kinds.NAMESPACE].items() if _terminates(body))
     memories = sights.memories(own, told, trust, ours.ledgers)
     runs = observe_runs(own, memories, told.entries, pods, leaving, sights.runs, sights.faults)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
     excess = sights.excess(pods, runs, registered)
     devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}
     nodes, runs = observe_nodes(
-        kinds[names.NODE],
+        bodies[kinds.NODE],
         devices,
         _foreign_use(foreign, excess),
         [*claims.foreign, *_foreign_devices(foreign, excess)],

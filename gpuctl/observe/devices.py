@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.bounds import is_amount, whole_number
 from gpuctl.k8s.objects import items, mapping, milli, number, ref_of, text
 from gpuctl.model.declared import Way
@@ -262,4 +262,4 @@ def _users(claim: Body) -> frozenset[ObjectRef]:
     owners = (
         text(owner, "name") for owner in items(claim, "metadata", "ownerReferences") if owner.get("kind") == "Pod"
     )
-    return frozenset(ObjectRef(*names.POD, namespace, name) for name in (*reserved, *owners))
+    return frozenset(ObjectRef(*kinds.POD, namespace, name) for name in (*reserved, *owners))

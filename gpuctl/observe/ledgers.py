@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import LedgerReading, decode_ledger, shard_refs, shards_of
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.memo import Memo
@@ -56,7 +56,7 @@ class Records:
             if other != cluster
             for ledger in records.ledgers.values()
             for ref in ledger.inventory
-            if (ref.api_version, ref.kind) == names.NAMESPACE
+            if (ref.api_version, ref.kind) == kinds.NAMESPACE
         }
 
 
@@ -65,7 +65,7 @@ def read_ledgers(
 ) -> Records:
     """Read all ledgers among these objects. Never raises. Cost: linear in the entries of those not `known`."""
     known = Memo() if known is None else known
-    kept = [ref for ref in objects if ref.namespace == names.SYSTEM_NAMESPACE and ref.kind == names.CONFIG_MAP[1]]
+    kept = [ref for ref in objects if ref.namespace == names.SYSTEM_NAMESPACE and ref.kind == kinds.CONFIG_MAP[1]]
     ledgers: dict[str, dict[ProjectName, Ledger]] = defaultdict(dict)
     damaged: dict[str, list[tuple[ObjectRef, str]]] = defaultdict(list)
     shards: dict[str, list[ObjectRef]] = defaultdict(list)

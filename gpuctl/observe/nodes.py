@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
@@ -109,7 +109,7 @@ class NodeSights:
 
 
 def _refs(bodies: Iterable[NodeName]) -> list[ObjectRef]:
-    return [ObjectRef(*names.NODE, "", name) for name in bodies]
+    return [ObjectRef(*kinds.NODE, "", name) for name in bodies]
 
 
 def _no_slots() -> _Slots:

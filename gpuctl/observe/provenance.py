@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import flag, is_own_apply, items, text, uid
 from gpuctl.k8s.workloads import is_workload, own_run
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
@@ -132,7 +132,7 @@ def _of_ledger(ledger: Ledger, spaces: tuple[str, ...]) -> Testimony:
             run, entry = by_name.get(ref.name, (None, None))
             witnesses[ref] = Witness(project=ledger.project, run=run, uid=entry.uid if entry else "")
             here.add(ref.namespace)
-        elif (ref.api_version, ref.kind) == names.NAMESPACE:
+        elif (ref.api_version, ref.kind) == kinds.NAMESPACE:
             here.add(ref.name)
     places = [(space, name, *found) for space in here for name, found in by_name.items()]
     return Testimony(

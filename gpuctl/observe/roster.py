@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.state import Body, OwnObject
 from gpuctl.observe.provenance import NO_OWNER, InNamespace, Owner, Testimony
@@ -87,7 +87,7 @@ class Lineage:
 
     def _of_gone_set(self, owner: Owner) -> RunKey | None:
         """ReplicaSets are called after their Deployment; Kubernetes soon removes pods of one that is not there."""
-        kind = names.REPLICA_SET
+        kind = kinds.REPLICA_SET
         if owner.kind != kind[1] or ObjectRef(*kind, owner.namespace, owner.name) in self._sets:
             return None
         return self._names.get((owner.namespace, owner.name.rpartition("-")[0]))

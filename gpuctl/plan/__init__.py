@@ -14,8 +14,8 @@ from functools import partial
 from operator import attrgetter
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
+from gpuctl.k8s.kinds import NAMESPACE
 from gpuctl.k8s.ledger import ledger_ref
-from gpuctl.k8s.names import NAMESPACE
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared

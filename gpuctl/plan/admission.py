@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import mapping, number, text
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.state import Body
@@ -31,7 +31,7 @@ _OF_A_START = frozenset({names.PLACEMENT_ANNOTATION, names.STARTS_ANNOTATION})
 
 def workers_of(body: Body) -> int:
     """How many pods a workload that is let go is to have."""
-    field = "replicas" if body.get("kind") == names.DEPLOYMENT[1] else "parallelism"
+    field = "replicas" if body.get("kind") == kinds.DEPLOYMENT[1] else "parallelism"
     return number(body, "spec", field, default=1)
 
 
@@ -68,7 +68,7 @@ def born(wanted: Body) -> Body:
 
 
 def _suspension(wanted: Body) -> Mapping[str, Any]:
-    return {"replicas": 0} if wanted.get("kind") == names.DEPLOYMENT[1] else {"suspend": True}
+    return {"replicas": 0} if wanted.get("kind") == kinds.DEPLOYMENT[1] else {"suspend": True}
 
 
 def _with_template(wanted: Body, live: Body) -> Body:

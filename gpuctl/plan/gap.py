@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, is_deleting
 from gpuctl.k8s.workloads import run_of
 from gpuctl.model.ids import RunKey
@@ -43,7 +43,7 @@ def gap_between(item: Manifest, live: Body | None, *, is_stray: bool = False) ->
 
 
 def _is_made_otherwise(item: Manifest, live: Body) -> bool:
-    if (item.ref.api_version, item.ref.kind) != names.JOB:
+    if (item.ref.api_version, item.ref.kind) != kinds.JOB:
         return False
     made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
     wanted = annotations_of(item.body).get(names.TEMPLATE_ANNOTATION)

@@ -14,7 +14,7 @@ from hashlib import sha256
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.k8s.workloads import WORKLOADS
@@ -51,7 +51,7 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
     """
     found = {}
     for project in declared.projects:
-        ref = ObjectRef(*names.NAMESPACE, "", project.namespace)
+        ref = ObjectRef(*kinds.NAMESPACE, "", project.namespace)
         live = state.live.get(ref)
         if live is None or is_ours(live, declared.cluster.name, project.name):
             continue
@@ -110,7 +110,7 @@ def taken_names(declared: Declared, state: ClusterState, checks: Checks | None =
         return {}
 
     def find() -> Mapping[JobId, ObjectRef]:
-        kinds = {kind: names.DEPLOYMENT if kind is JobType.INFERENCE else names.JOB for kind in JobType}
+        kinds = {kind: kinds.DEPLOYMENT if kind is JobType.INFERENCE else kinds.JOB for kind in JobType}
         refs = {
             ObjectRef(*kinds[job.type], spaces[job.id.project], names.run_name(job.id.name, job.digest)): job.id
             for job in declared.jobs
@@ -246,11 +246,11 @@ def _danger(
 
 
 def _is_claim(ref: ObjectRef) -> bool:
-    return (ref.api_version, ref.kind) == names.CLAIM
+    return (ref.api_version, ref.kind) == kinds.CLAIM
 
 
 def _is_workload(ref: ObjectRef) -> bool:
-    return (ref.api_version, ref.kind) in {*WORKLOADS, names.POD}
+    return (ref.api_version, ref.kind) in {*WORKLOADS, kinds.POD}
 
 
 def _is_managed(ref: ObjectRef, state: ClusterState) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import compress
 from operator import attrgetter
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
@@ -178,7 +178,7 @@ def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, f
     kept: set[ObjectRef] = set()
     for item in manifests.items:
         wanted[item.project].add(item.ref)
-        if item.ref.kind == names.NAMESPACE[1] and (item.project in adopted or item.ref.name == names.SYSTEM_NAMESPACE):
+        if item.ref.kind == kinds.NAMESPACE[1] and (item.project in adopted or item.ref.name == names.SYSTEM_NAMESPACE):
             kept.add(item.ref)
     return {OWN if project is None else project: frozenset(refs - kept) for project, refs in wanted.items()}
 

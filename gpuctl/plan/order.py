@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TypeAlias
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of
 from gpuctl.k8s.workloads import is_let_go, is_workload
 from gpuctl.model.change import Action, Change
@@ -40,22 +40,16 @@ class Stage(IntEnum):
     PRUNE = 12
 
 
-_PRUNE_ORDER = (
-    names.INGRESS, names.SERVICE, names.JOB, names.DEPLOYMENT, names.CLAIM_TEMPLATE, names.CLAIM, names.ROLE_BINDING,
-    names.RESOURCE_QUOTA, names.PRIORITY_CLASS_KIND, names.NAMESPACE, names.CONFIG_MAP,
-)  # fmt: skip
-
-
 def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
     """The stage of creating or updating an object; `body` is what is written."""
     kind = (ref.api_version, ref.kind)
-    if kind == names.NAMESPACE and ref.name == names.SYSTEM_NAMESPACE:
+    if kind == kinds.NAMESPACE and ref.name == names.SYSTEM_NAMESPACE:
         return Stage.SYSTEM
-    if kind in names.CLUSTER_SCOPED:
+    if kind in kinds.CLUSTER_SCOPED:
         return Stage.SCOPE
-    if kind == names.CLAIM_TEMPLATE:
+    if kind == kinds.CLAIM_TEMPLATE:
         return Stage.CLAIM
-    if kind == names.ROLE_BINDING:
+    if kind == kinds.ROLE_BINDING:
         return Stage.UPDATE  # people who could make pods before the quotas are there would keep them
     if not is_workload(ref):
         return Stage.SUPPORT
@@ -91,5 +85,5 @@ def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
 def wave(change: Change) -> Wave:
     """When a change is made. Namespaces come first in their stage, so that ledgers have one to be in."""
     kind = (change.ref.api_version, change.ref.kind)
-    last = _PRUNE_ORDER.index(kind) if change.action is Action.DELETE and kind in _PRUNE_ORDER else 0
-    return change.stage, kind != names.NAMESPACE and change.stage < Stage.PRUNE, last
+    rank = kinds.KINDS[kind].prune_rank if change.action is Action.DELETE else 0
+    return change.stage, kind != kinds.NAMESPACE and change.stage < Stage.PRUNE, rank

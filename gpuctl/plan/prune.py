@@ -7,14 +7,14 @@ goes last, once it is empty of everything gpuctl put there.
 
 from __future__ import annotations
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import is_deleting, labels_of
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger
 from gpuctl.plan.inventory import OWN
 
-_NAMESPACE = names.NAMESPACE[1]
+_NAMESPACE = kinds.NAMESPACE[1]
 
 
 def surplus(
@@ -47,7 +47,7 @@ def _may_be_deleted(ref: ObjectRef, state: ClusterState, cluster: str, project: 
 
 def is_namespace(ref: ObjectRef) -> bool:
     """Whether the object is a Namespace."""
-    return ref.kind == _NAMESPACE and (ref.api_version, ref.kind) == names.NAMESPACE
+    return ref.kind == _NAMESPACE and (ref.api_version, ref.kind) == kinds.NAMESPACE
 
 
 def is_ours(live: Body, cluster: str, project: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
 from gpuctl.k8s.workloads import is_let_go, is_workload
@@ -77,7 +77,7 @@ class Writer:
         paths = gap.paths if body is item.body else drift(body, live)
         if not paths:
             return
-        if (item.ref.api_version, item.ref.kind) != names.CLAIM_TEMPLATE:
+        if (item.ref.api_version, item.ref.kind) != kinds.CLAIM_TEMPLATE:
             word = _WORDS.get(stage_of(item.ref, body, live), "drift")
             yield _apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
         elif self._is_queued(gap.run):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.model.declared import RoleGrant
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.owner import ProjectOwner
@@ -23,7 +23,7 @@ def role_bindings(owner: ProjectOwner) -> Iterator[Manifest]:
         by_role[grant.role].add(_subject(grant))
     for role, subjects in sorted(by_role.items()):
         yield owner.manifest(
-            names.ROLE_BINDING,
+            kinds.ROLE_BINDING,
             f"gpuctl-{role}",
             {
                 "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.owner import ProjectOwner, Spec
 
@@ -41,4 +41,4 @@ def pod_bounds(owner: ProjectOwner) -> Iterator[Manifest]:
 def _none_of(owner: ProjectOwner, name: str, *expressions: Spec) -> Manifest:
     """A quota that refuses pods for which all expressions hold."""
     spec = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": list(expressions)}}
-    return owner.manifest(names.RESOURCE_QUOTA, name, {"spec": spec})
+    return owner.manifest(kinds.RESOURCE_QUOTA, name, {"spec": spec})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import MEBIBYTE, format_bytes
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NAMEABLE_GPUS, Way
@@ -38,7 +38,7 @@ def claim_template(owner: JobOwner, terms: DeviceTerms, place: Placement) -> Man
     }
     devices = {"requests": [{"name": CLAIM, "exactly": exactly}]}
     body = {"spec": {"metadata": {"labels": owner.run_labels}, "spec": {"devices": devices}}}
-    return owner.run_manifest(names.CLAIM_TEMPLATE, body)
+    return owner.run_manifest(kinds.CLAIM_TEMPLATE, body)
 
 
 def _hami(job: Job, terms: DeviceTerms, place: Placement) -> dict[str, Any]:

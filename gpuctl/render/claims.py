@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import format_bytes
 from gpuctl.model.job import NewClaimVolume
 from gpuctl.model.manifest import Manifest
@@ -22,4 +22,4 @@ def volume_claims(owner: JobOwner) -> Iterator[Manifest]:
         }
         if volume.storage_class is not None:
             spec["storageClassName"] = volume.storage_class
-        yield owner.manifest(names.CLAIM, names.claim_name(owner.job.id.name, index), {"spec": spec})
+        yield owner.manifest(kinds.CLAIM, names.claim_name(owner.job.id.name, index), {"spec": spec})

@@ -8,7 +8,7 @@ the number at the start. Who joins or leaves later is to the others a peer found
 
 from __future__ import annotations
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.owner import JobOwner, Spec
 
@@ -54,7 +54,7 @@ def rendezvous_service(owner: JobOwner) -> Manifest:
         "selector": {**owner.selector, names.RUN_LABEL: owner.job.digest},
         "ports": [{"name": "rendezvous", "port": MASTER_PORT, "protocol": "TCP"}],
     }
-    return owner.manifest(names.SERVICE, names.service_name(owner.run), {"spec": spec})
+    return owner.manifest(kinds.SERVICE, names.service_name(owner.run), {"spec": spec})
 
 
 def _own(field_path: str) -> Spec:

@@ -5,7 +5,7 @@ Replicas are recreated, not rolled: the new ones would need GPUs that the old on
 
 from __future__ import annotations
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_charge
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.devices import DeviceTerms
@@ -23,4 +23,4 @@ def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manif
         "template": pod_template(owner, terms, standing.place, {}),
     }
     facts = {**standing.facts, **owner.departures, names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms))}
-    return owner.run_manifest(names.DEPLOYMENT, {"spec": spec}, facts)
+    return owner.run_manifest(kinds.DEPLOYMENT, {"spec": spec}, facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.job import ExposeVia
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.owner import JobOwner, Spec
@@ -32,7 +32,7 @@ def job_ingress(owner: JobOwner) -> Manifest | None:
     spec: dict[str, Any] = {"rules": [rule]}
     if settings is not None and settings.class_name is not None:
         spec["ingressClassName"] = settings.class_name
-    return owner.manifest(names.INGRESS, name, {"spec": spec}, facts)
+    return owner.manifest(kinds.INGRESS, name, {"spec": spec}, facts)
 
 
 def _path(path: str, service: str, port: int) -> Spec:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_allowances
 from gpuctl.model.declared import PodSecurity, Project
 from gpuctl.model.ids import ObjectRef
@@ -26,9 +26,9 @@ def system_objects(owner: ClusterOwner) -> Iterator[Manifest]:
 
     Every cluster that shares the API server has the same two, and writes them alike.
     """
-    yield owner.shared_manifest(names.NAMESPACE, names.SYSTEM_NAMESPACE, {})
+    yield owner.shared_manifest(kinds.NAMESPACE, names.SYSTEM_NAMESPACE, {})
     yield owner.shared_manifest(
-        names.PRIORITY_CLASS_KIND,
+        kinds.PRIORITY_CLASS,
         names.PRIORITY_CLASS,
         {
             "value": _PRIORITY,
@@ -46,7 +46,7 @@ def project_namespace(owner: ProjectOwner) -> Manifest:
         "labels": {**owner.labels, names.MANAGED_LABEL: "true", **_pod_security(owner.pod_security)},
         "annotations": {**owner.annotations, **_claims(owner.project)},
     }
-    api_version, kind = names.NAMESPACE
+    api_version, kind = kinds.NAMESPACE
     return Manifest(
         ref=ObjectRef(api_version, kind, "", name),
         body={"apiVersion": api_version, "kind": kind, "metadata": meta},

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from gpuctl.diag.span import SourceSpan
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Cluster, NodePool, PodSecurity, Project
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, Revision
@@ -34,7 +34,7 @@ class ClusterOwner:
         """On every object of this cluster."""
         return {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.CLUSTER_LABEL: self.cluster.name}
 
-    def shared_manifest(self, kind: names.Kind, name: str, body: Spec) -> Manifest:
+    def shared_manifest(self, kind: kinds.Kind, name: str, body: Spec) -> Manifest:
         """An object that belongs to no project, and to each cluster on the API server alike: it names none."""
         meta = {"name": name, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}
         return _manifest(kind, meta, body, None, self.cluster.span)
@@ -69,7 +69,7 @@ class ProjectOwner:
         """Where the project is declared."""
         return provenance(self.project.span, self.revision)
 
-    def manifest(self, kind: names.Kind, name: str, body: Spec) -> Manifest:
+    def manifest(self, kind: kinds.Kind, name: str, body: Spec) -> Manifest:
         """An object of the project in its namespace."""
         meta = {
             "name": name,
@@ -105,7 +105,7 @@ class JobOwner:
     @property
     def run_ref(self) -> ObjectRef:
         """The object whose pods are the run."""
-        kind = names.DEPLOYMENT if self.job.type is JobType.INFERENCE else names.JOB
+        kind = kinds.DEPLOYMENT if self.job.type is JobType.INFERENCE else kinds.JOB
         return ObjectRef(*kind, self.namespace, self.run)
 
     @property
@@ -136,16 +136,16 @@ class JobOwner:
         """Where the job is declared."""
         return provenance(self.job.span, self.project.revision)
 
-    def manifest(self, kind: names.Kind, name: str, body: Spec, facts: Mapping[str, str] | None = None) -> Manifest:
+    def manifest(self, kind: kinds.Kind, name: str, body: Spec, facts: Mapping[str, str] | None = None) -> Manifest:
         """An object that lasts as long as the job; `facts` are further annotations."""
         return self._manifest(kind, name, self.labels, {**self.annotations, **(facts or {})}, body)
 
-    def run_manifest(self, kind: names.Kind, body: Spec, facts: Mapping[str, str] | None = None) -> Manifest:
+    def run_manifest(self, kind: kinds.Kind, body: Spec, facts: Mapping[str, str] | None = None) -> Manifest:
         """An object of this run; `facts` are further annotations."""
         return self._manifest(kind, self.run, self.run_labels, {**self.annotations, **(facts or {})}, body)
 
     def _manifest(
-        self, kind: names.Kind, name: str, labels: Mapping[str, str], annotations: Mapping[str, str], body: Spec
+        self, kind: kinds.Kind, name: str, labels: Mapping[str, str], annotations: Mapping[str, str], body: Spec
     ) -> Manifest:
         meta = {"name": name, "namespace": self.namespace, "labels": labels, "annotations": annotations}
         return _manifest(kind, meta, body, self.job.id.project, self.job.span)
@@ -160,7 +160,7 @@ def provenance(span: SourceSpan, revision: Revision) -> dict[str, str]:
     return {names.SOURCE_ANNOTATION: f"{source}@{commit}", names.REVISION_ANNOTATION: commit}
 
 
-def _manifest(kind: names.Kind, meta: Spec, body: Spec, project: ProjectName | None, span: SourceSpan) -> Manifest:
+def _manifest(kind: kinds.Kind, meta: Spec, body: Spec, project: ProjectName | None, span: SourceSpan) -> Manifest:
     api_version, kind_name = kind
     ref = ObjectRef(api_version, kind_name, meta.get("namespace", ""), meta["name"])
     whole = {"apiVersion": api_version, "kind": kind_name, "metadata": meta, **body}

@@ -34,7 +34,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Declared, NodePool, Project, Sharing, Way
 from gpuctl.model.job import Job, JobType
@@ -71,7 +71,7 @@ def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Ru
     hard = {f"requests.{name}": str(most) for name, most in counted.items()}
     hard |= {f"{name}.deviceclass.resource.k8s.io/devices": str(most) for name, most in classes.items()}
     hard |= {name: str((2 * own // ROOM + 2) * ROOM) for name, own in _objects(owner.project, runs).items()}
-    return owner.manifest(names.RESOURCE_QUOTA, QUOTA_NAME, {"spec": {"hard": hard}})
+    return owner.manifest(kinds.RESOURCE_QUOTA, QUOTA_NAME, {"spec": {"hard": hard}})
 
 
 def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:

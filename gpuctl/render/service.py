@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.job import ExposeVia, Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.owner import JobOwner
@@ -19,7 +19,7 @@ def job_service(owner: JobOwner) -> Manifest | None:
         "selector": _selector(owner),
         "ports": [{"name": port_name(port), "port": port, "targetPort": port, "protocol": "TCP"} for port in ports],
     }
-    return owner.manifest(names.SERVICE, names.service_name(owner.job.id.name), {"spec": spec})
+    return owner.manifest(kinds.SERVICE, names.service_name(owner.job.id.name), {"spec": spec})
 
 
 def exposed_ports(job: Job, *via: ExposeVia) -> tuple[int, ...]:

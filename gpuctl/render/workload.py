@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_charge, template_digest
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.devices import DeviceTerms
@@ -42,4 +42,4 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
         names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
         names.TEMPLATE_ANNOTATION: template_digest(template),
     }
-    return owner.run_manifest(names.JOB, {"spec": spec}, facts)
+    return owner.run_manifest(kinds.JOB, {"spec": spec}, facts)

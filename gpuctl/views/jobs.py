@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuctl.k8s import names, objects
+from gpuctl.k8s import kinds, names, objects
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunKey
@@ -173,7 +173,7 @@ def _urls(live: Mapping[ObjectRef, Body]) -> dict[JobId, tuple[str, ...]]:
     urls: dict[JobId, tuple[str, ...]] = {}
     for ref, body in sorted(live.items()):
         labels = objects.labels_of(body)
-        if (ref.api_version, ref.kind) != names.INGRESS or names.JOB_LABEL not in labels:
+        if (ref.api_version, ref.kind) != kinds.INGRESS or names.JOB_LABEL not in labels:
             continue
         job = JobId(ProjectName(str(labels.get(names.PROJECT_LABEL, ""))), str(labels[names.JOB_LABEL]))
         urls[job] = (*urls.get(job, ()), *_ingress_urls(body))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.diag.wording import thousandths
-from gpuctl.k8s import names, objects
+from gpuctl.k8s import kinds, objects
 from gpuctl.model.ids import JobId, NodeName, ObjectRef
 from gpuctl.model.state import Body, ClusterState, Node
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes, format_gpus
@@ -74,7 +74,7 @@ def node_views(state: ClusterState) -> tuple[NodeView, ...]:
 
 
 def _view(node: Node, state: ClusterState) -> NodeView:
-    body = state.live.get(ObjectRef(*names.NODE, "", node.name), {})
+    body = state.live.get(ObjectRef(*kinds.NODE, "", node.name), {})
     shares: dict[int, list[tuple[JobId, GpuMilli]]] = {gpu: [] for gpu in range(node.gpus)}
     cpu_milli, mem_bytes = node.foreign_cpu_milli, node.foreign_mem_bytes
     for run in state.runs:

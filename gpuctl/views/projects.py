@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuctl.k8s import names, objects
+from gpuctl.k8s import kinds, names, objects
 from gpuctl.k8s.annotations import decode_allowances
 from gpuctl.model.decision import JobState
 from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, DomainName
@@ -43,7 +43,7 @@ def project_views(state: ClusterState, jobs: Sequence[JobView]) -> tuple[Project
 def _views(state: ClusterState, jobs: Sequence[JobView]) -> Iterator[ProjectView]:
     for ref, body in state.live.items():
         name = objects.labels_of(body).get(names.PROJECT_LABEL)
-        if (ref.api_version, ref.kind) != names.NAMESPACE or not name:
+        if (ref.api_version, ref.kind) != kinds.NAMESPACE or not name:
             continue
         notes = objects.annotations_of(body)
         mine = [job for job in jobs if job.ref.namespace == ref.name]

@@ -11,7 +11,7 @@ from commands import AT_MS, ROOT, Run
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import WorkingCopy
-from gpuctl.k8s.names import OBSERVED_KINDS
+from gpuctl.k8s.kinds import OBSERVED
 from gpuctl.render.bounds import CLASSES_NAME
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
@@ -195,7 +195,7 @@ def test_the_effect_begins_with_what_a_cluster_runs(run: Run, repository: Workin
     assert effect["unaffected"] == 11
 
     cluster = EmbeddedCluster.copy_of(str(embedded), SystemClock())
-    items = [body for kind in OBSERVED_KINDS for body in cluster.list(kind).items]
+    items = [body for kind in OBSERVED for body in cluster.list(kind).items]
     cluster.close()
     state = repository.folder / "state.json"
     state.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))

@@ -26,7 +26,7 @@ from gpuctl.app.kept import Keep
 from gpuctl.app.mirror import Mirror
 from gpuctl.compile import compile_tree
 from gpuctl.install import Installation, all_objects
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.change import Change
 from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, SourceTree
@@ -77,7 +77,7 @@ class Place:
         self.plane.call("POST", "/api/v1/nodes", node("n1", gpus=8, labels={"pool": "p"}))
         for name, value in (("night-shift", 5), ("high", 100_000)):
             body = {"metadata": {"name": name}, "value": value}
-            self.plane.call("POST", collection(names.PRIORITY_CLASS_KIND, ""), body)
+            self.plane.call("POST", collection(kinds.PRIORITY_CLASS, ""), body)
         self.token = account_token(self.plane)
         probe = {"metadata": {"name": "gpu-probe", "labels": {names.MANAGED_LABEL: "true"}}}
         self.plane.call("POST", "/api/v1/namespaces", probe)

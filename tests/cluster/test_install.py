@@ -25,7 +25,7 @@ from gpuctl.app.cycle import Site, converge
 from gpuctl.app.mirror import Mirror
 from gpuctl.compile import compile_tree
 from gpuctl.install import Installation, all_objects
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, SourceTree
@@ -135,7 +135,7 @@ def apply(made: Installed) -> None:
 def give_a_node(plane: ControlPlane) -> None:
     machines = EmbeddedCluster(VirtualClock(0))
     machines.provide(declared().cluster.pools)
-    (node,) = machines.list(names.NODE).items
+    (node,) = machines.list(kinds.NODE).items
     machines.close()
     plane.call("POST", "/api/v1/nodes", played(node))
 
@@ -349,23 +349,23 @@ def test_a_pod_is_not_given_gpuctls_labels_afterwards(installed: Installed) -> N
     assert "written by gpuctl only" in installed.refusal("PATCH", path, {"metadata": {"labels": MARKS}}, media=MERGE)
 
 
-def stuff(kind: names.Kind, name: str, **more: Any) -> dict[str, Any]:
+def stuff(kind: kinds.Kind, name: str, **more: Any) -> dict[str, Any]:
     return {"apiVersion": kind[0], "kind": kind[1], "metadata": {"name": name}, **more}
 
 
-A_JOB = stuff(names.JOB, "x", spec={"template": template(restart="Never")})
+A_JOB = stuff(kinds.JOB, "x", spec={"template": template(restart="Never")})
 SECRETIVE = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}
 OUT_OF_BOUNDS = {
     "a Job in a namespace of others": ("PATCH", "/apis/batch/v1/namespaces/default/jobs/x", A_JOB),
     "a Job beside gpuctl's secrets": ("PATCH", "/apis/batch/v1/namespaces/gpuctl-system/jobs/x", A_JOB),
-    "a namespace of another name": ("PATCH", "/api/v1/namespaces/other", stuff(names.NAMESPACE, "other")),
+    "a namespace of another name": ("PATCH", "/api/v1/namespaces/other", stuff(kinds.NAMESPACE, "other")),
     "its own namespace's end": ("DELETE", "/api/v1/namespaces/gpuctl-system", None),
     "the cluster's own priorities": (
-        "PATCH", "/apis/scheduling.k8s.io/v1/priorityclasses/x", stuff(names.PRIORITY_CLASS_KIND, "x", value=1),
+        "PATCH", "/apis/scheduling.k8s.io/v1/priorityclasses/x", stuff(kinds.PRIORITY_CLASS, "x", value=1),
     ),
     "a role that was not given to it": (
         "PATCH", "/apis/rbac.authorization.k8s.io/v1/namespaces/gpu-a/rolebindings/x",
-        stuff(names.ROLE_BINDING, "x", **SECRETIVE),
+        stuff(kinds.ROLE_BINDING, "x", **SECRETIVE),
     ),
     "a project's secrets": ("GET", "/api/v1/namespaces/gpu-a/secrets", None),
     "its own credentials": ("GET", "/api/v1/namespaces/gpuctl-system/secrets/gpuctl-git", None),

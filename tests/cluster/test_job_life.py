@@ -9,7 +9,7 @@ import pytest
 from controlplane.server import ControlPlane
 from town import MERGE, Town, running, town_on
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, flag, mapping, number, text, uid
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -117,7 +117,7 @@ def test_a_job_that_a_person_deleted_is_told_and_not_run_again(town: Town) -> No
 def test_a_job_whose_namespace_a_person_deleted_is_not_run_again(town: Town) -> None:
     town.jobs["j"] = ", gpus: 1"
     town.comes_to(j="Running")
-    ref = ObjectRef(*names.NAMESPACE, "", town.namespace)
+    ref = ObjectRef(*kinds.NAMESPACE, "", town.namespace)
     before = town.state().live[ref]
     town.remove(ref, before)
     town.until(lambda: (now := town.state().live.get(ref)) is not None and uid(now) != uid(before))

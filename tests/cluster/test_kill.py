@@ -28,8 +28,8 @@ from gpuctl.app.ports import ObjectList, R, SourceUnavailable, T, WatchEvent
 from gpuctl.app.reconciler import Outside, Reconciler
 from gpuctl.app.report import Journal
 from gpuctl.compile import compile_tree
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, condition, labels_of, ref_of, text
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import ObjectRef, Revision
@@ -220,7 +220,7 @@ class Theatre:
         return compiled.declared.cluster.pools
 
     def _objects(self) -> Iterator[Body]:
-        for kind in names.OBSERVED_KINDS:
+        for kind in kinds.OBSERVED:
             for body in self.plane.call("GET", collection(kind, ""))["items"]:
                 whole = {**body, "apiVersion": kind[0], "kind": kind[1]}
                 ref = ref_of(whole)

@@ -12,7 +12,7 @@ from controlplane.server import ControlPlane
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.app.mirror import Mirror
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import FinishedRun, Ledger
@@ -58,7 +58,7 @@ def test_the_server_takes_it_in_shards_and_one_run_that_ends_costs_one_write(mir
     jobs = [JobId(TEAM, f"train-model-{i:06d}") for i in range(RUNS)]
     ledger = Ledger(
         project=TEAM,
-        inventory=frozenset(ObjectRef(*names.JOB, "gpu-team-a", names.run_name(job.name, DIGEST)) for job in jobs),
+        inventory=frozenset(ObjectRef(*kinds.JOB, "gpu-team-a", names.run_name(job.name, DIGEST)) for job in jobs),
         seen=frozenset((job, DIGEST) for job in jobs),
         finished={(j, DIGEST): FinishedRun(job=j, digest=DIGEST, state="Failed", at_ms=0) for j in jobs[1:]},
     )

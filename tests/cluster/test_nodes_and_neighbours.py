@@ -10,7 +10,7 @@ import pytest
 from controlplane.server import ControlPlane, node
 from town import MERGE, Town, town_on
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, labels_of, uid
 from gpuctl.model.decision import Pending
 from gpuctl.model.ids import ObjectRef
@@ -126,7 +126,7 @@ def test_gpus_that_other_peoples_pods_have_are_not_given_out(town: Town) -> None
         },
     }
     made = town.plane.call("POST", "/api/v1/namespaces/default/pods", pod)
-    town.until(lambda: ObjectRef(*names.POD, "default", made["metadata"]["name"]) in town.state().live)
+    town.until(lambda: ObjectRef(*kinds.POD, "default", made["metadata"]["name"]) in town.state().live)
     town.jobs |= {"j": ", gpus: 2", "k": ", gpus: 1", "l": ", gpus: 1, priority: -1"}
     town.comes_to(j="Running", k="Running", l="Queued")
     assert (where(town, "j"), where(town, "k")) == ("n2", "n1")
@@ -168,7 +168,7 @@ def test_two_clusters_never_share_a_namespace_and_share_the_rest_in_peace(town: 
         theirs.comes_to(j="Running")
         assert town.cycle().settled
         assert theirs.cycle().settled
-        system = town.state().live[ObjectRef(*names.NAMESPACE, "", names.SYSTEM_NAMESPACE)]
+        system = town.state().live[ObjectRef(*kinds.NAMESPACE, "", names.SYSTEM_NAMESPACE)]
         assert names.CLUSTER_LABEL not in labels_of(system)
 
 
@@ -190,7 +190,7 @@ def test_a_job_the_server_refuses_keeps_no_place_from_others(town: Town) -> None
 
 def test_a_label_of_the_namespace_that_a_person_changed_is_put_back(town: Town) -> None:
     town.until(lambda: town.cycle().settled)
-    ref = ObjectRef(*names.NAMESPACE, "", town.namespace)
+    ref = ObjectRef(*kinds.NAMESPACE, "", town.namespace)
     before = uid(town.state().live[ref])
     path = f"/api/v1/namespaces/{town.namespace}"
     town.plane.call("PATCH", path, {"metadata": {"labels": {names.CLUSTER_LABEL: "else"}}}, media=MERGE)

@@ -16,7 +16,7 @@ from unattended import install
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.discovery import discover
 from gpuctl.adapters.kubernetes.requests import Requests
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.model.decision import Pending
 
 
@@ -36,7 +36,7 @@ def town(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
 def test_what_is_missing_is_told_once_each(plane: ControlPlane) -> None:
     with closing(connect(str(plane.kubeconfig))) as connection:
         report = discover(Requests(connection))
-    claims = {names.CLAIM_TEMPLATE, names.RESOURCE_CLAIM, names.RESOURCE_SLICE, names.DEVICE_CLASS}
+    claims = {kinds.CLAIM_TEMPLATE, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE, kinds.DEVICE_CLASS}
     assert (set(report.absent), len(report.absent)) == (claims, 4)
     assert report.told is not None
     assert " as 1.33 and does not serve ResourceClaimTemplate, ResourceClaim, " in report.told[1]

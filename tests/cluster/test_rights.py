@@ -13,8 +13,7 @@ from controlplane.server import ControlPlane
 from unattended import LEASE, Site, provide, within
 
 from gpuctl.compile import compile_tree
-from gpuctl.install.rights import verbs
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.wiring import blueprint
 
@@ -54,7 +53,9 @@ FILES = {"c/cluster.yaml": CLUSTER, "c/r.yaml": TEAM, **{f"c/{name}.yaml": job(n
 
 def granted() -> set[Right]:
     return {
-        (kind[0].rpartition("/")[0], names.PLURALS[kind], verb) for kind, allowed in verbs().items() for verb in allowed
+        (kinds.group_of(kind), kinds.KINDS[kind].plural, verb)
+        for kind, allowed in kinds.VERBS.items()
+        for verb in allowed
     }
 
 

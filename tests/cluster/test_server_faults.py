@@ -17,7 +17,7 @@ from faultproxy import Fault, FaultProxy, What
 from unattended import Process, Site, job, project, within
 
 from gpuctl.adapters.kubernetes import KubernetesCluster, Timings, connect
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 
 Figure = Callable[[str], None]
 ALL, WATCH, LIST = "", "GET .*watch=1", "GET .*limit="
@@ -165,12 +165,12 @@ def test_a_watch_that_falls_silent_is_begun_again(scene: Scene) -> None:
         timings = replace(Timings(), silence_ms=1_000)
         cluster = KubernetesCluster(connection, timings=timings, on_request=on_request)
         with closing(cluster):
-            version = cluster.list(names.NODE).resource_version
+            version = cluster.list(kinds.NODE).resource_version
             scene.proxy.play(Fault(What.STALL, "GET .*/nodes.*watch=1", times=2))
-            (bookmark,) = cluster.watch(names.NODE, version, 0)
+            (bookmark,) = cluster.watch(kinds.NODE, version, 0)
             note = {"metadata": {"annotations": {"note": "made while nothing came"}}}
             path = f"/api/v1/nodes/{site.name}-1"
             site.plane.call("PATCH", path, note, media="application/merge-patch+json")
-            event, _ = cluster.watch(names.NODE, bookmark.body["metadata"]["resourceVersion"], 10_000)
+            event, _ = cluster.watch(kinds.NODE, bookmark.body["metadata"]["resourceVersion"], 10_000)
     assert event.body["metadata"]["annotations"]["note"] == "made while nothing came"
     assert codes.count(0) == 2

@@ -15,7 +15,7 @@ from controlplane.server import ControlPlane
 from tenancy import POLICIES, RUNNING, Place, apps, guard_alone, job, jobs, pod, pods, template, workload
 from unattended import within
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import parse_whole
 from gpuctl.render.bounds import AFFINITY_NAME, CLASSES_NAME
 from gpuctl.render.quota import ROOM
@@ -275,13 +275,13 @@ def test_all_that_gpuctl_renders_is_within_its_namespaces_level(case: str, level
     levels_seen = set()
     for body in yaml.safe_load_all((GOLDEN / case / "expected.yaml").read_text()):
         kind = (body["apiVersion"], body["kind"])
-        if kind in names.CLUSTER_SCOPED:
+        if kind in kinds.CLUSTER_SCOPED:
             levels_seen.add(body["metadata"].get("labels", {}).get(f"{names.POD_SECURITY_LABEL}enforce"))
             continue
         there = f"{case}-{body['metadata']['namespace']}"
         meta = {**body["metadata"], "namespace": there}
         group = "api" if kind[0] == "v1" else "apis"
-        base = f"/{group}/{kind[0]}/namespaces/{there}/{names.PLURALS[kind]}"
+        base = f"/{group}/{kind[0]}/namespaces/{there}/{kinds.KINDS[kind].plural}"
         made = levels.plane.call("POST", f"{base}?dryRun=All&fieldValidation=Strict", {**body, "metadata": meta})
         spec = made["spec"].get("template", {}).get("spec") if "spec" in made else None
         if spec is not None:

@@ -21,7 +21,7 @@ from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.app.cycle import CycleReport, Site, cycle
 from gpuctl.app.mirror import Mirror
 from gpuctl.compile import compile_tree
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import labels_of, ref_of, resource_version, text, uid
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
@@ -113,7 +113,7 @@ class Town:
 
     def live(self, kind: str, job: str) -> list[tuple[ObjectRef, Body]]:
         """Objects of a kind that a job has, by name: those that gpuctl sees, each as the server has it."""
-        (of_kind,) = [each for each in names.OBSERVED_KINDS if each[1] == kind]
+        (of_kind,) = [each for each in kinds.OBSERVED if each[1] == kind]
         whole = {ref_of(body): body for body in self.cluster.list(of_kind).items}
         return [
             (ref, whole.get(ref, body))

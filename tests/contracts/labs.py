@@ -15,8 +15,8 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.ports import Conflict
 from gpuctl.diag.span import SourceSpan
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
 from gpuctl.model.declared import DeclaredNode, NodePool, PlacementStrategy, Sharing
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, PoolName, ProjectName
 from gpuctl.model.state import Body
@@ -50,7 +50,7 @@ class Lab:
         self.cluster = EmbeddedCluster(self.clock, None if path is None else str(path))
         self.cluster.provide(POOLS)
         self.namespace = "gpu-team-a"
-        self.apply(body(names.NAMESPACE, self.namespace, namespace=None))
+        self.apply(body(kinds.NAMESPACE, self.namespace, namespace=None))
 
     def close(self) -> None:
         self.cluster.close()
@@ -86,12 +86,12 @@ class Lab:
         self.eventually(done)
 
     def pods(self, job: str) -> list[Body]:
-        live = self.cluster.list(names.POD).items
+        live = self.cluster.list(kinds.POD).items
         label = "batch.kubernetes.io/job-name"
         return [p for p in live if p["metadata"].get("labels", {}).get(label) == job]
 
     def status(self, job: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.there(names.JOB, job).get("status", {})
+        found: Mapping[str, Any] = self.there(kinds.JOB, job).get("status", {})
         return found
 
     def condition(self, job: str, kind: str) -> Mapping[str, Any]:
@@ -174,7 +174,7 @@ def job(name: str, *, suspend: bool = False, nodes: tuple[str, ...] = (), gpus: 
         pod["affinity"] = on_nodes(*nodes)
     template = {"metadata": {"labels": labels}, "spec": pod}
     fields = {"suspend": suspend, "backoffLimit": 0, "podReplacementPolicy": "Failed", "template": template, **spec}
-    return body(names.JOB, name, metadata={"labels": labels}, spec=fields)
+    return body(kinds.JOB, name, metadata={"labels": labels}, spec=fields)
 
 
 def dra_job(name: str, template: str, *, nodes: tuple[str, ...], suspend: bool = False, **spec: Any) -> dict[str, Any]:
@@ -197,4 +197,4 @@ def claim_template(
         "selectors": [{"cel": {"expression": f"device.attributes['{DRIVER}'].minor in {list(minors)}"}}],
     }
     requests = [{"name": "gpu", "exactly": exactly}]
-    return body(names.CLAIM_TEMPLATE, name, spec={"spec": {"devices": {"requests": requests}}})
+    return body(kinds.CLAIM_TEMPLATE, name, spec={"spec": {"devices": {"requests": requests}}})

@@ -19,8 +19,8 @@ from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.app.ports import Conflict, ObjectList, R, T, WatchEvent
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -103,7 +103,7 @@ class Renamed:
     def _is_mine(self, live: Body) -> bool:
         meta = live["metadata"]
         kind = (live["apiVersion"], live["kind"])
-        inside = meta["name"] if kind == names.NAMESPACE else meta.get("namespace", self._suffix)
+        inside = meta["name"] if kind == kinds.NAMESPACE else meta.get("namespace", self._suffix)
         return bool(inside.endswith(self._suffix))
 
 
@@ -117,21 +117,21 @@ class RealLab(Lab):
         self._real = KubernetesCluster(self._connection, scopes={})
         self.cluster: Any = Renamed(self._real, self._suffix)
         self.namespace = "gpu-team-a"
-        self.apply(body(names.NAMESPACE, self.namespace, namespace=None))
+        self.apply(body(kinds.NAMESPACE, self.namespace, namespace=None))
         # A controller gives each new namespace this one; a test that watches is to see nothing but its own.
-        self.eventually(lambda: self.get(names.CONFIG_MAP, "kube-root-ca.crt"))
+        self.eventually(lambda: self.get(kinds.CONFIG_MAP, "kube-root-ca.crt"))
 
     def close(self) -> None:
         """Leave the nodes empty and as they were; the namespaces go in their own time."""
-        for made in (*self.cluster.list(names.JOB).items, *self.cluster.list(names.DEPLOYMENT).items):
+        for made in (*self.cluster.list(kinds.JOB).items, *self.cluster.list(kinds.DEPLOYMENT).items):
             self._remove(made)
         self.eventually(lambda: not self._leftovers())
-        for made in self.cluster.list(names.NAMESPACE).items:
+        for made in self.cluster.list(kinds.NAMESPACE).items:
             self._remove(made)
-        for made in self._real.list(names.PRIORITY_CLASS_KIND).items:
+        for made in self._real.list(kinds.PRIORITY_CLASS).items:
             if not made["metadata"]["name"].startswith("system-"):
                 self._remove(made)
-        for made in self._real.list(names.NODE).items:
+        for made in self._real.list(kinds.NODE).items:
             if made["spec"].get("taints") or made["spec"].get("unschedulable"):
                 self._plane.call("PUT", item(ref_of(made)), {**made, "spec": {}})
         self._real.close()
@@ -172,7 +172,7 @@ class RealLab(Lab):
                 self._plane.call("PATCH", path, {"metadata": {"annotations": notes}}, media=media)
 
     def _leftovers(self) -> list[Body]:
-        pods = self.cluster.list(names.POD).items
+        pods = self.cluster.list(kinds.POD).items
         for pod in pods:
             if not pod["metadata"].get("deletionTimestamp"):
                 self._remove(pod)

@@ -8,13 +8,13 @@ import pytest
 from labs import Lab, body, claim_template, job, lab
 
 from gpuctl.app.ports import Conflict, Invalid, NotFound
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.model.ids import ObjectRef
 
 
 def config(**data: str) -> dict[str, Any]:
-    return body(names.CONFIG_MAP, "c", data=data)
+    return body(kinds.CONFIG_MAP, "c", data=data)
 
 
 def owned(live: Any, manager: str = FIELD_MANAGER) -> dict[str, Any]:
@@ -43,12 +43,12 @@ def test_a_field_left_out_is_removed_and_the_rest_stays(lab: Lab) -> None:
 def test_applying_the_same_again_writes_nothing(lab: Lab) -> None:
     first = lab.apply(job("j", suspend=True))
     lab.eventually(lambda: lab.condition("j", "Suspended"))
-    live = lab.there(names.JOB, "j")
-    version = lab.cluster.list(names.JOB).resource_version
+    live = lab.there(kinds.JOB, "j")
+    version = lab.cluster.list(kinds.JOB).resource_version
     assert lab.apply(job("j", suspend=True)) == live
-    assert lab.cluster.list(names.JOB).resource_version == version
+    assert lab.cluster.list(kinds.JOB).resource_version == version
     assert live["metadata"]["uid"] == first["metadata"]["uid"]
-    assert [e.type for e in lab.cluster.watch(names.JOB, version, 0)] == ["BOOKMARK"]
+    assert [e.type for e in lab.cluster.watch(kinds.JOB, version, 0)] == ["BOOKMARK"]
 
 
 def test_defaults_of_the_server_are_not_the_managers(lab: Lab) -> None:
@@ -103,7 +103,7 @@ def test_an_object_over_a_megabyte_and_a_half_is_refused(lab: Lab) -> None:
 
 def test_ports_are_told_apart_by_number_and_protocol(lab: Lab) -> None:
     def service(*ports: dict[str, Any]) -> dict[str, Any]:
-        return body(names.SERVICE, "s", spec={"selector": {"a": "b"}, "ports": list(ports)})
+        return body(kinds.SERVICE, "s", spec={"selector": {"a": "b"}, "ports": list(ports)})
 
     live = lab.apply(service({"name": "web", "port": 80}, {"name": "more", "port": 81}))
     assert 'k:{"port":80,"protocol":"TCP"}' in owned(live)["f:spec"]["f:ports"]
@@ -118,7 +118,7 @@ def test_keyed_lists_take_the_order_of_the_apply(lab: Lab) -> None:
             "metadata": {"labels": {"app": "d"}},
             "spec": {"containers": [{"name": "main", "image": "i:1", "env": env}]},
         }
-        return body(names.DEPLOYMENT, "d", spec={
+        return body(kinds.DEPLOYMENT, "d", spec={
             "replicas": 0, "selector": {"matchLabels": {"app": "d"}}, "template": template})  # fmt: skip
 
     lab.apply(quiet("A", "B"))
@@ -175,7 +175,7 @@ def test_uid_and_version_in_the_body_are_preconditions(lab: Lab) -> None:
     live = lab.apply(config(a="1"))
 
     def at(field: str, value: str) -> dict[str, Any]:
-        return body(names.CONFIG_MAP, "c", metadata={field: value}, data={"a": "2"})
+        return body(kinds.CONFIG_MAP, "c", metadata={field: value}, data={"a": "2"})
 
     with pytest.raises(Conflict):
         lab.apply(at("uid", "00000000-0000-4000-8000-000000000000"))
@@ -186,7 +186,7 @@ def test_uid_and_version_in_the_body_are_preconditions(lab: Lab) -> None:
 
 def test_a_version_of_an_object_that_is_gone_is_a_conflict(lab: Lab) -> None:
     with pytest.raises(Conflict):
-        lab.apply(body(names.CONFIG_MAP, "c", metadata={"uid": "00000000-0000-4000-8000-000000000000"}, data={}))
+        lab.apply(body(kinds.CONFIG_MAP, "c", metadata={"uid": "00000000-0000-4000-8000-000000000000"}, data={}))
 
 
 def test_a_delete_is_of_that_object_at_that_version(lab: Lab) -> None:
@@ -198,14 +198,14 @@ def test_a_delete_is_of_that_object_at_that_version(lab: Lab) -> None:
         lab.cluster.delete(ref, uid, version)
     with pytest.raises(Conflict):
         lab.cluster.delete(ref, "00000000-0000-4000-8000-000000000000", "")
-    lab.delete(names.CONFIG_MAP, "c")
+    lab.delete(kinds.CONFIG_MAP, "c")
     with pytest.raises(NotFound):
         lab.cluster.delete(ref, uid, version)
 
 
 def test_a_deleted_and_recreated_object_is_another(lab: Lab) -> None:
     first = lab.apply(config(a="1"))
-    lab.delete(names.CONFIG_MAP, "c")
+    lab.delete(kinds.CONFIG_MAP, "c")
     second = lab.apply(config(a="1"))
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
@@ -219,13 +219,13 @@ def test_a_kind_that_is_not_served_is_not_found(lab: Lab) -> None:
 
 def deployment(**template_labels: str) -> dict[str, Any]:
     template = {"metadata": {"labels": template_labels}, "spec": {"containers": [{"name": "main", "image": "i:1"}]}}
-    return body(names.DEPLOYMENT, "d", spec={"selector": {"matchLabels": {"app": "d"}}, "template": template})
+    return body(kinds.DEPLOYMENT, "d", spec={"selector": {"matchLabels": {"app": "d"}}, "template": template})
 
 
 INVALID: dict[str, dict[str, Any]] = {
-    "a name that is no DNS name": body(names.CONFIG_MAP, "Not_A_Name"),
-    "a label value with spaces": body(names.CONFIG_MAP, "c", metadata={"labels": {"a": "b c"}}),
-    "a label key of two prefixes": body(names.CONFIG_MAP, "c", metadata={"labels": {"a/b/c": "d"}}),
+    "a name that is no DNS name": body(kinds.CONFIG_MAP, "Not_A_Name"),
+    "a label value with spaces": body(kinds.CONFIG_MAP, "c", metadata={"labels": {"a": "b c"}}),
+    "a label key of two prefixes": body(kinds.CONFIG_MAP, "c", metadata={"labels": {"a/b/c": "d"}}),
     "a job without containers": job("j", pod={"containers": []}),
     "a job that restarts always": job("j", pod={"restartPolicy": "Always"}),
     "an indexed job without a count": job("j", completionMode="Indexed", parallelism=2),
@@ -241,20 +241,20 @@ INVALID: dict[str, dict[str, Any]] = {
     "half a GPU": job("j", pod={"containers": [
         {"name": "main", "image": "i:1", "resources": {"limits": {"nvidia.com/gpu": "500m"}}}]}),
     "a deployment that does not select its pods": deployment(app="other"),
-    "a service without ports": body(names.SERVICE, "s", spec={"selector": {"a": "b"}}),
-    "a storage claim without a size": body(names.CLAIM, "p", spec={"accessModes": ["ReadWriteOnce"]}),
-    "a quota of words": body(names.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "many"}}),
-    "a quota of a scope without values": body(names.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "0"}, "scopeSelector": {
+    "a service without ports": body(kinds.SERVICE, "s", spec={"selector": {"a": "b"}}),
+    "a storage claim without a size": body(kinds.CLAIM, "p", spec={"accessModes": ["ReadWriteOnce"]}),
+    "a quota of words": body(kinds.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "many"}}),
+    "a quota of a scope without values": body(kinds.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "0"}, "scopeSelector": {
         "matchExpressions": [{"scopeName": "PriorityClass", "operator": "NotIn"}]}}),
-    "a quota of a scope with another's operator": body(names.RESOURCE_QUOTA, "q", spec={
+    "a quota of a scope with another's operator": body(kinds.RESOURCE_QUOTA, "q", spec={
         "hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [
             {"scopeName": "CrossNamespacePodAffinity", "operator": "In", "values": ["x"]}]}}),
-    "a binding to nothing": body(names.ROLE_BINDING, "r", roleRef={"kind": "ClusterRole"}),
-    "an ingress path without a type": body(names.INGRESS, "i", spec={"rules": [{"http": {"paths": [
+    "a binding to nothing": body(kinds.ROLE_BINDING, "r", roleRef={"kind": "ClusterRole"}),
+    "an ingress path without a type": body(kinds.INGRESS, "i", spec={"rules": [{"http": {"paths": [
         {"path": "/a", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}),
-    "a map of numbers": body(names.CONFIG_MAP, "c", data={"a": 1}),
-    "a map over 1 MiB": body(names.CONFIG_MAP, "c", data={"a": "x" * ((1 << 20) + 1)}),
-    "a priority that is the system's": body(names.PRIORITY_CLASS_KIND, "p", namespace=None, value=2_000_000_000),
+    "a map of numbers": body(kinds.CONFIG_MAP, "c", data={"a": 1}),
+    "a map over 1 MiB": body(kinds.CONFIG_MAP, "c", data={"a": "x" * ((1 << 20) + 1)}),
+    "a priority that is the system's": body(kinds.PRIORITY_CLASS, "p", namespace=None, value=2_000_000_000),
 }  # fmt: skip
 
 
@@ -267,12 +267,12 @@ def test_what_the_server_refuses(lab: Lab, wanted: dict[str, Any]) -> None:
 
 def storage(size: str, **spec: Any) -> dict[str, Any]:
     fields = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
-    return body(names.CLAIM, "p", spec=fields)
+    return body(kinds.CLAIM, "p", spec=fields)
 
 
 def binding(role: str) -> dict[str, Any]:
     role_ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
-    return body(names.ROLE_BINDING, "r", roleRef=role_ref, subjects=[{"kind": "Group", "name": "team-a"}])
+    return body(kinds.ROLE_BINDING, "r", roleRef=role_ref, subjects=[{"kind": "Group", "name": "team-a"}])
 
 
 IMMUTABLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -281,8 +281,8 @@ IMMUTABLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a storage claim's size, downwards": (storage("2Gi"), storage("1Gi")),
     "a binding's role": (binding("view"), binding("edit")),
     "a priority's value": (
-        body(names.PRIORITY_CLASS_KIND, "p", namespace=None, value=1),
-        body(names.PRIORITY_CLASS_KIND, "p", namespace=None, value=2),
+        body(kinds.PRIORITY_CLASS, "p", namespace=None, value=1),
+        body(kinds.PRIORITY_CLASS, "p", namespace=None, value=2),
     ),
 }
 
@@ -297,5 +297,5 @@ def test_what_never_changes(lab: Lab, first: dict[str, Any], second: dict[str, A
 
 def test_a_storage_claim_is_bound_and_may_grow(lab: Lab) -> None:
     lab.apply(storage("1Gi"))
-    lab.eventually(lambda: lab.there(names.CLAIM, "p")["status"]["phase"] == "Bound")
+    lab.eventually(lambda: lab.there(kinds.CLAIM, "p")["status"]["phase"] == "Bound")
     assert lab.apply(storage("2Gi"))["spec"]["resources"]["requests"]["storage"] == "2Gi"

@@ -7,7 +7,7 @@ from typing import Any
 
 from labs import DRIVER, Lab, claim_template, dra_job, lab
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 
 GANG: Mapping[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
 
@@ -16,7 +16,7 @@ def devices(lab: Lab, job: str) -> list[tuple[str, str, Mapping[str, str]]]:
     """(node, device, consumed capacity) of a job's claims, sorted."""
     pods = {pod["metadata"]["name"] for pod in lab.pods(job)}
     found = []
-    for claim in lab.cluster.list(names.RESOURCE_CLAIM).items:
+    for claim in lab.cluster.list(kinds.RESOURCE_CLAIM).items:
         if claim["metadata"]["ownerReferences"][0]["name"] in pods:
             results: list[dict[str, Any]] = (
                 claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
@@ -107,8 +107,8 @@ def test_the_template_of_a_suspended_job_may_be_made_anew_for_other_devices(lab:
     lab.running("moved")
     lab.apply(dra_job("moved", "moved", nodes=("shared-1",), suspend=True))
     lab.eventually(lambda: not lab.pods("moved"))
-    lab.eventually(lambda: not lab.cluster.list(names.RESOURCE_CLAIM).items)
-    lab.delete(names.CLAIM_TEMPLATE, "moved")
+    lab.eventually(lambda: not lab.cluster.list(kinds.RESOURCE_CLAIM).items)
+    lab.delete(kinds.CLAIM_TEMPLATE, "moved")
     lab.apply(claim_template("moved", (6,)))
     lab.apply(dra_job("moved", "moved", nodes=("shared-2",)))
     lab.running("moved")

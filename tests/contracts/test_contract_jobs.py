@@ -8,7 +8,7 @@ import pytest
 from labs import Lab, job, lab
 
 from gpuctl.app.ports import Invalid
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 
 TWO_WORKERS: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
 
@@ -58,10 +58,10 @@ def test_a_paused_job_resumes_elsewhere_with_a_new_start(lab: Lab) -> None:
 def test_the_pod_template_of_a_running_job_is_immutable_affinity_included(lab: Lab) -> None:
     lab.apply(job("j", nodes=("plain-1",)))
     lab.running("j")
-    before = lab.there(names.JOB, "j")
+    before = lab.there(kinds.JOB, "j")
     with pytest.raises(Invalid, match=r"spec\.template"):
         lab.apply(job("j", nodes=("plain-2",)))
-    assert lab.there(names.JOB, "j")["spec"] == before["spec"]
+    assert lab.there(kinds.JOB, "j")["spec"] == before["spec"]
 
 
 def test_the_template_may_not_change_in_the_write_that_suspends(lab: Lab) -> None:
@@ -188,7 +188,7 @@ def test_a_failure_with_a_retry_left_gets_another_pod_after_a_while(lab: Lab) ->
 def test_a_pod_that_somebody_deletes_counts_as_failed_and_is_replaced_once_gone(lab: Lab) -> None:
     lab.apply(job("j", backoffLimit=1))
     (first,) = lab.running("j")
-    lab.delete(names.POD, first["metadata"]["name"])
+    lab.delete(kinds.POD, first["metadata"]["name"])
     assert len(lab.pods("j")) <= 1
     lab.eventually(lambda: [p for p in lab.pods("j") if p["metadata"]["uid"] != first["metadata"]["uid"]])
     lab.eventually(lambda: lab.status("j").get("failed") == 1)
@@ -215,7 +215,7 @@ def test_a_finished_job_goes_after_its_time_to_live(lab: Lab) -> None:
     lab.apply(job("j", ttlSecondsAfterFinished=10))
     lab.running("j")
     lab.finish("j")
-    lab.eventually(lambda: lab.get(names.JOB, "j") is None)
+    lab.eventually(lambda: lab.get(kinds.JOB, "j") is None)
     lab.eventually(lambda: not lab.pods("j"))
 
 
@@ -231,8 +231,8 @@ def test_a_changed_spec_raises_the_generation_and_a_changed_label_does_not(lab: 
 def test_deleting_a_job_deletes_its_pods_in_the_background(lab: Lab) -> None:
     lab.apply(job("j"))
     lab.running("j")
-    lab.delete(names.JOB, "j")
-    assert lab.get(names.JOB, "j") is None
+    lab.delete(kinds.JOB, "j")
+    assert lab.get(kinds.JOB, "j") is None
     lab.eventually(lambda: not lab.pods("j"))
 
 

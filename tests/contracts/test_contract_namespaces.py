@@ -8,66 +8,66 @@ import pytest
 from labs import DRIVER, Lab, body, claim_template, dra_job, job, lab
 
 from gpuctl.app.ports import Forbidden, NotFound
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 
 
 def hard(amounts: dict[str, str]) -> dict[str, Any]:
-    return body(names.RESOURCE_QUOTA, "q", spec={"hard": amounts})
+    return body(kinds.RESOURCE_QUOTA, "q", spec={"hard": amounts})
 
 
 def used(lab: Lab) -> dict[str, str]:
-    return dict(lab.there(names.RESOURCE_QUOTA, "q").get("status", {}).get("used", {}))
+    return dict(lab.there(kinds.RESOURCE_QUOTA, "q").get("status", {}).get("used", {}))
 
 
 def test_a_namespace_that_is_not_there_is_not_found(lab: Lab) -> None:
     with pytest.raises(NotFound):
-        lab.apply(body(names.CONFIG_MAP, "c", namespace="gpu-nowhere"))
+        lab.apply(body(kinds.CONFIG_MAP, "c", namespace="gpu-nowhere"))
 
 
 def test_a_new_namespace_is_active_and_labelled(lab: Lab) -> None:
-    live = lab.there(names.NAMESPACE, lab.namespace)
+    live = lab.there(kinds.NAMESPACE, lab.namespace)
     assert live["status"]["phase"] == "Active"
     assert live["metadata"]["labels"]["kubernetes.io/metadata.name"] == lab.namespace
 
 
 def test_deleting_a_namespace_ends_all_in_it_and_takes_nothing_new(lab: Lab) -> None:
-    lab.apply(body(names.CONFIG_MAP, "c"))
+    lab.apply(body(kinds.CONFIG_MAP, "c"))
     lab.apply(job("j"))
     lab.running("j")
-    lab.delete(names.NAMESPACE, lab.namespace)
-    assert lab.there(names.NAMESPACE, lab.namespace)["status"]["phase"] == "Terminating"
+    lab.delete(kinds.NAMESPACE, lab.namespace)
+    assert lab.there(kinds.NAMESPACE, lab.namespace)["status"]["phase"] == "Terminating"
     with pytest.raises(Forbidden, match="terminated"):
-        lab.apply(body(names.CONFIG_MAP, "late"))
-    lab.eventually(lambda: lab.get(names.NAMESPACE, lab.namespace) is None)
-    for kind in (names.CONFIG_MAP, names.JOB, names.POD):
+        lab.apply(body(kinds.CONFIG_MAP, "late"))
+    lab.eventually(lambda: lab.get(kinds.NAMESPACE, lab.namespace) is None)
+    for kind in (kinds.CONFIG_MAP, kinds.JOB, kinds.POD):
         assert [o for o in lab.cluster.list(kind).items if o["metadata"]["namespace"] == lab.namespace] == []
     with pytest.raises(NotFound):
-        lab.apply(body(names.CONFIG_MAP, "later"))
+        lab.apply(body(kinds.CONFIG_MAP, "later"))
 
 
 def test_a_namespace_can_be_made_again(lab: Lab) -> None:
-    first = lab.there(names.NAMESPACE, lab.namespace)
-    lab.delete(names.NAMESPACE, lab.namespace)
-    lab.eventually(lambda: lab.get(names.NAMESPACE, lab.namespace) is None)
-    second = lab.apply(body(names.NAMESPACE, lab.namespace, namespace=None))
+    first = lab.there(kinds.NAMESPACE, lab.namespace)
+    lab.delete(kinds.NAMESPACE, lab.namespace)
+    lab.eventually(lambda: lab.get(kinds.NAMESPACE, lab.namespace) is None)
+    second = lab.apply(body(kinds.NAMESPACE, lab.namespace, namespace=None))
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
 
 
 def test_what_is_owned_goes_with_its_owner(lab: Lab) -> None:
-    owner = lab.apply(body(names.CONFIG_MAP, "owner"))
+    owner = lab.apply(body(kinds.CONFIG_MAP, "owner"))
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
-    lab.apply(body(names.CONFIG_MAP, "owned", metadata={"ownerReferences": [reference]}))
-    lab.apply(body(names.CONFIG_MAP, "free"))
-    lab.delete(names.CONFIG_MAP, "owner")
-    lab.eventually(lambda: lab.get(names.CONFIG_MAP, "owned") is None)
-    assert lab.get(names.CONFIG_MAP, "free") is not None
+    lab.apply(body(kinds.CONFIG_MAP, "owned", metadata={"ownerReferences": [reference]}))
+    lab.apply(body(kinds.CONFIG_MAP, "free"))
+    lab.delete(kinds.CONFIG_MAP, "owner")
+    lab.eventually(lambda: lab.get(kinds.CONFIG_MAP, "owned") is None)
+    assert lab.get(kinds.CONFIG_MAP, "free") is not None
 
 
 def test_an_owner_of_another_uid_is_no_owner(lab: Lab) -> None:
-    lab.apply(body(names.CONFIG_MAP, "owner"))
+    lab.apply(body(kinds.CONFIG_MAP, "owner"))
     stale = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "00000000-0000-4000-8000-000000000000"}
-    lab.apply(body(names.CONFIG_MAP, "orphan", metadata={"ownerReferences": [stale]}))
-    lab.eventually(lambda: lab.get(names.CONFIG_MAP, "orphan") is None)
+    lab.apply(body(kinds.CONFIG_MAP, "orphan", metadata={"ownerReferences": [stale]}))
+    lab.eventually(lambda: lab.get(kinds.CONFIG_MAP, "orphan") is None)
 
 
 def told(lab: Lab, job: str) -> list[str]:
@@ -106,7 +106,7 @@ def test_a_quota_counts_objects(lab: Lab) -> None:
     with pytest.raises(Forbidden, match="exceeded quota"):
         lab.apply(job("second", suspend=True))
     lab.apply(job("first", suspend=False))
-    lab.delete(names.JOB, "first")
+    lab.delete(kinds.JOB, "first")
     lab.eventually(lambda: used(lab) == {"count/jobs.batch": "0"})
     lab.apply(job("second", suspend=True))
 
@@ -117,11 +117,11 @@ def none_of(*expressions: tuple[str, ...]) -> dict[str, Any]:
         {"scopeName": scope, "operator": operator, **({"values": values} if values else {})}
         for scope, operator, *values in expressions
     ]
-    return body(names.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": wanted}})
+    return body(kinds.RESOURCE_QUOTA, "q", spec={"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": wanted}})
 
 
 def priority(name: str) -> dict[str, Any]:
-    return body(names.PRIORITY_CLASS_KIND, name, namespace=None, value=7)
+    return body(kinds.PRIORITY_CLASS, name, namespace=None, value=7)
 
 
 def test_a_quota_of_a_scope_is_about_pods_that_all_its_expressions_hold_for(lab: Lab) -> None:
@@ -189,16 +189,16 @@ def test_a_quota_counts_devices_of_claims(lab: Lab) -> None:
 
 def test_a_storage_claim_stays_while_a_pod_of_it_is_there_even_one_that_ended(lab: Lab) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    lab.apply(body(names.CLAIM, "p", spec=spec))
+    lab.apply(body(kinds.CLAIM, "p", spec=spec))
     container = {"name": "main", "image": "i:1", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "p"}}]
     lab.apply(job("j", pod={"containers": [container], "volumes": volumes}))
     lab.running("j")
-    lab.delete(names.CLAIM, "p")
+    lab.delete(kinds.CLAIM, "p")
     lab.later(10_000)
-    assert lab.there(names.CLAIM, "p")["metadata"]["deletionTimestamp"]
+    assert lab.there(kinds.CLAIM, "p")["metadata"]["deletionTimestamp"]
     lab.finish("j")
     lab.later(10_000)
-    assert lab.there(names.CLAIM, "p")["metadata"]["deletionTimestamp"]
-    lab.delete(names.JOB, "j")
-    lab.eventually(lambda: lab.get(names.CLAIM, "p") is None)
+    assert lab.there(kinds.CLAIM, "p")["metadata"]["deletionTimestamp"]
+    lab.delete(kinds.JOB, "j")
+    lab.eventually(lambda: lab.get(kinds.CLAIM, "p") is None)

@@ -7,8 +7,8 @@ from typing import Any
 from labs import Lab, body, job, lab
 
 from gpuctl.app.ports import Conflict
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
 
 
 def nodes_of(lab: Lab, job_name: str) -> set[str]:
@@ -16,7 +16,7 @@ def nodes_of(lab: Lab, job_name: str) -> set[str]:
 
 
 def edit_node(lab: Lab, name: str, **spec: Any) -> None:
-    node = lab.there(names.NODE, name)
+    node = lab.there(kinds.NODE, name)
     lab.edit({**node, "spec": {**node["spec"], **spec}}, "kubectl")
 
 
@@ -24,12 +24,12 @@ def inference(replicas: int, image: str = "i:1") -> dict[str, Any]:
     labels = {"app": "serve"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": image}]}}
     fields = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    return body(names.DEPLOYMENT, "serve", spec=fields)
+    return body(kinds.DEPLOYMENT, "serve", spec=fields)
 
 
 def serving(lab: Lab) -> list[str]:
     """Images of the running pods of the Deployment."""
-    pods = [p for p in lab.cluster.list(names.POD).items if p["metadata"]["labels"].get("app") == "serve"]
+    pods = [p for p in lab.cluster.list(kinds.POD).items if p["metadata"]["labels"].get("app") == "serve"]
     return [p["spec"]["containers"][0]["image"] for p in pods if p["status"]["phase"] == "Running"]
 
 
@@ -107,7 +107,7 @@ def test_a_pod_has_the_priority_of_its_class_and_waits_for_the_class(lab: Lab) -
     lab.later(30_000)
     assert lab.pods("j") == []
     fields = {"value": 5, "preemptionPolicy": "Never"}
-    lab.apply(body(names.PRIORITY_CLASS_KIND, names.PRIORITY_CLASS, namespace=None, **fields))
+    lab.apply(body(kinds.PRIORITY_CLASS, names.PRIORITY_CLASS, namespace=None, **fields))
     (pod,) = lab.running("j")
     assert (pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) == (5, "Never")
 
@@ -115,18 +115,18 @@ def test_a_pod_has_the_priority_of_its_class_and_waits_for_the_class(lab: Lab) -
 def test_a_deployment_keeps_its_pods(lab: Lab) -> None:
     lab.apply(inference(2))
     lab.eventually(lambda: len(serving(lab)) == 2)
-    lab.eventually(lambda: lab.there(names.DEPLOYMENT, "serve")["status"].get("readyReplicas") == 2)
-    pod = next(p for p in lab.cluster.list(names.POD).items if p["metadata"]["labels"].get("app") == "serve")
-    lab.delete(names.POD, pod["metadata"]["name"])
-    lab.eventually(lambda: len(serving(lab)) == 2 and lab.get(names.POD, pod["metadata"]["name"]) is None)
+    lab.eventually(lambda: lab.there(kinds.DEPLOYMENT, "serve")["status"].get("readyReplicas") == 2)
+    pod = next(p for p in lab.cluster.list(kinds.POD).items if p["metadata"]["labels"].get("app") == "serve")
+    lab.delete(kinds.POD, pod["metadata"]["name"])
+    lab.eventually(lambda: len(serving(lab)) == 2 and lab.get(kinds.POD, pod["metadata"]["name"]) is None)
 
 
 def test_a_deployment_scales_to_nothing(lab: Lab) -> None:
     lab.apply(inference(2))
     lab.eventually(lambda: len(serving(lab)) == 2)
     lab.apply(inference(0))
-    lab.eventually(lambda: not lab.cluster.list(names.POD).items)
-    lab.eventually(lambda: not lab.there(names.DEPLOYMENT, "serve")["status"].get("replicas"))
+    lab.eventually(lambda: not lab.cluster.list(kinds.POD).items)
+    lab.eventually(lambda: not lab.there(kinds.DEPLOYMENT, "serve")["status"].get("replicas"))
 
 
 def test_a_deployments_new_template_replaces_its_pods(lab: Lab) -> None:
@@ -144,7 +144,7 @@ def test_a_deployments_strategy_that_somebody_changed_is_put_back_and_its_pods_s
     before = uids(lab)
 
     def changed() -> bool:
-        live = lab.there(names.DEPLOYMENT, "serve")
+        live = lab.there(kinds.DEPLOYMENT, "serve")
         try:
             lab.edit({**live, "spec": {**live["spec"], "strategy": {"type": "RollingUpdate"}}}, "somebody")
         except Conflict:  # its controllers wrote it in between
@@ -152,17 +152,16 @@ def test_a_deployments_strategy_that_somebody_changed_is_put_back_and_its_pods_s
         return True
 
     lab.eventually(changed)
-    assert "rollingUpdate" in lab.there(names.DEPLOYMENT, "serve")["spec"]["strategy"]
+    assert "rollingUpdate" in lab.there(kinds.DEPLOYMENT, "serve")["spec"]["strategy"]
     assert lab.apply(wanted)["spec"]["strategy"] == {"type": "Recreate"}
     assert lab.apply(wanted)["spec"]["strategy"] == {"type": "Recreate"}
     assert uids(lab) == before
 
 
 def uids(lab: Lab) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in lab.cluster.list(names.POD).items}
+    return {pod["metadata"]["uid"] for pod in lab.cluster.list(kinds.POD).items}
 
 
 def test_all_that_gpuctl_reads_can_be_listed(lab: Lab) -> None:
-    kinds: tuple[Kind, ...] = names.OBSERVED_KINDS
-    for kind in kinds:
+    for kind in kinds.OBSERVED:
         assert int(lab.cluster.list(kind).resource_version) > 0

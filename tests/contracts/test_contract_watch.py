@@ -7,16 +7,16 @@ from contextlib import suppress
 from labs import Lab, body, job, lab
 
 from gpuctl.app.ports import ClusterUnavailable
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 
 
 def test_a_watch_continues_where_a_list_ends(lab: Lab) -> None:
-    lab.apply(body(names.CONFIG_MAP, "before"))
-    listed = lab.cluster.list(names.CONFIG_MAP)
-    made = lab.apply(body(names.CONFIG_MAP, "after", data={"a": "1"}))
-    changed = lab.apply(body(names.CONFIG_MAP, "after", data={"a": "2"}))
-    lab.delete(names.CONFIG_MAP, "after")
-    events = lab.cluster.watch(names.CONFIG_MAP, listed.resource_version, 0)
+    lab.apply(body(kinds.CONFIG_MAP, "before"))
+    listed = lab.cluster.list(kinds.CONFIG_MAP)
+    made = lab.apply(body(kinds.CONFIG_MAP, "after", data={"a": "1"}))
+    changed = lab.apply(body(kinds.CONFIG_MAP, "after", data={"a": "2"}))
+    lab.delete(kinds.CONFIG_MAP, "after")
+    events = lab.cluster.watch(kinds.CONFIG_MAP, listed.resource_version, 0)
     assert [event.type for event in events if event.type != "BOOKMARK"] == ["ADDED", "MODIFIED", "DELETED"]
     assert events[0].body == made
     assert events[1].body == changed
@@ -24,12 +24,12 @@ def test_a_watch_continues_where_a_list_ends(lab: Lab) -> None:
 
 
 def test_every_event_has_a_higher_version_than_the_one_before(lab: Lab) -> None:
-    listed = lab.cluster.list(names.POD)
+    listed = lab.cluster.list(kinds.POD)
     lab.apply(job("j"))
     lab.running("j")
-    lab.delete(names.JOB, "j")
+    lab.delete(kinds.JOB, "j")
     lab.eventually(lambda: not lab.pods("j"))
-    events = lab.cluster.watch(names.POD, listed.resource_version, 0)
+    events = lab.cluster.watch(kinds.POD, listed.resource_version, 0)
     versions = [int(listed.resource_version), *(int(event.body["metadata"]["resourceVersion"]) for event in events)]
     changes = [event.type for event in events if event.type != "BOOKMARK"]
     assert versions[: len(changes) + 1] == sorted(set(versions[: len(changes) + 1]))
@@ -37,64 +37,64 @@ def test_every_event_has_a_higher_version_than_the_one_before(lab: Lab) -> None:
 
 
 def test_a_watch_sees_its_kind_only(lab: Lab) -> None:
-    version = lab.cluster.list(names.SERVICE).resource_version
-    lab.apply(body(names.CONFIG_MAP, "c"))
-    assert [e.type for e in lab.cluster.watch(names.SERVICE, version, 0) if e.type != "BOOKMARK"] == []
+    version = lab.cluster.list(kinds.SERVICE).resource_version
+    lab.apply(body(kinds.CONFIG_MAP, "c"))
+    assert [e.type for e in lab.cluster.watch(kinds.SERVICE, version, 0) if e.type != "BOOKMARK"] == []
 
 
 def test_a_bookmark_is_a_version_to_go_on_from(lab: Lab) -> None:
-    version = lab.cluster.list(names.SERVICE).resource_version
-    lab.apply(body(names.CONFIG_MAP, "c"))
-    bookmark = lab.cluster.watch(names.SERVICE, version, 0)[-1]
+    version = lab.cluster.list(kinds.SERVICE).resource_version
+    lab.apply(body(kinds.CONFIG_MAP, "c"))
+    bookmark = lab.cluster.watch(kinds.SERVICE, version, 0)[-1]
     assert bookmark.type == "BOOKMARK"
-    assert (bookmark.body["apiVersion"], bookmark.body["kind"]) == names.SERVICE
+    assert (bookmark.body["apiVersion"], bookmark.body["kind"]) == kinds.SERVICE
     from_there = bookmark.body["metadata"]["resourceVersion"]
     assert int(from_there) >= int(version)
-    made = lab.apply(body(names.SERVICE, "s", spec={"ports": [{"port": 80}]}))
-    assert [e.body for e in lab.cluster.watch(names.SERVICE, from_there, 0) if e.type == "ADDED"] == [made]
+    made = lab.apply(body(kinds.SERVICE, "s", spec={"ports": [{"port": 80}]}))
+    assert [e.body for e in lab.cluster.watch(kinds.SERVICE, from_there, 0) if e.type == "ADDED"] == [made]
 
 
 def test_replaying_the_events_on_the_list_gives_the_next_list(lab: Lab) -> None:
-    first = lab.cluster.list(names.POD)
+    first = lab.cluster.list(kinds.POD)
     copy = {item["metadata"]["uid"]: item for item in first.items}
     for name in ("a", "b", "c"):
         lab.apply(job(name))
     lab.running("a")
     lab.finish("b")
-    lab.delete(names.JOB, "c")
+    lab.delete(kinds.JOB, "c")
     lab.later(30_000)
     versions = [first.resource_version]
 
     def is_the_list() -> bool:
-        for event in lab.cluster.watch(names.POD, versions[-1], 0):
+        for event in lab.cluster.watch(kinds.POD, versions[-1], 0):
             if event.type == "DELETED":
                 del copy[event.body["metadata"]["uid"]]
             elif event.type == "BOOKMARK":
                 versions.append(event.body["metadata"]["resourceVersion"])
             else:
                 copy[event.body["metadata"]["uid"]] = event.body
-        return copy == {item["metadata"]["uid"]: item for item in lab.cluster.list(names.POD).items}
+        return copy == {item["metadata"]["uid"]: item for item in lab.cluster.list(kinds.POD).items}
 
     lab.eventually(is_the_list)
 
 
 def test_lists_are_by_namespace_and_name(lab: Lab) -> None:
     for name in ("b", "a", "c"):
-        lab.apply(body(names.CONFIG_MAP, name))
-    listed = [o["metadata"]["name"] for o in lab.cluster.list(names.CONFIG_MAP).items]
+        lab.apply(body(kinds.CONFIG_MAP, name))
+    listed = [o["metadata"]["name"] for o in lab.cluster.list(kinds.CONFIG_MAP).items]
     assert listed == sorted(listed)
 
 
 def test_a_version_from_the_future_is_refused_or_tells_nothing(lab: Lab) -> None:
-    version = int(lab.cluster.list(names.POD).resource_version) + 1_000_000
+    version = int(lab.cluster.list(kinds.POD).resource_version) + 1_000_000
     with suppress(ClusterUnavailable):
-        assert [e.type for e in lab.cluster.watch(names.POD, str(version), 0)] == ["BOOKMARK"]
+        assert [e.type for e in lab.cluster.watch(kinds.POD, str(version), 0)] == ["BOOKMARK"]
 
 
 def test_bodies_handed_out_do_not_change_later(lab: Lab) -> None:
     lab.apply(job("j"))
-    (before,) = lab.cluster.list(names.JOB).items
+    (before,) = lab.cluster.list(kinds.JOB).items
     as_it_was = str(before)
     lab.running("j")
     assert str(before) == as_it_was
-    assert lab.cluster.list(names.JOB).items[0] != before
+    assert lab.cluster.list(kinds.JOB).items[0] != before

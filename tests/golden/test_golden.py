@@ -18,7 +18,7 @@ import yaml
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.compile import compile_tree
-from gpuctl.k8s.names import OBSERVED_KINDS
+from gpuctl.k8s.kinds import OBSERVED
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import (
     Admit,
@@ -146,7 +146,7 @@ def test_an_api_server_takes_them_and_runs_stand_where_they_were_sent(case: str)
     while (due := cluster.next_event_ms()) is not None and due <= NOON_MS + 5_000:
         clock.advance_to(due)
         cluster.settle()
-    objects = {ref_of(body): body for kind in OBSERVED_KINDS for body in cluster.list(kind).items}
+    objects = {ref_of(body): body for kind in OBSERVED for body in cluster.list(kind).items}
     runs = {run.job: run for run in observe(RawObjects(objects=objects)).runs}
     for told in schedule.decisions:
         if isinstance(told, Admit | Keep):

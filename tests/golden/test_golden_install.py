@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuctl.install import Installation, all_objects, verbs
-from gpuctl.k8s import names
+from gpuctl.install import Installation, all_objects
+from gpuctl.k8s import kinds
 from gpuctl.views.yamltext import yaml_document
 
 HERE = Path(__file__).parent / "install"
@@ -30,9 +30,9 @@ def test_manifests(case: str, golden: Callable[[Path, str], None]) -> None:
 
 
 def test_every_kind_that_is_read_may_be_read_and_nothing_may_be_all() -> None:
-    for kind in names.OBSERVED_KINDS:
-        assert {"list", "watch"} <= set(verbs()[kind])
-    assert not {"*", "get"} & {verb for kind, may in verbs().items() if kind != names.LEASE for verb in may}
+    for kind in kinds.OBSERVED:
+        assert {"list", "watch"} <= set(kinds.VERBS[kind])
+    assert not {"*", "get"} & {verb for kind, may in kinds.VERBS.items() if kind != kinds.LEASE for verb in may}
 
 
 def test_an_open_prefix_has_no_fence() -> None:

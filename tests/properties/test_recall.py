@@ -13,7 +13,7 @@ from gpuctl.app.cycle import CycleReport, Site, cycle, foresee
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.play import Sandbox
 from gpuctl.app.recall import Recall
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import resource_version, uid
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
@@ -51,7 +51,7 @@ class Life:
         state = foresee(self.declared, self.site).state
         running = [run.job for run in state.runs if run.phase is RunPhase.RUNNING]
         owned = sorted(
-            ref for ref in state.live if (ref.api_version, ref.kind) in {names.JOB, names.POD, names.SERVICE}
+            ref for ref in state.live if (ref.api_version, ref.kind) in {kinds.JOB, kinds.POD, kinds.SERVICE}
         )
         if event == "wait":
             self.here.time.advance_to(self.here.time.now_ms() + 700 * (1 + which))

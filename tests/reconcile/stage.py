@@ -17,7 +17,7 @@ from gpuctl.app.ports import Background, Clock, Cluster, Leadership, Machines, N
 from gpuctl.app.reconciler import ALONE, AT_ONCE, UNMEASURED, Outside
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.app.timekeeping import NO_REFERENCE
-from gpuctl.k8s.names import OBSERVED_KINDS
+from gpuctl.k8s.kinds import OBSERVED
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef, Revision
 from gpuctl.model.state import Body, ClusterState, RawObjects
@@ -133,7 +133,7 @@ class Stage:
     # what came of it
 
     def state(self) -> ClusterState:
-        bodies = [body for kind in OBSERVED_KINDS for body in self.cluster.list(kind).items]
+        bodies = [body for kind in OBSERVED for body in self.cluster.list(kind).items]
         return observe(RawObjects(objects={ref_of(body): body for body in bodies}))
 
     def phases(self) -> dict[str, str]:

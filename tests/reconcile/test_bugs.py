@@ -10,7 +10,7 @@ import pytest
 from stage import BASE, ZERO_MS, Stage, job
 
 from gpuctl.app.ports import WatchEvent
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import Kind
 
 RUNNING = {"a/j1": "Running", "b/j2": "Running"}
 

@@ -15,7 +15,7 @@ from stage import BASE, CLUSTER, ZERO_MS, Stage, job, project
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.ports import ClusterUnavailable, ObjectList, R, T, WatchEvent
 from gpuctl.app.timekeeping import LAST_RETRY_MS, retry_ms
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import ObjectRef

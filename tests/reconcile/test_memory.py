@@ -15,7 +15,7 @@ from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.ports import Note, R, T
 from gpuctl.app.reconciler import Outside
 from gpuctl.app.report import Journal
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.ids import Revision
 from gpuctl.model.source import SourceFile, SourceTree
@@ -136,7 +136,7 @@ class Process:
 
     def wait(self, duration_ms: int) -> bool:
         self.clock.advance_to(self.clock.now_ms() + duration_ms)
-        jobs = self.cluster.list(names.JOB).items
+        jobs = self.cluster.list(kinds.JOB).items
         mine = [job.name for body in jobs if (job := job_of(body)) is not None]
         done = [body for body in jobs if body.get("status", {}).get("succeeded")]
         if len(done) == len(mine) == WAVE and all(name.startswith(f"j{self.wave}-") for name in mine):

@@ -10,7 +10,7 @@ from stage import BASE, CLUSTER, Stage, job, project
 
 from gpuctl.app.ports import Cluster, Invalid
 from gpuctl.app.rejections import RETRY_MS
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import labels_of, mapping, resource_version, uid
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, RunPhase
@@ -161,7 +161,7 @@ def test_one_cluster_leaves_anothers_namespaces_records_and_runs_alone(stage: St
     assert stage.codes("refused") == ["GPU6006", "GPU6006"]
     live = stage.state().live
     assert {ref: resource_version(live[ref]) for ref in version} == version
-    assert labels_of(live[ObjectRef(*names.NAMESPACE, "", "gpu-a")])[names.CLUSTER_LABEL] == "one"
+    assert labels_of(live[ObjectRef(*kinds.NAMESPACE, "", "gpu-a")])[names.CLUSTER_LABEL] == "one"
 
 
 def test_adopting_does_not_take_another_clusters_namespace(stage: Stage) -> None:
@@ -181,7 +181,7 @@ def test_two_clusters_with_other_prefixes_share_a_server(stage: Stage) -> None:
     assert {("one", "j1"), ("one", "j2")} < state
     assert len(state) == 4
     assert stage.codes("refused", "differs") == []
-    system = ObjectRef(*names.NAMESPACE, "", names.SYSTEM_NAMESPACE)
+    system = ObjectRef(*kinds.NAMESPACE, "", names.SYSTEM_NAMESPACE)
     assert names.CLUSTER_LABEL not in labels_of(stage.state().live[system])
 
 

@@ -19,7 +19,7 @@ from gpuctl.app.ports import ObjectList, R, SourceUnavailable, T, WatchEvent
 from gpuctl.app.reconciler import Outside, Reconciler
 from gpuctl.app.report import Journal
 from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, text, uid
 from gpuctl.model.ids import ObjectRef, Revision
 from gpuctl.model.source import SourceFile, SourceTree

@@ -13,21 +13,19 @@ from gpuctl.adapters.embedded.bodies import Key, at, drop, key_of, put, terminal
 from gpuctl.adapters.embedded.defaults import filled
 from gpuctl.adapters.embedded.faults import conflict, forbidden, invalid, not_found
 from gpuctl.adapters.embedded.store import Store
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import is_deleting, mapping, number, text, uid
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
-EVENT: Kind = ("v1", "Event")
 KINDS: frozenset[Kind] = frozenset({
-    *names.OBSERVED_KINDS, names.RESOURCE_CLAIM, names.RESOURCE_SLICE, names.DEVICE_CLASS, EVENT, ("v1", "Secret"),
-    ("v1", "ServiceAccount"), ("coordination.k8s.io/v1", "Lease"),
+    *kinds.OBSERVED, kinds.CORE_EVENT, kinds.SECRET, kinds.SERVICE_ACCOUNT, kinds.LEASE,
 })  # fmt: skip
 """What this server serves; anything else is 404."""
 
-_GENERATIONS = frozenset({names.JOB, names.DEPLOYMENT, names.INGRESS, names.POD, names.RESOURCE_SLICE})
+_GENERATIONS = frozenset({kinds.JOB, kinds.DEPLOYMENT, kinds.INGRESS, kinds.POD, kinds.RESOURCE_SLICE})
 _MAX_BYTES = 3 * 512 * 1024
 
 
@@ -77,7 +75,7 @@ class Api:
         meta = {**body["metadata"], "uid": self.store.new_uid(), "creationTimestamp": self.now}
         if key.kinds in _GENERATIONS:
             meta["generation"] = 1
-        if key.kinds == names.CLAIM:
+        if key.kinds == kinds.CLAIM:
             meta["finalizers"] = [*meta.get("finalizers", ()), "kubernetes.io/pvc-protection"]
         admitted = self._prioritised(key, filled({**body, "metadata": meta}))
         validation.check(admitted)
@@ -116,7 +114,7 @@ class Api:
         until = format_seconds(self.instant + 1000 * grace)
         marked = put(live, ("metadata", "deletionTimestamp"), until)
         marked = put(marked, ("metadata", "deletionGracePeriodSeconds"), grace)
-        if key.kinds == names.NAMESPACE:
+        if key.kinds == kinds.NAMESPACE:
             self.store.write(put(marked, ("status", "phase"), "Terminating"))
         elif _may_go(marked):
             self.store.remove(key)
@@ -126,9 +124,9 @@ class Api:
     def _prioritised(self, key: Key, body: Body) -> Body:
         """A pod with the priority of the class it names. Raises Forbidden where there is no such class."""
         name = text(body, "spec", "priorityClassName")
-        if key.kinds != names.POD or name.startswith("system-"):
+        if key.kinds != kinds.POD or name.startswith("system-"):
             return body
-        found = self.store.get(Key(*names.PRIORITY_CLASS_KIND, "", name)) if name else {}
+        found = self.store.get(Key(*kinds.PRIORITY_CLASS, "", name)) if name else {}
         if found is None:
             raise forbidden(f"{key} is forbidden: no PriorityClass with name {name} was found")
         policy = text(found, "preemptionPolicy") or "PreemptLowerPriority"
@@ -148,14 +146,14 @@ class Api:
             raise not_found(f"the server has no {kind[1] or 'kind'} of {kind[0] or 'no apiVersion'}")
         if not text(body, "metadata", "name"):
             raise invalid(f"{kind[1]}: metadata.name: Required value")
-        if kind not in names.CLUSTER_SCOPED and not text(body, "metadata", "namespace"):
+        if kind not in kinds.CLUSTER_SCOPED and not text(body, "metadata", "namespace"):
             raise invalid(f"{kind[1]} {text(body, 'metadata', 'name')}: metadata.namespace: Required value")
         return key_of(body)
 
     def _namespace_takes(self, key: Key) -> None:
         if not key.namespace:
             return
-        namespace = self.store.get(Key(*names.NAMESPACE, "", key.namespace))
+        namespace = self.store.get(Key(*kinds.NAMESPACE, "", key.namespace))
         if namespace is None:
             raise not_found(f'namespaces "{key.namespace}" not found')
         if is_deleting(namespace):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gpuctl.k8s.names import CLUSTER_SCOPED, Kind
+from gpuctl.k8s.kinds import CLUSTER_SCOPED, Kind
 from gpuctl.k8s.objects import condition
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.model.state import Body

@@ -13,7 +13,7 @@ from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.podwork import Refusals, controller_reference, suffix, warn
 from gpuctl.app.ports import WorldFault
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import is_deleting, items, mapping, text
 from gpuctl.model.state import Body
 
@@ -30,9 +30,9 @@ class DeviceClaims:
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A pod with claims, and the waiting pods of a template's namespace."""
-        if key.kinds == names.POD:
+        if key.kinds == kinds.POD:
             return (key,) if new is not None and any(items(new, "spec", "resourceClaims")) else ()
-        if key.kinds == names.CLAIM_TEMPLATE and old is None:
+        if key.kinds == kinds.CLAIM_TEMPLATE and old is None:
             return [pod for pod in self._book.pending() if pod.namespace == key.namespace]
         return self._refusals.woken_by(key)
 
@@ -51,7 +51,7 @@ class DeviceClaims:
         for entry in items(pod, "spec", "resourceClaims"):
             template = text(entry, "resourceClaimTemplateName")
             if template and text(entry, "name") not in made and not is_deleting(pod):
-                pod = self._make(pod, text(entry, "name"), Key(*names.CLAIM_TEMPLATE, key.namespace, template))
+                pod = self._make(pod, text(entry, "name"), Key(*kinds.CLAIM_TEMPLATE, key.namespace, template))
 
     def _make(self, pod: Body, entry: str, template_key: Key) -> Body:
         template = self._desk.store.get(template_key)
@@ -60,7 +60,7 @@ class DeviceClaims:
             return pod
         name = f"{pod['metadata']['name']}-{entry}-{suffix(self._desk.store.serial + 1)}"
         claim = {
-            "apiVersion": names.RESOURCE_CLAIM[0], "kind": names.RESOURCE_CLAIM[1],
+            "apiVersion": kinds.RESOURCE_CLAIM[0], "kind": kinds.RESOURCE_CLAIM[1],
             "metadata": {
                 "name": name, "namespace": template_key.namespace, "ownerReferences": [controller_reference(pod)],
                 "labels": dict(mapping(template, "spec", "metadata", "labels")),
@@ -82,7 +82,7 @@ def claim_keys(pod: Body) -> list[Key]:
     """The ResourceClaims made for a pod."""
     namespace = text(pod, "metadata", "namespace")
     made = items(pod, "status", "resourceClaimStatuses")
-    return [Key(*names.RESOURCE_CLAIM, namespace, text(entry, "resourceClaimName")) for entry in made]
+    return [Key(*kinds.RESOURCE_CLAIM, namespace, text(entry, "resourceClaimName")) for entry in made]
 
 
 class Volumes:
@@ -95,10 +95,10 @@ class Volumes:
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A claim, and the claims of a pod that is gone."""
-        if key.kinds == names.CLAIM:
+        if key.kinds == kinds.CLAIM:
             return (key,) if new is not None else ()
-        if key.kinds == names.POD and old is not None and new is None:
-            return [Key(*names.CLAIM, key.namespace, name) for name in volume_claims(old)]
+        if key.kinds == kinds.POD and old is not None and new is None:
+            return [Key(*kinds.CLAIM, key.namespace, name) for name in volume_claims(old)]
         return ()
 
     def sync(self, key: Key) -> None:
@@ -117,7 +117,7 @@ class Volumes:
 
     def _used(self, key: Key) -> bool:
         """Whether a pod that had a node is still there, ended or not."""
-        pods = (self._desk.store.get(pod) for pod in self._desk.store.in_namespace(key.namespace, names.POD))
+        pods = (self._desk.store.get(pod) for pod in self._desk.store.in_namespace(key.namespace, kinds.POD))
         return any(pod is not None and text(pod, "spec", "nodeName") and key.name in volume_claims(pod) for pod in pods)
 
 

@@ -31,7 +31,8 @@ from gpuctl.adapters.embedded.strangers import set_strangers
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.ports import Clock, ObjectList, R, T, WatchEvent, WorldFault
 from gpuctl.k8s import names
-from gpuctl.k8s.names import FIELD_MANAGER, Kind
+from gpuctl.k8s.kinds import Kind
+from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import annotations_of, is_deleting, text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.declared import NodePool

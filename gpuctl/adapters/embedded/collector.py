@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpuctl.adapters.embedded.bodies import Key, owner_uids
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.podwork import release
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import is_deleting, items, text, uid
 from gpuctl.model.state import Body
 
@@ -38,7 +38,7 @@ class Collector:
 
     def _exists(self, owner: Body, namespace: str) -> bool:
         kind = (text(owner, "apiVersion"), text(owner, "kind"))
-        place = "" if kind in names.CLUSTER_SCOPED else namespace
+        place = "" if kind in kinds.CLUSTER_SCOPED else namespace
         found = self._desk.store.get(Key(*kind, place, text(owner, "name")))
         return found is not None and uid(found) == owner["uid"]
 
@@ -53,9 +53,9 @@ class Namespaces:
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A namespace, and the namespace of what was removed."""
-        if key.kinds == names.NAMESPACE:
+        if key.kinds == kinds.NAMESPACE:
             return (key,) if new is not None else ()
-        return (Key(*names.NAMESPACE, "", key.namespace),) if new is None and key.namespace else ()
+        return (Key(*kinds.NAMESPACE, "", key.namespace),) if new is None and key.namespace else ()
 
     def sync(self, key: Key) -> None:
         """Delete the content of one that terminates; without content it is gone."""
@@ -63,7 +63,7 @@ class Namespaces:
         if namespace is None or not is_deleting(namespace):
             return
         content = self._desk.store.in_namespace(key.name)
-        for inner in sorted(content, key=lambda k: (k.kinds != names.POD, k)):
+        for inner in sorted(content, key=lambda k: (k.kinds != kinds.POD, k)):
             body = self._desk.store.get(inner)
             if body is not None and not is_deleting(body):
                 self._desk.api.delete(inner)

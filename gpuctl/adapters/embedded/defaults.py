@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuctl.adapters.embedded.bodies import at, put
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import uid
 from gpuctl.model.state import Body
 
@@ -211,15 +211,15 @@ def _resource_claim(body: Body) -> dict[str, Any]:
     return put(body, path, _each(at(body, *path), _request)) if at(body, *path) else dict(body)
 
 
-_FILL: Mapping[names.Kind, Callable[[Body], dict[str, Any]]] = {
-    names.POD: _pod,
-    names.JOB: _job,
-    names.DEPLOYMENT: _deployment,
-    names.SERVICE: _service,
-    names.CLAIM: _claim,
-    names.NAMESPACE: _namespace,
-    names.PRIORITY_CLASS_KIND: _priority_class,
-    names.ROLE_BINDING: _role_binding,
-    names.CLAIM_TEMPLATE: _claim_template,
-    names.RESOURCE_CLAIM: _resource_claim,
+_FILL: Mapping[kinds.Kind, Callable[[Body], dict[str, Any]]] = {
+    kinds.POD: _pod,
+    kinds.JOB: _job,
+    kinds.DEPLOYMENT: _deployment,
+    kinds.SERVICE: _service,
+    kinds.CLAIM: _claim,
+    kinds.NAMESPACE: _namespace,
+    kinds.PRIORITY_CLASS: _priority_class,
+    kinds.ROLE_BINDING: _role_binding,
+    kinds.CLAIM_TEMPLATE: _claim_template,
+    kinds.RESOURCE_CLAIM: _resource_claim,
 }

@@ -13,7 +13,7 @@ from gpuctl.adapters.embedded.bodies import Key, holds, key_of, put, terminal, w
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.podwork import Refusals, active, new_pod, owned_pods, warn
 from gpuctl.app.ports import WorldFault
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, number, text
 from gpuctl.model.state import Body
 
@@ -31,12 +31,12 @@ class Deployments:
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A changed Deployment, and the Deployment of a changed pod."""
-        if key.kinds == names.DEPLOYMENT:
+        if key.kinds == kinds.DEPLOYMENT:
             return (key,) if new is not None else ()
-        if key.kinds == names.POD:
+        if key.kinds == kinds.POD:
             owners = items(new if new is not None else old or {}, "metadata", "ownerReferences")
             found = [text(owner, "name") for owner in owners if text(owner, "kind") == "Deployment"]
-            return [Key(*names.DEPLOYMENT, key.namespace, name) for name in found]
+            return [Key(*kinds.DEPLOYMENT, key.namespace, name) for name in found]
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:

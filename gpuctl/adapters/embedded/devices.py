@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gpuctl.adapters.embedded.bodies import Key, at
 from gpuctl.adapters.embedded.cel import Literal, selector
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import flag, items, mapping, number, text
 from gpuctl.k8s.quantity import format_bytes, parse_whole
 from gpuctl.model.state import Body
@@ -56,12 +56,12 @@ class DeviceBook:
 
     def note(self, key: Key, old: Body | None, new: Body | None) -> None:
         """A write happened."""
-        if key.kinds == names.RESOURCE_SLICE:
+        if key.kinds == kinds.RESOURCE_SLICE:
             for body in filter(None, (old,)):
                 self._slices.get(text(body, "spec", "nodeName"), {}).pop(key, None)
             if new is not None:
                 self._slices.setdefault(text(new, "spec", "nodeName"), {})[key] = _devices(new)
-        if key.kinds == names.RESOURCE_CLAIM and at(old, "status", "allocation") != at(new, "status", "allocation"):
+        if key.kinds == kinds.RESOURCE_CLAIM and at(old, "status", "allocation") != at(new, "status", "allocation"):
             for index, share in enumerate(allocated(old)):
                 self._held[share.device].pop((key, index), None)
             for index, share in enumerate(allocated(new)):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import MEBIBYTE
 from gpuctl.model.declared import DeclaredNode, NodePool, Sharing, Way
 from gpuctl.model.state import Body
@@ -74,8 +74,8 @@ def device_classes(pools: Iterable[NodePool]) -> Iterator[Body]:
         driver, kind = _KINDS[name]
         selector = f"device.driver == '{driver}' && device.attributes['{driver}'].type == '{kind}'"
         yield {
-            "apiVersion": names.DEVICE_CLASS[0],
-            "kind": names.DEVICE_CLASS[1],
+            "apiVersion": kinds.DEVICE_CLASS[0],
+            "kind": kinds.DEVICE_CLASS[1],
             "metadata": {"name": name},
             "spec": {"selectors": [{"cel": {"expression": selector}}]},
         }
@@ -100,8 +100,8 @@ def resource_slice(pool: NodePool, node: DeclaredNode) -> Body | None:
 
 def _slice(name: str, driver: str, node: DeclaredNode, devices: list[dict[str, Any]]) -> Body:
     return {
-        "apiVersion": names.RESOURCE_SLICE[0],
-        "kind": names.RESOURCE_SLICE[1],
+        "apiVersion": kinds.RESOURCE_SLICE[0],
+        "kind": kinds.RESOURCE_SLICE[1],
         "metadata": {"name": name},
         "spec": {"driver": driver, "nodeName": node.name, "devices": devices,
                  "pool": {"name": node.name, "generation": 1, "resourceSliceCount": 1}},

@@ -14,7 +14,7 @@ from gpuctl.adapters.embedded.bodies import Key, at, holds, key_of, put, termina
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.podwork import TRACKING, Refusals, active, dismiss, new_pod, owned_pods, release, warn
 from gpuctl.app.ports import WorldFault
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
 from gpuctl.k8s.objects import annotations_of, flag, instant, is_deleting, items, mapping, number, text, uid
 from gpuctl.model.state import Body
@@ -32,11 +32,11 @@ class Jobs:
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A changed Job, and the Job of a changed pod."""
-        if key.kinds == names.JOB:
+        if key.kinds == kinds.JOB:
             return (key,) if new is not None else ()
-        if key.kinds == names.POD:
+        if key.kinds == kinds.POD:
             owners = items(new if new is not None else old or {}, "metadata", "ownerReferences")
-            return [Key(*names.JOB, key.namespace, text(o, "name")) for o in owners if text(o, "kind") == "Job"]
+            return [Key(*kinds.JOB, key.namespace, text(o, "name")) for o in owners if text(o, "kind") == "Job"]
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:

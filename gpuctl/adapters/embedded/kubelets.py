@@ -14,7 +14,7 @@ from gpuctl.adapters.embedded.bodies import Key, at, holds, key_of, put, termina
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.nodebook import NodeBook, job_of
 from gpuctl.adapters.embedded.podwork import disrupted
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
 from gpuctl.k8s.objects import annotations_of, is_deleting, items, number, text, uid
 from gpuctl.model.state import Body
@@ -38,9 +38,9 @@ class Kubelets:
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A pod that has a node, and all pods of a node that changed."""
-        if key.kinds == names.POD:
+        if key.kinds == kinds.POD:
             return (key,) if text(new if new is not None else old or {}, "spec", "nodeName") else ()
-        if key.kinds == names.NODE:
+        if key.kinds == kinds.NODE:
             return self._book.on(key.name)
         return ()
 
@@ -52,7 +52,7 @@ class Kubelets:
         if terminal(pod):
             self._reap(pod)
             return
-        node = self._desk.store.get(Key(*names.NODE, "", text(pod, "spec", "nodeName")))
+        node = self._desk.store.get(Key(*kinds.NODE, "", text(pod, "spec", "nodeName")))
         if node is None:
             self._end(disrupted(pod, "DeletionByPodGC", self._desk.instant), "Failed", 137, "Error")
             return

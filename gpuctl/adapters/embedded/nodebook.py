@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gpuctl.adapters.embedded.amounts import pod_asks
 from gpuctl.adapters.embedded.bodies import Key, terminal
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import Body
@@ -23,7 +23,7 @@ class NodeBook:
 
     def note(self, key: Key, old: Body | None, new: Body | None) -> None:
         """A write happened."""
-        if key.kinds != names.POD:
+        if key.kinds != kinds.POD:
             return
         self._occupy(key, old, new)
         if new is not None and not text(new, "spec", "nodeName") and not terminal(new) and not is_deleting(new):

@@ -18,7 +18,7 @@ from gpuctl.adapters.embedded.drivers import (
 )
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.podwork import disrupted
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, instant, is_deleting, items, mapping, text
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.declared import DeclaredNode, NodePool
@@ -46,22 +46,22 @@ def provide(api: Api, pools: Sequence[NodePool]) -> None:
     for name in api.store.fact(*_PROVIDED, default=()):
         if name not in declared:
             _without(api, name)
-            if api.store.get(Key(*names.NODE, "", name)) is not None:
-                api.delete(Key(*names.NODE, "", name))
+            if api.store.get(Key(*kinds.NODE, "", name)) is not None:
+                api.delete(Key(*kinds.NODE, "", name))
     api.store.set_fact(*_PROVIDED, sorted(declared))
 
 
 def _without(api: Api, node: str, but: str = "") -> None:
     """Remove a node's slices, all but one."""
     for name in slice_names(node):
-        key = Key(*names.RESOURCE_SLICE, "", name)
+        key = Key(*kinds.RESOURCE_SLICE, "", name)
         if name != but and api.store.get(key) is not None:
             api.delete(key)
 
 
 def set_ready(api: Api, node: NodeName, *, ready: bool) -> None:
     """The node's kubelet stops reporting, or reports again. NotFound for a node that is not there."""
-    body = api.find(Key(*names.NODE, "", node))
+    body = api.find(Key(*kinds.NODE, "", node))
     status, reason = ("True", "KubeletReady") if ready else ("Unknown", "NodeStatusUnknown")
     body = with_condition(body, {"type": "Ready", "status": status, "reason": reason}, api.instant)
     taints: list[Any] = [taint for taint in items(body, "spec", "taints") if taint["key"] != _UNREACHABLE]
@@ -72,7 +72,7 @@ def set_ready(api: Api, node: NodeName, *, ready: bool) -> None:
 
 def set_cordoned(api: Api, node: NodeName, *, cordoned: bool) -> None:
     """The node takes no new pods, or takes them again. NotFound for a node that is not there."""
-    api.replace(put(api.find(Key(*names.NODE, "", node)), ("spec", "unschedulable"), cordoned))
+    api.replace(put(api.find(Key(*kinds.NODE, "", node)), ("spec", "unschedulable"), cordoned))
 
 
 class Evictions:
@@ -87,7 +87,7 @@ class Evictions:
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A node whose readiness changed."""
         changed = old is None or new is None or holds(old, "Ready") != holds(new, "Ready")
-        return (key,) if key.kinds == names.NODE and changed and new is not None else ()
+        return (key,) if key.kinds == kinds.NODE and changed and new is not None else ()
 
     def sync(self, key: Key) -> None:
         """Delete the pods of a node that has been lost for long enough."""
@@ -116,7 +116,7 @@ def _node(api: Api, pool: NodePool, node: DeclaredNode) -> None:
         **gpu_labels(pool, node),
         **pool.match_labels,
     }
-    old = api.store.get(Key(*names.NODE, "", node.name))
+    old = api.store.get(Key(*kinds.NODE, "", node.name))
     live = old if old is not None else {
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}, "spec": {}, "status": {},
     }  # fmt: skip

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.adapters.embedded.api import EVENT
 from gpuctl.adapters.embedded.bodies import Key, at, drop, key_of, put, terminal, with_condition
 from gpuctl.adapters.embedded.controller import Desk
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import is_deleting, mapping, text, uid
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
@@ -37,9 +36,9 @@ class Refusals:
 
     def woken_by(self, key: Key) -> list[Key]:
         """What to try again after a write to a quota of its namespace or to a priority class."""
-        if key.kinds == names.RESOURCE_QUOTA:
+        if key.kinds == kinds.RESOURCE_QUOTA:
             return [refused for refused in self._keys if refused.namespace == key.namespace]
-        return list(self._keys) if key.kinds == names.PRIORITY_CLASS_KIND else []
+        return list(self._keys) if key.kinds == kinds.PRIORITY_CLASS else []
 
 
 def suffix(serial: int) -> str:
@@ -54,7 +53,7 @@ def suffix(serial: int) -> str:
 
 def owned_pods(desk: Desk, owner: Body) -> list[Body]:
     """The pods of a workload by name."""
-    keys = sorted(key for key in desk.store.dependents(uid(owner)) if key.kinds == names.POD)
+    keys = sorted(key for key in desk.store.dependents(uid(owner)) if key.kinds == kinds.POD)
     return [pod for key in keys if (pod := desk.store.get(key)) is not None]
 
 
@@ -117,7 +116,7 @@ def disrupted(pod: Body, reason: str, now_ms: Instant) -> Body:
 
 def warn(desk: Desk, about: Body, reason: str, message: str) -> None:
     """A Warning event; repeated, its count and time move."""
-    key = Key(*EVENT, text(about, "metadata", "namespace"), f"{about['metadata']['name']}.{reason.lower()}")
+    key = Key(*kinds.CORE_EVENT, text(about, "metadata", "namespace"), f"{about['metadata']['name']}.{reason.lower()}")
     old = desk.store.get(key)
     if old is not None:
         desk.api.replace({**old, "count": old["count"] + 1, "lastTimestamp": desk.api.now, "message": message})

@@ -12,37 +12,30 @@ from gpuctl.adapters.embedded.bodies import Key, terminal
 from gpuctl.adapters.embedded.faults import forbidden
 from gpuctl.adapters.embedded.scopes import is_about
 from gpuctl.adapters.embedded.store import Store
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import items, mapping, number, text
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.state import Body
 
-COUNTED: Mapping[names.Kind, str] = {
-    names.POD: "pods",
-    names.SERVICE: "services",
-    names.CONFIG_MAP: "configmaps",
-    names.CLAIM: "persistentvolumeclaims",
-    names.JOB: "jobs.batch",
-    names.DEPLOYMENT: "deployments.apps",
-    names.CLAIM_TEMPLATE: "resourceclaimtemplates.resource.k8s.io",
-    names.RESOURCE_CLAIM: "resourceclaims.resource.k8s.io",
-    names.INGRESS: "ingresses.networking.k8s.io",
-    names.ROLE_BINDING: "rolebindings.rbac.authorization.k8s.io",
+COUNTED: Mapping[kinds.Kind, str] = {
+    kind: ".".join(filter(None, (info.plural, kinds.group_of(kind))))
+    for kind, info in kinds.KINDS.items()
+    if info.namespaced and kind not in {kinds.EVENT, kinds.CORE_EVENT}
 }
-"""What quotas count, and the name they count it by."""
+"""What quotas count, and the name they count it by: everything in a namespace but events."""
 _MUST_ASK = ("cpu", "memory")
 
 
 def admit(store: Store, key: Key, body: Body) -> None:
     """Raises Forbidden when a quota of the namespace has no room for a new object, or must know what it asks for."""
     adds = None
-    for quota_key in store.in_namespace(key.namespace, names.RESOURCE_QUOTA) if key.namespace else ():
+    for quota_key in store.in_namespace(key.namespace, kinds.RESOURCE_QUOTA) if key.namespace else ():
         quota = store.get(quota_key)
         if quota is None or not is_about(quota, body):
             continue
         adds = use_of(body) if adds is None else adds
         hard = mapping(quota, "spec", "hard")
-        unsaid = [name for name in hard if key.kinds == names.POD and name not in adds and _of_compute(name)]
+        unsaid = [name for name in hard if key.kinds == kinds.POD and name not in adds and _of_compute(name)]
         if unsaid:
             raise forbidden(f"{key} is forbidden: failed quota: {quota_key.name}: must specify {', '.join(unsaid)}")
         used = usage(store, quota, [name for name in hard if name in adds])
@@ -63,8 +56,8 @@ def usage(store: Store, quota: Body, resources: Iterable[str]) -> dict[str, int]
     wanted, namespace = list(resources), text(quota, "metadata", "namespace")
     every = not mapping(quota, "spec", "scopeSelector")
     plain = {name: kind for name in wanted for kind in COUNTED if every and name == f"count/{COUNTED[kind]}"}
-    kinds = {kind for name in wanted if name not in plain for kind in COUNTED if _counts(name, kind)}
-    bodies = (store.get(key) for kind in sorted(kinds) for key in store.in_namespace(namespace, kind))
+    others = {kind for name in wanted if name not in plain for kind in COUNTED if _counts(name, kind)}
+    bodies = (store.get(key) for kind in sorted(others) for key in store.in_namespace(namespace, kind))
     used = total(use_of(body) for body in bodies if body is not None and is_about(quota, body))
     counts = {name: len(store.in_namespace(namespace, kind)) for name, kind in plain.items()}
     return {name: used.get(name, 0) for name in wanted} | counts
@@ -73,23 +66,23 @@ def usage(store: Store, quota: Body, resources: Iterable[str]) -> dict[str, int]
 def use_of(body: Body) -> dict[str, int]:
     """What one object counts for, under every name a quota may use. A pod that ended counts for nothing."""
     kind = (body["apiVersion"], body["kind"])
-    if kind not in COUNTED or (kind == names.POD and terminal(body)):
+    if kind not in COUNTED or (kind == kinds.POD and terminal(body)):
         return {}
     plural = COUNTED[kind]
     use = {f"count/{plural}": 1, plural.partition(".")[0]: 1}
-    if kind == names.POD:
+    if kind == kinds.POD:
         requests = pod_asks(body)
         use |= {f"requests.{name}": value for name, value in requests.items()}
         use |= {name: requests[name] for name in _MUST_ASK if name in requests}
         use |= {f"limits.{name}": value for name, value in pod_asks(body, "limits").items()}
-    elif kind == names.CLAIM:
+    elif kind == kinds.CLAIM:
         size = amounts(mapping(body, "spec", "resources", "requests")).get("storage", 0)
         use["requests.storage"] = size
         storage_class = text(body, "spec", "storageClassName")
         if storage_class:
             use[f"{storage_class}.storageclass.storage.k8s.io/requests.storage"] = size
             use[f"{storage_class}.storageclass.storage.k8s.io/persistentvolumeclaims"] = 1
-    elif kind == names.RESOURCE_CLAIM:
+    elif kind == kinds.RESOURCE_CLAIM:
         asked = [mapping(request, "exactly") for request in items(body, "spec", "devices", "requests")]
         use |= total({_devices(text(r, "deviceClassName")): number(r, "count", default=1)} for r in asked)
     return use
@@ -109,12 +102,12 @@ def _of_compute(name: str) -> bool:
     return name in _MUST_ASK or name in {f"{side}.{r}" for side in ("requests", "limits") for r in _MUST_ASK}
 
 
-def _counts(name: str, kind: names.Kind) -> bool:
+def _counts(name: str, kind: kinds.Kind) -> bool:
     """Whether objects of a kind can count for a resource."""
     if name == f"count/{COUNTED[kind]}" or name == COUNTED[kind].partition(".")[0]:
         return True
     if ".storageclass.storage.k8s.io/" in name or name == "requests.storage":
-        return kind == names.CLAIM
+        return kind == kinds.CLAIM
     if name.endswith(".deviceclass.resource.k8s.io/devices"):
-        return kind == names.RESOURCE_CLAIM
-    return kind == names.POD and (name in _MUST_ASK or name.startswith(("requests.", "limits.")))
+        return kind == kinds.RESOURCE_CLAIM
+    return kind == kinds.POD and (name in _MUST_ASK or name.startswith(("requests.", "limits.")))

@@ -19,11 +19,11 @@ from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.devices import DeviceBook, Share, allocate, allocated_node, allocation
 from gpuctl.adapters.embedded.hami import UNCOUNTED, hami_decision, is_hamis
 from gpuctl.adapters.embedded.nodebook import NodeBook
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, is_deleting, items, labels_of, mapping, number, text, uid
 from gpuctl.model.state import Body
 
-QUEUE = Key(*names.POD, "", "")
+QUEUE = Key(*kinds.POD, "", "")
 """Stands for all pods that have no node: they are looked at together when something made room."""
 
 
@@ -39,14 +39,14 @@ class Scheduler:
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """What lets a pod have a node: a change of its own is looked at by itself, what makes room by all that wait."""
-        if key.kinds == names.POD:
+        if key.kinds == kinds.POD:
             if new is None or terminal(new):
                 return (QUEUE,)
             return () if text(new, "spec", "nodeName") else (key,)
-        if key.kinds == names.RESOURCE_CLAIM and new is not None:
+        if key.kinds == kinds.RESOURCE_CLAIM and new is not None:
             pods = (owner for owner in items(new, "metadata", "ownerReferences") if owner.get("kind") == "Pod")
-            return [Key(*names.POD, key.namespace, str(owner["name"])) for owner in pods]
-        return (QUEUE,) if key.kinds in {names.NODE, names.CLAIM, names.RESOURCE_CLAIM, names.RESOURCE_SLICE} else ()
+            return [Key(*kinds.POD, key.namespace, str(owner["name"])) for owner in pods]
+        return (QUEUE,) if key.kinds in {kinds.NODE, kinds.CLAIM, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE} else ()
 
     def sync(self, key: Key) -> None:
         """Try one pod, or every pod of the queue once: by priority, then in the order of their creation."""
@@ -97,7 +97,7 @@ class Scheduler:
 
     def _noted_by_hami(self, pod: Body, name: str) -> Body:
         """The pod with HAMi's decision on it, where it is HAMi's to decide."""
-        node = self._desk.store.get(Key(*names.NODE, "", name))
+        node = self._desk.store.get(Key(*kinds.NODE, "", name))
         given = self._hami_on(pod, node) if node is not None and is_hamis(pod) else None
         if given is None:
             return pod
@@ -108,14 +108,14 @@ class Scheduler:
         """What the pod waits for before a node can be looked for, and its device claims."""
         namespace = text(pod, "metadata", "namespace")
         for name in volume_claims(pod):
-            volume = self._desk.store.get(Key(*names.CLAIM, namespace, name))
+            volume = self._desk.store.get(Key(*kinds.CLAIM, namespace, name))
             if volume is None or is_deleting(volume):
                 return f'persistentvolumeclaim "{name}" not found', []
         made = {text(s, "name"): text(s, "resourceClaimName") for s in items(pod, "status", "resourceClaimStatuses")}
         claims: list[Body] = []
         for entry in items(pod, "spec", "resourceClaims"):
             name = text(entry, "resourceClaimName") or made.get(text(entry, "name"), "")
-            claim = self._desk.store.get(Key(*names.RESOURCE_CLAIM, namespace, name))
+            claim = self._desk.store.get(Key(*kinds.RESOURCE_CLAIM, namespace, name))
             if claim is None:
                 return "waiting for resource claim to be created", []
             claims.append(claim)
@@ -126,7 +126,7 @@ class Scheduler:
         if any(allocated_node(claim) not in {"", node} for claim in claims):
             return None
         new = [claim for claim in claims if not allocated_node(claim)]
-        classes = {body["metadata"]["name"]: body for body in self._desk.store.list(names.DEVICE_CLASS)}
+        classes = {body["metadata"]["name"]: body for body in self._desk.store.list(kinds.DEVICE_CLASS)}
         shares = allocate(self._devices, classes, new, node)
         if shares is None:
             return None
@@ -137,8 +137,8 @@ class Scheduler:
         """The nodes its affinity names, where it names them; else all."""
         named = named_nodes(pod)
         if named is None:
-            return self._desk.store.list(names.NODE)
-        found = (self._desk.store.get(Key(*names.NODE, "", name)) for name in sorted(named))
+            return self._desk.store.list(kinds.NODE)
+        found = (self._desk.store.get(Key(*kinds.NODE, "", name)) for name in sorted(named))
         return [node for node in found if node is not None]
 
     def _full(self, asks: Mapping[str, int], node: Body) -> str:
@@ -158,7 +158,7 @@ class Scheduler:
         return sum(shares)
 
     def _refuse(self, pod: Body, refusals: Mapping[str, int]) -> None:
-        nodes = len(self._desk.store.list(names.NODE))
+        nodes = len(self._desk.store.list(kinds.NODE))
         others = nodes - sum(refusals.values())
         counted = dict(refusals)
         if others:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import items, mapping, text
 from gpuctl.model.state import Body
 
@@ -37,7 +37,7 @@ def is_about(quota: Body, body: Body) -> bool:
     expressions = list(_expressions(quota))
     if not expressions:
         return True
-    if (body["apiVersion"], body["kind"]) != names.POD:
+    if (body["apiVersion"], body["kind"]) != kinds.POD:
         return False
     return all(_holds(expression, body) for expression in expressions)
 

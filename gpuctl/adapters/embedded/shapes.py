@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)

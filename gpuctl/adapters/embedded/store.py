@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from gpuctl.adapters.embedded.bodies import Key, key_of, owner_uids, put
 from gpuctl.adapters.embedded.faults import gone, unavailable
 from gpuctl.app.ports import WatchEvent
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import uid
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant

@@ -12,7 +12,7 @@ from typing import Any
 from gpuctl.adapters.embedded.api import Api
 from gpuctl.adapters.embedded.bodies import Key
 from gpuctl.adapters.embedded.faults import not_found
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, text
 from gpuctl.model.ids import NodeName
 from gpuctl.model.state import Body
@@ -26,21 +26,21 @@ def set_strangers(api: Api, node: NodeName, gpus: int) -> None:
 
     One that is ending still holds its GPU, and is not counted.
     """
-    machine = api.store.get(Key(*names.NODE, "", node))
+    machine = api.store.get(Key(*kinds.NODE, "", node))
     if machine is None:
         raise not_found(f'nodes "{node}" not found')
     _namespace(api)
-    there = [pod for pod in api.store.list(names.POD) if _is_stranger_on(pod, node)]
+    there = [pod for pod in api.store.list(kinds.POD) if _is_stranger_on(pod, node)]
     for pod in there[gpus:]:
-        api.delete(Key(*names.POD, NAMESPACE, pod["metadata"]["name"]))
-    taken = {pod["metadata"]["name"] for pod in api.store.list(names.POD)}
+        api.delete(Key(*kinds.POD, NAMESPACE, pod["metadata"]["name"]))
+    taken = {pod["metadata"]["name"] for pod in api.store.list(kinds.POD)}
     free = (name for name in map(f"{node}.{{}}".format, count()) if name not in taken)
     for name in islice(free, max(0, gpus - len(there))):
         api.create(_pod(name, node, _template(api, machine), _scheduler(machine)))
 
 
 def _namespace(api: Api) -> None:
-    key = Key(*names.NAMESPACE, "", NAMESPACE)
+    key = Key(*kinds.NAMESPACE, "", NAMESPACE)
     if api.store.get(key) is None:
         api.create({"apiVersion": key.api_version, "kind": key.kind, "metadata": {"name": NAMESPACE}})
 
@@ -60,12 +60,12 @@ def _template(api: Api, node: Body) -> str:
     if names.GPU_RESOURCE in mapping(node, "status", "allocatable"):
         return ""
     name = text(node, "metadata", "name")
-    slices = (each for each in api.store.list(names.RESOURCE_SLICE) if text(each, "spec", "nodeName") == name)
+    slices = (each for each in api.store.list(kinds.RESOURCE_SLICE) if text(each, "spec", "nodeName") == name)
     device_class = next((_CLASS_OF[text(each, "spec", "driver")] for each in slices), "")
-    key = Key(*names.CLAIM_TEMPLATE, NAMESPACE, device_class)
+    key = Key(*kinds.CLAIM_TEMPLATE, NAMESPACE, device_class)
     if device_class and api.store.get(key) is None:
         request = {"name": "gpu", "exactly": {"deviceClassName": device_class}}
-        api.create(_body(names.CLAIM_TEMPLATE, device_class, {"spec": {"devices": {"requests": [request]}}}))
+        api.create(_body(kinds.CLAIM_TEMPLATE, device_class, {"spec": {"devices": {"requests": [request]}}}))
     return device_class
 
 
@@ -80,7 +80,7 @@ def _pod(name: str, node: NodeName, template: str, scheduler: dict[str, str]) ->
     }
     if template:
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": template}]
-    return _body(names.POD, name, spec)
+    return _body(kinds.POD, name, spec)
 
 
 def _body(kind: tuple[str, str], name: str, spec: dict[str, Any]) -> Body:

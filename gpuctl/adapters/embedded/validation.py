@@ -16,7 +16,7 @@ from gpuctl.adapters.embedded.cel import selector
 from gpuctl.adapters.embedded.faults import invalid
 from gpuctl.adapters.embedded.podrules import pod_problems
 from gpuctl.adapters.embedded.textrules import is_label, is_subdomain, label_problems
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import flag, items, mapping, text
 from gpuctl.k8s.quantity import exact
 from gpuctl.model.state import Body
@@ -24,8 +24,8 @@ from gpuctl.model.state import Body
 Problems = Iterable[str]
 _MAX_CONFIG_BYTES = 1 << 20
 _MAX_ANNOTATIONS_BYTES = 256 << 10
-_DNS_LABELS = frozenset({names.NAMESPACE, names.SERVICE})
-_PATH_NAMES = frozenset({names.ROLE_BINDING})
+_DNS_LABELS = frozenset({kinds.NAMESPACE, kinds.SERVICE})
+_PATH_NAMES = frozenset({kinds.ROLE_BINDING})
 _IMMUTABLE = "Invalid value: field is immutable"
 
 
@@ -279,30 +279,30 @@ def _fixed(*paths: tuple[str, ...]) -> Callable[[Body, Body], Problems]:
     return problems
 
 
-_CHECKS: Mapping[names.Kind, Callable[[Body], Problems]] = {
-    names.JOB: _job,
-    names.POD: _pod,
-    names.DEPLOYMENT: _deployment,
-    names.SERVICE: _service,
-    names.CLAIM: _claim,
-    names.CLAIM_TEMPLATE: _claim_template,
-    names.RESOURCE_CLAIM: _resource_claim,
-    names.DEVICE_CLASS: _device_class,
-    names.RESOURCE_QUOTA: _quota,
-    names.CONFIG_MAP: _config_map,
-    names.ROLE_BINDING: _role_binding,
-    names.INGRESS: _ingress,
-    names.PRIORITY_CLASS_KIND: _priority_class,
+_CHECKS: Mapping[kinds.Kind, Callable[[Body], Problems]] = {
+    kinds.JOB: _job,
+    kinds.POD: _pod,
+    kinds.DEPLOYMENT: _deployment,
+    kinds.SERVICE: _service,
+    kinds.CLAIM: _claim,
+    kinds.CLAIM_TEMPLATE: _claim_template,
+    kinds.RESOURCE_CLAIM: _resource_claim,
+    kinds.DEVICE_CLASS: _device_class,
+    kinds.RESOURCE_QUOTA: _quota,
+    kinds.CONFIG_MAP: _config_map,
+    kinds.ROLE_BINDING: _role_binding,
+    kinds.INGRESS: _ingress,
+    kinds.PRIORITY_CLASS: _priority_class,
 }
 
-_CHANGES: Mapping[names.Kind, Callable[[Body, Body], Problems]] = {
-    names.JOB: _job_change,
-    names.DEPLOYMENT: _fixed(("spec", "selector")),
-    names.SERVICE: _fixed(("spec", "clusterIP")),
-    names.CLAIM: _claim_change,
-    names.CLAIM_TEMPLATE: _fixed(("spec",)),
-    names.RESOURCE_CLAIM: _fixed(("spec",)),
-    names.CONFIG_MAP: _config_map_change,
-    names.ROLE_BINDING: _fixed(("roleRef",)),
-    names.PRIORITY_CLASS_KIND: _fixed(("value",), ("preemptionPolicy",)),
+_CHANGES: Mapping[kinds.Kind, Callable[[Body, Body], Problems]] = {
+    kinds.JOB: _job_change,
+    kinds.DEPLOYMENT: _fixed(("spec", "selector")),
+    kinds.SERVICE: _fixed(("spec", "clusterIP")),
+    kinds.CLAIM: _claim_change,
+    kinds.CLAIM_TEMPLATE: _fixed(("spec",)),
+    kinds.RESOURCE_CLAIM: _fixed(("spec",)),
+    kinds.CONFIG_MAP: _config_map_change,
+    kinds.ROLE_BINDING: _fixed(("roleRef",)),
+    kinds.PRIORITY_CLASS: _fixed(("value",), ("preemptionPolicy",)),
 }

@@ -33,7 +33,8 @@ from gpuctl.adapters.kubernetes.stream import Stream
 from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, Invalid, NotFound, ObjectList, WatchEvent, WorldFault
 from gpuctl.diag.wording import message
-from gpuctl.k8s.names import FIELD_MANAGER, PLURALS, SCOPES, Kind, Scope
+from gpuctl.k8s.kinds import KINDS, SCOPES, Kind, Scope
+from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import is_deleting, mapping, ref_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -218,7 +219,7 @@ class KubernetesCluster:
 
     def _pages(self, kind: Kind, size: str) -> ObjectList:
         scope = self._scopes.get(kind, _EVERYTHING)
-        if kind not in PLURALS:
+        if kind not in KINDS:
             raise unsupported(f"{kind[1]} of {kind[0]}")
         base, found, token, what = collection(kind, scope.namespace), list[Body](), "", f"list {kind[1]}"
         read = partial(read_page, kind, keep=self._keep)
@@ -233,7 +234,7 @@ class KubernetesCluster:
 
     def _stream(self, kind: Kind, version: str) -> Stream:
         """The one that goes on from that version; the caller has listed anew when there is none."""
-        if kind not in PLURALS:
+        if kind not in KINDS:
             raise unsupported(f"{kind[1]} of {kind[0]}")
         with self._lock:
             stream = self._streams.get(kind)
@@ -276,7 +277,7 @@ class KubernetesCluster:
         left_ms = (loss.until_ns - now) // _MS_NS
         if left_ms <= 0:
             return fault
-        told = message("GPU7017", {"resource": PLURALS[kind], "why": str(fault), "wait": left_ms})
+        told = message("GPU7017", {"resource": KINDS[kind].plural, "why": str(fault), "wait": left_ms})
         return ClusterUnavailable("GPU7017", told)
 
 
@@ -300,7 +301,7 @@ class _Loss:
 
 
 def _item(ref: ObjectRef) -> str:
-    if (ref.api_version, ref.kind) not in PLURALS:
+    if (ref.api_version, ref.kind) not in KINDS:
         raise unsupported(f"{ref.kind} of {ref.api_version}")
     return item(ref)
 

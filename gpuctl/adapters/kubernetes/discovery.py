@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuctl.adapters.kubernetes.paths import group_path
 from gpuctl.adapters.kubernetes.requests import Request, Requests
 from gpuctl.app.ports import NotFound
 from gpuctl.diag.wording import all_of, message
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import KINDS, VERBS, Kind
 from gpuctl.k8s.objects import items, text
 from gpuctl.model.state import Body
-
-_NEEDED_FOR: Mapping[Kind, str] = {
-    names.RESOURCE_SLICE: "pools with `sharing: dra`",
-    names.RESOURCE_CLAIM: "pools with `sharing: dra`",
-    names.CLAIM_TEMPLATE: "pools with `sharing: dra`",
-    names.DEVICE_CLASS: "pools with `sharing: dra`",
-    names.INGRESS: "ports exposed `via: ingress`",
-    names.DEPLOYMENT: "jobs of `type: inference`",
-    names.PRIORITY_CLASS_KIND: "all jobs",
-    names.LEASE: "more than one replica of gpuctl",
-    names.EVENT: "events beside the objects",
-}
-_USED: tuple[Kind, ...] = (*names.OBSERVED_KINDS, names.LEASE, names.EVENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +27,7 @@ class ServerReport:
         """The code and message for the journal; None when the server has all that gpuctl uses."""
         if not self.absent:
             return None
-        uses = sorted({_NEEDED_FOR.get(kind, "gpuctl itself") for kind in self.absent})
+        uses = sorted({KINDS[kind].needed_for for kind in self.absent})
         params = {"version": self.version, "kinds": all_of(kind[1] for kind in self.absent), "uses": all_of(uses)}
         return "GPU7019", message("GPU7019", params)
 
@@ -50,8 +35,8 @@ class ServerReport:
 def discover(requests: Requests) -> ServerReport:
     """Ask the server what it is. Raises ClusterUnavailable. Cost: a request each group, some ten, small ones."""
     version = requests.send(Request(verb="get", kind=("", "Version"), path="/version", what="read the version"))
-    served = {kind for group in sorted({kind[0] for kind in _USED}) for kind in _kinds(requests, group)}
-    return ServerReport(version=_version(version), absent=tuple(kind for kind in _USED if kind not in served))
+    served = {kind for group in sorted({kind[0] for kind in VERBS}) for kind in _kinds(requests, group)}
+    return ServerReport(version=_version(version), absent=tuple(kind for kind in VERBS if kind not in served))
 
 
 def _version(told: Body) -> str:

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuctl.k8s.names import LEASE
+from gpuctl.k8s.kinds import LEASE
 from gpuctl.k8s.objects import mapping, number, resource_version, text, uid
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.state import Body

@@ -12,7 +12,8 @@ from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.adapters.kubernetes.requests import Request, encoded
 from gpuctl.app.ports import ClusterUnavailable, Conflict, NotFound
 from gpuctl.diag.wording import message
-from gpuctl.k8s.names import CONFIG_MAP, LEASE, LEASE_NAME, NAMESPACE, SYSTEM_NAMESPACE, ledger_owner
+from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, NAMESPACE
+from gpuctl.k8s.names import LEASE_NAME, SYSTEM_NAMESPACE, ledger_owner
 from gpuctl.k8s.objects import ref_of, uid
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs

@@ -21,7 +21,8 @@ from gpuctl.adapters.kubernetes.requests import OnRequest, Request, Requests, en
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import Conflict, NotFound, WorldFault
 from gpuctl.diag.wording import message
-from gpuctl.k8s.names import LEASE, LEASE_NAME, SYSTEM_NAMESPACE
+from gpuctl.k8s.kinds import LEASE
+from gpuctl.k8s.names import LEASE_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant

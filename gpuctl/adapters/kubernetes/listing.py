@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.adapters.kubernetes.decoding import decode_at
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import text
 from gpuctl.model.state import Body
 

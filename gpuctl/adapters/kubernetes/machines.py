@@ -10,7 +10,7 @@ from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.adapters.kubernetes.requests import Request, encoded
 from gpuctl.app.ports import ClusterUnavailable, Conflict
 from gpuctl.diag.wording import all_of, message
-from gpuctl.k8s.names import NODE, RESOURCE_SLICE
+from gpuctl.k8s.kinds import NODE, RESOURCE_SLICE
 from gpuctl.k8s.objects import annotations_of, condition, items, ref_of
 from gpuctl.model.declared import NodePool
 from gpuctl.model.state import Body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
-from gpuctl.k8s.names import CLUSTER_SCOPED, PLURALS, Kind
+from gpuctl.k8s.kinds import CLUSTER_SCOPED, KINDS, Kind
 from gpuctl.model.ids import ObjectRef
 
 
@@ -18,7 +18,7 @@ def collection(kind: Kind, namespace: str = "") -> str:
     """All objects of a kind, in one namespace or in all. KeyError for a kind whose plural is not known."""
     root = group_path(kind[0])
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind not in CLUSTER_SCOPED else ""
-    return f"{root}{within}/{PLURALS[kind]}"
+    return f"{root}{within}/{KINDS[kind].plural}"
 
 
 def item(ref: ObjectRef) -> str:

@@ -19,7 +19,8 @@ from gpuctl.adapters.kubernetes.paths import item, with_query
 from gpuctl.adapters.kubernetes.requests import APPLY, OnRequest, Request, Requests, always, encoded, ignored
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import Note, WorldFault
-from gpuctl.k8s.names import EVENT, FIELD_MANAGER
+from gpuctl.k8s.kinds import EVENT
+from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body

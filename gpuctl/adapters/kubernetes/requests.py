@@ -26,7 +26,7 @@ from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import message
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import Kind
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 

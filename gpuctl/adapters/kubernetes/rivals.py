@@ -8,7 +8,7 @@ also with an explicit null in the apply.
 from __future__ import annotations
 
 from gpuctl.app.ports import Invalid
-from gpuctl.k8s.names import DEPLOYMENT
+from gpuctl.k8s.kinds import DEPLOYMENT
 from gpuctl.k8s.objects import mapping
 from gpuctl.model.state import Body
 

@@ -22,7 +22,7 @@ from gpuctl.adapters.kubernetes.faults import Passing, fault_of
 from gpuctl.adapters.kubernetes.paths import with_query
 from gpuctl.adapters.kubernetes.requests import NO_ANSWER, Request, Requests, backoff_ms
 from gpuctl.app.ports import ClusterUnavailable, Gone, NotFound, WatchEvent, WorldFault
-from gpuctl.k8s.names import Kind
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import number, resource_version
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs

@@ -48,7 +48,7 @@ from gpuctl.app.bench.cluster_tree import (
     turning,
 )
 from gpuctl.app.ports import Workshop
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.model.units import DurationMs
 from gpuctl.simulate.scenario import EPOCH_MS
 
@@ -310,13 +310,13 @@ class _Bench:
 
 
 def _ledgers(usage: Usage) -> int:
-    return usage.writes.get(names.CONFIG_MAP[1], 0)
+    return usage.writes.get(kinds.CONFIG_MAP[1], 0)
 
 
 def _by_kind(used: Usage, now: Usage) -> dict[str, Written]:
     """What was written since, Events too."""
-    counts = {**now.writes, names.EVENT[1]: now.events}
-    before = {**used.writes, names.EVENT[1]: used.events}
+    counts = {**now.writes, kinds.EVENT[1]: now.events}
+    before = {**used.writes, kinds.EVENT[1]: used.events}
     return {
         kind: Written(
             count=count - before.get(kind, 0), taken_ms=now.write_ms.get(kind, 0) - used.write_ms.get(kind, 0)

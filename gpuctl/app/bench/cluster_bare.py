@@ -31,7 +31,7 @@ from gpuctl.app.bench.cluster_tree import (
 )
 from gpuctl.app.planning import waiting_manifests
 from gpuctl.compile import compile_tree
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
@@ -168,12 +168,12 @@ def _bodies(scale: Scale, projects: Collection[str], wishes: Sequence[Wish], kin
 
 
 def _space_bodies(scale: Scale, projects: Collection[str]) -> Sequence[Body]:
-    return _bodies(scale, projects, (), {names.NAMESPACE[1], names.PRIORITY_CLASS_KIND[1]})
+    return _bodies(scale, projects, (), {kinds.NAMESPACE[1], kinds.PRIORITY_CLASS[1]})
 
 
 def _job_bodies(scale: Scale, wishes: Sequence[Wish]) -> Sequence[Body]:
     """The Jobs of gpuctl, let go."""
-    made = _bodies(scale, {wish.project for wish in wishes}, wishes, {names.JOB[1]})
+    made = _bodies(scale, {wish.project for wish in wishes}, wishes, {kinds.JOB[1]})
     return [_suspended(body, suspend=False) for body in made]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpuctl.app.ports import Cluster, Gone, WorldFault
 from gpuctl.diag.wording import message
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import condition, flag, mapping, ref_of, resource_version
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -46,7 +46,7 @@ class JobLog:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        listed = cluster.list(names.JOB)
+        listed = cluster.list(kinds.JOB)
         self._version = listed.resource_version
         self.lives: dict[ObjectRef, Life] = {}
         self._follow(0)
@@ -76,9 +76,9 @@ class JobLog:
     def _follow(self, timeout_ms: DurationMs) -> int:
         """Take in what has happened; how many Jobs it was about. After a gap in the watch, all of them."""
         try:
-            events = self._cluster.watch(names.JOB, self._version, timeout_ms)
+            events = self._cluster.watch(kinds.JOB, self._version, timeout_ms)
         except Gone:
-            listed = self._cluster.list(names.JOB)
+            listed = self._cluster.list(kinds.JOB)
             self._version = listed.resource_version
             bodies: Sequence[Body] = listed.items
         else:

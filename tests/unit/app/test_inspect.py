@@ -9,7 +9,7 @@ import pytest
 from gpuctl.app.inspect import Live, Unreachable, pod_of
 from gpuctl.cli.clusters import one_job
 from gpuctl.cli.failures import Failure
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.model.decision import JobState, Placement, Reason, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run, RunPhase
@@ -18,7 +18,7 @@ from gpuctl.views.jobs import JobView, PodView
 ID = JobId(ProjectName("team-a"), "train")
 RUN = Run(job=ID, digest=RunDigest("0badcafe"), phase=RunPhase.RUNNING)
 VIEW = JobView(
-    id=ID, state=JobState.RUNNING, type="training", image="i", ref=ObjectRef(*names.JOB, "gpu-a", "train-0badcafe"),
+    id=ID, state=JobState.RUNNING, type="training", image="i", ref=ObjectRef(*kinds.JOB, "gpu-a", "train-0badcafe"),
     asked_workers=1,
     workers=1, gpu_milli=1000, run=RUN,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuctl.app.kept import MOST_PARTS, NOTES, Keep
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.shared import REMEMBERED, Shared
@@ -121,7 +121,7 @@ def test_four_hundred_jobs_of_a_tenant_take_a_megabyte_and_not_a_hundred() -> No
     assert bytes_of(kept, *kept) < 1 << 20
 
 
-@pytest.mark.parametrize("note", NOTES[names.POD])
+@pytest.mark.parametrize("note", NOTES[kinds.POD])
 def test_a_note_on_a_pod_is_kept_unless_it_is_larger_than_any_that_means_something(note: str) -> None:
     def noted(text: str) -> Body:
         body = pod()
@@ -194,7 +194,7 @@ def test_an_object_of_ours_has_room_for_all_that_gpuctl_makes() -> None:
 
 
 @pytest.mark.parametrize("damaged", [None, 3, "text", [], {"metadata": 1}, {"metadata": {"labels": []}, "spec": []}])
-@pytest.mark.parametrize("kind", sorted({*names.OBSERVED_KINDS, ("apps/v1", "ReplicaSet"), ("", "")}))
+@pytest.mark.parametrize("kind", sorted({*kinds.OBSERVED, ("apps/v1", "ReplicaSet"), ("", "")}))
 def test_what_is_damaged_is_kept_as_far_as_it_can_be_read(kind: tuple[str, str], damaged: Any) -> None:
     body = {"apiVersion": kind[0], "kind": kind[1], "metadata": damaged, "spec": damaged, "status": damaged}
     if isinstance(damaged, dict):

@@ -14,7 +14,7 @@ from gpuctl.app.mirror import Mirror
 from gpuctl.app.ports import ClusterUnavailable, Forbidden
 from gpuctl.app.report import Journal, of_fault
 from gpuctl.compile import compile_tree
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of, resource_version, uid
 from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, SourceTree
@@ -58,7 +58,7 @@ class Lab:
         while not self.cycle().settled:
             self.cluster.settle()
 
-    def live(self, kind: names.Kind, name: str) -> Body:
+    def live(self, kind: kinds.Kind, name: str) -> Body:
         return next(body for body in self.cluster.list(kind).items if ref_of(body).name.startswith(name))
 
     def last(self) -> tuple[CycleReport, CycleReport | None]:
@@ -95,12 +95,12 @@ def test_what_was_written_on_the_way_there(lab: Lab) -> None:
 
 def test_what_others_changed_or_removed_is_drift_and_what_git_changed_is_not(lab: Lab) -> None:
     lab.settle()
-    quota = lab.live(names.RESOURCE_QUOTA, "")
+    quota = lab.live(kinds.RESOURCE_QUOTA, "")
     lab.cluster.apply({**quota, "spec": {"hard": {"pods": "1"}}})
     report = lab.cycle()
     assert measure(*lab.last(), duration_ms=1).drift == len(report.plan.changes) == 1
     lab.settle()
-    again = lab.live(names.RESOURCE_QUOTA, "")
+    again = lab.live(kinds.RESOURCE_QUOTA, "")
     lab.cluster.delete(ref_of(again), uid(again), resource_version(again))
     lab.cycle()
     assert measure(*lab.last(), duration_ms=1).drift == 1

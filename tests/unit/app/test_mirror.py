@@ -7,7 +7,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.kept import Keep
 from gpuctl.app.mirror import Mirror
-from gpuctl.k8s.names import CONFIG_MAP, NAMESPACE, OBSERVED_KINDS
+from gpuctl.k8s.kinds import CONFIG_MAP, NAMESPACE, OBSERVED
 from gpuctl.k8s.objects import ref_of, resource_version, uid
 from gpuctl.model.state import Body
 
@@ -53,7 +53,7 @@ def test_after_a_refresh_it_is_what_a_list_says_however_old_the_watch(
 
 def test_it_counts_what_changed_and_keeps_what_it_gave_out() -> None:
     cluster = cluster_of()
-    mirror = Mirror(cluster, OBSERVED_KINDS)
+    mirror = Mirror(cluster, OBSERVED)
     assert mirror.refresh() > 0
     before = mirror.objects()
     cluster.apply(config("a", "x"))

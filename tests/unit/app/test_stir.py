@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuctl.app.stir import Stir, alters, stir
-from gpuctl.k8s.names import JOB, POD
+from gpuctl.k8s.kinds import JOB, POD
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import SHARD_BYTES, LedgerObjects, decode_ledger, encode_ledger, ledger_ref, shards_of
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest
@@ -18,9 +18,9 @@ LEDGER = Ledger(
     project=TEAM,
     revision=Revision("c" * 40),
     inventory=frozenset({
-        ObjectRef(*names.NAMESPACE, "", "gpu-team-a"),
-        ObjectRef(*names.JOB, "gpu-team-a", "a-1-g-1badcafe"),
-        ObjectRef(*names.JOB, "gpu-team-a", "a-1-g-0badcafe"),
+        ObjectRef(*kinds.NAMESPACE, "", "gpu-team-a"),
+        ObjectRef(*kinds.JOB, "gpu-team-a", "a-1-g-1badcafe"),
+        ObjectRef(*kinds.JOB, "gpu-team-a", "a-1-g-0badcafe"),
     }),
     seen=frozenset({(JOB, OLD), (JOB, NEW)}),
     finished={(JOB, OLD): FinishedRun(job=JOB, digest=OLD, state="Failed", at_ms=1_596_000_000_000, starts=2)},
@@ -98,7 +98,7 @@ def test_ten_thousand_jobs_of_one_project_fit_one_object() -> None:
     jobs = [JobId(TEAM, f"train-model-{i:05d}") for i in range(10_000)]
     ledger = Ledger(
         project=TEAM,
-        inventory=frozenset(ObjectRef(*names.JOB, "gpu-team-a", f"{job.name}-0badcafe") for job in jobs),
+        inventory=frozenset(ObjectRef(*kinds.JOB, "gpu-team-a", f"{job.name}-0badcafe") for job in jobs),
         seen=frozenset((job, OLD) for job in jobs),
     )
     assert len(json.dumps(encode_ledger("tr4858", ledger).head)) < 2**20
@@ -110,7 +110,7 @@ def history(count: int) -> Ledger:
     return Ledger(
         project=TEAM,
         revision=Revision("c" * 40),
-        inventory=frozenset(ObjectRef(*names.JOB, "gpu-team-a", f"{job.name}-0badcafe") for job in jobs),
+        inventory=frozenset(ObjectRef(*kinds.JOB, "gpu-team-a", f"{job.name}-0badcafe") for job in jobs),
         seen=frozenset((job, OLD) for job in jobs),
         finished={(j, OLD): FinishedRun(job=j, digest=OLD, state="Failed", at_ms=1_596_000_000_000) for j in jobs},
     )
@@ -149,7 +149,7 @@ def test_one_run_that_ends_or_begins_rewrites_one_shard(large: tuple[Ledger, Led
     begun = replace(
         ledger,
         seen=ledger.seen | {(JOB, NEW)},
-        inventory=ledger.inventory | {ObjectRef(*names.JOB, "gpu-team-a", names.run_name(JOB.name, NEW))},
+        inventory=ledger.inventory | {ObjectRef(*kinds.JOB, "gpu-team-a", names.run_name(JOB.name, NEW))},
     )
     assert len(changed(objects, encode_ledger("tr4858", begun, len(objects.shards)))) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import RunRecord
@@ -46,9 +46,9 @@ def on_record(entry: RunEntry | None = None, *, uid: str = UID, **fields: Any) -
     """The ledger of the job's project, with its run's object and, unless there is none, an entry of the run."""
     known = {(JOB_ID, DIGEST): entry or RunEntry(uid=uid, record=RunRecord(queued_at_ms=NOON_MS), **fields)}
     refs = frozenset({
-        ObjectRef(*names.NAMESPACE, "", NAMESPACE),
-        ObjectRef(*names.JOB, NAMESPACE, RUN_NAME),
-        ObjectRef(*names.DEPLOYMENT, NAMESPACE, RUN_NAME),
+        ObjectRef(*kinds.NAMESPACE, "", NAMESPACE),
+        ObjectRef(*kinds.JOB, NAMESPACE, RUN_NAME),
+        ObjectRef(*kinds.DEPLOYMENT, NAMESPACE, RUN_NAME),
     })
     ledger = Ledger(project=JOB_ID.project, inventory=refs, runs=known, seen=frozenset(known))
     return encode_ledger(TENANCY.cluster, ledger).head
@@ -130,8 +130,8 @@ def resource_slice(name: str = "dgx1-1", *, minors: tuple[int, ...] = tuple(rang
     devices = [{"name": f"hami-gpu-{minor}", "attributes": {"minor": {"int": minor}}} for minor in minors]
     whole_pool = {"name": name, "generation": 1, "resourceSliceCount": 1, **pool}
     return {
-        "apiVersion": names.RESOURCE_SLICE[0],
-        "kind": names.RESOURCE_SLICE[1],
+        "apiVersion": kinds.RESOURCE_SLICE[0],
+        "kind": kinds.RESOURCE_SLICE[1],
         "metadata": {"name": f"{name}-{whole_pool['generation']}-{minors[0]}"},
         "spec": {"driver": names.DRA_DRIVER, "nodeName": name, "pool": whole_pool, "devices": devices},
     }
@@ -141,8 +141,8 @@ def claim(name: str, device: str, *, pod_name: str = "", cores: str = "100", poo
     result = {"driver": names.DRA_DRIVER, "pool": pool, "device": device, "consumedCapacity": {"cores": cores}}
     users = [{"resource": "pods", "name": pod_name}] if pod_name else []
     return {
-        "apiVersion": names.RESOURCE_CLAIM[0],
-        "kind": names.RESOURCE_CLAIM[1],
+        "apiVersion": kinds.RESOURCE_CLAIM[0],
+        "kind": kinds.RESOURCE_CLAIM[1],
         "metadata": {"name": name, "namespace": NAMESPACE},
         "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": users},
     }

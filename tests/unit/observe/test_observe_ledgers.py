@@ -2,7 +2,7 @@
 
 from objects_by_hand import DIGEST, JOB_ID, NOON_MS, OWNER, RUN_NAME, TENANCY, UID, job, node, pod, seen
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import RunRecord
@@ -51,7 +51,7 @@ def test_another_cluster_on_the_same_server_is_foreign() -> None:
 def ledger_of(cluster: str) -> Ledger:
     """The project's ledger in either cluster, with its run on record."""
     space = f"{cluster}-team-a"
-    refs = {ObjectRef(*names.NAMESPACE, "", space), ObjectRef(*names.JOB, space, RUN_NAME)}
+    refs = {ObjectRef(*kinds.NAMESPACE, "", space), ObjectRef(*kinds.JOB, space, RUN_NAME)}
     entry = RunEntry(uid=f"{UID}-{cluster}", record=RunRecord(queued_at_ms=NOON_MS))
     return Ledger(project=LEDGER.project, inventory=frozenset(refs), runs={(JOB_ID, DIGEST): entry})
 

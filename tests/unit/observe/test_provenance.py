@@ -27,7 +27,7 @@ from objects_by_hand import (
     seen,
 )
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName
@@ -52,7 +52,7 @@ def own(*bodies: Body) -> list[str]:
 def test_the_object_with_the_uid_on_record_is_the_runs_whatever_its_labels_say() -> None:
     state = decided_on(on_record(), changed(job(), labels={"app.kubernetes.io/managed-by": "helm"}))
     assert {ref: each.run for ref, each in state.own.items()} == {
-        ObjectRef(*names.JOB, NAMESPACE, RUN_NAME): (JOB_ID, DIGEST)
+        ObjectRef(*kinds.JOB, NAMESPACE, RUN_NAME): (JOB_ID, DIGEST)
     }
     assert [(run.job, run.digest) for run in state.runs] == [(JOB_ID, DIGEST)]
 

@@ -10,7 +10,7 @@ import pytest
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.mirror import Mirror
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref, shards_of
 from gpuctl.k8s.objects import resource_version, uid
 from gpuctl.model.change import Action, Change
@@ -30,7 +30,7 @@ def ledger(runs: int) -> Ledger:
     jobs = [JobId(TEAM, f"train-model-{i:06d}") for i in range(runs)]
     return Ledger(
         project=TEAM,
-        inventory=frozenset(ObjectRef(*names.JOB, "gpu-team-a", f"{job.name}-{DIGEST}") for job in jobs),
+        inventory=frozenset(ObjectRef(*kinds.JOB, "gpu-team-a", f"{job.name}-{DIGEST}") for job in jobs),
         seen=frozenset((job, DIGEST) for job in jobs),
         finished={(j, DIGEST): FinishedRun(job=j, digest=DIGEST, state="Failed", at_ms=0) for j in jobs},
     )

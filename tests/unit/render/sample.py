@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.diag.span import SourceSpan
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.model.decision import Admit, Decision, Pending, Placement, Reason, RunRecord, Schedule, WorkerPlacement
 from gpuctl.model.declared import (
     WHOLE_CLUSTER,
@@ -110,11 +110,11 @@ def bodies(manifests: Manifests) -> dict[str, Mapping[str, Any]]:
 
 def run_body(cluster: Declared, decision: Decision) -> Mapping[str, Any]:
     """The Job or Deployment of the only job."""
-    kinds = (names.JOB, names.DEPLOYMENT)
-    found = [m.body for m in rendered(cluster, decision).items if (m.ref.api_version, m.ref.kind) in kinds]
+    workloads = (kinds.JOB, kinds.DEPLOYMENT)
+    found = [m.body for m in rendered(cluster, decision).items if (m.ref.api_version, m.ref.kind) in workloads]
     assert len(found) == 1
     return found[0]
 
 
-def ref(kind: names.Kind, name: str) -> ObjectRef:
+def ref(kind: kinds.Kind, name: str) -> ObjectRef:
     return ObjectRef(*kind, "gpu-team-a", name)

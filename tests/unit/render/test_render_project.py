@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sample import TEAM, admit, bodies, declared, job, pending, pool, rendered
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Decision
 from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, PodSecurity, RoleGrant, Security, Sharing
 from gpuctl.model.job import Container, Job, JobType, NewClaimVolume
@@ -116,9 +116,9 @@ def test_ceilings_of_objects_leave_room_for_every_run_twice_and_for_people(count
 
 def test_all_that_a_cycle_reads_and_a_tenant_can_make_has_a_ceiling() -> None:
     found = ceilings(declared())
-    not_theirs = {names.CONFIG_MAP, names.RESOURCE_QUOTA}  # the one is read in gpuctl-system alone
-    for api_version, kind in {*names.OBSERVED_KINDS} - names.CLUSTER_SCOPED - not_theirs:
-        group, plural = api_version.rpartition("/")[0], names.PLURALS[api_version, kind]
+    not_theirs = {kinds.CONFIG_MAP, kinds.RESOURCE_QUOTA}  # the one is read in gpuctl-system alone
+    for api_version, kind in {*kinds.OBSERVED} - kinds.CLUSTER_SCOPED - not_theirs:
+        group, plural = api_version.rpartition("/")[0], kinds.KINDS[api_version, kind].plural
         counted = "pods" if kind == "Pod" else f"count/{plural}.{group}" if group else f"count/{plural}"
         assert int(found[counted]) >= ROOM
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sample import NOW, RECORD, admit, bodies, declared, job, pending, place, ref, rendered, run_body
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -123,9 +123,9 @@ def test_of_a_finished_run_only_its_claims_are_wanted_and_its_object_is_left_alo
     one = job(container=Container(image="i", volumes=(volume,)))
     ended = Finished(job=one.id, reason=WHY, record=RECORD, state=JobState.SUCCEEDED)
     manifests = rendered(declared(one), ended)
-    assert manifests.retained == {ref(names.JOB, "a-1-g-0badcafe")}
+    assert manifests.retained == {ref(kinds.JOB, "a-1-g-0badcafe")}
     of_job = [m.ref for m in manifests.items if names.JOB_LABEL in m.body["metadata"]["labels"]]
-    assert of_job == [ref(names.CLAIM, "pvc-a-1-g-0")]
+    assert of_job == [ref(kinds.CLAIM, "pvc-a-1-g-0")]
 
 
 def test_reasons_are_written_as_data() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, RunDigest
 from gpuctl.model.state import ClusterState, OwnObject, Run, RunPhase
@@ -35,6 +35,6 @@ def test_an_elastic_job_tells_how_many_workers_it_asked_for(most: str, said: str
         "metadata": {"annotations": {names.MIN_WORKERS_ANNOTATION: "1"}},
         "spec": {"parallelism": 2, "template": {"spec": {"containers": [{"name": "main", "env": env}]}}},
     }
-    ref = ObjectRef(*names.JOB, "gpu-a", names.run_name("train", DIGEST))
+    ref = ObjectRef(*kinds.JOB, "gpu-a", names.run_name("train", DIGEST))
     (view,) = job_views(ClusterState(runs=(run,), live={ref: body}, own={ref: OwnObject((JOB, DIGEST), "1")}))
     assert next(iter(explain_job(view, 0))) == said

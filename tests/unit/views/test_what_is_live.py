@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.change import Action
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
@@ -46,7 +46,7 @@ def live_node(**spec: object) -> dict[ObjectRef, Any]:
     addresses = [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.7"}]
     conditions = [{"type": "Ready", "status": "True"}]
     body = {"spec": spec, "status": {"addresses": addresses, "conditions": conditions}}
-    return {ObjectRef(*names.NODE, "", "n1"): body}
+    return {ObjectRef(*kinds.NODE, "", "n1"): body}
 
 
 def test_a_node_shows_what_is_taken_by_whom() -> None:
@@ -89,7 +89,7 @@ def test_a_node_without_a_status_is_not_ready() -> None:
 
 def namespace(name: str, **notes: str) -> tuple[ObjectRef, Any]:
     meta = {"name": name, "labels": {names.PROJECT_LABEL: name.removeprefix("gpu-")}, "annotations": notes}
-    return ObjectRef(*names.NAMESPACE, "", name), {"metadata": meta}
+    return ObjectRef(*kinds.NAMESPACE, "", name), {"metadata": meta}
 
 
 def test_projects_tell_quotas_by_pool_and_nothing_where_nothing_is_said() -> None:

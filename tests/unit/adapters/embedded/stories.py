@@ -8,7 +8,7 @@ from typing import Any
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.diag.span import SourceSpan
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.declared import DeclaredNode, NodePool, PlacementStrategy, Sharing
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.state import Body
@@ -65,16 +65,15 @@ def advance(clock: VirtualClock, cluster: EmbeddedCluster, ms: int) -> None:
 
 def phases(cluster: EmbeddedCluster) -> dict[str, str]:
     """Pod phases by the job's name."""
-    pods = cluster.list(names.POD).items
+    pods = cluster.list(kinds.POD).items
     return {p["metadata"]["labels"][names.JOB_LABEL]: p["status"]["phase"] for p in pods}
 
 
 def true_conditions(cluster: EmbeddedCluster, name: str) -> set[str]:
     """The types of a Job's conditions that are True."""
-    (found,) = (o for o in cluster.list(names.JOB).items if o["metadata"]["name"] == name)
+    (found,) = (o for o in cluster.list(kinds.JOB).items if o["metadata"]["name"] == name)
     return {c["type"] for c in found["status"].get("conditions", ()) if c["status"] == "True"}
 
 
 def everything(cluster: EmbeddedCluster) -> dict[tuple[str, str], tuple[Body, ...]]:
-    kinds = (*names.OBSERVED_KINDS, names.DEVICE_CLASS, ("v1", "Event"))
-    return {kind: cluster.list(kind).items for kind in kinds}
+    return {kind: cluster.list(kind).items for kind in (*kinds.OBSERVED, kinds.CORE_EVENT)}

@@ -18,7 +18,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.embedded.sqlite import read
 from gpuctl.app.ports import ClusterUnavailable, Gone
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.ids import ObjectRef
 
 
@@ -29,27 +29,27 @@ def test_opened_again_everything_is_as_it_was(tmp_path: Path) -> None:
         cluster.apply(job(name, suspend=name == "c"))
     advance(clock, cluster, 1_000)
     cluster.finish(job_id("b"), 1)
-    before, version = everything(cluster), cluster.list(names.POD).resource_version
+    before, version = everything(cluster), cluster.list(kinds.POD).resource_version
     cluster.close()
     again = EmbeddedCluster(clock, str(tmp_path / "c.db"))
     assert everything(again) == before
-    assert again.list(names.POD).resource_version == version
+    assert again.list(kinds.POD).resource_version == version
     again.close()
 
 
 def test_a_watch_goes_on_from_the_last_version_and_from_no_earlier_one(tmp_path: Path) -> None:
     clock = VirtualClock(EPOCH_MS)
     cluster = opened(clock, tmp_path / "c.db")
-    early = cluster.list(names.JOB).resource_version
+    early = cluster.list(kinds.JOB).resource_version
     cluster.apply(job("a", suspend=True))
-    late = cluster.list(names.JOB).resource_version
+    late = cluster.list(kinds.JOB).resource_version
     cluster.close()
     again = EmbeddedCluster(clock, str(tmp_path / "c.db"))
-    assert [event.type for event in again.watch(names.JOB, late, 0)] == ["BOOKMARK"]
+    assert [event.type for event in again.watch(kinds.JOB, late, 0)] == ["BOOKMARK"]
     again.apply(job("b", suspend=True))
-    assert again.watch(names.JOB, late, 0)[0].body["metadata"]["name"] == "b"
+    assert again.watch(kinds.JOB, late, 0)[0].body["metadata"]["name"] == "b"
     with pytest.raises(Gone):
-        again.watch(names.JOB, early, 0)
+        again.watch(kinds.JOB, early, 0)
     again.close()
 
 
@@ -67,7 +67,7 @@ def test_what_was_under_way_goes_on_at_its_own_time(tmp_path: Path) -> None:
     clock.advance_to(EPOCH_MS + 500_000)
     cluster = EmbeddedCluster(clock, str(tmp_path / "c.db"))
     assert "Complete" in true_conditions(cluster, "a")
-    (done,) = cluster.list(names.JOB).items
+    (done,) = cluster.list(kinds.JOB).items
     assert done["status"]["completionTime"] == "2020-07-29T05:21:01Z"
     cluster.close()
 
@@ -92,8 +92,8 @@ def test_new_objects_never_have_the_uid_of_old_ones(tmp_path: Path) -> None:
     for _ in range(3):
         cluster = opened(clock, tmp_path / "c.db")
         uid = cluster.apply(job("a", suspend=True))["metadata"]["uid"]
-        ref = next(o for o in cluster.list(names.JOB).items)["metadata"]
-        cluster.delete(ObjectRef(*names.JOB, NAMESPACE, "a"), ref["uid"], ref["resourceVersion"])
+        ref = next(o for o in cluster.list(kinds.JOB).items)["metadata"]
+        cluster.delete(ObjectRef(*kinds.JOB, NAMESPACE, "a"), ref["uid"], ref["resourceVersion"])
         cluster.close()
         assert uid not in seen
         seen.add(uid)
@@ -134,7 +134,7 @@ def test_a_write_that_can_not_be_kept_now_says_so_and_is_kept_with_the_next(tmp_
     cluster.apply(job("b", suspend=True))
     cluster.close()
     copy = EmbeddedCluster.copy_of(str(tmp_path / "c.db"), clock)
-    assert [o["metadata"]["name"] for o in copy.list(names.JOB).items] == ["a", "b"]
+    assert [o["metadata"]["name"] for o in copy.list(kinds.JOB).items] == ["a", "b"]
 
 
 def test_a_file_of_another_format_is_left_alone(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_facts_go_with_what_they_are_about(tmp_path: Path) -> None:
     cluster = opened(clock, tmp_path / "c.db")
     cluster.apply(job("a"))
     advance(clock, cluster, 10_000)
-    live = cluster.list(names.JOB).items[0]["metadata"]
-    cluster.delete(ObjectRef(*names.JOB, NAMESPACE, "a"), live["uid"], live["resourceVersion"])
+    live = cluster.list(kinds.JOB).items[0]["metadata"]
+    cluster.delete(ObjectRef(*kinds.JOB, NAMESPACE, "a"), live["uid"], live["resourceVersion"])
     advance(clock, cluster, 10_000)
     cluster.close()
     assert {about for about, _, _ in read(str(tmp_path / "c.db")).facts} == {"nodes"}
@@ -187,9 +187,9 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost(tmp_path: Path, write
         os.kill(process.pid, signal.SIGKILL)
         acknowledged += [int(line) for line in process.stdout.read().split()]
     cluster = EmbeddedCluster(VirtualClock(EPOCH_MS + 3_600_000), str(tmp_path / "c.db"))
-    found = {o["metadata"]["name"] for o in cluster.list(names.JOB).items}
+    found = {o["metadata"]["name"] for o in cluster.list(kinds.JOB).items}
     assert {f"j{number}" for number in acknowledged} <= found
-    owners = [p["metadata"]["labels"][names.JOB_LABEL] for p in cluster.list(names.POD).items]
+    owners = [p["metadata"]["labels"][names.JOB_LABEL] for p in cluster.list(kinds.POD).items]
     assert sorted(owners) == sorted(found)
     assert set(phases(cluster).values()) == {"Running"}
     cluster.close()

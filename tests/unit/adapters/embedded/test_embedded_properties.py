@@ -17,7 +17,7 @@ from gpuctl.adapters.embedded.fieldsets import changed, decode, encode, leaves
 from gpuctl.adapters.embedded.merge import merged
 from gpuctl.adapters.embedded.shapes import shape_of
 from gpuctl.app.ports import WorldFault
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import parse_whole
 from gpuctl.model.declared import Sharing
 from gpuctl.model.ids import NodeName, ObjectRef
@@ -40,7 +40,7 @@ def template(name: str, cores: int) -> dict[str, Any]:
     exactly = {"deviceClassName": names.DRA_DEVICE_CLASS, "capacity": {"requests": {
         "cores": str(cores), "memory": f"{325 * cores}Mi"}}}  # fmt: skip
     return {
-        "apiVersion": names.CLAIM_TEMPLATE[0], "kind": names.CLAIM_TEMPLATE[1],
+        "apiVersion": kinds.CLAIM_TEMPLATE[0], "kind": kinds.CLAIM_TEMPLATE[1],
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}},
     }  # fmt: skip
@@ -63,12 +63,12 @@ def play(cluster: EmbeddedCluster, clock: VirtualClock, step: tuple[Any, ...]) -
                 cluster.apply(template(name, 10 * step[3]))
                 cluster.apply(on_device(name, suspend=False, node=step[2]))
             case "pause":
-                live = next(o for o in cluster.list(names.JOB).items if o["metadata"]["name"] == name)
+                live = next(o for o in cluster.list(kinds.JOB).items if o["metadata"]["name"] == name)
                 terms = str(live["spec"]["template"]["spec"]["affinity"])
                 cluster.apply(on_device(name, suspend=True, node="n1" if "n1" in terms else "n2"))
             case "delete":
-                live = next(o for o in cluster.list(names.JOB).items if o["metadata"]["name"] == name)
-                cluster.delete(ObjectRef(*names.JOB, NAMESPACE, name), live["metadata"]["uid"], "")
+                live = next(o for o in cluster.list(kinds.JOB).items if o["metadata"]["name"] == name)
+                cluster.delete(ObjectRef(*kinds.JOB, NAMESPACE, name), live["metadata"]["uid"], "")
             case "finish":
                 cluster.finish(job_id(name), step[2])
             case "node":
@@ -89,7 +89,7 @@ def made(clock: VirtualClock, path: str | None = None) -> EmbeddedCluster:
 def booked(cluster: EmbeddedCluster) -> Counter[tuple[str, str]]:
     """Cores taken of each device."""
     cores: Counter[tuple[str, str]] = Counter()
-    for claim in cluster.list(names.RESOURCE_CLAIM).items:
+    for claim in cluster.list(kinds.RESOURCE_CLAIM).items:
         for result in claim["status"].get("allocation", {}).get("devices", {}).get("results", ()):
             cores[result["pool"], result["device"]] += parse_whole(result["consumedCapacity"]["cores"])
     return cores
@@ -103,9 +103,9 @@ def test_no_device_is_ever_overbooked_and_no_claim_outlives_its_pod(steps: list[
     for step in steps:
         play(cluster, clock, step)
         assert all(cores <= 100 for cores in booked(cluster).values())
-        alive = {p["metadata"]["name"] for p in cluster.list(names.POD).items
+        alive = {p["metadata"]["name"] for p in cluster.list(kinds.POD).items
                  if p["status"]["phase"] in {"Pending", "Running"}}  # fmt: skip
-        owners = {c["metadata"]["ownerReferences"][0]["name"] for c in cluster.list(names.RESOURCE_CLAIM).items}
+        owners = {c["metadata"]["ownerReferences"][0]["name"] for c in cluster.list(kinds.RESOURCE_CLAIM).items}
         assert owners <= alive
 
 
@@ -119,7 +119,7 @@ def test_a_suspended_job_comes_to_rest_without_pods(steps: list[tuple[Any, ...]]
     for name in NAMES:
         play(cluster, clock, ("pause", name))
     advance(clock, cluster, 3_600_000)
-    assert [p for p in cluster.list(names.POD).items if p["status"]["phase"] in {"Pending", "Running"}] == []
+    assert [p for p in cluster.list(kinds.POD).items if p["status"]["phase"] in {"Pending", "Running"}] == []
     assert not booked(cluster)
     assert cluster.next_event_ms() is None
 
@@ -129,12 +129,12 @@ def test_a_suspended_job_comes_to_rest_without_pods(steps: list[tuple[Any, ...]]
 def test_events_rebuild_every_list(steps: list[tuple[Any, ...]]) -> None:
     clock = VirtualClock(EPOCH_MS)
     cluster = made(clock)
-    kinds = (names.JOB, names.POD, names.NODE, names.RESOURCE_CLAIM)
-    versions = {kind: cluster.list(kind).resource_version for kind in kinds}
-    copies = {kind: {o["metadata"]["uid"]: o for o in cluster.list(kind).items} for kind in kinds}
+    watched = (kinds.JOB, kinds.POD, kinds.NODE, kinds.RESOURCE_CLAIM)
+    versions = {kind: cluster.list(kind).resource_version for kind in watched}
+    copies = {kind: {o["metadata"]["uid"]: o for o in cluster.list(kind).items} for kind in watched}
     for step in steps:
         play(cluster, clock, step)
-        for kind in kinds:
+        for kind in watched:
             for event in cluster.watch(kind, versions[kind], 0):
                 versions[kind] = event.body["metadata"]["resourceVersion"]
                 if event.type == "DELETED":
@@ -179,7 +179,7 @@ JOBS = st.fixed_dictionaries(
     )},
     optional={"metadata": st.fixed_dictionaries({"labels": st.dictionaries(st.sampled_from("ab"), SCALARS)})},
 )  # fmt: skip
-SHAPE = shape_of(names.JOB)
+SHAPE = shape_of(kinds.JOB)
 
 
 @given(JOBS)

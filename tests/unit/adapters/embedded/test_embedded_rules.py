@@ -17,7 +17,7 @@ from gpuctl.adapters.embedded.jobs import completed_indexes, failure_action, ran
 from gpuctl.adapters.embedded.quota import use_of
 from gpuctl.adapters.embedded.scheduler import matches, named_nodes, unfit
 from gpuctl.app.ports import Invalid
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 
 NODE: dict[str, Any] = {
     "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "a", "size": "8"}},
@@ -160,7 +160,7 @@ def test_a_device_that_is_not_shared_is_held_whole() -> None:
         "pool": {"name": "n1"},
         "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
     }
-    api_version, kind = names.RESOURCE_SLICE
+    api_version, kind = kinds.RESOURCE_SLICE
     stored = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "s"}, "spec": listed}
     book.note(key_of(stored), None, stored)
     claim = {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "count": 1}}]}}}
@@ -226,17 +226,17 @@ def test_what_counts_against_quotas() -> None:
     assert use_of(NODE) == {}
 
 
-FILLED = (names.POD, names.JOB, names.DEPLOYMENT, names.SERVICE, names.NAMESPACE, names.ROLE_BINDING)
+FILLED = (kinds.POD, kinds.JOB, kinds.DEPLOYMENT, kinds.SERVICE, kinds.NAMESPACE, kinds.ROLE_BINDING)
 
 
 @pytest.mark.parametrize("kind", FILLED)
-def test_filling_in_twice_is_filling_in_once(kind: names.Kind) -> None:
+def test_filling_in_twice_is_filling_in_once(kind: kinds.Kind) -> None:
     containers = [
         {"name": "main", "image": "i", "ports": [{"containerPort": 1}], "resources": {"limits": {"cpu": "1"}}}
     ]
     volumes = [{"name": "s", "secret": {"secretName": "s"}}, {"name": "h", "hostPath": {"path": "/"}}, {"name": "e"}]
     podded = {"containers": containers, "volumes": volumes}
-    spec = podded if kind == names.POD else {"template": {"spec": podded}, "ports": [{"port": 1}]}
+    spec = podded if kind == kinds.POD else {"template": {"spec": podded}, "ports": [{"port": 1}]}
     subjects = [{"kind": "Group", "name": "g"}, {"kind": "ServiceAccount", "name": "s"}]
     meta = {"name": "x", "uid": "00000001-0000-4000-8000-000000000001"}
     bare = {"apiVersion": kind[0], "kind": kind[1], "metadata": meta, "spec": spec, "subjects": subjects}

@@ -15,7 +15,7 @@ from gpuctl.adapters.embedded import EmbeddedCluster, EmbeddedTimings
 from gpuctl.adapters.embedded.agenda import Agenda, Task
 from gpuctl.adapters.embedded.bodies import Key
 from gpuctl.app.ports import Gone, WatchEvent
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 
 QUICK = EmbeddedTimings(start_ms=30, termination_ms=30)
 
@@ -45,11 +45,11 @@ def test_in_real_time_a_watch_waits_for_what_is_due() -> None:
     cluster = real()
     cluster.run_for(job_id("j"), 50)
     cluster.apply(job("j"))
-    version = cluster.list(names.POD).resource_version
+    version = cluster.list(kinds.POD).resource_version
     seen: list[WatchEvent] = []
     started = monotonic()
     while "Succeeded" not in phases(cluster).values() and monotonic() - started < 20:
-        events = cluster.watch(names.POD, version, 5_000)
+        events = cluster.watch(kinds.POD, version, 5_000)
         version = events[-1].body["metadata"]["resourceVersion"]
         seen += [event for event in events if event.type != "BOOKMARK"]
     assert phases(cluster) == {"j": "Succeeded"}
@@ -58,9 +58,9 @@ def test_in_real_time_a_watch_waits_for_what_is_due() -> None:
 
 def test_a_watch_is_woken_by_a_writer() -> None:
     cluster = real()
-    version = cluster.list(names.CONFIG_MAP).resource_version
+    version = cluster.list(kinds.CONFIG_MAP).resource_version
     seen: list[WatchEvent] = []
-    watcher = threading.Thread(target=lambda: seen.extend(cluster.watch(names.CONFIG_MAP, version, 20_000)))
+    watcher = threading.Thread(target=lambda: seen.extend(cluster.watch(kinds.CONFIG_MAP, version, 20_000)))
     watcher.start()
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": NAMESPACE}})
     watcher.join(10)
@@ -70,15 +70,15 @@ def test_a_watch_is_woken_by_a_writer() -> None:
 
 def test_a_watch_in_real_time_ends_with_its_timeout() -> None:
     cluster = real()
-    version = cluster.list(names.CONFIG_MAP).resource_version
-    assert [event.type for event in cluster.watch(names.CONFIG_MAP, version, 50)] == ["BOOKMARK"]
+    version = cluster.list(kinds.CONFIG_MAP).resource_version
+    assert [event.type for event in cluster.watch(kinds.CONFIG_MAP, version, 50)] == ["BOOKMARK"]
 
 
 def test_a_clock_that_stands_still_is_not_waited_for() -> None:
     cluster = opened(VirtualClock(EPOCH_MS))
-    version = cluster.list(names.CONFIG_MAP).resource_version
+    version = cluster.list(kinds.CONFIG_MAP).resource_version
     started = monotonic()
-    assert [event.type for event in cluster.watch(names.CONFIG_MAP, version, 3_600_000)] == ["BOOKMARK"]
+    assert [event.type for event in cluster.watch(kinds.CONFIG_MAP, version, 3_600_000)] == ["BOOKMARK"]
     assert monotonic() - started < 5
 
 
@@ -94,20 +94,20 @@ def test_writers_of_several_threads_lose_nothing() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    listed = cluster.list(names.JOB).items
+    listed = cluster.list(kinds.JOB).items
     assert len(listed) == 200
     assert len({o["metadata"]["resourceVersion"] for o in listed}) == 200
 
 
 def test_a_watch_from_before_the_history_is_gone() -> None:
     cluster = opened(VirtualClock(EPOCH_MS), history=4)
-    version = cluster.list(names.JOB).resource_version
+    version = cluster.list(kinds.JOB).resource_version
     for number in range(3):
         cluster.apply(job(f"j{number}", suspend=True))
     with pytest.raises(Gone):
-        cluster.watch(names.JOB, version, 0)
-    quiet = cluster.list(names.SERVICE).resource_version
-    assert [event.type for event in cluster.watch(names.SERVICE, quiet, 0)] == ["BOOKMARK"]
+        cluster.watch(kinds.JOB, version, 0)
+    quiet = cluster.list(kinds.SERVICE).resource_version
+    assert [event.type for event in cluster.watch(kinds.SERVICE, quiet, 0)] == ["BOOKMARK"]
 
 
 def test_the_agenda_keeps_one_instant_a_task_and_gives_them_in_order() -> None:

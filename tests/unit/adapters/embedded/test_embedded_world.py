@@ -10,7 +10,7 @@ from stories import EPOCH_MS, NAMESPACE, advance, job, job_id, opened, phases, p
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster, EmbeddedTimings
 from gpuctl.app.ports import NotFound
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.declared import Driver, Sharing
 from gpuctl.model.ids import NodeName
 
@@ -40,7 +40,7 @@ def test_everything_happens_at_its_own_instant_however_far_the_clock_jumps(
     cluster.run_for(job_id("j"), 10_000)
     cluster.apply(job("j"))
     advance(clock, cluster, 3_600_000)
-    (done,) = cluster.list(names.JOB).items
+    (done,) = cluster.list(kinds.JOB).items
     assert done["status"]["startTime"] == "2020-07-29T05:20:00Z"
     assert done["status"]["completionTime"] == "2020-07-29T05:20:11Z"
     assert cluster.next_event_ms() is None
@@ -89,7 +89,7 @@ def test_a_policy_to_restart_starts_a_failed_container_again(clock: VirtualClock
     cluster.apply(wanted)
     advance(clock, cluster, 1_000)
     cluster.finish(job_id("j"), 1)
-    (pod,) = cluster.list(names.POD).items
+    (pod,) = cluster.list(kinds.POD).items
     assert pod["status"]["phase"] == "Running"
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
     cluster.finish(job_id("j"), 0)
@@ -101,7 +101,7 @@ def test_a_lost_node_stops_time_for_its_pods(clock: VirtualClock, cluster: Embed
     cluster.apply(job("j", node="n1"))
     advance(clock, cluster, 31_000)
     cluster.set_node_ready(NodeName("n1"), ready=False)
-    (found,) = cluster.list(names.JOB).items
+    (found,) = cluster.list(kinds.JOB).items
     assert found["status"]["ready"] == 0
     advance(clock, cluster, 200_000)
     cluster.set_node_ready(NodeName("n1"), ready=True)
@@ -121,7 +121,7 @@ def test_a_node_that_stays_lost_loses_its_pods_and_takes_no_new_ones(
     advance(clock, cluster, 299_999)
     assert phases(cluster) == {"j": "Running", "k": "Pending"}
     advance(clock, cluster, 1)
-    (evicted,) = (p for p in cluster.list(names.POD).items if p["metadata"]["labels"][names.JOB_LABEL] == "j")
+    (evicted,) = (p for p in cluster.list(kinds.POD).items if p["metadata"]["labels"][names.JOB_LABEL] == "j")
     assert "deletionTimestamp" in evicted["metadata"]
     assert {c["type"] for c in evicted["status"]["conditions"] if c["status"] == "True"} >= {"DisruptionTarget"}
     advance(clock, cluster, 30_000)
@@ -133,12 +133,12 @@ def test_a_disruption_costs_no_retry_where_the_policy_says_so(clock: VirtualCloc
     rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     cluster.apply(job("j", podFailurePolicy={"rules": [rule]}))
     advance(clock, cluster, 1_000)
-    (pod,) = cluster.list(names.POD).items
+    (pod,) = cluster.list(kinds.POD).items
     cluster.set_node_ready(NodeName(pod["spec"]["nodeName"]), ready=False)
     advance(clock, cluster, 300_000 + 30_000 + 1_000)
-    (again,) = cluster.list(names.POD).items
+    (again,) = cluster.list(kinds.POD).items
     assert (again["status"]["phase"], again["spec"]["nodeName"]) == ("Running", "n2")
-    (found,) = cluster.list(names.JOB).items
+    (found,) = cluster.list(kinds.JOB).items
     assert "failed" not in found["status"]
 
 
@@ -154,17 +154,17 @@ def test_strangers_take_what_is_free_and_what_comes_free_and_go_again(
     advance(clock, cluster, 1_000)
     cluster.set_strangers(NodeName("n1"), 8)
     advance(clock, cluster, 1_000)
-    others = [pod for pod in cluster.list(names.POD).items if pod["metadata"]["namespace"] == "strangers"]
+    others = [pod for pod in cluster.list(kinds.POD).items if pod["metadata"]["namespace"] == "strangers"]
     bound = [pod for pod in others if pod["spec"].get("nodeName") == "n1"]
     assert (len(others), len(bound)) == (8, 7)
     cluster.finish(job_id("j"), 0)
     advance(clock, cluster, 1_000)
-    found = cluster.list(names.POD).items
+    found = cluster.list(kinds.POD).items
     assert sum(pod["spec"].get("nodeName") == "n1" and pod["status"]["phase"] == "Running" for pod in found) == 8
     cluster.set_strangers(NodeName("n1"), 2)
     cluster.set_strangers(NodeName("n1"), 3)
     advance(clock, cluster, 60_000)
-    left = [pod["metadata"]["name"] for pod in cluster.list(names.POD).items if "job-name" not in str(pod["metadata"])]
+    left = [pod["metadata"]["name"] for pod in cluster.list(kinds.POD).items if "job-name" not in str(pod["metadata"])]
     assert len(left) == 3
     with pytest.raises(NotFound):
         cluster.set_strangers(NodeName("n9"), 1)
@@ -174,21 +174,21 @@ def test_idle_since_is_written_on_the_pods_and_taken_off(clock: VirtualClock, cl
     cluster.apply(job("j"))
     advance(clock, cluster, 1_000)
     cluster.set_idle(job_id("j"), EPOCH_MS + 500)
-    (pod,) = cluster.list(names.POD).items
+    (pod,) = cluster.list(kinds.POD).items
     assert pod["metadata"]["annotations"][names.IDLE_SINCE_ANNOTATION] == "2020-07-29T05:20:00.500Z"
     cluster.set_idle(job_id("j"), None)
-    (pod,) = cluster.list(names.POD).items
+    (pod,) = cluster.list(kinds.POD).items
     assert names.IDLE_SINCE_ANNOTATION not in pod["metadata"]["annotations"]
 
 
 def test_providing_again_changes_nothing(cluster: EmbeddedCluster) -> None:
-    version = cluster.list(names.NODE).resource_version
+    version = cluster.list(kinds.NODE).resource_version
     cluster.provide([pool("n1", "n2")])
-    assert cluster.list(names.NODE).resource_version == version
+    assert cluster.list(kinds.NODE).resource_version == version
 
 
 def test_nodes_carry_their_pools_labels_and_room(cluster: EmbeddedCluster) -> None:
-    node = cluster.list(names.NODE).items[0]
+    node = cluster.list(kinds.NODE).items[0]
     assert node["metadata"]["labels"]["gpuctl.dev/pool"] == "pool"
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "n1"
     assert node["status"]["allocatable"] == {"cpu": "80", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
@@ -207,22 +207,22 @@ def test_a_node_no_longer_declared_is_gone_and_its_pods_fail(clock: VirtualClock
     cluster.apply(job("j", node="n2"))
     advance(clock, cluster, 1_000)
     cluster.provide([pool("n1")])
-    assert [node["metadata"]["name"] for node in cluster.list(names.NODE).items] == ["n1"]
+    assert [node["metadata"]["name"] for node in cluster.list(kinds.NODE).items] == ["n1"]
     assert "Failed" in true_conditions(cluster, "j")
 
 
 def test_a_pool_with_dra_has_a_device_class_and_a_slice_a_node_and_no_plugin(clock: VirtualClock) -> None:
     cluster = opened(clock)
     cluster.provide([pool("n1", gpus=2, sharing=Sharing.DRA)])
-    (node,) = cluster.list(names.NODE).items
+    (node,) = cluster.list(kinds.NODE).items
     assert "nvidia.com/gpu" not in node["status"]["allocatable"]
-    (resource_slice,) = cluster.list(names.RESOURCE_SLICE).items
+    (resource_slice,) = cluster.list(kinds.RESOURCE_SLICE).items
     devices = resource_slice["spec"]["devices"]
     assert [device["attributes"]["minor"]["int"] for device in devices] == [0, 1]
     assert devices[0]["capacity"]["memory"]["value"] == "32510Mi"
-    assert [c["metadata"]["name"] for c in cluster.list(names.DEVICE_CLASS).items] == [names.DRA_DEVICE_CLASS]
+    assert [c["metadata"]["name"] for c in cluster.list(kinds.DEVICE_CLASS).items] == [names.DRA_DEVICE_CLASS]
     cluster.provide([pool("n2")])
-    assert cluster.list(names.RESOURCE_SLICE).items == ()
+    assert cluster.list(kinds.RESOURCE_SLICE).items == ()
 
 
 def test_a_node_has_what_its_pools_sharing_needs_and_nothing_of_what_it_needed_before(clock: VirtualClock) -> None:
@@ -236,8 +236,8 @@ def test_a_node_has_what_its_pools_sharing_needs_and_nothing_of_what_it_needed_b
         (replace(plain, sharing=Sharing.DEVICE_PLUGIN), [], "2", False),
     ):
         cluster.provide([of])
-        (node,) = cluster.list(names.NODE).items
-        assert [body["spec"]["driver"] for body in cluster.list(names.RESOURCE_SLICE).items] == drivers
+        (node,) = cluster.list(kinds.NODE).items
+        assert [body["spec"]["driver"] for body in cluster.list(kinds.RESOURCE_SLICE).items] == drivers
         assert node["status"]["allocatable"].get("nvidia.com/gpu") == counted
         assert (names.HAMI_REGISTER_ANNOTATION in node["metadata"].get("annotations", {})) is registers
 

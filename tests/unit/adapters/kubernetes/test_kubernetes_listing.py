@@ -19,7 +19,7 @@ from gpuctl.adapters.kubernetes import KubernetesCluster
 from gpuctl.adapters.kubernetes.listing import Page, read_page
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import WorldFault
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.model.state import Body
 
 JSON = st.recursive(
@@ -55,12 +55,12 @@ def test_it_reads_what_decoding_the_whole_does_however_it_is_cut(
 ) -> None:
     facts = {"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "t"}, "items": bodies, "more": [1, {}]}
     data = json.dumps(facts, **form).encode()
-    page = read_page(names.POD, in_chunks(data, sizes), whole)
+    page = read_page(kinds.POD, in_chunks(data, sizes), whole)
     assert page.items == [{**body, "apiVersion": "v1", "kind": "Pod"} for body in bodies]
     assert (page.resource_version, page.token) == ("7", "t")
     for until in {0, 1, len(data) // 3, len(data) // 2, len(data) - 1}:
         with pytest.raises(ValueError, match=r"."):
-            read_page(names.POD, [data[:until]], whole)
+            read_page(kinds.POD, [data[:until]], whole)
 
 
 EVIL = '{"metadata":{"name":"evil"},"spec":{"x":!,"y":"]"},"z":[{"\\"}":2}]}'
@@ -72,22 +72,22 @@ DEEP, HUGE = EVIL.replace("!", '[{"a":' * 5000 + "1" + "}]" * 5000), EVIL.replac
 def test_one_object_that_python_can_not_decode_is_one_object(evil: str, size: int) -> None:
     """An API server takes both where any JSON may stand."""
     listed = f'{{"items":[{{"metadata":{{"name":"a"}}}},{evil},{{"metadata":{{"name":"b"}}}}]}}'.encode()
-    first, found, last = read_page(names.POD, in_chunks(listed, [size]), whole).items
+    first, found, last = read_page(kinds.POD, in_chunks(listed, [size]), whole).items
     assert [body["metadata"]["name"] for body in (first, found, last)] == ["a", "evil", "b"]
     assert (found["spec"]["y"], found["z"]) == ("]", [{'"}': 2}])
     with pytest.raises(ValueError, match=r"."):
-        read_page(names.POD, [listed[:-10]], whole)
+        read_page(kinds.POD, [listed[:-10]], whole)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "12", '"x"', '{"items":[1]}', '{"items":[{}{}]}', '{"a":1 "b":2}', "{,}"])
 def test_what_is_no_list_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        read_page(names.POD, [text.encode()], whole)
+        read_page(kinds.POD, [text.encode()], whole)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"items":null}', '{"items":[]}', ' {"items" : [ ] } \n'])
 def test_an_empty_list_is_one(text: str) -> None:
-    assert read_page(names.POD, [text.encode()], whole) == Page()
+    assert read_page(kinds.POD, [text.encode()], whole) == Page()
 
 
 def large(count: int, size: int) -> Iterator[bytes]:
@@ -102,7 +102,7 @@ def large(count: int, size: int) -> Iterator[bytes]:
 def peak_of(chunks: Iterable[bytes]) -> tuple[Page, int]:
     tracemalloc.start()
     try:
-        page = read_page(names.JOB, chunks, Keep())
+        page = read_page(kinds.JOB, chunks, Keep())
         return page, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -129,7 +129,7 @@ def test_a_list_that_is_cut_is_asked_for_again_and_taken_once(tmp_path: Path) ->
     for cut in cuts:
         with wired(tmp_path, cut, first, cut, second) as (wire, connection):
             made = KubernetesCluster(connection, timings=QUICK)
-            listed = [body["metadata"]["name"] for body in made.list(names.POD).items]
+            listed = [body["metadata"]["name"] for body in made.list(kinds.POD).items]
             made.close()
             assert (listed, len(wire.asked)) == (["a", "b", "c"], 4)
 
@@ -138,7 +138,7 @@ def test_what_is_no_list_at_all_is_a_fault_of_the_world(tmp_path: Path) -> None:
     with wired(tmp_path, Answer(answer(200, "<html>").data)) as (_, connection):
         made = KubernetesCluster(connection, timings=QUICK)
         with pytest.raises(WorldFault) as raised:
-            made.list(names.POD)
+            made.list(kinds.POD)
         made.close()
         assert raised.value.code == "GPU7020"
 
@@ -152,7 +152,7 @@ def test_what_a_watch_hears_is_cut_down_before_it_waits_for_a_reader(tmp_path: P
         made = KubernetesCluster(connection, timings=QUICK, keep=Keep())
         version, heard = "4", list[Body]()
         while len(heard) < 4:
-            *events, bookmark = made.watch(names.JOB, version, 1_000)
+            *events, bookmark = made.watch(kinds.JOB, version, 1_000)
             version = bookmark.body["metadata"]["resourceVersion"]
             heard += [event.body for event in events]
         made.close()

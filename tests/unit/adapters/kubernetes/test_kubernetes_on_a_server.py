@@ -17,8 +17,8 @@ from gpuctl.adapters.kubernetes import Connection, KubernetesCluster, Timings, W
 from gpuctl.adapters.kubernetes.discovery import ServerReport, discover
 from gpuctl.adapters.kubernetes.recorder import REPEAT_MS, EventRecorder
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, Note, NotFound, ObjectList
-from gpuctl.k8s import names
-from gpuctl.k8s.names import Scope
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import Scope
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef
 
@@ -37,8 +37,8 @@ def connection(control_plane: ControlPlane) -> Iterator[Connection]:
 
 @pytest.fixture
 def cluster(connection: Connection) -> Iterator[KubernetesCluster]:
-    made = KubernetesCluster(connection, scopes={names.CONFIG_MAP: Scope(namespace=NAMESPACE)})
-    for left in made.list(names.CONFIG_MAP).items:
+    made = KubernetesCluster(connection, scopes={kinds.CONFIG_MAP: Scope(namespace=NAMESPACE)})
+    for left in made.list(kinds.CONFIG_MAP).items:
         made.delete(ref_of(left), left["metadata"]["uid"], "")
     yield made
     made.close()
@@ -63,23 +63,23 @@ def eventually(holds: Callable[[], bool]) -> None:
 def test_a_list_of_many_pages_is_whole_and_says_what_each_item_is(cluster: KubernetesCluster) -> None:
     wanted = [f"c{number:04}" for number in range(1_020)]
     cluster.each(lambda name: cluster.apply(config(name)), wanted)
-    listed = cluster.list(names.CONFIG_MAP)
+    listed = cluster.list(kinds.CONFIG_MAP)
     assert ours(listed) == wanted
-    assert {(made["apiVersion"], made["kind"]) for made in listed.items} == {names.CONFIG_MAP}
+    assert {(made["apiVersion"], made["kind"]) for made in listed.items} == {kinds.CONFIG_MAP}
 
 
 def test_a_watch_hears_what_others_do_and_rings(connection: Connection, cluster: KubernetesCluster) -> None:
     rung = threading.Event()
     listening = KubernetesCluster(connection, on_news=rung.set)
-    version = cluster.list(names.NAMESPACE).resource_version
+    version = cluster.list(kinds.NAMESPACE).resource_version
     try:
-        listening.watch(names.NAMESPACE, version, 0)
+        listening.watch(kinds.NAMESPACE, version, 0)
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {"a": "b"}}})
         assert rung.wait(5)
-        events = listening.watch(names.NAMESPACE, version, 5_000)
+        events = listening.watch(kinds.NAMESPACE, version, 5_000)
         assert [event.type for event in events] == ["MODIFIED", "BOOKMARK"]
         assert events[0].body["metadata"]["labels"]["a"] == "b"
-        assert [event.type for event in listening.watch(names.NAMESPACE, listening_version(events), 0)] == ["BOOKMARK"]
+        assert [event.type for event in listening.watch(kinds.NAMESPACE, listening_version(events), 0)] == ["BOOKMARK"]
     finally:
         listening.close()
 
@@ -91,13 +91,13 @@ def listening_version(events: Any) -> str:
 
 def test_a_watch_of_short_lives_misses_and_repeats_nothing(connection: Connection) -> None:
     brief = Timings(shortest_watch_ms=1_000, longest_watch_ms=1_000, silence_ms=400)
-    made = KubernetesCluster(connection, timings=brief, scopes={names.CONFIG_MAP: Scope(label_selector="test=adapter")})
+    made = KubernetesCluster(connection, timings=brief, scopes={kinds.CONFIG_MAP: Scope(label_selector="test=adapter")})
     try:
-        version = made.list(names.CONFIG_MAP).resource_version
+        version = made.list(kinds.CONFIG_MAP).resource_version
         seen: list[str] = []
         for number in range(30):
             made.apply(config("often", number=str(number)))
-            events = made.watch(names.CONFIG_MAP, version, 2_000)
+            events = made.watch(kinds.CONFIG_MAP, version, 2_000)
             version = listening_version(events)
             seen += [event.body["data"]["number"] for event in events[:-1]]
             time.sleep(0.1)
@@ -109,8 +109,8 @@ def test_a_watch_of_short_lives_misses_and_repeats_nothing(connection: Connectio
 
 def test_only_what_is_in_scope_is_read(connection: Connection, cluster: KubernetesCluster) -> None:
     cluster.apply(config("in"))
-    other = KubernetesCluster(connection, scopes={names.CONFIG_MAP: Scope(label_selector="test=other")})
-    assert ours(other.list(names.CONFIG_MAP)) == []
+    other = KubernetesCluster(connection, scopes={kinds.CONFIG_MAP: Scope(label_selector="test=other")})
+    assert ours(other.list(kinds.CONFIG_MAP)) == []
     other.close()
 
 
@@ -144,13 +144,13 @@ def test_a_delete_says_what_is_left(cluster: KubernetesCluster) -> None:
 
 
 def test_a_permit_that_is_taken_back_stops_writes_only(connection: Connection, cluster: KubernetesCluster) -> None:
-    before = ours(cluster.list(names.CONFIG_MAP))
+    before = ours(cluster.list(kinds.CONFIG_MAP))
     follower = KubernetesCluster(connection, permit=lambda: False)
     with pytest.raises(ClusterUnavailable) as found:
         follower.apply(config("forbidden"))
     assert found.value.code == "GPU7016"
     follower.close()
-    assert ours(cluster.list(names.CONFIG_MAP)) == before
+    assert ours(cluster.list(kinds.CONFIG_MAP)) == before
 
 
 def test_writes_keep_to_their_budget(connection: Connection) -> None:
@@ -165,7 +165,7 @@ def test_a_token_that_the_server_does_not_know(control_plane: ControlPlane, tmp_
     unknown = connect(str(control_plane.write_kubeconfig(tmp_path / "config", "expired")))
     made = KubernetesCluster(unknown)
     with pytest.raises(ClusterUnavailable) as found:
-        made.list(names.POD)
+        made.list(kinds.POD)
     assert found.value.code == "GPU7014"
     made.close()
     unknown.close()
@@ -179,7 +179,7 @@ def test_a_right_that_an_account_lacks_is_told_with_its_rule(control_plane: Cont
     connection = connect(str(control_plane.write_kubeconfig(tmp_path / "config", token)))
     made = KubernetesCluster(connection)
     with pytest.raises(Forbidden) as listing:
-        made.list(names.POD)
+        made.list(kinds.POD)
     with pytest.raises(Forbidden) as writing:
         made.apply(config("forbidden"))
     assert "may not list pods in the cluster" in str(listing.value)
@@ -197,7 +197,7 @@ def test_a_certificate_of_somebody_else(control_plane: ControlPlane, tmp_path: P
     stranger = connect(str(path))
     made = KubernetesCluster(stranger)
     with pytest.raises(ClusterUnavailable) as found:
-        made.list(names.POD)
+        made.list(kinds.POD)
     assert found.value.code == "GPU7018"
     made.close()
     stranger.close()
@@ -206,21 +206,21 @@ def test_a_certificate_of_somebody_else(control_plane: ControlPlane, tmp_path: P
 def test_a_version_that_the_server_has_forgotten_is_gone(
     control_plane: ControlPlane, cluster: KubernetesCluster
 ) -> None:
-    version = cluster.list(names.EVENT).resource_version  # of Events the server keeps no history beside etcd's
+    version = cluster.list(kinds.EVENT).resource_version  # of Events the server keeps no history beside etcd's
     for number in range(3):
         cluster.apply(config("newer", number=str(number)))
-    compact(control_plane, cluster.list(names.EVENT).resource_version)
+    compact(control_plane, cluster.list(kinds.EVENT).resource_version)
 
     def gone() -> bool:
         try:
-            cluster.watch(names.EVENT, version, 0)
+            cluster.watch(kinds.EVENT, version, 0)
         except Gone:
             return True
         return False
 
     eventually(gone)
-    listed = cluster.list(names.EVENT)
-    cluster.watch(names.EVENT, listed.resource_version, 0)
+    listed = cluster.list(kinds.EVENT)
+    cluster.watch(kinds.EVENT, listed.resource_version, 0)
 
 
 def compact(plane: ControlPlane, revision: str) -> None:
@@ -237,7 +237,7 @@ def test_this_server_has_everything(cluster: KubernetesCluster) -> None:
 
 
 def test_what_an_older_server_lacks_is_told_with_what_needs_it() -> None:
-    report = ServerReport(version="v1.33.4", absent=(names.CLAIM_TEMPLATE, names.RESOURCE_SLICE, names.INGRESS))
+    report = ServerReport(version="v1.33.4", absent=(kinds.CLAIM_TEMPLATE, kinds.RESOURCE_SLICE, kinds.INGRESS))
     assert report.told is not None
     assert report.told[0] == "GPU7019"
     assert "v1.33.4 and does not serve ResourceClaimTemplate, ResourceSlice and Ingress" in report.told[1]

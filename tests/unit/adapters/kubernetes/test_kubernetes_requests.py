@@ -11,10 +11,10 @@ from wire import QUICK, Answer, Then, answer, kubeconfig, refusal, wired
 from gpuctl.adapters.kubernetes import connect
 from gpuctl.adapters.kubernetes.requests import Request, Requests
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 
-GET = Request(verb="list", kind=names.POD, path="/api/v1/pods", what="list Pod")
-POST = Request(verb="create", kind=names.POD, path="/api/v1/pods", what="create Pod", method="POST", body=b"{}")
+GET = Request(verb="list", kind=kinds.POD, path="/api/v1/pods", what="list Pod")
+POST = Request(verb="create", kind=kinds.POD, path="/api/v1/pods", what="create Pod", method="POST", body=b"{}")
 HALF = Answer(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"kind": "Po', Then.CUT)
 NOTHING = Answer(b"", Then.CUT)
 

@@ -14,7 +14,7 @@ from wire import QUICK, Answer, Then, Wire, answer, refusal, watched, wired
 
 from gpuctl.adapters.kubernetes import KubernetesCluster
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, WatchEvent, WorldFault
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 
 
 def change(version: int, kind: str = "ADDED") -> dict[str, Any]:
@@ -41,7 +41,7 @@ def heard(made: KubernetesCluster, version: str, until: Callable[[list[WatchEven
     events: list[WatchEvent] = []
     for _ in range(100):
         try:
-            *news, bookmark = made.watch(names.POD, version, 10)
+            *news, bookmark = made.watch(kinds.POD, version, 10)
         except (ClusterUnavailable, Forbidden):
             time.sleep(0.005)
             continue
@@ -57,7 +57,7 @@ def fault(made: KubernetesCluster, version: str, until: type[WorldFault]) -> Wor
     found: WorldFault | None = None
     for _ in range(200):
         try:
-            version = made.watch(names.POD, version, 5)[-1].body["metadata"]["resourceVersion"]
+            version = made.watch(kinds.POD, version, 5)[-1].body["metadata"]["resourceVersion"]
         except WorldFault as raised:
             if isinstance(raised, until):
                 return raised
@@ -105,7 +105,7 @@ def test_a_history_that_is_lost_again_and_again_is_listed_later_and_later(tmp_pa
         assert put_off.code == "GPU7017"
         asked = len(wire.asked)
         with pytest.raises(ClusterUnavailable):
-            it.watch(names.POD, "5", 0)
+            it.watch(kinds.POD, "5", 0)
         assert len(wire.asked) == asked
         fault(it, "5", Gone)
 
@@ -118,7 +118,7 @@ def test_a_server_whose_data_went_back_in_time_is_listed_again(tmp_path: Path) -
 def test_what_can_not_be_watched_now_is_told_until_it_can(tmp_path: Path) -> None:
     with cluster(tmp_path, refusal(403), refusal(503), watched(change(5), then=Then.STALL)) as (_, it):
         with pytest.raises(Forbidden):
-            it.watch(names.POD, "4", 0)
+            it.watch(kinds.POD, "4", 0)
         assert versions(heard(it, "4", bool)) == [5]
 
 
@@ -137,7 +137,7 @@ def test_news_is_rung_for_changes_and_not_for_bookmarks(tmp_path: Path) -> None:
         heard(it, "4", lambda _: True)
         assert not rung.wait(0.05)
     with cluster(tmp_path, watched(change(5), then=Then.STALL), on_news=rung.set) as (_, it):
-        it.watch(names.POD, "4", 0)
+        it.watch(kinds.POD, "4", 0)
         assert rung.wait(1)
 
 
@@ -146,7 +146,7 @@ def test_a_list_that_is_refused_is_not_asked_for_again_at_once(tmp_path: Path) -
         with cluster(tmp_path, refused) as (wire, it):
             for _ in range(3):
                 with pytest.raises(kind):
-                    it.list(names.POD)
+                    it.list(kinds.POD)
             assert len(wire.asked) == 1
 
 
@@ -156,7 +156,7 @@ def test_a_list_of_which_a_page_is_lost_is_asked_for_in_one_piece(tmp_path: Path
         return answer(200, {"metadata": meta, "items": [{"metadata": {"name": name}}]})
 
     with cluster(tmp_path, page("a", "t"), refusal(410), page("a")) as (wire, it):
-        listed = it.list(names.POD)
+        listed = it.list(kinds.POD)
         assert [dict(body) for body in listed.items] == [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}]
         assert [("limit=500" in line, "continue=t" in line) for line in wire.asked] == [
             (True, False), (True, True), (False, False)
@@ -167,7 +167,7 @@ def test_closing_ends_every_thread_at_once(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     with wired(tmp_path, watched(change(5), then=Then.STALL)) as (_, connection):
         made = KubernetesCluster(connection)
-        for kind in (names.POD, names.NODE, names.JOB):
+        for kind in (kinds.POD, kinds.NODE, kinds.JOB):
             made.watch(kind, "4", 0)
         made.each(lambda number: number, range(20))
         began = time.monotonic()

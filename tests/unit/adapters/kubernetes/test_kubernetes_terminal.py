@@ -21,10 +21,10 @@ from streams import Line, Peer
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.terminal import PodSessions
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Forbidden, LogRequest
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds
 from gpuctl.model.ids import ObjectRef
 
-POD = ObjectRef(*names.POD, "gpu-team-a", "a-1-g-0badcafe-x")
+POD = ObjectRef(*kinds.POD, "gpu-team-a", "a-1-g-0badcafe-x")
 PATH = "/api/v1/namespaces/gpu-team-a/pods/a-1-g-0badcafe-x"
 SUCCESS = {"status": "Success"}
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"

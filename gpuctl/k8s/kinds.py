@@ -1,0 +1,165 @@
+"""Every kind of object that gpuctl meets in a cluster, and what gpuctl does with it: one table, `KINDS`.
+
+Paths, rights, what is watched, what is kept in memory and the order of deletion all derive from it, so a kind is added
+here and nowhere else. tests/unit/k8s/test_kinds.py checks that whatever is rendered has all it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuctl.k8s.names import MANAGED_BY, MANAGED_BY_LABEL, SYSTEM_NAMESPACE
+
+Kind = tuple[str, str]
+"""(apiVersion, kind)."""
+
+_RBAC = "rbac.authorization.k8s.io/v1"
+_RESOURCE = "resource.k8s.io/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+
+NAMESPACE: Kind = ("v1", "Namespace")
+NODE: Kind = ("v1", "Node")
+POD: Kind = ("v1", "Pod")
+SERVICE: Kind = ("v1", "Service")
+CONFIG_MAP: Kind = ("v1", "ConfigMap")
+CLAIM: Kind = ("v1", "PersistentVolumeClaim")
+RESOURCE_QUOTA: Kind = ("v1", "ResourceQuota")
+SECRET: Kind = ("v1", "Secret")
+SERVICE_ACCOUNT: Kind = ("v1", "ServiceAccount")
+CORE_EVENT: Kind = ("v1", "Event")
+JOB: Kind = ("batch/v1", "Job")
+DEPLOYMENT: Kind = ("apps/v1", "Deployment")
+REPLICA_SET: Kind = ("apps/v1", "ReplicaSet")
+INGRESS: Kind = ("networking.k8s.io/v1", "Ingress")
+ROLE: Kind = (_RBAC, "Role")
+ROLE_BINDING: Kind = (_RBAC, "RoleBinding")
+CLUSTER_ROLE: Kind = (_RBAC, "ClusterRole")
+CLUSTER_ROLE_BINDING: Kind = (_RBAC, "ClusterRoleBinding")
+PRIORITY_CLASS: Kind = ("scheduling.k8s.io/v1", "PriorityClass")
+CLAIM_TEMPLATE: Kind = (_RESOURCE, "ResourceClaimTemplate")
+RESOURCE_CLAIM: Kind = (_RESOURCE, "ResourceClaim")
+RESOURCE_SLICE: Kind = (_RESOURCE, "ResourceSlice")
+DEVICE_CLASS: Kind = (_RESOURCE, "DeviceClass")
+LEASE: Kind = ("coordination.k8s.io/v1", "Lease")
+EVENT: Kind = ("events.k8s.io/v1", "Event")
+ADMISSION_POLICY: Kind = (_ADMISSION, "ValidatingAdmissionPolicy")
+ADMISSION_POLICY_BINDING: Kind = (_ADMISSION, "ValidatingAdmissionPolicyBinding")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which objects of a kind are read: those of one namespace, or with a label. Empty: all."""
+
+    namespace: str = ""
+    label_selector: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindInfo:
+    """What gpuctl does with a kind.
+
+    `plural`: its name in the API server's paths and in RBAC rules. `observed`: a cycle reads its objects, those of
+    `scope`. `writes`: the verbs used besides reading. `own_namespace`: only in gpuctl's own namespace. `prune_rank`:
+    the order in which objects that are no longer declared are deleted, from 1; 0 for a kind that gpuctl never renders.
+    `needed_for`: what does not work on a server without it. Raises ValueError where a kind is deleted without a rank.
+    """
+
+    plural: str
+    namespaced: bool = True
+    observed: bool = False
+    scope: Scope = Scope()
+    writes: tuple[str, ...] = ()
+    own_namespace: bool = False
+    prune_rank: int = 0
+    needed_for: str = "gpuctl itself"
+
+    def __post_init__(self) -> None:
+        """Refuse a row that would be deleted at no certain moment."""
+        if "delete" in self.writes and not self.prune_rank:
+            raise ValueError(f"{self.plural} are deleted and have no prune_rank")
+
+
+_READ = ("list", "watch")
+_APPLY = ("create", "patch")
+"""Server-side apply is a patch; the server asks for the right to create too when there is nothing yet."""
+_WRITE = (*_APPLY, "delete")
+_LABELLED = Scope(label_selector=f"{MANAGED_BY_LABEL}={MANAGED_BY}")
+_DRA = "pools with `sharing: dra`"
+
+KINDS: Mapping[Kind, KindInfo] = {
+    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=10),
+    NODE: KindInfo(plural="nodes", namespaced=False, observed=True),
+    POD: KindInfo(plural="pods", observed=True),
+    SERVICE: KindInfo(plural="services", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=2),
+    CONFIG_MAP: KindInfo(
+        plural="configmaps", observed=True, scope=Scope(namespace=SYSTEM_NAMESPACE), writes=_WRITE, own_namespace=True,
+        prune_rank=11,
+    ),
+    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=6),
+    RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=8),
+    JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=3),
+    DEPLOYMENT: KindInfo(
+        plural="deployments", observed=True, writes=_WRITE, prune_rank=4, needed_for="jobs of `type: inference`",
+    ),
+    REPLICA_SET: KindInfo(plural="replicasets", observed=True),
+    INGRESS: KindInfo(
+        plural="ingresses", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=1,
+        needed_for="ports exposed `via: ingress`",
+    ),
+    ROLE_BINDING: KindInfo(plural="rolebindings", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=7),
+    PRIORITY_CLASS: KindInfo(
+        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=9,
+        needed_for="all jobs",
+    ),
+    CLAIM_TEMPLATE: KindInfo(
+        plural="resourceclaimtemplates", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=5, needed_for=_DRA,
+    ),
+    RESOURCE_CLAIM: KindInfo(plural="resourceclaims", observed=True, needed_for=_DRA),
+    RESOURCE_SLICE: KindInfo(plural="resourceslices", namespaced=False, observed=True, needed_for=_DRA),
+    DEVICE_CLASS: KindInfo(plural="deviceclasses", namespaced=False, observed=True, needed_for=_DRA),
+    LEASE: KindInfo(
+        plural="leases", writes=("get", "create", "update"), own_namespace=True,
+        needed_for="more than one replica of gpuctl",
+    ),
+    EVENT: KindInfo(plural="events", writes=_APPLY, needed_for="events beside the objects"),
+    CORE_EVENT: KindInfo(plural="events"),
+    SECRET: KindInfo(plural="secrets"),
+    SERVICE_ACCOUNT: KindInfo(plural="serviceaccounts"),
+    ROLE: KindInfo(plural="roles"),
+    CLUSTER_ROLE: KindInfo(plural="clusterroles", namespaced=False),
+    CLUSTER_ROLE_BINDING: KindInfo(plural="clusterrolebindings", namespaced=False),
+    ADMISSION_POLICY: KindInfo(plural="validatingadmissionpolicies", namespaced=False),
+    ADMISSION_POLICY_BINDING: KindInfo(plural="validatingadmissionpolicybindings", namespaced=False),
+}  # fmt: skip
+"""One row a kind, in the order they are read. The last ones are made by `gpuctl install` or known by name alone."""
+
+OBSERVED: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.observed)
+"""What a cycle reads. A server without one of them has none of it."""
+
+RENDERED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if info.prune_rank)
+"""Kinds of which an object may be gpuctl's own."""
+
+CLUSTER_SCOPED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if not info.namespaced)
+
+SCOPES: Mapping[Kind, Scope] = {kind: info.scope for kind, info in KINDS.items() if info.scope != Scope()}
+"""Kinds of which a cycle reads only a part: the ledgers, and what bears our label. Of every other kind it reads all."""
+
+VERBS: Mapping[Kind, tuple[str, ...]] = {
+    kind: tuple(sorted({*info.writes, *(_READ if info.observed else ())}))
+    for kind, info in sorted(KINDS.items())
+    if info.observed or info.writes
+}
+"""What the controller does with each kind it uses, sorted."""
+
+
+def group_of(kind: Kind) -> str:
+    """The API group; empty for the core one."""
+    return kind[0].rpartition("/")[0]
+
+
+def within(namespace: str) -> Mapping[Kind, Scope]:
+    """The scopes of a reader of one namespace: of kinds that have one, only that; the ledgers are where they are."""
+    namespaced = KINDS.keys() - CLUSTER_SCOPED - {CONFIG_MAP}
+    own = {kind: Scope(namespace=namespace, label_selector=KINDS[kind].scope.label_selector) for kind in namespaced}
+    return {**SCOPES, **own}
