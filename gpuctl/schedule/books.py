@@ -22,6 +22,7 @@ from gpuctl.schedule.effort import Effort
 from gpuctl.schedule.jobs.interactive import running_ms
 from gpuctl.schedule.jobs.ordering import Waiting
 from gpuctl.schedule.jobs.runs import Holder, sort_in, sort_out
+from gpuctl.schedule.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.schedule.news import News, Reader
 from gpuctl.schedule.places.capacity import Capacity
 from gpuctl.schedule.places.gang import Seat
@@ -41,9 +42,9 @@ class Books:
     """
 
     __slots__ = (
-        "_candidates", "_done", "_going", "_least", "_news", "_on_node", "_pausable", "_projects", "_vain", "accounts",
-        "capacity", "changes", "effort", "elastic", "leaving", "lifted", "min_runtime_ms", "now", "now_ms", "soon",
-        "spared", "version",
+        "_candidates", "_done", "_going", "_least", "_news", "_on_node", "_pausable", "_projects", "_vain",
+        "accounts", "capacity", "changes", "effort", "elastic", "leaving", "lifted", "min_runtime_ms", "now", "now_ms",
+        "soon", "spared", "version",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs, news: News) -> None:
@@ -64,7 +65,7 @@ class Books:
         self.leaving = 0
         self._candidates: dict[object, tuple[Holder, ...]] = {}
         self._projects: dict[object, tuple[Reader, dict[ProjectName, None]]] = {}
-        self._least: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+        self._least: dict[tuple[DomainName, ProjectName], tuple[GpuMilli, int]] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}
         self._going: dict[Holder, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
@@ -141,7 +142,7 @@ class Books:
             pausable = list(filter(self.is_pausable, some))
             if pausable:
                 self._vain.more_at(*[holder.placement for holder in pausable])
-                sort_in(self._of_project(domain, project), pausable, _standing)
+                sort_in(self._of_project(domain, project), pausable, run_order)
 
     def leave_all(self, holders: Collection[Holder]) -> None:
         """Runs that are where they were no more."""
@@ -167,7 +168,7 @@ class Books:
         for holder in holders:
             of_project[holder.domain, holder.project].append(holder)
         for key, some in of_project.items():
-            sort_out(self._of_project(*key), some, _standing)
+            sort_out(self._of_project(*key), some, run_order)
 
     def _resume(self, holders: Iterable[Holder]) -> Iterator[JobId]:
         """The opposite of `pause`, but for the order of those on a node."""
@@ -178,7 +179,7 @@ class Books:
             self._account(holder, 1)
             for node in holder.nodes():
                 self._on_node[node].append(holder)
-            insort(self._of_project(holder.domain, holder.project), holder, key=_standing)
+            insort(self._of_project(holder.domain, holder.project), holder, key=run_order)
             yield holder.run.job
 
     def is_pausable(self, holder: Holder) -> bool:
@@ -193,11 +194,14 @@ class Books:
         self._least.pop((domain, project), None)
         return self._pausable.setdefault(domain, {}).setdefault(project, [])
 
-    def candidates(self, key: object, find: Callable[[], Iterable[Holder]]) -> tuple[Holder, ...]:
-        """What `find` gives: looked for once for a key, until the books change."""
+    def candidates(self, key: object, find: Callable[[], Iterable[Iterable[Holder]]]) -> tuple[Holder, ...]:
+        """The runs that `find` gives, a list of pausable ones for each project, in order of preference.
+
+        They are looked for once for a key, until the books change.
+        """
         found = self._candidates.get(key)
         if found is None:
-            found = self._candidates[key] = tuple(find())
+            found = self._candidates[key] = in_order(find(), self.preference)
         return found
 
     def projects(self, key: object, is_one: Callable[[ProjectName], bool]) -> Collection[ProjectName]:
@@ -217,17 +221,20 @@ class Books:
 
     def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """The GPUs of the smallest run of a project that can be paused and has any; there may be none."""
-        found = self._least.get((domain, project))
-        if found is None:
-            there = self.pausable(domain).get(project, ())
-            found = min((holder.total_milli for holder in there if holder.total_milli), default=_ENDLESS)
-            self._least[domain, project] = found
-        return found
+        return self._least_of(domain, project)[0]
 
     def lowest(self, domain: DomainName, project: ProjectName) -> int:
         """The lowest priority of a project's runs that can be paused; there may be none."""
-        there = self.pausable(domain).get(project)
-        return _standing(there[0])[0] if there else _ENDLESS
+        return self._least_of(domain, project)[1]
+
+    def _least_of(self, domain: DomainName, project: ProjectName) -> tuple[GpuMilli, int]:
+        found = self._least.get((domain, project))
+        if found is None:
+            there = self.pausable(domain).get(project, ())
+            milli = min((holder.total_milli for holder in there if holder.total_milli), default=_ENDLESS)
+            found = milli, min((run_order(holder).priority for holder in there), default=_ENDLESS)
+            self._least[domain, project] = found
+        return found
 
     def _change(self) -> None:
         self.changes += 1
@@ -387,18 +394,17 @@ class Books:
         return {holder.run.job for holder in chain(staying, going)}
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Holder]]:
-        """Preemptible runs in place that have run for minRuntime, by project, in order of preference."""
+        """Preemptible runs in place that have run for minRuntime, by project, sorted by `run_order`."""
         return self._pausable.get(domain, {})
 
     def _old_enough(self, holder: Holder) -> bool:
         """What gives up a surplus worker is not stopped, and minRuntime is about being stopped."""
         return holder.surplus or running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
 
-    def preference(self, holder: Holder) -> tuple[GpuMilli, int, DurationMs, Instant, JobId]:
-        """Who is paused first among equals: most over its share, lowest priority, least progress, newest, name."""
+    def preference(self, holder: Holder) -> Preference:
+        """Where a run stands among all that may be paused."""
         over = 0 if holder.domain is None else self.accounts.over_share(holder.domain, holder.project)
-        priority, newest, job = _standing(holder)
-        return -over, priority, running_ms(holder.run, self.now_ms), newest, job
+        return Preference(-over, run_order(holder))
 
     def _account(self, holder: Holder, sign: int) -> None:
         if holder.domain is not None:
@@ -408,13 +414,3 @@ class Books:
 
 def _identity(holder: Holder) -> tuple[JobId, str]:
     return holder.run.job, holder.run.digest
-
-
-def _standing(holder: Holder) -> tuple[int, Instant, JobId]:
-    """The order inside a project, in which nothing depends on the time: `preference`, without what all have in common.
-
-    What has not started is newer than all else.
-    """
-    started = holder.run.started_at_ms
-    priority = holder.job.priority if holder.job else 0
-    return priority, -started if started is not None else -_ENDLESS, holder.run.job

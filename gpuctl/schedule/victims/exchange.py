@@ -1,7 +1,7 @@
 """The cheapest runs to pause under a ceiling, so that a job fits and at least so many GPUs leave with them.
 
 Room is about places, a ceiling about amounts wherever they are: runs that make room on one node are completed by any
-others. Least GPUs, then fewest runs, then who minds least. Exact for one worker up to MAX_STEPS; for a gang it starts
+others. Least GPUs, then fewest runs, then by preference. Exact for one worker up to MAX_STEPS; for a gang it starts
 from the runs that `victims` finds to make room. No run of what it returns can be spared. The rule is one that lets all
 its candidates be taken together, as inside a project.
 """
@@ -17,10 +17,11 @@ from gpuctl.model.ids import NodeName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.runs import Holder, gpu_milli_of
+from gpuctl.schedule.jobs.victim_order import Preference
 from gpuctl.schedule.places.gang import Offer, place_in, seats
 from gpuctl.schedule.victims.floor import Floor
 from gpuctl.schedule.victims.rules import Rule
-from gpuctl.schedule.victims.search import Preference, by_node, find_victims
+from gpuctl.schedule.victims.search import by_node, find_victims
 
 MAX_STEPS = 2_000
 """Sets of runs tried for one job in all."""

@@ -49,13 +49,11 @@ class Preemption:
         """Those of them that are on some nodes."""
         return [holder for holder in self.candidates() if not frozenset(holder.nodes()).isdisjoint(nodes)]
 
-    def _candidates(self) -> Iterator[Holder]:
+    def _candidates(self) -> Iterator[Iterable[Holder]]:
         project = self.job.id.project
-        if self.books.lowest(self.domain, project) >= self.job.priority and not self._makes_training_way():
-            return
-        for holder in self.books.pausable(self.domain).get(project, ()):
-            if holder.job is not None and self.ranks_below(holder.job):
-                yield holder
+        if self.books.lowest(self.domain, project) < self.job.priority or self._makes_training_way():
+            there = self.books.pausable(self.domain).get(project, ())
+            yield [holder for holder in there if holder.job is not None and self.ranks_below(holder.job)]
 
     def price(self, tally: Tally) -> int | None:  # noqa: ARG002 - the rule's shape: what a project loses to itself is free
         """What a project loses to itself is its own affair."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
-from heapq import merge
 from itertools import chain
 
 from gpuctl.model.decision import Reason
@@ -80,10 +79,9 @@ class Reclaim:
         """Whether it could be paused for the beneficiary, were it the only one."""
         return any(True for _ in self._of(holder.project, [holder]))
 
-    def _candidates(self) -> Iterator[Holder]:
+    def _candidates(self) -> Iterator[Iterable[Holder]]:
         pausable = self.books.pausable(self.domain)
-        able = overdrawn(self.books, self.domain, self.claim)
-        return merge(*(self._of(project, pausable[project]) for project in able), key=self.books.preference)
+        return (self._of(project, pausable[project]) for project in overdrawn(self.books, self.domain, self.claim))
 
     def _of(self, project: ProjectName, holders: list[Holder]) -> Iterable[Holder]:
         """What one project can lose to ours."""

@@ -1,4 +1,4 @@
-"""The cheapest runs to pause so that a job fits: least GPUs, then fewest runs, then who minds least.
+"""The cheapest runs to pause so that a job fits: least GPUs, then fewest runs, then by preference.
 
 It knows rooms and runs; which runs may be taken is the rule's. What it returns is minimal: no run of it can be spared.
 The search goes node by node, the node that could be cheapest first, and is exact for one worker up to MAX_STEPS a
@@ -17,6 +17,7 @@ from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.runs import Holder, gpu_milli_of
+from gpuctl.schedule.jobs.victim_order import Preference
 from gpuctl.schedule.places.fit import Request
 from gpuctl.schedule.places.fragmentation import Free
 from gpuctl.schedule.places.gang import Offer, place_in, seats
@@ -26,9 +27,6 @@ from gpuctl.schedule.victims.rules import Rule, Tally, tally_with, tally_with_al
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
-
-Preference: TypeAlias = tuple[GpuMilli, int, int, int, JobId]
-"""Who minds least: see `Books.preference`."""
 
 Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[Preference, ...]]
 """What pausing a set costs: the rule's price, GPUs, runs, and their preferences; smaller is better."""
@@ -59,7 +57,7 @@ def place_without(books: Books, offer: Offer, victims: Sequence[Holder]) -> Plac
 class _NodeSearch:
     """Depth-first over the runs of one node in order of preference, cut where it can't beat the best set found."""
 
-    __slots__ = ("best", "books", "floor", "holders", "minds", "request", "rest_milli", "rule", "steps", "wanted")
+    __slots__ = ("best", "books", "floor", "holders", "preferences", "request", "rest_milli", "rule", "steps", "wanted")
 
     @property
     def exhaustive(self) -> bool:
@@ -72,8 +70,8 @@ class _NodeSearch:
         self.request = request
         self.floor = floor
         self.wanted = floor.slots(request) + 1
-        self.minds = {holder: books.preference(holder) for holder in holders}
-        self.holders = sorted(holders, key=self.minds.__getitem__)
+        self.preferences = {holder: books.preference(holder) for holder in holders}
+        self.holders = sorted(holders, key=self.preferences.__getitem__)
         self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
         self.best: tuple[Cost, tuple[Holder, ...]] | None = None
         self.steps = 0
@@ -130,7 +128,7 @@ class _NodeSearch:
             self.floor.remove(holder, -1)
 
     def _consider(self, chosen: tuple[Holder, ...], price: int) -> None:
-        preferences = tuple([self.minds[holder] for holder in chosen])
+        preferences = tuple([self.preferences[holder] for holder in chosen])
         cost = (price, gpu_milli_of(chosen), len(chosen), preferences)
         if chosen and (self.best is None or cost < self.best[0]):
             self.best = (cost, chosen)
@@ -163,8 +161,8 @@ class _NodeSearch:
 class _Search:
     """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly.
 
-    A node is searched only once nothing else can be better: `priced` says what had been taken when it was priced by who
-    minds least of those left there.
+    A node is searched only once nothing else can be better: `priced` says what had been taken when it was priced by the
+    first in order of those left there.
     """
 
     __slots__ = (
@@ -220,7 +218,7 @@ class _Search:
 
     def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
         """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
-        on it, and by who minds least of them.
+        on it, and by the first in order of them.
         """
         left, taken = self.candidates[name], self.taken
         if taken:
@@ -236,8 +234,8 @@ class _Search:
 
     def _order(self, cost: Cost, name: NodeName) -> Order:
         price, milli, count, preferences = cost
-        work = tuple([minds[:3] for minds in preferences]) if self.close else ()
-        return price, milli, count, work, name not in self.close, preferences
+        lost = tuple([preference.lost(self.books.now_ms) for preference in preferences]) if self.close else ()
+        return price, milli, count, lost, name not in self.close, preferences
 
     def _at_least(self, name: NodeName) -> tuple[Order, NodeName, int, int, tuple[Holder, ...]]:
         """What one worker more on a node costs at the very least, whoever is there."""
@@ -297,7 +295,7 @@ class _Search:
         kept = dict(self.taken)
         # Who is needed at first is needed still when others have been spared.
         doubtful = [h for h in self.taken.values() if surplus or not self._is_needed(h)] if len(kept) > 1 else []
-        for holder in sorted(doubtful, key=lambda h: (-h.total_milli, *self.books.preference(h))):
+        for holder in sorted(doubtful, key=lambda h: (-h.total_milli, self.books.preference(h))):
             if not surplus and self._is_needed(holder):
                 continue
             touched = self._touched((holder,))
