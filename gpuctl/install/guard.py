@@ -93,8 +93,8 @@ def _gpu_pods() -> tuple[str, Mapping[str, Any]]:
     by_maker = f"request.userInfo.username in {_list(MAKERS)}"
     ours = f"{by_maker} && '{names.JOB_LABEL}' in object.metadata.?labels.orValue({{}})"
     added = "dyn({'ephemeralContainers': dyn(object).spec.?ephemeralContainers.orValue([])})"
-    kinds = ("containers", "initContainers", "ephemeralContainers")
-    containers = " + ".join(f"variables.pod.?{kind}.orValue([])" for kind in kinds)
+    lists = ("containers", "initContainers", "ephemeralContainers")
+    containers = " + ".join(f"variables.pod.?{kind}.orValue([])" for kind in lists)
     return "gpuctl-gpu-pods", {
         "matchConstraints": _in_projects(
             _rule("", "v1", ("pods",), ("CREATE",)), _rule("", "v1", ("pods/ephemeralcontainers",), ("UPDATE",))

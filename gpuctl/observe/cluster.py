@@ -95,10 +95,10 @@ _PROVES_NOTHING = frozenset({"revision"})
 
 
 def _by_kind(objects: Mapping[ObjectRef, Body]) -> dict[tuple[str, str], dict[ObjectRef, Body]]:
-    kinds: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
+    found: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
     for ref, body in objects.items():
-        kinds[ref.api_version, ref.kind][ref] = body
-    return kinds
+        found[ref.api_version, ref.kind][ref] = body
+    return found
 
 
 def _terminates(namespace: Body) -> bool:

@@ -110,9 +110,9 @@ def taken_names(declared: Declared, state: ClusterState, checks: Checks | None =
         return {}
 
     def find() -> Mapping[JobId, ObjectRef]:
-        kinds = {kind: kinds.DEPLOYMENT if kind is JobType.INFERENCE else kinds.JOB for kind in JobType}
+        made_as = {kind: kinds.DEPLOYMENT if kind is JobType.INFERENCE else kinds.JOB for kind in JobType}
         refs = {
-            ObjectRef(*kinds[job.type], spaces[job.id.project], names.run_name(job.id.name, job.digest)): job.id
+            ObjectRef(*made_as[job.type], spaces[job.id.project], names.run_name(job.id.name, job.digest)): job.id
             for job in declared.jobs
         }
         return {refs[ref]: ref for ref in sorted(foreign & refs.keys())}
