@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from gpuctl.explain.progress import ACTIVE, Jobs, come_to_rest, settled
+from gpuctl.explain.progress import Jobs, come_to_rest, settled
 from gpuctl.explain.rest import Rest, at_rest
 from gpuctl.model.decision import Admit
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Forecast
 from gpuctl.model.ids import JobId
-from gpuctl.model.state import ClusterState, Run
+from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.schedule.jobs.interactive import latest_end_ms
 

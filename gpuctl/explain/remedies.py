@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from gpuctl.explain.progress import ACTIVE, come_to_rest
+from gpuctl.explain.progress import come_to_rest
 from gpuctl.model.decision import Admit, Pending, Preempt, Reclaim, Schedule
 from gpuctl.model.declared import Allowance, Declared, Department, DomainName, Project, QuotaDomain
 from gpuctl.model.explanation import Raise, Remedy, RemedyKind
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, Node, Run, RunPhase
+from gpuctl.model.state import ACTIVE, ClusterState, Node, Run, RunPhase
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import Outlook
 from gpuctl.schedule.reasons import GUARDED

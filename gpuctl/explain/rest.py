@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gpuctl.explain.progress import ACTIVE, come_to_rest
+from gpuctl.explain.progress import come_to_rest
 from gpuctl.model.decision import Admit, Displace, Move, Pending, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
-from gpuctl.model.state import ClusterState, Run
+from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.units import Instant
 from gpuctl.schedule import Outlook
 

@@ -98,6 +98,8 @@ class RunPhase(StrEnum):
         return self in _FINAL
 
 
+ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
+"""The run was let go: its pods start or run."""
 _FINAL = frozenset((RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.TIMED_OUT))
 
 

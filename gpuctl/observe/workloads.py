@@ -19,7 +19,7 @@ from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import Placement, Reason, RunRecord
 from gpuctl.model.ids import RunKey
 from gpuctl.model.memo import Sweep
-from gpuctl.model.state import Body, Charge, Run, RunEntry, RunPhase
+from gpuctl.model.state import ACTIVE, Body, Charge, Run, RunEntry, RunPhase
 from gpuctl.model.units import WHOLE_GPU, DurationMs, Instant
 from gpuctl.observe.charges import charge_by_pods
 from gpuctl.observe.crews import Crew, elastic_crew, held_places, unbound_nodes, whole_crew
@@ -34,7 +34,6 @@ _FAILED = ("Failed", "FailureTarget")
 
 _TO_START_MS: DurationMs = 60_000
 """From letting a run go to the start of its Job, or its first pod's, at the most."""
-_ACTIVE = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 _BEFORE_MS: DurationMs = 5_000
 _AFTER_MS: DurationMs = 1_000
 """How far from the server's whole second the moment can be at which gpuctl decided to make an object."""
@@ -210,7 +209,7 @@ def _observe_run(key: RunKey, workload: _Workload, pods: Sequence[Pod]) -> Run:
     started = None if workload.suspended else _started_at_ms(workload, pods)
     record = _record(workload, phase, started)
     charge = entry.charge or (charge_by_pods(pods) if pods else workload.template_charge)
-    planned = entry.started_with if phase in _ACTIVE and not entry.is_let_go else entry.placement
+    planned = entry.started_with if phase in ACTIVE and not entry.is_let_go else entry.placement
     if phase is RunPhase.STOPPING:
         planned = entry.started_with or planned
     crew = _crew(workload, phase, charge, planned, pods)
@@ -264,7 +263,7 @@ def _record(workload: _Workload, phase: RunPhase, started_at_ms: Instant | None)
         suspended_at_ms = instant(condition(workload.body, "Suspended"), "lastTransitionTime") or 0
         ran_ms = record.ran_ms + max(0, suspended_at_ms - (entry.let_go_at_ms or suspended_at_ms))
         return record._replace(starts=max(0, record.starts - 1), ran_ms=ran_ms)
-    if phase in _ACTIVE and not entry.is_let_go and started_at_ms is not None:
+    if phase in ACTIVE and not entry.is_let_go and started_at_ms is not None:
         counted_ms = max(0, record.queued_at_ms - started_at_ms)
         return record._replace(ran_ms=max(0, record.ran_ms - counted_ms))
     return record
@@ -277,7 +276,7 @@ def _reason(entry: RunEntry, phase: RunPhase) -> Reason | None:
 
 
 def _crew(workload: _Workload, phase: RunPhase, charge: Charge, planned: Placement | None, pods: Sequence[Pod]) -> Crew:
-    if workload.entry.min_workers is None or phase not in _ACTIVE:
+    if workload.entry.min_workers is None or phase not in ACTIVE:
         return whole_crew(charge, pods)
     return elastic_crew(charge, pods, planned, workload.entry.started_with, is_job=workload.is_job)
 

@@ -15,13 +15,12 @@ from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.objects import annotations_of
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import RunRecord
-from gpuctl.model.state import Body, Run, RunEntry, RunPhase
+from gpuctl.model.state import ACTIVE, Body, Run, RunEntry, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan.admission import born
 
 ON_RECORD_MS: DurationMs = 60_000
 """A pause that was decided so long ago is decided anew: meanwhile the run ran on."""
-_ACTIVE = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
 
 def next_entry(wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: Instant) -> RunEntry:
@@ -30,13 +29,13 @@ def next_entry(wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: In
     `wanted` is the object as it is wanted, `run` what is observed of it. A run that stops though gpuctl did not pause
     it stays as it is, and so does one that may not be let go yet; one that runs and was never let go is suspended.
     """
-    if is_let_go(wanted) and run.phase in _ACTIVE and not run.starts:
+    if is_let_go(wanted) and run.phase in ACTIVE and not run.starts:
         wanted = born(wanted)
     if old is not None and run.phase is RunPhase.STOPPING and (old.is_let_go or is_let_go(wanted)):
         return old
     notes = annotations_of(wanted)
     new = _running(notes, old, uid, at_ms) if is_let_go(wanted) else _waiting(notes, old, uid)
-    if old is not None and (new == old or (run.phase in _ACTIVE and _is_on_record(new, old, at_ms))):
+    if old is not None and (new == old or (run.phase in ACTIVE and _is_on_record(new, old, at_ms))):
         return old
     return new
 

@@ -22,15 +22,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
+from gpuctl.model import transition
 from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reason, Reclaim, TraceStep
 from gpuctl.model.ids import JobId, NodeName, RunKey
-from gpuctl.model.state import ClusterState, Run, RunPhase, named
+from gpuctl.model.state import ACTIVE, Charge, ClusterState, Run, RunPhase, named
 from gpuctl.model.units import Instant
 from gpuctl.schedule import reasons
 from gpuctl.schedule.admission.outcome import Outcome, Pause, Shift
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.ordering import Waiting
-from gpuctl.schedule.jobs.runs import ACTIVE, NOWHERE, paused_record
+from gpuctl.schedule.jobs.runs import NOWHERE, paused_record
 from gpuctl.schedule.memory.standing import Standing
 from gpuctl.schedule.places.gang import Seat
 from gpuctl.schedule.shares.accounts import project_owner
@@ -188,7 +189,10 @@ class Foresight:
             return _running(gain.waiting.run, gain.seat, self._now_ms)
         if shift is not None:
             return replace(first, placement=shift.move.seat.placement)
-        return first if loss is None else _paused(first, loss, self._now_ms)
+        if loss is None:
+            return first
+        record = paused_record(first, self._now_ms, loss.beneficiary)
+        return transition.stopped(transition.paused(first, record, None))
 
     # What is to be done now
 
@@ -319,24 +323,12 @@ def _places(outcome: Outcome) -> Iterable[tuple[JobId, Seat]]:
             yield job, seat
 
 
-def _paused(run: Run, pause: Pause, now_ms: Instant) -> Run:
-    """The run when it has made way."""
-    record = paused_record(run, now_ms, pause.beneficiary)
-    return replace(
-        run, phase=RunPhase.QUEUED, placement=None, reserved=None, leaving=None, made_with=None, started_at_ms=None,
-        queued_at_ms=record.queued_at_ms, starts=record.starts, ran_ms=record.ran_ms, paused_for=record.paused_for,
-        reason=pause.reason, unbound=(), unstarted=False,
-    )  # fmt: skip
-
-
 def _running(run: Run, seat: Seat, now_ms: Instant) -> Run:
     """The run when it has its place."""
-    charge = seat.charge
-    return replace(
-        run, phase=RunPhase.RUNNING, placement=seat.placement, reserved=None, gpu_milli=charge.gpu_milli,
-        cpu_milli=charge.cpu_milli, mem_bytes=charge.mem_bytes, started_at_ms=now_ms, starts=run.starts + 1,
-        idle_since_ms=None,
-    )  # fmt: skip
+    record = run.record._replace(starts=run.starts + 1)
+    cost = seat.charge
+    charge = Charge(gpu_milli=cost.gpu_milli, cpu_milli=cost.cpu_milli, mem_bytes=cost.mem_bytes)
+    return transition.started(transition.admitted(run, record, seat.placement, charge, now_ms), now_ms)
 
 
 def _for_another(loss: Pause, job: JobId, gainer: JobId) -> Pause:

@@ -7,10 +7,11 @@ Nothing is decided here. A job starts at once where it is let go; a paused one n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from gpuctl.model import transition
 from gpuctl.model.decision import Admit, Move, Pending, Preempt, Reclaim
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
@@ -198,9 +199,7 @@ class Replay:
         """A paused job's place is free, and it waits."""
         run = ticket.run
         self._meter.wait(run.job, ticket.total_milli, run.queued_at_ms)
-        self._put(
-            ticket, replace(run, phase=RunPhase.QUEUED, placement=run.reserved, reserved=None, started_at_ms=None)
-        )
+        self._put(ticket, transition.stopped(run))
 
     def _carry_out(self, deeds: Sequence[Deed], now_ms: Instant) -> bool:
         """Returns whether there is more to be done at once: somebody has left, or is in the place he started in."""
@@ -219,7 +218,7 @@ class Replay:
         return more
 
     def _start(self, ticket: Ticket, admit: Admit, now_ms: Instant) -> None:
-        run = _after(ticket.run, admit, phase=RunPhase.RUNNING, placement=admit.placement, started_at_ms=now_ms)
+        run = transition.started(_decided(ticket, admit, now_ms), now_ms)
         self._meter.start(run.job, ticket.total_milli)
         heappush(self._due, (now_ms + ticket.left_ms, run.job, run.starts, run.phase))
         self._put(ticket, run)
@@ -230,11 +229,7 @@ class Replay:
 
         One that is kept as it empties counts as nobody's in the engine's accounts.
         """
-        run, place = ticket.run, pending.reserved
-        if run.phase is RunPhase.QUEUED:
-            run = replace(run, reason=pending.reason, placement=place)
-        elif run.phase is RunPhase.STOPPING:
-            run = replace(run, reason=pending.reason, reserved=place)
+        run, place = _decided(ticket, pending, now_ms), pending.reserved
         if place is None or pending.reason.code == GUARDED:
             self._meter.lapse(run.job, ticket.total_milli, run.queued_at_ms)
         elif run.phase is RunPhase.QUEUED:
@@ -256,7 +251,7 @@ class Replay:
             self._meter.pause(run.job, ticket.total_milli)
         else:
             self._meter.move(run.job, ticket.total_milli, now_ms)
-        ticket.run = _after(run, pause, phase=RunPhase.STOPPING, reserved=reserved)
+        ticket.run = _decided(ticket, pause, now_ms)
         self._note(Act(at_ms=now_ms, deed=pause))
         if self._pace.stop_ms:
             self._put(ticket, ticket.run)
@@ -269,10 +264,6 @@ class Replay:
             self.course.acts.append(act)
 
 
-def _after(run: Run, deed: Deed, **now: Any) -> Run:
-    """The run with what a decision has it remember, and what it is now."""
-    record = deed.record
-    return replace(
-        run, queued_at_ms=record.queued_at_ms, starts=record.starts, ran_ms=record.ran_ms,
-        paused_for=record.paused_for, reason=deed.reason, **now,
-    )  # fmt: skip
+def _decided(ticket: Ticket, deed: Deed, now_ms: Instant) -> Run:
+    """The run as what is decided about it leaves it."""
+    return transition.decided(ticket.job, ticket.run, deed, now_ms) or ticket.run

@@ -12,13 +12,13 @@ from strategies import Story, stories
 from worlds import World
 
 from gpuctl.explain import explain
-from gpuctl.explain.progress import ACTIVE, come_to_rest, settled
+from gpuctl.explain.progress import come_to_rest, settled
 from gpuctl.model.decision import Admit, Pending, Schedule
 from gpuctl.model.declared import Allowance, Declared, Department, DomainName, Project
 from gpuctl.model.explanation import Explanation, Raise, Remedy, RemedyKind
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, RunPhase
+from gpuctl.model.state import ACTIVE, ClusterState, RunPhase
 from gpuctl.schedule import Outlook, schedule
 from gpuctl.schedule.jobs.interactive import latest_end_ms
 from gpuctl.schedule.reasons import GUARDED

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuctl.diag.span import SourceSpan
+from gpuctl.model import transition
 from gpuctl.model.decision import (
     Admit,
     Decision,
@@ -14,7 +15,6 @@ from gpuctl.model.decision import (
     Keep,
     Move,
     Pending,
-    Placement,
     Preempt,
     Reclaim,
     Resize,
@@ -184,7 +184,7 @@ class World:
         for decision in made.decisions:
             declared_job = jobs[decision.job]
             before = self.runs.get((declared_job.id, declared_job.digest))
-            after = _written(declared_job, before, decision, self.now_ms)
+            after = transition.decided(declared_job, before, decision, self.now_ms)
             if after != before and after is not None:
                 stages.append((_stage(decision), decision.job, after))
         wanted = {(each.id, each.digest) for each in tree.jobs}
@@ -206,17 +206,12 @@ class World:
         wanted = {(job.id, job.digest) for job in tree.jobs}
         for key in stopping:
             if key in wanted:
-                run = self.runs[key]
-                self.runs[key] = replace(
-                    run, phase=RunPhase.QUEUED, placement=run.reserved, reserved=None, started_at_ms=None
-                )
+                self.runs[key] = transition.stopped(self.runs[key])
             else:
                 del self.runs[key]
         for key, run in self.runs.items():
-            if run.leaving is not None:
-                self.runs[key] = replace(run, leaving=None)
-            if run.phase is RunPhase.STARTING:
-                self.runs[key] = replace(run, phase=RunPhase.RUNNING, started_at_ms=self.now_ms)
+            if run.phase is not RunPhase.STOPPING:
+                self.runs[key] = transition.started(run, self.now_ms)
 
     def settle(self, tree: Declared, most: int = 12) -> int:
         """Cycle until nothing changes; returns how many cycles did."""
@@ -272,43 +267,3 @@ def _stage(decision: Decision) -> int:
             return 4
         case Admit() | Keep() | Finished():
             return 7
-
-
-def _written(job_: Job, run: Run | None, decision: Decision, now_ms: Instant) -> Run | None:
-    """The run as the decision's manifest makes it. A run is born queued, with the place it was admitted to."""
-    record = decision.record
-    if run is None:
-        if isinstance(decision, Finished):
-            return None
-        run = Run(job=job_.id, digest=job_.digest, phase=RunPhase.QUEUED)
-        starts = record.starts - isinstance(decision, Admit)
-        place = decision.placement if isinstance(decision, Admit) else None
-        place = decision.reserved if isinstance(decision, Pending) else place
-        return replace(
-            run, gpu_milli=job_.gpu_milli, cpu_milli=job_.cpu_milli, mem_bytes=job_.mem_bytes, placement=place,
-            queued_at_ms=record.queued_at_ms, starts=starts, reason=decision.reason,
-        )  # fmt: skip
-    run = replace(
-        run, queued_at_ms=record.queued_at_ms, starts=record.starts, ran_ms=record.ran_ms,
-        paused_for=record.paused_for, reason=decision.reason,
-    )  # fmt: skip
-    match decision:
-        case Admit(placement=placement):
-            return replace(run, phase=RunPhase.STARTING, placement=placement, made_with=placement, started_at_ms=now_ms)
-        case Resize(placement=placement):
-            gone = run.placement.workers[len(placement.workers) :] if run.placement else ()
-            return replace(run, placement=placement, leaving=Placement(workers=gone) if gone else None)
-        case Displace():
-            return replace(run, phase=RunPhase.STOPPING)
-        case Move(reserved=reserved) | Reclaim(reserved=reserved) | Preempt(reserved=reserved):
-            return replace(run, phase=RunPhase.STOPPING, reserved=reserved)
-        case Suspended():
-            active = run.phase in (RunPhase.STARTING, RunPhase.RUNNING)
-            return replace(run, phase=RunPhase.STOPPING) if active else replace(run, reserved=None)
-        case TimeOut():
-            return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
-        case Pending(reserved=reserved):
-            stopping = run.phase is RunPhase.STOPPING
-            return replace(run, reserved=reserved) if stopping else replace(run, placement=reserved)
-        case Keep() | Finished():
-            return run

@@ -12,11 +12,12 @@ from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import DomainName, Way
 from gpuctl.model.ids import NodeName, ProjectName
 from gpuctl.model.job import Job
+from gpuctl.model.state import ACTIVE
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.demand import Demand, Prospects
 from gpuctl.schedule.jobs.ordering import Rank, job_rank
-from gpuctl.schedule.jobs.runs import ACTIVE, Holder
+from gpuctl.schedule.jobs.runs import Holder
 from gpuctl.schedule.places.capacity import Capacity
 from gpuctl.schedule.places.fit import Request, holds, of_its_kind, slots_in
 from gpuctl.schedule.places.gang import Offer

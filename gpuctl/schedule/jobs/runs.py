@@ -29,7 +29,7 @@ from gpuctl.model.decision import (
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, Run, RunPhase, remembered
+from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase, remembered
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 from gpuctl.schedule import reasons
 from gpuctl.schedule.jobs import interactive
@@ -37,7 +37,6 @@ from gpuctl.schedule.places.capacity import Capacity
 from gpuctl.schedule.places.ledger import Charge
 
 NOWHERE = Placement(workers=())
-ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
 STOPPING = RunPhase.STOPPING
 IN_PLACE = frozenset((*ACTIVE, STOPPING))
 """Phases of runs that hold a place."""

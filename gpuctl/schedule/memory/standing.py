@@ -16,7 +16,7 @@ from gpuctl.model.decision import Decision, Keep, Pending
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
-from gpuctl.model.state import ClusterState, Ledger, Run, RunPhase
+from gpuctl.model.state import ACTIVE, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
@@ -26,7 +26,6 @@ from gpuctl.schedule.jobs.division import Division
 from gpuctl.schedule.jobs.line import Group
 from gpuctl.schedule.jobs.lineup import Lineup, pending
 from gpuctl.schedule.jobs.runs import (
-    ACTIVE,
     IN_PLACE,
     Holder,
     by_itself,

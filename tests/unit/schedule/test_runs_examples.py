@@ -105,6 +105,7 @@ def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool
     starting = replace(run, phase=RunPhase.STARTING, unbound=(node,), unstarted=not had_a_node, ran_ms=7000)
     world.runs[key] = starting
     assert isinstance(decision(world, tree, "a/1"), Keep)
+    world.runs[key] = starting
     world.now_ms += 5000
     world.nodes = tuple(replace(each, usable=False, ready=ready) if each.name == node else each for each in world.nodes)
     stopped_ms = world.now_ms

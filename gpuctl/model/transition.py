@@ -1,0 +1,150 @@
+"""What becomes of a run: the one place that says how it is after a decision, and after its pods have followed.
+
+A decision is written first, and the pods follow later; so there are two kinds of steps. `decided` is the run as the
+next cycle observes it when the decision is written and no pod has moved. `started` and `stopped` are the run once its
+pods run, or are gone. Example: Reclaim makes a running run STOPPING, `stopped` makes that QUEUED, Admit makes that
+STARTING, and `started` makes that RUNNING.
+
+The engine's rounds, `explain`, replays and the world of the property tests all use these steps and have none of their
+own. tests/properties/test_transition.py compares them with what plan, apply and observe make of the embedded cluster.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from gpuctl.model.decision import (
+    Admit,
+    Decision,
+    Displace,
+    Finished,
+    Move,
+    Pending,
+    Placement,
+    Preempt,
+    Reclaim,
+    Resize,
+    RunRecord,
+    Suspended,
+    TimeOut,
+)
+from gpuctl.model.job import Job, JobType
+from gpuctl.model.state import ACTIVE, Charge, Run, RunPhase
+from gpuctl.model.units import Instant
+
+
+def decided(job: Job, run: Run | None, decision: Decision, at_ms: Instant, charge: Charge | None = None) -> Run | None:
+    """The run of a job once a decision about it is written; the very same object where that changes nothing.
+
+    None: there is no run, and none is made. `charge`: what a worker is charged where an Admit puts it; by default what
+    the job asks for. Cost: O(workers).
+    """
+    if run is None:
+        return _made(job, decision)
+    after = _decided(job, run, decision, at_ms, charge or _asked(job))
+    return run if after == run else after
+
+
+def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Charge) -> Run:
+    record, reason = decision.record, decision.reason
+    match decision:
+        case Admit(placement=placement):
+            run = replace(run, reason=reason, made_with=placement if job.is_elastic else None)
+            since_ms = None if job.type is JobType.INFERENCE else at_ms  # a Deployment notes no start, its pods do
+            return admitted(run, record, placement, charge, since_ms)
+        case Move() | Reclaim() | Preempt() if run.phase in ACTIVE:
+            return paused(replace(run, reason=reason), record, decision.reserved)
+        case Displace() | Suspended() if run.phase in ACTIVE:
+            return paused(replace(run, reason=reason), record, None)
+        case Pending(reserved=reserved) if run.phase is RunPhase.STOPPING:
+            return replace(_recorded(run, record), reason=reason, reserved=reserved)
+        case Pending(reserved=reserved):
+            return _waiting(replace(_recorded(run, record), reason=reason), reserved)
+        case Suspended() if run.phase is RunPhase.QUEUED:
+            return _waiting(_recorded(run, record), None)
+        case Resize(placement=placement):
+            return _resized(run, placement)
+        case TimeOut():
+            return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
+        case _:
+            return run
+
+
+def _made(job: Job, decision: Decision) -> Run | None:
+    """An object is made suspended, whatever was decided, and let go by the next cycle, which sees that it is there.
+
+    It is charged for no GPU before it was let go once.
+    """
+    if isinstance(decision, Finished):
+        return None
+    record = decision.record
+    place = decision.reserved if isinstance(decision, Pending) else None
+    starts = record.starts - isinstance(decision, Admit)
+    run = Run(
+        job=job.id, digest=job.digest, phase=RunPhase.QUEUED, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes,
+        reason=decision.reason,
+    )  # fmt: skip
+    return _waiting(_recorded(run, record._replace(starts=starts)), place)
+
+
+def admitted(run: Run, record: RunRecord, placement: Placement, charge: Charge, since_ms: Instant | None) -> Run:
+    """The run once it is let go there; its pods are yet to be made.
+
+    `record` counts this start. `since_ms`: since when it is seen to run; None: since its pods do.
+    """
+    return replace(
+        _recorded(run, record), phase=RunPhase.STARTING, placement=placement, reserved=None, started_at_ms=since_ms,
+        gpu_milli=charge.gpu_milli, cpu_milli=charge.cpu_milli, mem_bytes=charge.mem_bytes, idle_since_ms=None,
+        unbound=tuple(Counter(worker.node for worker in placement.workers).elements()), unstarted=True,
+    )  # fmt: skip
+
+
+def started(run: Run, at_ms: Instant) -> Run:
+    """A STARTING run once all its pods run; any other run without the workers it has given up, which are gone by now.
+
+    The very same object where nothing was under way.
+    """
+    if run.phase is RunPhase.STARTING:
+        since_ms = at_ms if run.started_at_ms is None else run.started_at_ms
+        return replace(run, phase=RunPhase.RUNNING, started_at_ms=since_ms, unbound=(), unstarted=False, leaving=None)
+    return run if run.leaving is None else replace(run, leaving=None)
+
+
+def removed(run: Run) -> Run:
+    """The run once its object is being deleted, for its job is not declared any more."""
+    return replace(run, phase=RunPhase.STOPPING) if run.phase in ACTIVE else run
+
+
+def paused(run: Run, record: RunRecord, reserved: Placement | None) -> Run:
+    """The run while its pods leave. `reserved`: where it goes on then; `record`: as it waits then."""
+    return replace(_recorded(run, record), phase=RunPhase.STOPPING, reserved=reserved, started_at_ms=None)
+
+
+def stopped(run: Run) -> Run:
+    """A STOPPING run once its pods are gone: it waits, with the place that is reserved for it if there is one."""
+    return _waiting(run, run.reserved)
+
+
+def _waiting(run: Run, reserved: Placement | None) -> Run:
+    """Why a run waits is in no record: a reason stands on it only as long as a place is reserved for it."""
+    return replace(
+        run, phase=RunPhase.QUEUED, placement=reserved, reserved=None, leaving=None, made_with=None, unbound=(),
+        unstarted=False, started_at_ms=None, idle_since_ms=None, reason=None if reserved is None else run.reason,
+    )  # fmt: skip
+
+
+def _resized(run: Run, placement: Placement) -> Run:
+    """The run with the first of its workers, or with more; pods that it gave up are leaving."""
+    gone = run.placement.workers[len(placement.workers) :] if run.placement else ()
+    return replace(run, placement=placement, leaving=Placement(workers=gone) if gone else None)
+
+
+def _recorded(run: Run, record: RunRecord) -> Run:
+    return replace(
+        run, queued_at_ms=record.queued_at_ms, starts=record.starts, ran_ms=record.ran_ms, paused_for=record.paused_for
+    )
+
+
+def _asked(job: Job) -> Charge:
+    return Charge(gpu_milli=job.gpu_milli, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes)

@@ -1,0 +1,65 @@
+"""TRANSITION: a run after a decision is what plan, apply and observe make of it, before its pods move and after."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from hypothesis import HealthCheck, given, settings
+from strategies import Story, stories
+
+from gpuctl.adapters.embedded.timings import EmbeddedTimings
+from gpuctl.app.cycle import Site, cycle, foresee
+from gpuctl.app.mirror import Mirror
+from gpuctl.model import transition
+from gpuctl.model.state import Run, RunPhase
+from gpuctl.simulate.scenario import EPOCH_MS
+from gpuctl.wiring import sandbox
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def moved(run: Run, at_ms: int) -> Run:
+    """The run once its pods have followed."""
+    return transition.stopped(run) if run.phase is RunPhase.STOPPING else transition.started(run, at_ms)
+
+
+def differing(seen: Run | None, wanted: Run | None) -> dict[str, tuple[object, object]]:
+    """The fields in which two runs differ, as seen and as wanted.
+
+    Not compared: how far kube-scheduler is by now, and the charge of a run that waits for its first start, which is
+    read off its template.
+    """
+    if seen is None or wanted is None:
+        return {} if seen is wanted else {"run": (seen, wanted)}
+    left_out = {"unbound", "unstarted", *(["gpu_milli"] if wanted.starts == 0 else [])}
+    names = [field.name for field in fields(Run) if field.name not in left_out]
+    return {n: (getattr(seen, n), getattr(wanted, n)) for n in names if getattr(seen, n) != getattr(wanted, n)}
+
+
+@given(stories(most=8))
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+def test_a_run_after_a_decision_is_what_is_observed_of_it(story: Story) -> None:
+    here = sandbox(EPOCH_MS)
+    here.machines.provide(story.tree.cluster.pools)
+    site = Site(mirror=Mirror(here.cluster), clock=here.time, settle=here.world.settle)
+    compared = 0
+    for batch in story.batches:
+        tree = replace(story.tree, jobs=tuple(story.tree.jobs[index] for index in sorted(batch)))
+        jobs = {job.id: job for job in tree.jobs}
+        for _ in range(6):
+            here.time.advance_to(here.time.now_ms() + 1000)
+            before = {run.job: run for run in foresee(tree, site).state.runs}
+            made = cycle(tree, site).schedule
+            after = {run.job: run for run in foresee(tree, site).state.runs}
+            for decision in made.decisions:
+                job = jobs[decision.job]
+                wanted = transition.decided(job, before.get(job.id), decision, made.at_ms)
+                assert not (found := differing(after.get(job.id), wanted)), (decision, found)
+                compared += 1
+            here.time.advance_to(here.time.now_ms() + 30_000)
+            here.world.settle()
+            rest = {run.job: run for run in foresee(tree, site).state.runs}
+            for name, run in after.items():
+                at_rest = moved(run, made.at_ms + EmbeddedTimings().start_ms)
+                assert not (found := differing(rest.get(name), at_rest)), (name, found)
+    assert compared
