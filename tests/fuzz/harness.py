@@ -26,7 +26,7 @@ import json
 import signal
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
@@ -191,14 +191,18 @@ class _Mutation:
         kind = self.random.randrange(8) if trees else 7
         data = self.random.choice(self.seeds)
         if kind < 5:
-            tree = self._copy(self.random.choice(trees))
-            for _ in range(self.random.choice([1, 1, 2, 3])):
-                tree = self._changed(tree)
-            data = self.target.form.write(tree)
+            with suppress(RecursionError):  # wrapped so often that it can't be copied: the seed as it is
+                data = self._tree_changed(self.random.choice(trees))
         if kind > 3:
             for _ in range(self.random.randint(1, 3)):
                 data = self.random.choice(_BYTE_CHANGES)(self, data)
         return data[:LONGEST_INPUT]
+
+    def _tree_changed(self, seed: Any) -> bytes:
+        tree = self._copy(seed)
+        for _ in range(self.random.choice([1, 1, 2, 3])):
+            tree = self._changed(tree)
+        return self.target.form.write(tree)
 
     def _copy(self, tree: Any) -> Any:
         if isinstance(tree, dict):
