@@ -65,7 +65,7 @@ class Books:
         self.leaving = 0
         self._candidates: dict[object, tuple[Holder, ...]] = {}
         self._projects: dict[object, tuple[Reader, dict[ProjectName, None]]] = {}
-        self._least: dict[tuple[DomainName, ProjectName], tuple[GpuMilli, int]] = {}
+        self._least: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._on_node: dict[NodeName, list[Holder]] = {}
         self._going: dict[Holder, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Holder]]] = {}
@@ -221,20 +221,17 @@ class Books:
 
     def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """The GPUs of the smallest run of a project that can be paused and has any; there may be none."""
-        return self._least_of(domain, project)[0]
-
-    def lowest(self, domain: DomainName, project: ProjectName) -> int:
-        """The lowest priority of a project's runs that can be paused; there may be none."""
-        return self._least_of(domain, project)[1]
-
-    def _least_of(self, domain: DomainName, project: ProjectName) -> tuple[GpuMilli, int]:
         found = self._least.get((domain, project))
         if found is None:
             there = self.pausable(domain).get(project, ())
-            milli = min((holder.total_milli for holder in there if holder.total_milli), default=_ENDLESS)
-            found = milli, min((run_order(holder).priority for holder in there), default=_ENDLESS)
+            found = min((holder.total_milli for holder in there if holder.total_milli), default=_ENDLESS)
             self._least[domain, project] = found
         return found
+
+    def lowest(self, domain: DomainName, project: ProjectName) -> int:
+        """The lowest priority of a project's runs that can be paused; there may be none. Cost: O(these)."""
+        there = self.pausable(domain).get(project, ())
+        return min((holder.job.priority for holder in there if holder.job is not None), default=_ENDLESS)
 
     def _change(self) -> None:
         self.changes += 1
