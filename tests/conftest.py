@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ settings.register_profile("gpuctl", derandomize=True, deadline=None, database=No
 settings.load_profile("gpuctl")
 
 
+STARTING = frozenset({"new_control_plane", "lasting_control_plane"})
 ON_A_SERVER = pytest.mark.xdist_group("server")
 """Tests on real API servers run one after the other, in one process, which starts each server once."""
 
@@ -24,7 +26,7 @@ ON_A_SERVER = pytest.mark.xdist_group("server")
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function) and "new_control_plane" in item.fixturenames:
+        if isinstance(item, pytest.Function) and not STARTING.isdisjoint(item.fixturenames):
             item.add_marker(ON_A_SERVER)
 
 
@@ -61,9 +63,23 @@ def traces() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def new_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ControlPlane]]:
-    """Starts real control planes, which last for the test run. Not built: its tests skip, in CI they fail."""
+    """Starts real control planes, which last for the module's tests: an idle one takes CPU and 0.5 GiB of memory."""
+    with control_planes(tmp_path_factory) as begin:
+        yield begin
+
+
+@pytest.fixture(scope="session")
+def lasting_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ControlPlane]]:
+    """Starts those that several modules share, which last for the test run."""
+    with control_planes(tmp_path_factory) as begin:
+        yield begin
+
+
+@contextmanager
+def control_planes(folders: pytest.TempPathFactory) -> Iterator[Callable[..., ControlPlane]]:
+    """Starts control planes, and stops them in the end. Not built: their tests skip, in CI they fail."""
     started: list[ControlPlane] = []
 
     def begin(emulated: str = "") -> ControlPlane:
@@ -73,25 +89,27 @@ def new_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
             if os.environ.get("CI"):
                 pytest.fail(missing, pytrace=False)
             pytest.skip(missing)
-        started.append(start(binaries, tmp_path_factory.mktemp("control-plane"), emulated))
+        started.append(start(binaries, folders.mktemp("control-plane"), emulated))
         return started[-1]
 
-    yield begin
-    for plane in started:
-        plane.stop()
+    try:
+        yield begin
+    finally:
+        for plane in started:
+            plane.stop()
 
 
 @pytest.fixture(scope="session")
-def control_plane(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
+def control_plane(lasting_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
     """The one that most tests share."""
-    return new_control_plane()
+    return lasting_control_plane()
 
 
 @pytest.fixture(scope="session")
-def real_lab(new_control_plane: Callable[[], ControlPlane]) -> Callable[[], Iterator[Any]]:
+def real_lab(lasting_control_plane: Callable[[], ControlPlane]) -> Callable[[], Iterator[Any]]:
     """Makes labs of the Cluster contract on a control plane of their own, with four nodes."""
     from real import furnish, real_labs  # noqa: PLC0415 - found once the contracts' folder is on the path
 
-    plane = new_control_plane()
+    plane = lasting_control_plane()
     furnish(plane)
     return real_labs(plane)

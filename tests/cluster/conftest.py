@@ -12,9 +12,9 @@ FIGURE = "figure"
 
 
 @pytest.fixture(scope="session")
-def plane_with_gpuctl(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
+def plane_with_gpuctl(lasting_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
     """Its Lease is held by one test at a time."""
-    plane = new_control_plane()
+    plane = lasting_control_plane()
     install(plane)
     return plane
 

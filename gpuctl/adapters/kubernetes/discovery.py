@@ -36,7 +36,9 @@ def discover(requests: Requests) -> ServerReport:
     """Ask the server what it is. Raises ClusterUnavailable. Cost: a request each group, some ten, small ones."""
     version = requests.send(Request(verb="get", kind=("", "Version"), path="/version", what="read the version"))
     served = {kind for group in sorted({kind[0] for kind in VERBS}) for kind in _kinds(requests, group)}
-    return ServerReport(version=_version(version), absent=tuple(kind for kind in VERBS if kind not in served))
+    return ServerReport(
+        version=_version(version), absent=tuple(kind for kind in KINDS if kind in VERBS and kind not in served)
+    )
 
 
 def _version(told: Body) -> str:
