@@ -41,7 +41,7 @@ def _rules(some: Iterable[kinds.Kind]) -> list[Mapping[str, Any]]:
 def _bind(roles: Iterable[str]) -> Mapping[str, Any]:
     return {
         "apiGroups": [kinds.group_of(kinds.CLUSTER_ROLE)],
-        "resources": ["clusterroles"],
+        "resources": [kinds.KINDS[kinds.CLUSTER_ROLE].plural],
         "resourceNames": sorted(roles),
         "verbs": ["bind"],
     }

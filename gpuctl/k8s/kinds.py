@@ -1,7 +1,8 @@
 """Every kind of object that gpuctl meets in a cluster, and what gpuctl does with it: one table, `KINDS`.
 
-Paths, rights, what is watched, what is kept in memory and the order of deletion all derive from it, so a kind is added
-here and nowhere else. tests/unit/k8s/test_kinds.py checks that whatever is rendered has all it needs.
+Paths, rights, what is watched and the order of deletion all derive from it, so no file has a list of kinds of its own
+that a new one could be missing from. Which fields of others' objects are read is in app/kept.py.
+tests/unit/k8s/test_kinds.py checks that whatever is rendered has all it needs.
 """
 
 from __future__ import annotations
