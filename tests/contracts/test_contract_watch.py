@@ -95,6 +95,7 @@ def test_bodies_handed_out_do_not_change_later(lab: Lab) -> None:
     lab.apply(job("j"))
     (before,) = lab.cluster.list(kinds.JOB).items
     as_it_was = str(before)
-    lab.running("j")
+    lab.apply(job("j", suspend=True))
+    (after,) = lab.cluster.list(kinds.JOB).items
     assert str(before) == as_it_was
-    assert lab.cluster.list(kinds.JOB).items[0] != before
+    assert (before["spec"]["suspend"], after["spec"]["suspend"]) == (False, True)
