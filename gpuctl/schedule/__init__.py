@@ -4,7 +4,7 @@ Read `cycle` first: it is the table of contents. The rooms, from the bottom: `sh
 (where work fits), `jobs` (what each says by itself), `victims` (who makes way), `promises` (places that are kept),
 `queue` (who is asked), `admission` (who starts), `memory` (what is carried from cycle to cycle). Above them
 `foresight`, which goes through a cycle again; beside them `books`, what it has given away so far; `reasons`, typed and
-all in one place; `refusals`, `vain`, `news` and `effort`, which save work or count it, and decide nothing.
+all in one place; `unschedulable`, `news` and `effort`, which save work or count it, and decide nothing.
 """
 
 from __future__ import annotations

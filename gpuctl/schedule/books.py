@@ -29,6 +29,7 @@ from gpuctl.schedule.places.gang import Seat
 from gpuctl.schedule.places.habits import Habits
 from gpuctl.schedule.places.ledger import Ledger
 from gpuctl.schedule.shares.accounts import Accounts
+from gpuctl.schedule.unschedulable import UnschedulableRequests
 
 _ENDLESS = 1 << 62
 
@@ -42,7 +43,7 @@ class Books:
     """
 
     __slots__ = (
-        "_candidates", "_done", "_going", "_least", "_news", "_on_node", "_pausable", "_projects", "_vain",
+        "_candidates", "_done", "_going", "_least", "_news", "_on_node", "_pausable", "_projects", "_unschedulable",
         "accounts", "capacity", "changes", "effort", "elastic", "leaving", "lifted", "min_runtime_ms", "now", "now_ms",
         "soon", "spared", "version",
     )  # fmt: skip
@@ -50,7 +51,6 @@ class Books:
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs, news: News) -> None:
         self.capacity = capacity
         self.accounts = accounts
-        self._vain = accounts.vain
         self._news = news
         self.effort = Effort()
         self.now = Ledger.of(capacity)
@@ -63,6 +63,7 @@ class Books:
         self.lifted: frozenset[Placement] = frozenset()
         self.elastic = False
         self.leaving = 0
+        self._unschedulable: dict[object, UnschedulableRequests] = {}
         self._candidates: dict[object, tuple[Holder, ...]] = {}
         self._projects: dict[object, tuple[Reader, dict[ProjectName, None]]] = {}
         self._least: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
@@ -78,11 +79,9 @@ class Books:
             match done:
                 case (Job() | None as job, Seat() as seat, int() as sign):
                     self._seat(job, seat, -sign)
-                    self._vain.more_at(seat.placement)
                 case holders:
                     touched.update(self._resume(holders))
         self._done.clear()
-        self._vain.tidy()
         self.lifted = frozenset()
         self._change()
         self.now.tidy()
@@ -95,7 +94,6 @@ class Books:
         """Nodes that no run is entered on are as they now are."""
         self.capacity = capacity
         if nodes:
-            self._vain.more_on(nodes)
             self.now.refit(capacity, nodes)
             self.soon.refit(capacity, nodes)
 
@@ -103,7 +101,7 @@ class Books:
         """Have these not be reclaimed for other projects."""
         if jobs != self.spared:
             self.spared = jobs
-            self._vain.forget()
+            self._change()
 
     def adopt(self, habits: Mapping[PoolName, Habits]) -> None:
         """Place by these habits from now on."""
@@ -141,7 +139,6 @@ class Books:
                 self.accounts.add(project, domain, milli, preemptible=preemptible)
             pausable = list(filter(self.is_pausable, some))
             if pausable:
-                self._vain.more_at(*[holder.placement for holder in pausable])
                 sort_in(self._of_project(domain, project), pausable, run_order)
 
     def leave_all(self, holders: Collection[Holder]) -> None:
@@ -155,7 +152,6 @@ class Books:
     def _let_go(self, holders: Collection[Holder]) -> None:
         """They leave, and can't be paused any more, if they could."""
         self.soon.give_back_all(holders)
-        self._vain.more_at(*[holder.placement for holder in holders])
         self._strike(holders)
 
     def _strike(self, holders: Collection[Holder]) -> None:
@@ -174,7 +170,6 @@ class Books:
         """The opposite of `pause`, but for the order of those on a node."""
         for holder in holders:
             self.leaving -= 1
-            self._vain.more_at(holder.placement)
             self.soon.take(holder.placement, holder.charge)
             self._account(holder, 1)
             for node in holder.nodes():
@@ -233,9 +228,17 @@ class Books:
         there = self.pausable(domain).get(project, ())
         return min((holder.job.priority for holder in there if holder.job is not None), default=_ENDLESS)
 
+    def unschedulable(self, key: object) -> UnschedulableRequests:
+        """Requests for which the search named by a key found nothing; empty again whenever the books change."""
+        found = self._unschedulable.get(key)
+        if found is None:
+            found = self._unschedulable[key] = UnschedulableRequests()
+        return found
+
     def _change(self) -> None:
         self.changes += 1
         self._candidates.clear()
+        self._unschedulable.clear()
 
     def pause(self, holders: Iterable[Holder]) -> None:
         """Runs that leave by this cycle's decision: their places are free soon, and no longer count as theirs."""
@@ -251,7 +254,7 @@ class Books:
         self._change()
         paused = tuple(holders)
         self._done += [paused, (job, seat, 1)]
-        self._vain.more_on(self.soon.exchange(paused, seat))
+        self.soon.exchange(paused, seat)
         self._strike(paused)
         self._await(paused)
         self.now.take(seat.placement, seat.charge)
@@ -291,7 +294,6 @@ class Books:
         if not holders:
             return
         self._change()
-        self._vain.more_at(*[holder.placement for holder in holders])
         move = self.soon.give_back if sign > 0 else self.soon.take
         for holder in holders:
             move(holder.placement, holder.charge)
@@ -311,7 +313,6 @@ class Books:
         """The exact opposite of `occupy`."""
         self._change()
         self._do(job, seat, -1)
-        self._vain.more_at(seat.placement)
 
     def _do(self, job: Job | None, seat: Seat, sign: int) -> None:
         """Take a place, or give it back, and remember that; what is undone at once need not be."""
@@ -327,7 +328,6 @@ class Books:
         for ledger in (self.now, self.soon):
             ledger.give_back_all(old.values())
             ledger.take_all(new.values())
-        self._vain.more_at(*[seat.placement for seat in old.values()])
         for seats, sign in ((old, -1), (new, 1)):
             for waiting, seat in seats.items():
                 self._done.append((waiting.job, seat, sign))
@@ -372,8 +372,8 @@ class Books:
 
     def give_up(self, seat: Seat) -> None:
         """A place that was put back will not be set aside again."""
+        self._change()
         self.lifted -= {seat.placement}
-        self._vain.more_at(seat.placement)
 
     def on_node(self, node: NodeName) -> list[Holder]:
         """Runs in place on a node that stay so far. Not to be changed."""

@@ -51,7 +51,7 @@ class Admission:
     """The turns of one cycle over its books; without `asks` nobody is given one."""
 
     __slots__ = (
-        "_asks", "_books", "_failed", "_hints", "_layout", "_mover", "_policy", "_settled", "guards", "outcome",
+        "_asks", "_books", "_hints", "_layout", "_mover", "_policy", "_settled", "guards", "outcome",
     )  # fmt: skip
 
     def __init__(self, books: Books, policy: SchedulingPolicy, *, asks: bool = True) -> None:
@@ -60,7 +60,6 @@ class Admission:
         self._policy = policy
         self._hints: Hints | None = None
         self._layout = Layout(books)
-        self._failed: set[object] = set()
         self.guards = Guards(books)
         self._mover = Mover(books)
         self._settled: set[JobId] = set()
@@ -79,7 +78,6 @@ class Admission:
             take_turns(self._hints, self._books, self._settled, self._turn)
             if not self._layout.compact():
                 break
-            self._failed.clear()
         for waiting, seat in self._layout.seats.items():
             _, reason = self.outcome.started[waiting.job.id]
             self.outcome.started[waiting.job.id] = (seat, reason)
@@ -229,14 +227,12 @@ class Admission:
         return forbidden(self._books.accounts, waiting.job, domain, milli)
 
     def _start_on_idle(self, waiting: Waiting, offers: Sequence[Offer]) -> bool:
-        """Start it on what is free. A request that found nothing once in a cycle is not tried again."""
-        key = (self._books.lifted, *((offer.pool.name, offer.request) for offer in offers))
-        if not offers or key in self._failed:
+        """Start it on what is free."""
+        if not offers:
             return False
         held = {offer.pool.name: self._held_with(waiting, offer) for offer in offers}
         seat = self._layout.admit(waiting, offers)
         if seat is None:
-            self._failed.add(key)
             if self._hints is not None and not self._books.lifted:
                 self._hints.no_room(offers)
             return False
@@ -268,13 +264,11 @@ class Admission:
                     self._pause(waiting, Seat(offer, coming), (), rule)
                     return True
                 continue
-            key = (self._books.lifted, rule.key, offer.pool.name, offer.request, self._books.version)
-            victims = None if key in self._failed else victims_for(self._books, offer, rule)
+            victims = victims_for(self._books, offer, rule)
             placement = place_without(self._books, offer, victims) if victims else None
             if victims and placement is not None:
                 self._pause(waiting, Seat(offer, placement), victims, rule)
                 return True
-            self._failed.add(key)
         return False
 
     def _start_smaller(self, waiting: Waiting, offer: Offer) -> bool:
@@ -295,10 +289,8 @@ class Admission:
         accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
         over_milli = accounts.over_limits(domain, project, milli)
         rule = Preemption(self._books, waiting.job, domain, milli)
-        key = ("exchange", self._books.lifted, rule.key, offer.pool.name, offer.request, self._books.version)
-        if over_milli <= 0 or key in self._failed or beyond_quota(accounts, waiting.job, domain, milli) is not None:
+        if over_milli <= 0 or beyond_quota(accounts, waiting.job, domain, milli) is not None:
             return False
-        self._failed.add(key)
         victims = exchange_for(self._books, offer, rule, over_milli)
         placement = None if victims is None else place_without(self._books, offer, victims)
         if victims is None or placement is None:

@@ -102,25 +102,25 @@ def place_in(ledger: Ledger, offer: Offer) -> Placement | None:
 
     Cost: O(nodes) for several workers, see `place_worker` for one.
     """
-    refusals = ledger.refusals(offer.pool.name, offer.request.profile)
-    if refusals.cover(offer.request.sizes):
+    unschedulable = ledger.unschedulable(offer.pool.name, offer.request.profile)
+    if unschedulable.cover(offer.request.sizes):
         return None
     ledger.effort.placings += 1
     found = _place_anew(ledger, offer)
     if found is None:
-        refusals.add(offer.request.sizes)
+        unschedulable.add(offer.request.sizes)
     return found
 
 
 def has_place(ledger: Ledger, offer: Offer) -> bool:
     """Whether all workers have seats in one pool, without looking for the best. Cost: the nodes looked at till then."""
-    refusals = ledger.refusals(offer.pool.name, offer.request.profile)
-    if refusals.cover(offer.request.sizes):
+    unschedulable = ledger.unschedulable(offer.pool.name, offer.request.profile)
+    if unschedulable.cover(offer.request.sizes):
         return False
     is_one = offer.request.workers == 1
     found = has_room(ledger, offer.pool, offer.request) if is_one else _has_seats(ledger, offer)
     if not found:
-        refusals.add(offer.request.sizes)
+        unschedulable.add(offer.request.sizes)
     return found
 
 

@@ -24,7 +24,7 @@ from gpuctl.schedule.places.capacity import Capacity, NodeSpace
 from gpuctl.schedule.places.fragmentation import Free
 from gpuctl.schedule.places.habits import Habits
 from gpuctl.schedule.places.ranking import Grade, Ranking
-from gpuctl.schedule.refusals import Refusals
+from gpuctl.schedule.unschedulable import UnschedulableRequests
 
 _MANY = 8
 """So many changes a node are remembered before the nodes are ranked anew."""
@@ -130,8 +130,8 @@ class Ledger:
     """Free room by node, indexed a pool. Cost: O(devices + log nodes) to take or give back a worker."""
 
     __slots__ = (
-        "_by_whole", "_moves", "_partial", "_partial_milli", "_rankings", "_refusals", "_touched", "_whole", "effort",
-        "habits", "rooms",
+        "_by_whole", "_moves", "_partial", "_partial_milli", "_rankings", "_touched", "_unschedulable", "_whole",
+        "effort", "habits", "rooms",
     )  # fmt: skip
 
     def __init__(
@@ -150,7 +150,7 @@ class Ledger:
         self._partial: dict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]] = {}
         self._whole: dict[PoolName, int] = {}
         self._partial_milli: dict[tuple[PoolName, str], GpuMilli] = {}
-        self._refusals: dict[tuple[PoolName, str], Refusals] = {}
+        self._unschedulable: dict[tuple[PoolName, str], UnschedulableRequests] = {}
         self._index()
 
     def _index(self) -> None:
@@ -201,7 +201,7 @@ class Ledger:
                 room = self.rooms[name] = _empty(space, space.pool)
                 self._enlist(room)
                 self._touch(room)
-        self._refusals.clear()
+        self._unschedulable.clear()
 
     def copy(self) -> Ledger:
         """A ledger of its own with the same contents. Cost: O(devices)."""
@@ -238,7 +238,7 @@ class Ledger:
     def give_back_all(self, runs: Collection[_Occupant]) -> None:
         """The exact opposite of `take_all`."""
         self._move_all(runs, 1)
-        self._forget_refusals()
+        self._forget_unschedulable()
 
     def exchange(self, leaving: Collection[_Occupant], coming: _Occupant) -> list[NodeName]:
         """Give back the placements of some and occupy that of another; the nodes on which more is free by that."""
@@ -252,26 +252,26 @@ class Ledger:
             if room.cpu_milli > cpu_milli or room.mem_bytes > mem_bytes or any(map(gt, room.gpu_milli, gpu_milli))
         ]
         if more:
-            self._forget_refusals()
+            self._forget_unschedulable()
         return more
 
     @contextmanager
     def without(self, runs: Collection[_Occupant]) -> Iterator[None]:
         """As it would be without them, for a look: what had no place before has none after it."""
-        refusals, self._refusals = self._refusals, {}
+        unschedulable, self._unschedulable = self._unschedulable, {}
         self._move_all(runs, 1)
         yield
         self._move_all(runs, -1)
-        self._refusals = refusals
+        self._unschedulable = unschedulable
 
     def give_back(self, placement: Placement, charge: Charge) -> None:
         """The exact opposite of `take`."""
         self._move(placement, charge, 1)
-        self._forget_refusals()
+        self._forget_unschedulable()
 
-    def _forget_refusals(self) -> None:
-        for refusals in self._refusals.values():
-            refusals.forget()
+    def _forget_unschedulable(self) -> None:
+        for requests in self._unschedulable.values():
+            requests.forget()
 
     def nodes_by_whole(self, pool: PoolName) -> list[list[NodeName]]:
         """Node names, sorted, by their number of wholly free devices. Not to be changed."""
@@ -296,11 +296,11 @@ class Ledger:
             ranking = self._rankings[key] = Ranking(grade)
         return ranking.best(self.rooms, self._touched, able)
 
-    def refusals(self, pool: PoolName, profile: str = "") -> Refusals:
+    def unschedulable(self, pool: PoolName, profile: str = "") -> UnschedulableRequests:
         """What was found to have no place in a pool since something was last given back."""
-        found = self._refusals.get((pool, profile))
+        found = self._unschedulable.get((pool, profile))
         if found is None:
-            found = self._refusals[pool, profile] = Refusals()
+            found = self._unschedulable[pool, profile] = UnschedulableRequests()
         return found
 
     def free_milli(self, pool: PoolName, profile: str = "") -> GpuMilli:

@@ -14,7 +14,7 @@ from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.ordering import Waiting
 from gpuctl.schedule.places.gang import Offer, Seat, place, place_in
 from gpuctl.schedule.places.ledger import Ledger
-from gpuctl.schedule.refusals import Refusals
+from gpuctl.schedule.unschedulable import UnschedulableRequests
 
 MAX_PLACINGS = 10_000
 """Placements tried in new layouts in one cycle, in all: the bound on what a batch can cost."""
@@ -26,14 +26,13 @@ class Layout:
     `is_anew`: some were moved, so there may be room where there was none.
     """
 
-    __slots__ = ("_books", "_fractions", "_in_pool", "_in_vain", "_left", "is_anew", "seats")
+    __slots__ = ("_books", "_fractions", "_in_pool", "_left", "is_anew", "seats")
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._left = MAX_PLACINGS
         self._fractions: dict[PoolName, int] = {}
         self._in_pool: dict[PoolName, int] = {}
-        self._in_vain: dict[tuple[PoolName, str], tuple[int, Refusals]] = {}
         self.is_anew = False
         self.seats: dict[Waiting, Seat] = {}
 
@@ -104,13 +103,9 @@ class Layout:
             self._sit(waiting, seat)
         return True
 
-    def _refused(self, offer: Offer) -> Refusals:
-        """Requests like it for which no new layout had a seat, as the books stand. What asks for no less has none."""
-        key = offer.pool.name, offer.request.profile
-        found = self._in_vain.get(key)
-        if found is None or found[0] != self._books.changes:
-            found = self._in_vain[key] = self._books.changes, Refusals()
-        return found[1]
+    def _refused(self, offer: Offer) -> UnschedulableRequests:
+        """Requests like it for which no new layout had a seat, as the books stand."""
+        return self._books.unschedulable(("layout", self._books.changes, offer.pool.name, offer.request.profile))
 
 
 def _largest_first(ledger: Ledger, offers: dict[Waiting, Offer]) -> dict[Waiting, Seat] | None:

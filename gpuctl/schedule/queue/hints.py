@@ -32,7 +32,7 @@ from gpuctl.schedule.shares.accounts import project_owner
 from gpuctl.schedule.shares.rights import beyond_quota, forbidden, is_owed, rights_of
 from gpuctl.schedule.victims.consolidation import Mover
 from gpuctl.schedule.victims.reclaim import Claim, claims_of, overdrawn, slack
-from gpuctl.schedule.victims.search import is_in_vain
+from gpuctl.schedule.victims.search import finds_nobody
 
 
 class Chance(Enum):
@@ -67,13 +67,12 @@ class Worth(NamedTuple):
 class _Found:
     """What was found out as the books stand: it holds until they change."""
 
-    __slots__ = ("chances", "changes", "gathering", "in_vain", "reach", "worth")
+    __slots__ = ("chances", "changes", "gathering", "reach", "worth")
 
     def __init__(self, changes: int) -> None:
         self.changes = changes
         self.chances: dict[Cohort, Chance] = {}
         self.gathering: dict[Cohort, Fits] = {}
-        self.in_vain: set[object] = set()
         self.reach: dict[DomainName, Reach] = {}
         self.worth: dict[Cohort, Worth] = {}
 
@@ -279,8 +278,7 @@ class Hints:
 
         def is_open(cpu_milli: CpuMilli, mem_bytes: MemBytes) -> bool:
             return not all(
-                refusals.cover((request.gpu_milli, cpu_milli, mem_bytes, request.workers))
-                for request, refusals in in_vain
+                failed.cover((request.gpu_milli, cpu_milli, mem_bytes, request.workers)) for request, failed in in_vain
             )
 
         return is_open
@@ -316,14 +314,8 @@ class Hints:
             return False
         if own is not None or offer.least or self._may_pass_guard(job.project, offer):
             return True
-        in_vain = self._as_books_stand().in_vain
         claim = next(claims_of(books, job, offer), None)
-        key = None if claim is None else (claim.key, offer.wish)
-        if claim is not None and key not in in_vain:
-            if has_place(books.soon, offer) or not is_in_vain(books, offer, claim):
-                return True
-            in_vain.add(key)
-        return False
+        return claim is not None and (has_place(books.soon, offer) or not finds_nobody(books, offer, claim))
 
     def _may_move_or_win(self, waiting: Waiting, offer: Offer) -> bool:
         """Whether that, or a look at who could be moved, may come to anything for whoever asks for no less."""

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
-from operator import lt
 
 from gpuctl.model.declared import Allowance, Declared, DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.news import News
 from gpuctl.schedule.shares.fairshare import NOTHING, Portion
-from gpuctl.schedule.vain import Vain
 
 NO_ALLOWANCE = Allowance(quota_milli=0)
 """What an owner has in a domain it has no claim on: no quota, no ceiling, and only what nobody wants."""
@@ -109,17 +107,13 @@ class Tree:
 
 
 class Accounts:
-    """What each owner holds, what of it can't be paused, and what it may hold.
+    """What each owner holds, what of it can't be paused, and what it may hold."""
 
-    `vain` is told who holds more or may keep less.
-    """
-
-    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "tree", "vain")
+    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "tree")
 
     def __init__(self, tree: Tree, news: News) -> None:
         self.tree = tree
         self._news = news
-        self.vain = Vain()
         self._portions: dict[tuple[DomainName, str], Portion] = {}
         self._borrowed: dict[DomainName, GpuMilli] = {}
         self._held: dict[tuple[DomainName, str], GpuMilli] = {}
@@ -132,8 +126,6 @@ class Accounts:
             self._news.of(project)
         for owner in chain:
             self._held[domain, owner] = self._held.get((domain, owner), 0) + milli
-            if milli > 0:
-                self.vain.more_of(domain, owner)
         if not preemptible:
             self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli
 
@@ -163,8 +155,6 @@ class Accounts:
         known = self._portions
         moved = {owner: portion for owner, portion in portions.items() if portion != known.get((domain, owner))}
         for owner, portion in moved.items():
-            if any(map(lt, portion, self.portion(domain, owner))):
-                self.vain.more_of(domain, owner)
             if is_project(owner):
                 more_milli = _beyond_guarantee(portion) - _beyond_guarantee(self.portion(domain, owner))
                 self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
@@ -22,7 +21,7 @@ from gpuctl.schedule.jobs.interactive import running_ms
 from gpuctl.schedule.jobs.runs import Holder
 from gpuctl.schedule.places.fit import request_on
 from gpuctl.schedule.places.gang import Offer, Seat, place, place_in, seats
-from gpuctl.schedule.refusals import Refusals
+from gpuctl.schedule.unschedulable import UnschedulableRequests
 from gpuctl.schedule.victims.floor import Floor, in_one_rack
 
 MAX_STEPS = 500
@@ -53,19 +52,17 @@ class Consolidation:
 class Mover:
     """Finds moves in one cycle, and knows what was looked for in vain. `has_looked`: at runs that could be moved."""
 
-    __slots__ = ("_books", "_found_none", "_movable", "has_looked")
+    __slots__ = ("_books", "_movable", "has_looked")
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found_none: dict[tuple[PoolName, str, int, frozenset[Placement]], Refusals] = {}
         self._movable: tuple[int, dict[PoolName, Movable]] = (-1, {})
         self.has_looked = False
 
     def consolidate(self, offer: Offer, beneficiary: JobId) -> Consolidation | None:
         """The cheapest moves that make room for an offer, which must not fit now; None when none do.
 
-        What asks for no less than one in vain asks in vain, until somebody is paused, where the same places that
-        are kept are free for it.
+        What asks for no less than one that failed fails.
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
         in_vain, found = self.in_vain(offer), None
@@ -79,10 +76,9 @@ class Mover:
             in_vain.add(offer.request.sizes)
         return found
 
-    def in_vain(self, offer: Offer) -> Refusals:
+    def in_vain(self, offer: Offer) -> UnschedulableRequests:
         """What was looked for in vain as things stand, of requests like an offer's."""
-        key = offer.pool.name, offer.request.profile, self._books.version, self._books.lifted
-        return self._found_none.setdefault(key, Refusals())
+        return self._books.unschedulable(("moves", self._books.lifted, offer.pool.name, offer.request.profile))
 
     def finds_nobody(self, offer: Offer) -> bool:
         """Whether nobody may be moved, whatever would come of it: then it has been looked for in vain by that."""

@@ -5,11 +5,11 @@ Training never takes from interactive work or services, so that no two jobs can 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
@@ -45,10 +45,6 @@ class Preemption:
         """Pausable work of the same project that ranks below the job."""
         return self.books.candidates(self.key, self._candidates)
 
-    def candidates_on(self, nodes: Collection[NodeName]) -> list[Holder]:
-        """Those of them that are on some nodes."""
-        return [holder for holder in self.candidates() if not frozenset(holder.nodes()).isdisjoint(nodes)]
-
     def _candidates(self) -> Iterator[Iterable[Holder]]:
         project = self.job.id.project
         if self.books.lowest(self.domain, project) < self.job.priority or self._makes_training_way():
@@ -62,10 +58,6 @@ class Preemption:
     def most_milli(self, project: ProjectName) -> GpuMilli:  # noqa: ARG002 - the rule's shape
         """As much as it has."""
         return ENDLESS
-
-    def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterator[Holder]:  # noqa: ARG002 - the rule's shape
-        """Which these are does not depend on what anybody holds."""
-        return iter(())
 
     def paused(self, victim: Holder) -> Reason:
         """The reason a victim is given."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
-from itertools import chain
 
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
@@ -65,16 +64,6 @@ class Reclaim:
         """Pausable work of other projects, whose owners can lose it, as far as ours may gain from them."""
         return self.books.candidates(self.key, self._candidates)
 
-    def candidates_on(self, nodes: Collection[NodeName]) -> list[Holder]:
-        """Those of them that are on some nodes. Cost: the runs there."""
-        books, able = self.books, overdrawn(self.books, self.domain, self.claim)
-        there: dict[ProjectName, dict[Holder, None]] = {}
-        for holder in chain.from_iterable(map(books.on_node, nodes)):
-            if holder.project in able and holder.domain == self.domain and books.is_pausable(holder):
-                there.setdefault(holder.project, {})[holder] = None
-        taken = chain.from_iterable(self._of(project, list(holders)) for project, holders in there.items())
-        return sorted(taken, key=books.preference)
-
     def may_take(self, holder: Holder) -> bool:
         """Whether it could be paused for the beneficiary, were it the only one."""
         return any(True for _ in self._of(holder.project, [holder]))
@@ -119,15 +108,6 @@ class Reclaim:
             return ENDLESS
         losers = (owner for owner in self.books.accounts.tree.chain(project) if owner not in self.chain)
         return max(0, min(map(self._slack, losers), default=0))
-
-    def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterator[Holder]:
-        """Those of some owners that can be lost to ours. Cost: the runs of those that hold more than they keep."""
-        there, below = self.books.pausable(self.domain), self.books.accounts.tree.below
-        able = overdrawn(self.books, self.domain, self.claim)
-        concerned = (below.get(owner, ()) for domain, owner in owners if domain == self.domain)
-        for project in dict.fromkeys(chain.from_iterable(concerned)):
-            if project in able:
-                yield from self._of(project, there[project])
 
     def paused(self, victim: Holder) -> Reason:  # noqa: ARG002 - the rule's shape
         """The reason a victim is given: the same for all."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from gpuctl.model.decision import Reason
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.runs import Holder
@@ -40,20 +39,12 @@ class Rule(Protocol):
         """Runs that may be paused, each were it the only one, in order of preference."""
         ...
 
-    def candidates_on(self, nodes: Collection[NodeName]) -> Sequence[Holder]:
-        """Those of them that are on some nodes."""
-        ...
-
     def price(self, tally: Tally) -> int | None:
         """0 for victims that may be taken, 1 for some taken as the last choice only, None for some that may not."""
         ...
 
     def most_milli(self, project: ProjectName) -> GpuMilli:
         """The most that a project may lose at once: no set of its runs that holds more may be taken."""
-        ...
-
-    def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterable[Holder]:
-        """Runs that may be paused, or more of them together, since these owners hold more or may keep less."""
         ...
 
     def paused(self, victim: Holder) -> Reason:
@@ -82,10 +73,6 @@ class Among:
         """Those runs."""
         return self.holders
 
-    def candidates_on(self, nodes: Collection[NodeName]) -> Sequence[Holder]:
-        """Those of them that are on some nodes."""
-        return [holder for holder in self.holders if not frozenset(holder.nodes()).isdisjoint(nodes)]
-
     def price(self, tally: Tally) -> int | None:
         """As the rule."""
         return self.rule.price(tally)
@@ -93,10 +80,6 @@ class Among:
     def most_milli(self, project: ProjectName) -> GpuMilli:
         """As the rule."""
         return self.rule.most_milli(project)
-
-    def loosened(self, owners: Iterable[tuple[DomainName, str]]) -> Iterable[Holder]:
-        """As the rule."""
-        return self.rule.loosened(owners)
 
     def paused(self, victim: Holder) -> Reason:
         """As the rule."""

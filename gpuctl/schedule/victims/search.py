@@ -21,7 +21,7 @@ from gpuctl.schedule.jobs.victim_order import Preference
 from gpuctl.schedule.places.fit import Request
 from gpuctl.schedule.places.fragmentation import Free
 from gpuctl.schedule.places.gang import Offer, place_in, seats
-from gpuctl.schedule.vain import Helped
+from gpuctl.schedule.unschedulable import UnschedulableRequests
 from gpuctl.schedule.victims.floor import Floor, in_one_rack
 from gpuctl.schedule.victims.rules import Rule, Tally, tally_with, tally_with_all
 
@@ -327,48 +327,35 @@ class _Search:
 def find_victims(books: Books, offer: Offer, rule: Rule) -> tuple[Holder, ...] | None:
     """The runs to pause so that all workers of an offer fit when they have left; None when the rule can't do that.
 
-    The offer must not fit already. A worker that asks for no less than one in vain asks in vain, but for nodes where
-    something has happened since; a gang's workers are seated one by one, which proves nothing for a larger gang.
-    Cost: O(candidates), and the sets tried on the nodes that may be cheapest; of one in vain before, what may help.
+    The offer must not fit already. A worker that asks for no less than one that failed fails; a gang's workers are
+    seated one by one, which proves nothing for a larger gang.
+    Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
     """
-    key, vain = _key(books, offer, rule), books.accounts.vain
-    helped = None if key is None else vain.since(key, offer.request.sizes)
-    candidates = rule.candidates() if helped is None else rule.candidates_on(_nodes_of(rule, helped))
+    unschedulable = _unschedulable(books, offer, rule)
+    if unschedulable is not None and unschedulable.cover(offer.request.sizes):
+        return None
+    candidates = rule.candidates()
     single = _exact_fit(books, offer, rule, candidates)
     if single is not None:
         return (single,)
     search = _Search(books, offer, rule, candidates) if candidates else None
     victims = None if search is None else search.run()
-    if victims is None and (search is None or search.exhaustive) and key is not None:
-        vain.add(key, offer.request.sizes)
+    if victims is None and (search is None or search.exhaustive) and unschedulable is not None:
+        unschedulable.add(offer.request.sizes)
     return victims
 
 
-def is_in_vain(books: Books, offer: Offer, rule: Rule) -> bool:
-    """Whether a search is known to find nobody: there is nobody, or one for no more found nobody and where something
-    has happened since there is nobody.
-
-    Cost: what has happened since.
-    """
-    key, vain = _key(books, offer, rule), books.accounts.vain
-    helped = None if key is None else vain.since(key, offer.request.sizes)
-    if rule.candidates() if helped is None else rule.candidates_on(_nodes_of(rule, helped)):
-        return False
-    if key is not None:
-        vain.add(key, offer.request.sizes)
-    return True
+def finds_nobody(books: Books, offer: Offer, rule: Rule) -> bool:
+    """Whether a search is known to fail: there are no candidates, or a request for no more failed."""
+    unschedulable = _unschedulable(books, offer, rule)
+    return not rule.candidates() or (unschedulable is not None and unschedulable.cover(offer.request.sizes))
 
 
-def _key(books: Books, offer: Offer, rule: Rule) -> object | None:
-    """What equal searches have in common besides how much they ask for; None where nothing is remembered of them."""
+def _unschedulable(books: Books, offer: Offer, rule: Rule) -> UnschedulableRequests | None:
+    """The failed requests of equal searches; None where they are not remembered."""
     if rule.key is None or offer.request.workers > 1:
         return None
-    return books.lifted, rule.key, offer.pool.name, offer.request.profile
-
-
-def _nodes_of(rule: Rule, helped: Helped) -> set[NodeName]:
-    """The nodes on which more can be had by a rule, since something has happened."""
-    return set(helped.nodes).union(*[holder.nodes() for holder in rule.loosened(helped.owners)])
+    return books.unschedulable(("victims", books.lifted, rule.key, offer.pool.name, offer.request.profile))
 
 
 def _exact_fit(books: Books, offer: Offer, rule: Rule, candidates: Iterable[Holder]) -> Holder | None:

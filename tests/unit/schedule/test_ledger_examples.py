@@ -31,7 +31,7 @@ def full_with(*occupants: Occupant) -> Ledger:
     """A node of two devices with these on it, and a request that was refused a place there."""
     ledger = Ledger({NODE: Room(NODE, POOL, [1000, 1000], 16_000, 1000)})
     ledger.take_all(occupants)
-    ledger.refusals(POOL).add(TOO_LARGE)
+    ledger.unschedulable(POOL).add(TOO_LARGE)
     return ledger
 
 
@@ -39,7 +39,7 @@ def test_who_leaves_just_the_place_of_another_leaves_nothing_to_anybody() -> Non
     left, stays = on((0,), 1000), on((1,), 1000)
     ledger = full_with(left, stays)
     assert ledger.exchange([left], on((0,), 1000)) == []
-    assert ledger.refusals(POOL).cover(TOO_LARGE)
+    assert ledger.unschedulable(POOL).cover(TOO_LARGE)
     assert ledger.rooms[NODE].gpu_milli == [0, 0]
 
 
@@ -48,7 +48,7 @@ def test_who_leaves_more_of_anything_may_help_others(coming: Occupant) -> None:
     left = on((0,), 1000)
     ledger = full_with(left, on((1,), 1000))
     assert ledger.exchange([left], coming) == [NODE]
-    assert not ledger.refusals(POOL).cover(TOO_LARGE)
+    assert not ledger.unschedulable(POOL).cover(TOO_LARGE)
 
 
 def test_a_place_that_is_taken_beside_those_that_leave_is_not_counted_to_them() -> None:
