@@ -224,9 +224,9 @@ class Books:
         return found
 
     def lowest(self, domain: DomainName, project: ProjectName) -> int:
-        """The lowest priority of a project's runs that can be paused; there may be none. Cost: O(these)."""
-        there = self.pausable(domain).get(project, ())
-        return min((holder.job.priority for holder in there if holder.job is not None), default=_ENDLESS)
+        """The lowest priority of a project's runs that can be paused; there may be none."""
+        there = self.pausable(domain).get(project)
+        return run_order(there[0]).priority if there else _ENDLESS  # They are in this order.
 
     def unschedulable(self, key: object) -> UnschedulableRequests:
         """Requests for which the search named by a key found nothing; empty again whenever the books change."""

@@ -58,8 +58,10 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
             record = standing.lineup.find(job)[0].record
             overlay[job] = Pending(job=job, reason=reason, record=record, reserved=seat.placement)
     told: list[Group] = []
-    if outcome.lanes or foresight.looks > 1:  # Else all have a place.
+    is_as_before = not look.attempted and outcome.kept == standing.kept
+    if (outcome.lanes or foresight.looks > 1) and not is_as_before:  # Else all have a place, or their reason.
         told = standing.waitlist.shortages.tell(standing.lineup, standing.books, look.guards)
+    standing.kept = outcome.kept
     standing.decide(overlay, told)
     outlook.keep(standing)
     shares = standing.shares.tell(_promised(foresight.promised, outcome.regained, outlook.capacity.domain_of))
@@ -76,13 +78,14 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A cycle gone through as far as who starts and who makes way."""
+    """A cycle gone through as far as who starts and who makes way. `attempted`: whether any job could be attempted."""
 
     standing: Standing
     moving: Mapping[JobId, Placement]
     smaller: tuple[Lacking, ...]
     guards: Guards
     outcome: Outcome
+    attempted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class Cycle:
             keep_apart(outcome, standing.lineup, books)
         standing.in_vain = asks and outcome.in_vain
         outlook.effort.more(effort)
-        return Look(standing, moving, smaller, admission.guards, outcome)
+        return Look(standing, moving, smaller, admission.guards, outcome, attempted=not in_vain)
 
 
 def _still_moving(standing: Standing, moving: Mapping[JobId, Placement]) -> Iterator[tuple[JobId, Decision]]:

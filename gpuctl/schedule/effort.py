@@ -8,9 +8,9 @@ from collections.abc import Mapping
 class Effort:
     """Counts of one cycle.
 
-    `read`: jobs whose own standing was worked out. `looks`: cohorts and kinds that were looked at whether they may have
-    a chance. `turns`: those that were asked what they come to. `placings`:
-    searches for a place that were not known to be in vain. `searches`: nodes searched for runs to pause.
+    `read`: jobs whose own standing was worked out. `looks`: pending jobs that were checked whether an attempt could
+    succeed. `turns`: attempts. `placings`: searches for a place that were not known to fail. `searches`: nodes searched
+    for runs to pause.
     """
 
     __slots__ = ("looks", "placings", "read", "searches", "turns")

@@ -86,9 +86,12 @@ def _ranks_above(job: Job, other: Job) -> bool:
 
 def _claiming(standing: Standing, started: Collection[JobId]) -> Iterator[tuple[DomainName, GpuMilli]]:
     """What those that wait still may have a right to, as the books stand."""
-    accounts, domain_of = standing.books.accounts, standing.books.capacity.domain_of
-    for line, _, rights in standing.waitlist.claimants.lines():
-        for group in line.groups.values() if rights else ():
+    books, accounts, domain_of = standing.books, standing.books.accounts, standing.books.capacity.domain_of
+    for line in standing.lineup.lines.values():
+        needs = line.needs(books.capacity)
+        if not any(any(rights_of(accounts, d, line.project, needs.gpu_milli)) for d in needs.domains):
+            continue
+        for group in line.groups.values():
             if group.first.run is None or not _waits(group, started):
                 continue
             for offer in group.first.offers:

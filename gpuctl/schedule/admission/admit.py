@@ -28,8 +28,8 @@ from gpuctl.schedule.places.gang import Offer, Seat, place_in
 from gpuctl.schedule.promises.layout import Layout
 from gpuctl.schedule.promises.reservation import in_the_way, is_free, may_pause_all, promised
 from gpuctl.schedule.promises.starvation import Guards, is_guarded
-from gpuctl.schedule.queue.hints import Hints
-from gpuctl.schedule.queue.turns import take_turns
+from gpuctl.schedule.queue.attempts import attempt_all
+from gpuctl.schedule.queue.schedulability import Schedulability
 from gpuctl.schedule.queue.waitlist import Waitlist
 from gpuctl.schedule.shares.accounts import project_owner
 from gpuctl.schedule.shares.rights import beyond_quota, forbidden, is_owed, standing
@@ -51,14 +51,13 @@ class Admission:
     """The turns of one cycle over its books; without `asks` nobody is given one."""
 
     __slots__ = (
-        "_asks", "_books", "_hints", "_layout", "_mover", "_policy", "_settled", "guards", "outcome",
+        "_asks", "_books", "_layout", "_mover", "_policy", "_settled", "guards", "outcome",
     )  # fmt: skip
 
     def __init__(self, books: Books, policy: SchedulingPolicy, *, asks: bool = True) -> None:
         self._asks = asks
         self._books = books
         self._policy = policy
-        self._hints: Hints | None = None
         self._layout = Layout(books)
         self.guards = Guards(books)
         self._mover = Mover(books)
@@ -74,8 +73,9 @@ class Admission:
         self._await_promises(coming, occupied)
         for _ in range(MAX_ROUNDS if self._asks else 0):
             may_move = self._policy.consolidation
-            self._hints = Hints(self._books, self.guards, self._layout, waitlist, self._mover, may_move=may_move)
-            take_turns(self._hints, self._books, self._settled, self._turn)
+            lines = lineup.lines.values()
+            check = Schedulability(self._books, self.guards, self._layout, self._mover, lines, may_move=may_move)
+            attempt_all(lines, check, self._books, self._settled, self._turn)
             if not self._layout.compact():
                 break
         for waiting, seat in self._layout.seats.items():
@@ -205,8 +205,7 @@ class Admission:
         offers = [offer for offer in waiting.offers if self._forbidden(waiting, offer) is None]
         if self._start_on_idle(waiting, offers):
             return True
-        kept = offers if self._hints is None else self._hints.past_guards(offers)
-        if self._past_guards(waiting, kept, lambda offer: self._start_on_idle(waiting, [offer])):
+        if self._past_guards(waiting, offers, lambda offer: self._start_on_idle(waiting, [offer])):
             return True
         # Nobody is paused for a run that may never come to be: its object could be refused.
         known = waiting.run is not None
@@ -233,8 +232,6 @@ class Admission:
         held = {offer.pool.name: self._held_with(waiting, offer) for offer in offers}
         seat = self._layout.admit(waiting, offers)
         if seat is None:
-            if self._hints is not None and not self._books.lifted:
-                self._hints.no_room(offers)
             return False
         self.outcome.in_vain = False
         self._note(waiting, "start", seat.offer)

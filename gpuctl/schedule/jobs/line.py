@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -11,10 +10,9 @@ from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import GpuMilli
-from gpuctl.schedule.jobs.ordering import Kind, Rank, Shape, Waiting, is_first_class, rank_of
+from gpuctl.schedule.jobs.ordering import Kind, Rank, Waiting, is_first_class, rank_of
 from gpuctl.schedule.places.capacity import Capacity
-from gpuctl.schedule.places.gang import Offer, Wish
-from gpuctl.schedule.places.sized import Sized
+from gpuctl.schedule.places.gang import Offer, Sort
 
 _ENDLESS = 1 << 62
 
@@ -25,13 +23,11 @@ _FEW = 64
 class Group:
     """Jobs of one line and one kind, in their order. `reason`: what they were told last."""
 
-    __slots__ = ("cohort", "jobs", "kind", "line", "reason", "shape")
+    __slots__ = ("jobs", "kind", "line", "reason")
 
-    def __init__(self, line: Line, kind: Kind, cohort: Cohort, shape: Shape) -> None:
+    def __init__(self, line: Line, kind: Kind) -> None:
         self.line = line
         self.kind = kind
-        self.cohort = cohort
-        self.shape = shape
         self.jobs: list[Waiting] = []
         self.reason: Reason | None = None
 
@@ -40,81 +36,32 @@ class Group:
         """The first of them; there is always one."""
         return self.jobs[0]
 
-    def wishes(self) -> Iterator[tuple[Wish, Offer]]:
-        """Each offer by what it asks."""
-        return zip(self.shape, self.first.offers, strict=True)
-
-
-class Cohort:
-    """The groups of a line whose jobs differ in nothing but CPU, memory, past, and how long they may take, by the ranks
-    of their first: what they may do by right or rank is the same. `sizes`: by what they ask for of CPU and memory."""
-
-    __slots__ = ("groups", "key", "sizes")
-
-    def __init__(self, key: object) -> None:
-        self.key = key
-        self.groups: list[tuple[Rank, Group]] = []
-        self.sizes: Sized[Group] = Sized()
-
-    @property
-    def first(self) -> Waiting:
-        """The first of them all; there is always one."""
-        return self.groups[0][1].first
-
-    def enter(self, group: Group) -> None:
-        """One more, which has jobs."""
-        insort(self.groups, (rank_of(group.first), group))
-        self.sizes.add(group, *group.first.offers[0].request.sizes[1:3])
-
-    def leave(self, group: Group) -> None:
-        """One less, before its first job is another."""
-        del self.groups[bisect_left(self.groups, (rank_of(group.first),))]
-        self.sizes.remove(group)
-
-    def reorder(self, group: Group, before: Rank) -> None:
-        """Another job of one of them is the first of it now."""
-        del self.groups[bisect_left(self.groups, (before,))]
-        insort(self.groups, (rank_of(group.first), group))
-
 
 class Needs(NamedTuple):
     """What the most modest of some jobs would need: the fewest GPUs with which one that has a run could start, the
-    highest priority, and whether one is a person's or a service that can't be paused. All quota domains, and all that
-    any of them asks for at the least there."""
+    highest priority, and whether one is a person's or a service that can't be paused. All quota domains, and of each
+    sort of offer the least that any of them asks for."""
 
     gpu_milli: GpuMilli
     priority: int
     is_fixed: bool
     domains: frozenset[DomainName]
-    asked: frozenset[tuple[DomainName, GpuMilli]]
-
-
-class Terms(NamedTuple):
-    """What a project's reasons depend on, by domain: how much of what counts to a ceiling is held, and how much more
-    the project may hold by guarantee or share."""
-
-    ceiled: Mapping[DomainName, tuple[GpuMilli, ...]]
-    left_milli: Mapping[DomainName, GpuMilli]
+    least: tuple[Offer, ...]
 
 
 class Line:
     """A project's waiting jobs of one quota domain, by kind, and what the most modest of them would need.
 
-    `terms`: what the project held and had a right to when they were told their reasons last; `untold` were not.
+    `ranked`: the groups by the ranks of their first.
     """
 
-    __slots__ = (
-        "_in_order", "_jobs", "_needs", "_order", "_unread", "cohorts", "domain", "groups", "project", "terms",
-        "untold",
-    )  # fmt: skip
+    __slots__ = ("_in_order", "_jobs", "_needs", "_order", "_unread", "domain", "groups", "project", "ranked")
 
     def __init__(self, project: ProjectName, domain: DomainName) -> None:
         self.project = project
         self.domain = domain
         self.groups: dict[Kind, Group] = {}
-        self.cohorts: dict[object, Cohort] = {}
-        self.untold: dict[Group, None] = {}
-        self.terms: Terms | None = None
+        self.ranked: list[tuple[Rank, Group]] = []
         self._order: tuple[JobId, ...] | None = None
         self._in_order: list[Waiting] = []
         self._jobs: list[JobId] = []
@@ -126,17 +73,15 @@ class Line:
         group = self.groups.get(kind)
         before = None if group is None else rank_of(group.first)
         if group is None:
-            group = self.groups[kind] = Group(self, kind, self._cohort_of(some[0]), some[0].prospect.shape)
-            self.untold[group] = None
+            group = self.groups[kind] = Group(self, kind)
+            self._needs = None
         if len(some) > 1 or (group.jobs and rank_of(group.jobs[-1]) > rank_of(some[0])):
             group.jobs.extend(some)
             group.jobs.sort(key=rank_of)
         else:
             group.jobs += some  # Who comes waits last, mostly.
-        if before is None:
-            group.cohort.enter(group)
-        elif rank_of(group.first) < before:
-            group.cohort.reorder(group, before)
+        if before is None or rank_of(group.first) < before:
+            self._rank(group, before)
         if self._is_in_order(len(some)):
             for waiting in some:
                 at = bisect_left(self._in_order, rank_of(waiting), key=rank_of)
@@ -146,28 +91,23 @@ class Line:
 
     def leave(self, waiting: Waiting, group: Group) -> None:
         """One less, of the group it is in."""
-        rank, cohort, is_first = rank_of(waiting), group.cohort, waiting is group.first
-        if len(group.jobs) == 1:
-            cohort.leave(group)
-            del self.groups[group.kind]
-            self.untold.pop(group, None)
-            if not cohort.groups:
-                del self.cohorts[cohort.key]
-                self._needs = None
+        rank, is_first = rank_of(waiting), waiting is group.first
         del group.jobs[bisect_left(group.jobs, rank, key=rank_of)]
-        if is_first and group.jobs:
-            cohort.reorder(group, rank)
+        if is_first:
+            self._rank(group, rank)
+        if not group.jobs:
+            del self.groups[group.kind]
+            self._needs = None
         if self._is_in_order(1):
             at = bisect_left(self._in_order, rank, key=rank_of)
             del self._in_order[at], self._jobs[at]
 
-    def _cohort_of(self, waiting: Waiting) -> Cohort:
-        key = waiting.run is not None, waiting.prospect.cohort
-        cohort = self.cohorts.get(key)
-        if cohort is None:
-            cohort = self.cohorts[key] = Cohort(key)
-            self._needs = None
-        return cohort
+    def _rank(self, group: Group, before: Rank | None) -> None:
+        """Another job of a group is the first of it than the one of a rank, or none is."""
+        if before is not None:
+            del self.ranked[bisect_left(self.ranked, (before,))]
+        if group.jobs:
+            insort(self.ranked, (rank_of(group.first), group))
 
     @property
     def order(self) -> tuple[JobId, ...]:
@@ -187,18 +127,19 @@ class Line:
         return self._unread <= _FEW
 
     def needs(self, capacity: Capacity) -> Needs:
-        """What one of them needs at least. Cost: O(cohorts) where one came or went."""
+        """What one of them needs at least. Cost: O(groups) where one came or went."""
         if self._needs is None:
-            least, priority, is_fixed = _ENDLESS, -_ENDLESS, False
-            offers: list[Offer] = []
-            for cohort in self.cohorts.values():
-                first = cohort.first
+            least_milli, priority, is_fixed = _ENDLESS, -_ENDLESS, False
+            least: dict[Sort, Offer] = {}
+            for group in self.groups.values():
+                first = group.first
                 if first.run is not None:
-                    least = min(least, *(offer.least_milli or _ENDLESS for offer in first.offers))
+                    least_milli = min(least_milli, *(offer.least_milli or _ENDLESS for offer in first.offers))
                 priority = max(priority, first.job.priority)
                 is_fixed = is_fixed or is_first_class(first.job)
-                offers += first.offers
-            domain_of = capacity.domain_of
-            asked = frozenset((domain_of[offer.pool.name], offer.least_milli) for offer in offers)
-            self._needs = Needs(least, priority, is_fixed, frozenset(domain for domain, _ in asked), asked)
+                for sort, offer in zip(first.prospect.sorts, first.offers, strict=True):
+                    known = least.get(sort)
+                    least[sort] = offer.fewest if known is None else known.no_more_than(offer)
+            domains = frozenset(capacity.domain_of[offer.pool.name] for offer in least.values())
+            self._needs = Needs(least_milli, priority, is_fixed, domains, tuple(least.values()))
         return self._needs

@@ -24,9 +24,9 @@ from gpuctl.schedule.jobs.demand import Demand, Prospects
 from gpuctl.schedule.jobs.line import Group, Line
 from gpuctl.schedule.jobs.ordering import Kind, Prospect, Waiting, kind_of, rank_of, records_of
 from gpuctl.schedule.jobs.runs import record_of
-from gpuctl.schedule.jobs.wishes import Wishes
 from gpuctl.schedule.news import News
 from gpuctl.schedule.places.capacity import Capacity
+from gpuctl.schedule.places.gang import Offer
 
 LaneKey: TypeAlias = tuple[ProjectName, DomainName]
 
@@ -71,7 +71,7 @@ class Lineup:
     """All waiting jobs: those that could start, by project, and those that can't, with why."""
 
     __slots__ = (
-        "_capacity", "_domains", "_news", "_promised", "_prospects", "_sums", "_waiting", "lines", "unable", "wishes",
+        "_capacity", "_domains", "_news", "_promised", "_prospects", "_sorts", "_sums", "_waiting", "lines", "unable",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, prospects: Prospects, news: News) -> None:
@@ -82,8 +82,8 @@ class Lineup:
         self._sums: dict[ProjectName, _Sum] = {}
         self._waiting: dict[JobId, Waiting] = {}
         self._promised: set[JobId] = set()
+        self._sorts: tuple[Offer, ...] | None = None
         self.lines: dict[LaneKey, Line] = {}
-        self.wishes = Wishes()
         self.unable: dict[JobId, tuple[Job, Run | None, Reason]] = {}
 
     def __bool__(self) -> bool:
@@ -138,15 +138,20 @@ class Lineup:
         """Those that could start, alike by alike."""
         return (group for line in self.lines.values() for group in line.groups.values())
 
-    def left(self, settled: Collection[JobId]) -> Iterator[Iterator[Waiting]]:
-        """Of those that are not settled, the first of each kind, cohort by cohort in order of age."""
-        for line in self.lines.values():
-            for cohort in line.cohorts.values():
-                firsts = (group.first for _, group in cohort.groups)
-                yield (first for first in firsts if first.job.id not in settled)
+    def left(self, settled: Collection[JobId]) -> Iterator[Waiting]:
+        """Of those that are not settled, the first of each kind."""
+        yield from (group.first for group in self.groups() if group.first.job.id not in settled)
         for group in dict.fromkeys(self.find(job)[1] for job in settled):
             if group.first.job.id in settled:
-                yield islice((waiting for waiting in group.jobs if waiting.job.id not in settled), 1)
+                yield from islice((waiting for waiting in group.jobs if waiting.job.id not in settled), 1)
+
+    @property
+    def sorts(self) -> tuple[Offer, ...]:
+        """One offer of each sort that is asked for. Cost: O(lines and their sorts) where a kind came or went."""
+        if self._sorts is None:
+            least = (offer for line in self.lines.values() for offer in line.needs(self._capacity).least)
+            self._sorts = tuple({offer.sort: offer for offer in least}.values())
+        return self._sorts
 
     def lines_of(self, project: ProjectName) -> list[Line]:
         """A project's lines; each domain has one at most."""
@@ -230,8 +235,10 @@ class Lineup:
         line = self.lines.get((project, domain))
         if line is None:
             line = self.lines[project, domain] = Line(project, domain)
-        group = line.join(kind, alike)
-        self.wishes.enter(group)
+        known = len(line.groups)
+        line.join(kind, alike)
+        if len(line.groups) != known:
+            self._sorts = None
         self._waiting.update(zip(map(_id_of, alike), alike, strict=True))
 
     def _exit(self, waiting: Waiting) -> None:
@@ -242,6 +249,6 @@ class Lineup:
         line.leave(waiting, group)
         del self._waiting[job]
         if not group.jobs:
-            self.wishes.leave(group)
+            self._sorts = None
         if not line.groups:
             del self.lines[line.project, line.domain]

@@ -15,13 +15,10 @@ from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run, remembered
 from gpuctl.model.units import GpuMilli, Instant
-from gpuctl.schedule.places.gang import Offer, Wish, sort_of
+from gpuctl.schedule.places.gang import Offer
 
 Rank: TypeAlias = tuple[tuple[bool, int], Instant, JobId]
 """A job's place in its project's order: the least is first."""
-
-Shape: TypeAlias = tuple[Wish, ...]
-"""All offers of a job by what they ask, in its order."""
 
 Likeness: TypeAlias = tuple[object, ...]
 """All of a declared job that its turn may depend on: what it asks for, and whose it is."""
@@ -53,18 +50,18 @@ _standing: Callable[[Job], tuple[object, ...]] = attrgetter(
 class Prospect:
     """What all jobs that are alike could have on empty nodes: their offers, at least one, in their order.
 
-    One object as long as that is so. `shape`: what the offers ask. `wanted`: in each quota domain, in their order, GPUs
+    One object as long as that is so. `sorts`: of the offers. `wanted`: in each quota domain, in their order, GPUs
     of all workers in the pool they prefer there; `domain` and `milli` are the first. `is_plain`: they can be paused,
     and want nothing of another domain.
-    `precedence`: what of their rank they have in common. `cohort`: all that rights and reasons depend on in a project.
+    `precedence`: what of their rank they have in common. `terms`: all that reasons depend on in a project.
     """
 
-    __slots__ = ("cohort", "domain", "is_plain", "milli", "offers", "precedence", "shape", "wanted")
+    __slots__ = ("domain", "is_plain", "milli", "offers", "precedence", "sorts", "terms", "wanted")
 
     def __init__(self, job: Job, offers: tuple[Offer, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
         self.offers = offers
-        self.shape: Shape = tuple([offer.wish for offer in offers])
-        self.cohort = _standing(job), job.max_duration_ms is None, tuple([sort_of(wish) for wish in self.shape])
+        self.sorts = tuple([offer.fewest.sort for offer in offers])
+        self.terms = _standing(job), self.sorts
         self.precedence = _precedence(job.type is _TRAINING, job.priority)
         wanted: dict[DomainName, GpuMilli] = {}
         for offer in offers:

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from operator import attrgetter
 
-from gpuctl.model.decision import Decision, Keep, Pending
+from gpuctl.model.decision import Decision, Keep, Pending, Reason
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -41,6 +41,7 @@ from gpuctl.schedule.memory.seen import Runs, differences
 from gpuctl.schedule.memory.verdicts import Verdicts
 from gpuctl.schedule.news import News
 from gpuctl.schedule.places.capacity import Capacity, changed_nodes
+from gpuctl.schedule.places.gang import Seat
 from gpuctl.schedule.places.learning import Lessons
 from gpuctl.schedule.queue.waitlist import Waitlist
 from gpuctl.schedule.shares.accounts import Accounts, Tree
@@ -51,14 +52,14 @@ class Standing:
     """What all jobs and runs say by themselves, who holds which place, and who waits, as of the last look.
 
     `only_joined`: jobs have come to wait behind others of their kind, if that; nothing else has changed.
-    `in_vain`: see `Outcome`, of the last cycle.
+    `in_vain`, `kept`: see `Outcome`, of the last cycle.
     """
 
     __slots__ = (
         "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_news",
         "_now_ms", "_over", "_overlaid", "_raw", "_restless", "_runs", "_twice", "_used", "adjustments",
-        "books", "decisions", "demand", "division", "in_vain", "lineup", "moving", "only_joined", "shares", "touched",
-        "usable_milli", "verdicts", "waitlist",
+        "books", "decisions", "demand", "division", "in_vain", "kept", "lineup", "moving", "only_joined", "shares",
+        "touched", "usable_milli", "verdicts", "waitlist",
     )  # fmt: skip
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
@@ -93,6 +94,7 @@ class Standing:
         self.touched: dict[JobId, None] = {}
         self.only_joined = False
         self.in_vain = False
+        self.kept: Mapping[JobId, tuple[Seat, Reason]] = {}
         self._overlaid: set[JobId] = set()
 
     def fits(self, declared: Declared, now_ms: Instant) -> bool:

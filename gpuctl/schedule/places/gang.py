@@ -14,25 +14,14 @@ from typing import TypeAlias
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName, PoolName
-from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.schedule.places.fit import Request, slots
 from gpuctl.schedule.places.ledger import Charge, Ledger, Room
-from gpuctl.schedule.places.placement import free_beside, has_room, place_worker
-from gpuctl.schedule.places.sized import Fits
+from gpuctl.schedule.places.placement import has_room, place_worker
 from gpuctl.schedule.places.topology import Site, closest
 
-Wish: TypeAlias = tuple[PoolName, Request, int]
-"""An offer by what it asks: the pool, the request, and with how few workers it could start."""
-
-
-Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int, int]
-"""All of a wish but CPU and memory: pool, profile, GPU of a worker, workers, and with how few it could start."""
-
-
-def sort_of(wish: Wish) -> Sort:
-    """The sort of a wish."""
-    pool, request, least = wish
-    return pool, request.profile, request.gpu_milli, request.workers, least
+Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int]
+"""All of an offer but CPU and memory: pool, profile, GPU of a worker, workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +44,24 @@ class Offer:
         """The same for so many workers, no fewer."""
         return Offer(self.pool, self.request._replace(workers=workers))
 
-    def of_size(self, cpu_milli: CpuMilli, mem_bytes: MemBytes) -> Offer:
-        """The same, asking for so much CPU and memory."""
+    def no_more_than(self, other: Offer) -> Offer:
+        """The same, asking for no more CPU and no more memory than another of its sort."""
+        cpu_milli, mem_bytes = self.request.cpu_milli, self.request.mem_bytes
+        if cpu_milli <= other.request.cpu_milli and mem_bytes <= other.request.mem_bytes:
+            return self
+        cpu_milli, mem_bytes = min(cpu_milli, other.request.cpu_milli), min(mem_bytes, other.request.mem_bytes)
         return Offer(self.pool, self.request._replace(cpu_milli=cpu_milli, mem_bytes=mem_bytes), self.least)
 
     @property
-    def wish(self) -> Wish:
-        """All that it asks."""
-        return self.pool.name, self.request, self.least
+    def fewest(self) -> Offer:
+        """The same with as few workers as it may start with, no more."""
+        return self.of(self.least) if self.least else self
+
+    @property
+    def sort(self) -> Sort:
+        """All of it but CPU and memory."""
+        request = self.request
+        return self.pool.name, request.profile, request.gpu_milli, request.workers
 
     @property
     def least_milli(self) -> GpuMilli:
@@ -122,14 +121,6 @@ def has_place(ledger: Ledger, offer: Offer) -> bool:
     if not found:
         unschedulable.add(offer.request.sizes)
     return found
-
-
-def room_for(ledger: Ledger, offer: Offer) -> Fits:
-    """Whether all workers of an offer have seats, by what CPU and memory they ask for. Cost: as `free_beside`."""
-    if offer.request.workers > 1:
-        return lambda cpu_milli, mem_bytes: has_place(ledger, offer.of_size(cpu_milli, mem_bytes))
-    free = free_beside(ledger, offer.pool, offer.request)
-    return lambda cpu_milli, mem_bytes: any(cpu_milli <= cpu and mem_bytes <= mem for cpu, mem in free)
 
 
 def _place_anew(ledger: Ledger, offer: Offer) -> Placement | None:

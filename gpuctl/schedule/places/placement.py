@@ -52,19 +52,6 @@ def has_room(ledger: Ledger, pool: NodePool, request: Request) -> bool:
     return any(holds(ledger.rooms[node], request) for node in _nodes_able(ledger, pool, request))
 
 
-def free_beside(ledger: Ledger, pool: NodePool, request: Request) -> list[tuple[CpuMilli, MemBytes]]:
-    """The CPU and memory that are free on the nodes with devices for one worker, but for those with less of both.
-
-    Cost: those nodes.
-    """
-    rooms = map(ledger.rooms.__getitem__, set(_nodes_able(ledger, pool, request)))
-    found: list[tuple[CpuMilli, MemBytes]] = []
-    for size in sorted({(room.cpu_milli, room.mem_bytes) for room in rooms}, reverse=True):
-        if not found or size[1] > found[-1][1]:
-            found.append(size)
-    return found
-
-
 def _grader(habits: Habits, pool: NodePool, request: Request) -> Callable[[Room], Grade | None]:
     """How good a node is for a request, by the habits of its pool: once for all nodes of which the same is free."""
     known: dict[tuple[Free, CpuMilli, MemBytes], Grade | None] = {}

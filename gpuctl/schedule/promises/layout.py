@@ -105,7 +105,7 @@ class Layout:
 
     def _refused(self, offer: Offer) -> UnschedulableRequests:
         """Requests like it for which no new layout had a seat, as the books stand."""
-        return self._books.unschedulable(("layout", self._books.changes, offer.pool.name, offer.request.profile))
+        return self._books.unschedulable(("layout", self._books.lifted, offer.pool.name, offer.request.profile))
 
 
 def _largest_first(ledger: Ledger, offers: dict[Waiting, Offer]) -> dict[Waiting, Seat] | None:

@@ -16,8 +16,6 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from heapq import merge
-from itertools import chain, islice
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -189,13 +187,11 @@ class Guards:
             placement=guard.seat.placement, charge=request.charge, leaving=False, preemptible=True,
         )  # fmt: skip
 
-    def choose(
-        self, passed: Iterable[Iterator[Waiting]], patience_ms: int, starts: Iterable[tuple[Waiting, Seat]]
-    ) -> None:
+    def choose(self, passed: Iterable[Waiting], patience_ms: int, starts: Iterable[tuple[Waiting, Seat]]) -> None:
         """Keep a place in each pool that has none for who has waited longest of those passed over; and better ones.
 
-        `passed`: the cohorts of those, each in order of age.
-        Cost: O(cohorts), where a pool has none; and O(runs of a pool) where one is chosen.
+        `passed`: of each kind the first.
+        Cost: O(kinds log kinds), where a pool has none; and O(runs of a pool) where one is chosen.
         """
         books = self._books
         occupants = Occupants(books, starts)
@@ -206,10 +202,11 @@ class Guards:
             self._add(guard.waiting, better or guard.seat)
         if len(self._by_pool) == len(books.capacity.domain_of):
             return
-        due = [chain((first,), cohort) for cohort in passed for first in islice(cohort, 1) if self._may_be_due(first)]
+        since_ms = books.now_ms - patience_ms
+        due = [each for each in passed if each.queued_at_ms <= since_ms and each.run is not None]
         nowhere: set[tuple[PoolName, Request]] = set()
-        for waiting in merge(*due, key=_age):
-            if waiting.queued_at_ms + patience_ms > books.now_ms or len(self._by_pool) == len(books.capacity.domain_of):
+        for waiting in sorted(due, key=_age):
+            if len(self._by_pool) == len(books.capacity.domain_of):
                 break
             open_offers = [o for o in waiting.offers if o.pool.name not in self._by_pool and self._is_due(waiting, o)]
             if self.of(waiting) is not None:
@@ -226,12 +223,6 @@ class Guards:
                     found.append(soonest)
             if found:
                 self._add(waiting, min(found, key=itemgetter(0))[1])
-
-    def _may_be_due(self, waiting: Waiting) -> bool:
-        """Whether a place may be kept for one of its cohort in a pool that has none."""
-        return waiting.run is not None and any(
-            offer.pool.name not in self._by_pool and self._is_due(waiting, offer) for offer in waiting.offers
-        )
 
     def _is_due(self, waiting: Waiting, offer: Offer) -> bool:
         """It breaks no ceiling, and could run while every other project has what it is guaranteed and wants."""

