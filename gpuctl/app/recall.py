@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gpuctl.model.memo import Memo
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.tenancy import Tenancy
-from gpuctl.observe import Sights, observe
+from gpuctl.observe import ObserveCache, observe
 from gpuctl.plan import Checks
 from gpuctl.render import Drafts
 from gpuctl.schedule import Outlook
@@ -22,7 +22,7 @@ class Recall:
     """The memory of each stage: of the last two cycles at most, so no larger than what is there."""
 
     states: Memo[None, ClusterState] = field(default_factory=Memo)
-    sights: Sights = field(default_factory=Sights)
+    observe: ObserveCache = field(default_factory=ObserveCache)
     outlook: Outlook = field(default_factory=Outlook)
     drafts: Drafts = field(default_factory=Drafts)
     checks: Checks = field(default_factory=Checks)
@@ -30,4 +30,4 @@ class Recall:
     def look(self, objects: RawObjects, tenancy: Tenancy) -> ClusterState:
         """What is observed of the objects; the same, when they are those that were looked at last."""
         self.states.turn()
-        return self.states.get(None, (objects, tenancy), lambda: observe(objects, tenancy, self.sights))
+        return self.states.get(None, (objects, tenancy), lambda: observe(objects, tenancy, self.observe))

@@ -70,8 +70,8 @@ class _Taken:
     foreign: Requests
 
 
-class NodeSights:
-    """Nodes as they were read last, each with all it was made of."""
+class NodeCache:
+    """Cache of the nodes as they were last read, each with the inputs it was read from."""
 
     __slots__ = ("_nodes", "_slots")
 
@@ -129,7 +129,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     *,
     own_pods: Iterable[Pod] = (),
     workloads: Workloads,
-    known: NodeSights,
+    known: NodeCache,
     faults: Faults,
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
     """All nodes by name, and the runs with an index for every GPU they hold.

@@ -121,7 +121,7 @@ def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
     site.mirror.refresh()
     raw = site.mirror.objects()
     marks.append(time.process_time_ns())
-    state = observe(raw, declared.tenancy, recall.sights)
+    state = observe(raw, declared.tenancy, recall.observe)
     marks.append(time.process_time_ns())
     decided = schedule(declared, state, site.clock.now_ms(), recall.outlook)
     marks.append(time.process_time_ns())

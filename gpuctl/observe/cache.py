@@ -1,7 +1,6 @@
-"""What was seen in one cycle, for the next: an object that is the same still says the same.
+"""The cache of `observe`: what was read of an object in one cycle is used in the next while the object is the same.
 
-Whatever is there for each object is read in columns, so that a cycle in which nearly all is as it was costs Python
-hardly a step for one of them.
+The inputs are compared in columns, one entry an object, so that an unchanged object costs hardly a Python step.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from gpuctl.observe.devices import (
     read_claim,
 )
 from gpuctl.observe.memories import Memory, memories_of
-from gpuctl.observe.nodes import NodeSights
+from gpuctl.observe.nodes import NodeCache
 from gpuctl.observe.pods import Pod, read_pod, unreadable_pod
 from gpuctl.observe.provenance import (
     NO_OWNER,
@@ -46,10 +45,11 @@ from gpuctl.observe.unreadable import Faults, Unreadable, read
 _NO_CLAIM = Claim(pods=frozenset(), held=())
 
 
-class Sights:
-    """Readings of pods, workloads and ledgers, each with the bodies it was made of: those are never changed in place.
+class ObserveCache:
+    """Cache of what was read of pods, workloads, ledgers and nodes, each value with the bodies it was read from.
 
-    Holds what the last two observations were made of, and no more. `faults` are those of the observation under way.
+    Bodies are never changed in place. The cache holds the values of the last two observations, no more. `faults` are
+    those of the current observation.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Sights:
         self._roster = Roster([], [])
         self._pods: Sweep[ObjectRef, Pod | Unreadable[Pod]] = Sweep()
         self._excess: Sweep[ObjectRef, Excess | None] = Sweep()
-        self.nodes = NodeSights()
+        self.nodes = NodeCache()
         self.runs: Sweep[RunKey, Run | Unreadable[Run]] = Sweep()
         self.ledgers: Memo[ObjectRef, LedgerReading | None] = Memo()
         self.faults = Faults()
