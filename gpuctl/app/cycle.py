@@ -131,7 +131,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     }
     declared = replace(declared, held=set_aside(declared, state), barred=barred)
     decided = schedule(declared, state, now_ms, recall.outlook)
-    manifests = render(declared, decided, recall.drafts)
+    manifests = render(declared, decided, recall.render)
     plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, checks=recall.checks)
     return CycleReport(
         at_ms=now_ms,

@@ -20,7 +20,7 @@ from gpuctl.model.declared import Allowance, Declared, DomainName, Project
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
-from gpuctl.render import Drafts, render
+from gpuctl.render import RenderCache, render
 from gpuctl.schedule import reasons
 from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
 
@@ -32,12 +32,12 @@ _TOLD_ELSEWHERE = names.PROVENANCE_ANNOTATIONS | {
 }  # fmt: skip
 
 
-def waiting_manifests(declared: Declared, drafts: Drafts | None = None) -> Manifests:
-    """Everything that is declared, with no job started. `drafts`: those of other declarations, nearly the same."""
+def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> Manifests:
+    """The objects of everything that is declared, with no job started. `cache`: of nearly the same declarations."""
     decisions = tuple(
         Pending(job=job.id, reason=reasons.no_free_gpus(job), record=RunRecord(queued_at_ms=0)) for job in declared.jobs
     )
-    return render(declared, Schedule(at_ms=0, decisions=decisions), drafts)
+    return render(declared, Schedule(at_ms=0, decisions=decisions), cache)
 
 
 def plan_report(
@@ -46,8 +46,8 @@ def plan_report(
     """What head wants differently from base, by the names of the two; None is a cluster that is not declared there."""
     stay = _job_names(base) & _job_names(head)
     before, after = _differing(base, head)
-    drafts = Drafts()
-    changes = _object_changes(_by_ref(before, drafts), _by_ref(after, drafts), stay)
+    cache = RenderCache()
+    changes = _object_changes(_by_ref(before, cache), _by_ref(after, cache), stay)
     return PlanReport(
         base=names_of[0],
         head=names_of[1],
@@ -85,8 +85,8 @@ def _without(declared: Declared, projects: Collection[ProjectName]) -> Declared:
     )
 
 
-def _by_ref(declared: Declared | None, drafts: Drafts) -> Mapping[ObjectRef, Manifest]:
-    return {item.ref: item for item in waiting_manifests(declared, drafts).items} if declared is not None else {}
+def _by_ref(declared: Declared | None, cache: RenderCache) -> Mapping[ObjectRef, Manifest]:
+    return {item.ref: item for item in waiting_manifests(declared, cache).items} if declared is not None else {}
 
 
 def _job_names(declared: Declared | None) -> frozenset[JobId]:

@@ -13,7 +13,7 @@ from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import ObserveCache, observe
 from gpuctl.plan import Checks
-from gpuctl.render import Drafts
+from gpuctl.render import RenderCache
 from gpuctl.schedule import Outlook
 
 
@@ -24,7 +24,7 @@ class Recall:
     states: Memo[None, ClusterState] = field(default_factory=Memo)
     observe: ObserveCache = field(default_factory=ObserveCache)
     outlook: Outlook = field(default_factory=Outlook)
-    drafts: Drafts = field(default_factory=Drafts)
+    render: RenderCache = field(default_factory=RenderCache)
     checks: Checks = field(default_factory=Checks)
 
     def look(self, objects: RawObjects, tenancy: Tenancy) -> ClusterState:

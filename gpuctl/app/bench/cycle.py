@@ -125,7 +125,7 @@ def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
     marks.append(time.process_time_ns())
     decided = schedule(declared, state, site.clock.now_ms(), recall.outlook)
     marks.append(time.process_time_ns())
-    manifests = render(declared, decided, recall.drafts)
+    manifests = render(declared, decided, recall.render)
     marks.append(time.process_time_ns())
     stops = mass_stop(declared, state, frozenset(), recall.checks)
     make_plan(declared, decided, manifests, state, frozenset(), stops=stops, checks=recall.checks)
