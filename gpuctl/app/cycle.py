@@ -122,17 +122,17 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     """What a cycle decides on these objects. Never raises, whatever is in them."""
     state = recall.look(raw, declared.tenancy)
     rejected = still_refused(rejected, declared, state, now_ms)
-    stops = mass_stop(declared, state, confirmations, recall.checks)
+    stops = mass_stop(declared, state, confirmations, recall.plan)
     barred = {
         **dict.fromkeys(stops.jobs, "GPU5071"),
         **{found.run[0]: "GPU5070" for found in rejected.values()},
-        **dict.fromkeys(taken_names(declared, state, recall.checks), "GPU5072"),
+        **dict.fromkeys(taken_names(declared, state, recall.plan), "GPU5072"),
         **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
     }
     declared = replace(declared, held=set_aside(declared, state), barred=barred)
     decided = schedule(declared, state, now_ms, recall.outlook)
     manifests = render(declared, decided, recall.render)
-    plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, checks=recall.checks)
+    plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=recall.plan)
     return CycleReport(
         at_ms=now_ms,
         declared=declared,

@@ -12,7 +12,7 @@ from gpuctl.model.memo import Memo
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import ObserveCache, observe
-from gpuctl.plan import Checks
+from gpuctl.plan import PlanCache
 from gpuctl.render import RenderCache
 from gpuctl.schedule import Outlook
 
@@ -25,7 +25,7 @@ class Recall:
     observe: ObserveCache = field(default_factory=ObserveCache)
     outlook: Outlook = field(default_factory=Outlook)
     render: RenderCache = field(default_factory=RenderCache)
-    checks: Checks = field(default_factory=Checks)
+    plan: PlanCache = field(default_factory=PlanCache)
 
     def look(self, objects: RawObjects, tenancy: Tenancy) -> ClusterState:
         """What is observed of the objects; the same, when they are those that were looked at last."""

@@ -23,7 +23,7 @@ from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import is_stopped
-from gpuctl.plan.checks import Checks
+from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.departures import departures, names_in_the_way
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.guard import (
@@ -45,8 +45,8 @@ from gpuctl.plan.writes import book, delete, remade, writer_of
 __all__ = [
     "CONFIRM_TRAILER",
     "OWN",
-    "Checks",
     "Difference",
+    "PlanCache",
     "Stage",
     "differences",
     "drift",
@@ -69,23 +69,23 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     confirmations: frozenset[str],
     *,
     stops: Stops | None = None,
-    checks: Checks | None = None,
+    cache: PlanCache | None = None,
 ) -> Plan:
     """Everything there is to write now. Cost: a glance at each manifest and live object, and what has changed.
 
-    `stops`, what `mass_stop` said already, and `checks`, those of the plan before, save work and change no result.
+    `stops`, what `mass_stop` said already, and `cache`, the one of the plan before, save work and change no result.
     """
-    checks = checks or Checks()
-    checks.turn()
+    cache = cache or PlanCache()
+    cache.turn()
     untouched = set_aside(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
-    gaps = checks.gaps(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
+    gaps = cache.gaps(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
     gaps = [gap for gap in gaps if gap.item.project not in untouched]
     anew = remade(gaps, state)
-    books = replace(gather(declared, schedule, manifests, refs, state, checks), remade=anew)
+    books = replace(gather(declared, schedule, manifests, refs, state, cache), remade=anew)
     cluster = declared.cluster.name
-    staying = checks.staying(refs, manifests.retained)
+    staying = cache.staying(refs, manifests.retained)
     changes: list[Change] = []
     stops = stops or mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
@@ -93,8 +93,8 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
-        there = left_over(old, books, state, checks)
-        new = next_ledger(declared, old, books, there, checks)
+        there = left_over(old, books, state, cache)
+        new = next_ledger(declared, old, books, there, cache)
         recorded.append(new.seen)
         closing = project not in books.projects and project != OWN
         gone = [r for r in surplus(cluster, old, there, staying, state) if not _is_stopped_by(r, stops, state)]
@@ -102,19 +102,19 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         owner = None if project == OWN else project
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
         write = partial(book, cluster, old, new, state, closing=closing)
-        changes += checks.book(project, (old, new, closing, shards.get(project), bodies), write)
+        changes += cache.book(project, (old, new, closing, shards.get(project), bodies), write)
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
-    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(gaps, checks) if gaps else []
+    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(gaps, cache) if gaps else []
     return Plan(
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
         notices=sorted_diagnostics([
             *departures(declared, state, spaces),
-            *names_in_the_way(declared, taken_names(declared, state, checks)),
+            *names_in_the_way(declared, taken_names(declared, state, cache)),
         ]),
     )
 

@@ -23,7 +23,7 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import JobType
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, format_gpus
-from gpuctl.plan.checks import Checks
+from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.inventory import OWN
 from gpuctl.plan.prune import is_namespace, is_ours
 
@@ -97,11 +97,11 @@ def _other_cluster(declared: Declared, live: Body) -> str:
     return "" if ours else cluster
 
 
-def taken_names(declared: Declared, state: ClusterState, checks: Checks | None = None) -> Mapping[JobId, ObjectRef]:
+def taken_names(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Mapping[JobId, ObjectRef]:
     """Jobs that can't start because a Job or Deployment that gpuctl did not make has the name of their run's object.
 
-    `checks`, those of the plan before, save work and change no result. Cost: a name for each declared job, where there
-    is such an object in a project's namespace and something has changed.
+    `cache`, the one of the plan before, saves work and changes no result. Cost: a name for each declared job, where
+    there is such an object in a project's namespace and something has changed.
     """
     spaces = {project.name: project.namespace for project in declared.projects}
     inside = frozenset(spaces.values())
@@ -117,7 +117,7 @@ def taken_names(declared: Declared, state: ClusterState, checks: Checks | None =
         }
         return {refs[ref]: ref for ref in sorted(foreign & refs.keys())}
 
-    return (checks or Checks()).taken(foreign, (declared.jobs, spaces), find)
+    return (cache or PlanCache()).taken(foreign, (declared.jobs, spaces), find)
 
 
 def unreadable_jobs(state: ClusterState) -> frozenset[JobId]:
@@ -151,16 +151,16 @@ class Stops:
 
 
 def mass_stop(
-    declared: Declared, state: ClusterState, confirmed: frozenset[str], checks: Checks | None = None
+    declared: Declared, state: ClusterState, confirmed: frozenset[str], cache: PlanCache | None = None
 ) -> Stops:
     """Whether jobs that were removed or changed would end more of the running GPUs than the cluster lets one commit.
 
     Pauses that the engine decides are no part of it. The digest is bound to all that is declared: it stays good while
     the jobs end, over crashes too, and is void for the next change. Projects that are set aside, or are removed as a
-    whole, have guards of their own. `checks`, those of the plan before, save work and change no result.
+    whole, have guards of their own. `cache`, the one of the plan before, saves work and changes no result.
     """
     mine = {project.name for project in declared.projects} - set_aside(declared, state)
-    wanted = (checks or Checks()).declared(declared.jobs)
+    wanted = (cache or PlanCache()).declared(declared.jobs)
     running = [run for run in state.runs if run.phase is RunPhase.STARTING or run.phase is RunPhase.RUNNING]
     ended = [
         run

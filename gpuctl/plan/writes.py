@@ -16,7 +16,7 @@ from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import born, permitted
-from gpuctl.plan.checks import Checks
+from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.diff import drift
 from gpuctl.plan.gap import Gap
 from gpuctl.plan.inventory import OWN, shard_owner
@@ -41,7 +41,7 @@ class Writer:
     ending: frozenset[str]
     remade: frozenset[RunKey] = frozenset()
 
-    def writes(self, gaps: Iterable[Gap], checks: Checks) -> list[Change]:
+    def writes(self, gaps: Iterable[Gap], cache: PlanCache) -> list[Change]:
         """What to write to close gaps, worked out anew where anything has changed that it depends on."""
         found: list[Change] = []
         for gap in gaps:
@@ -54,7 +54,7 @@ class Writer:
                 run in self.recorded,
                 self.phases.get(run),
             )
-            found += checks.writes(gap, facts, self._writes)
+            found += cache.writes(gap, facts, self._writes)
         return found
 
     def _writes(self, gap: Gap) -> Iterator[Change]:

@@ -127,8 +127,8 @@ def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
     marks.append(time.process_time_ns())
     manifests = render(declared, decided, recall.render)
     marks.append(time.process_time_ns())
-    stops = mass_stop(declared, state, frozenset(), recall.checks)
-    make_plan(declared, decided, manifests, state, frozenset(), stops=stops, checks=recall.checks)
+    stops = mass_stop(declared, state, frozenset(), recall.plan)
+    make_plan(declared, decided, manifests, state, frozenset(), stops=stops, cache=recall.plan)
     marks.append(time.process_time_ns())
     return tuple((end - begin) // 1000 for begin, end in (*pairwise(marks), (marks[0], marks[-1])))
 

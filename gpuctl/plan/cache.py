@@ -1,4 +1,4 @@
-"""What a plan found out, for the next: an object that is as it was, and wanted as it was, needs the same writes."""
+"""The cache of `plan`: an object that is live as it was, and wanted as it was, needs the same writes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Inventories: TypeAlias = Mapping[ProjectName, frozenset[ObjectRef]]
 Entries: TypeAlias = Mapping[ProjectName, Mapping[RunKey, RunEntry]]
 
 
-class Checks:
-    """Findings about objects, wanted and live, each with all it depends on: of the last two plans, and no more.
+class PlanCache:
+    """Cache of what was found of wanted and live objects, each value with its inputs; of the last two plans, no more.
 
-    Objects are looked at all at once: those that are as they were cost next to nothing.
+    All objects are compared at once: an unchanged one costs next to nothing.
     """
 
     __slots__ = (
