@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import chain
 
 from gpuctl.app.ports import Source, SourceUnavailable
-from gpuctl.compile import Compiled, Readings, compile_tree
+from gpuctl.compile import CompileCache, Compiled, compile_tree
 from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
@@ -88,7 +88,7 @@ class Revisions:
         self._source = source
         self._good: Parts = {}
         self._files: Mapping[str, SourceFile] = {}
-        self._readings = Readings()
+        self._cache = CompileCache()
         self._digests: Memo[JobId, bytes] = Memo()
         self._last: Declared | None = None
 
@@ -96,21 +96,21 @@ class Revisions:
         """What to enforce now that `newest` is the newest commit; None: it can't be read, keep to what was good."""
         if newest is None:
             ledgers = records.of(self._cluster_name({}, records) or _NO_CLUSTER).ledgers
-            return self._desired(None, _grow({}, _each(self._known(ledgers)), self._readings), ledgers)
+            return self._desired(None, _grow({}, _each(self._known(ledgers)), self._cache), ledgers)
         newest = replace(newest, files=as_seen(newest.files, self._files))
         self._files = newest.files
-        compiled = compile_tree(newest, self._readings)
+        compiled = compile_tree(newest, self._cache)
         head = _Head(newest.revision, _parts(newest, compiled.owners), compiled.diagnostics, _blamed(compiled))
         if compiled.declared is not None:
             ledgers = records.of(compiled.declared.cluster.name).ledgers
             return self._desired(head, _Grown(head.parts, compiled), ledgers)
         ledgers = records.of(self._cluster_name(head.parts, records) or _NO_CLUSTER).ledgers
-        base = _grow({}, _each(self._known(ledgers)), self._readings)
+        base = _grow({}, _each(self._known(ledgers)), self._cache)
         suspected: frozenset[ProjectName] = frozenset()
-        taken = _taken(base, head, suspected, self._readings)
+        taken = _taken(base, head, suspected, self._cache)
         while more := _suspects(base, taken, head) - suspected - head.blamed:
             suspected |= more
-            taken = _taken(base, head, suspected, self._readings)
+            taken = _taken(base, head, suspected, self._cache)
         return self._desired(head, taken, ledgers)
 
     def _desired(self, head: _Head | None, taken: _Grown, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
@@ -176,7 +176,7 @@ class Revisions:
             tree = self._source.tree(revision)
         except SourceUnavailable:
             return {}
-        part = _parts(tree, compile_tree(tree, self._readings).owners).get(owner)
+        part = _parts(tree, compile_tree(tree, self._cache).owners).get(owner)
         return {} if part is None else {owner: part}
 
 
@@ -230,31 +230,31 @@ def _each(changes: Changes) -> list[Changes]:
     return [{owner: changes[owner]} for owner in sorted(changes)]
 
 
-def _grow(parts: Parts, steps: Sequence[Changes], readings: Readings) -> _Grown:
+def _grow(parts: Parts, steps: Sequence[Changes], cache: CompileCache) -> _Grown:
     """Take the changes that leave a tree that compiles: all at once, else each step that can be."""
-    grown = _tried(parts, {owner: part for step in steps for owner, part in step.items()}, readings)
+    grown = _tried(parts, {owner: part for step in steps for owner, part in step.items()}, cache)
     if grown is not None:
         return grown
     grown = _Grown(parts)
     for step in steps:
-        grown = _tried(grown.parts, step, readings) or grown
-    return grown if grown.compiled is not None else _Grown(parts, _compiled(parts, readings))
+        grown = _tried(grown.parts, step, cache) or grown
+    return grown if grown.compiled is not None else _Grown(parts, _compiled(parts, cache))
 
 
-def _tried(parts: Parts, changes: Changes, readings: Readings) -> _Grown | None:
+def _tried(parts: Parts, changes: Changes, cache: CompileCache) -> _Grown | None:
     merged = {**parts, **changes}
     kept = {owner: part for owner, part in merged.items() if part is not None}
-    compiled = _compiled(kept, readings)
+    compiled = _compiled(kept, cache)
     return None if compiled is None else _Grown(kept, compiled)
 
 
-def _compiled(parts: Parts, readings: Readings | None = None) -> Compiled | None:
+def _compiled(parts: Parts, cache: CompileCache | None = None) -> Compiled | None:
     """The parts as one tree, compiled; None when it has errors."""
     if OWN not in parts:
         return None
     files = {path: file for _, part in sorted(parts.items()) for path, file in part.files.items()}
     tree = SourceTree(cluster_dir=parts[OWN].folder, revision=parts[OWN].revision, files=files)
-    compiled = compile_tree(tree, readings)
+    compiled = compile_tree(tree, cache)
     return compiled if compiled.declared is not None else None
 
 
@@ -300,7 +300,7 @@ def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
     return {**changed, **dict.fromkeys(good.keys() - head.parts.keys())}
 
 
-def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], readings: Readings) -> _Grown:
+def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], cache: CompileCache) -> _Grown:
     """What can be taken of the newest commit. Those to blame come last; with them, or not at all, the suspected.
 
     Where the cluster's own files are to blame it is not believed that projects are removed, unless these files are
@@ -310,16 +310,16 @@ def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], reading
     removed = {owner for owner, part in changes.items() if part is None and OWN in head.blamed}
     to_blame = {owner: part for owner, part in changes.items() if owner in head.blamed | suspected | removed}
     harmless = {owner: part for owner, part in changes.items() if owner not in to_blame}
-    taken = _grow(base.parts, _each(harmless), readings)
+    taken = _grow(base.parts, _each(harmless), cache)
     # An error two parts make together is found in one of them, not always in the one that changed.
     if OWN not in head.blamed:
-        return _grow(taken.parts, [to_blame] if suspected else _each(to_blame), readings)
+        return _grow(taken.parts, [to_blame] if suspected else _each(to_blame), cache)
     own = {owner: part for owner, part in to_blame.items() if owner == OWN or owner in suspected - removed}
-    taken = _grow(taken.parts, _with_removals(own, sorted(removed)), readings)
+    taken = _grow(taken.parts, _with_removals(own, sorted(removed)), cache)
     left = {owner: part for owner, part in to_blame.items() if owner not in own}
     if not head.own_is_right(taken):
         left = {owner: part for owner, part in left.items() if part is not None}
-    return _grow(taken.parts, _each(left), readings)
+    return _grow(taken.parts, _each(left), cache)
 
 
 def _with_removals(own: Changes, removed: Sequence[ProjectName]) -> list[Changes]:

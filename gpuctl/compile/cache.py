@@ -1,7 +1,7 @@
-"""What one compilation hands to the next: what files say, which jobs fit, and what they came to.
+"""The cache of `compile`: what files say, which jobs fit, and the jobs they were lowered to.
 
-A tree is compiled anew for each commit, and nearly all of it is as it was. Each value is kept with all that it was made
-of, so that a compilation with readings gives what one without gives, the same diagnostics included.
+A tree is compiled anew for each commit, and nearly all of it is as it was. Each value is kept with all its inputs, so
+that a compilation with a cache gives what one without gives, the same diagnostics included.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gpuctl.model.job import Job
 from gpuctl.model.memo import Memo
 
 
-class Readings:
-    """Of the last two compilations, and no more. A declaration is known by its object: a file that is read again makes
-    new ones. Those of policies are `Any`: only a tree with policies imports what they are.
+class CompileCache:
+    """Cache of the last two compilations, no more. A declaration is known by its object: a file that is read again
+    makes new ones. The values of policies are `Any`: only a tree with policies imports their types.
     """
 
     __slots__ = ("breaches", "files", "fitted", "jobs", "rules")
