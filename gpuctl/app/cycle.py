@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gpuctl.app.apply import apply_plan, never
+from gpuctl.app.caches import CycleCaches
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.ports import Clock
-from gpuctl.app.recall import Recall
 from gpuctl.app.rejections import Rejections, still_refused, with_new
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Schedule
@@ -92,8 +92,8 @@ def nothing() -> None:
 class Site:
     """Where cycles run. `settle` lets what is due happen in the world; `stop` is asked before every write.
 
-    Objects that are `spared` are not written now, nor those that the server `rejected` and would again. `recall` is
-    what cycles there have worked out already.
+    Objects that are `spared` are not written now, nor those that the server `rejected` and would again. `caches` are
+    those of the cycles before.
     """
 
     mirror: Mirror
@@ -102,37 +102,37 @@ class Site:
     stop: Callable[[], bool] = never
     spared: frozenset[ObjectRef] = frozenset()
     rejected: Rejections = field(default_factory=dict)
-    recall: Recall = field(default_factory=Recall)
+    caches: CycleCaches = field(default_factory=CycleCaches)
 
 
 def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden when it can't be read."""
     site.mirror.refresh()
-    return foreseen(declared, site.mirror.objects(), site.clock.now_ms(), site.recall, site.rejected, confirmations)
+    return foreseen(declared, site.mirror.objects(), site.clock.now_ms(), site.caches, site.rejected, confirmations)
 
 
 def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing behind it
     declared: Declared,
     raw: RawObjects,
     now_ms: Instant,
-    recall: Recall,
+    caches: CycleCaches,
     rejected: Rejections,
     confirmations: frozenset[str] = frozenset(),
 ) -> CycleReport:
     """What a cycle decides on these objects. Never raises, whatever is in them."""
-    state = recall.look(raw, declared.tenancy)
+    state = caches.state_of(raw, declared.tenancy)
     rejected = still_refused(rejected, declared, state, now_ms)
-    stops = mass_stop(declared, state, confirmations, recall.plan)
+    stops = mass_stop(declared, state, confirmations, caches.plan)
     barred = {
         **dict.fromkeys(stops.jobs, "GPU5071"),
         **{found.run[0]: "GPU5070" for found in rejected.values()},
-        **dict.fromkeys(taken_names(declared, state, recall.plan), "GPU5072"),
+        **dict.fromkeys(taken_names(declared, state, caches.plan), "GPU5072"),
         **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
     }
     declared = replace(declared, held=set_aside(declared, state), barred=barred)
-    decided = schedule(declared, state, now_ms, recall.outlook)
-    manifests = render(declared, decided, recall.render)
-    plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=recall.plan)
+    decided = schedule(declared, state, now_ms, caches.outlook)
+    manifests = render(declared, decided, caches.render)
+    plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan)
     return CycleReport(
         at_ms=now_ms,
         declared=declared,

@@ -18,5 +18,5 @@ def explain_live(declared: Declared, cluster: Cluster, clock: Clock, job: JobId)
     """
     site = Site(mirror=Mirror(cluster), clock=clock)
     foreseen = foresee(declared, site)
-    vacancies = site.recall.outlook.vacancies()
+    vacancies = site.caches.outlook.vacancies()
     return explain(foreseen.declared, foreseen.state, foreseen.schedule, job, vacancies)

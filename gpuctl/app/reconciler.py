@@ -211,7 +211,7 @@ class Reconciler:
         declared = self._desired.declared
         if self._mirror.altered or declared is None or self._left is None:
             return Stir.NEWS
-        return stir(self._left, self._site.recall.look(self._mirror.objects(), declared.tenancy))
+        return stir(self._left, self._site.caches.state_of(self._mirror.objects(), declared.tenancy))
 
     def _look(self) -> list[Entry]:
         self._mirror.refresh()
@@ -272,7 +272,7 @@ class Reconciler:
         report = self._cycled(declared, replace(self._site, spared=spared), done)
         self._site = replace(self._site, rejected=report.rejected)
         self.settled, self.calm = report.settled, report.calm
-        self._left = self._site.recall.look(self._mirror.objects(), declared.tenancy)
+        self._left = self._site.caches.state_of(self._mirror.objects(), declared.tenancy)
         self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in report.faults) else 0
         self.troubles.aside("synced", self._outside.meters.synced)
         fought = spared | self._fights.fought_over(self._now())

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gpuctl.app.bench.compile import JOBS, PROJECTS, bench_tree, compiled_bench, peak_mib
+from gpuctl.app.caches import CycleCaches
 from gpuctl.app.cycle import CycleReport, Site, converge, cycle, foresee
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.play import Sandbox
-from gpuctl.app.recall import Recall
 from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
 from gpuctl.observe import observe
@@ -68,7 +68,7 @@ def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, ru
     first = converge(declared, site)
     first_ms = (time.perf_counter_ns() - begun) // 1_000_000
     report = _running(declared, site, sandbox, first[-1])
-    cold = [_lap(report, replace(site, recall=Recall())) for _ in range(runs)]
+    cold = [_lap(report, replace(site, caches=CycleCaches())) for _ in range(runs)]
     unchanged = [_lap(report, site) for _ in range(runs)]
     writes = sum(cycle(declared, site).result.writes for _ in range(runs))
     event, changes = [], []
@@ -115,20 +115,20 @@ def _rested(reports: tuple[CycleReport, ...]) -> CycleReport:
 
 def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
     """One cycle's stages, in microseconds each: those of `foresee`, on the declarations as they were enforced."""
-    declared, recall = report.declared, site.recall
+    declared, caches = report.declared, site.caches
     gc.collect()
     marks = [time.process_time_ns()]
     site.mirror.refresh()
     raw = site.mirror.objects()
     marks.append(time.process_time_ns())
-    state = observe(raw, declared.tenancy, recall.observe)
+    state = observe(raw, declared.tenancy, caches.observe)
     marks.append(time.process_time_ns())
-    decided = schedule(declared, state, site.clock.now_ms(), recall.outlook)
+    decided = schedule(declared, state, site.clock.now_ms(), caches.outlook)
     marks.append(time.process_time_ns())
-    manifests = render(declared, decided, recall.render)
+    manifests = render(declared, decided, caches.render)
     marks.append(time.process_time_ns())
-    stops = mass_stop(declared, state, frozenset(), recall.plan)
-    make_plan(declared, decided, manifests, state, frozenset(), stops=stops, cache=recall.plan)
+    stops = mass_stop(declared, state, frozenset(), caches.plan)
+    make_plan(declared, decided, manifests, state, frozenset(), stops=stops, cache=caches.plan)
     marks.append(time.process_time_ns())
     return tuple((end - begin) // 1000 for begin, end in (*pairwise(marks), (marks[0], marks[-1])))
 

@@ -1,4 +1,4 @@
-"""RECALL: what a cycle remembers of the one before changes nothing but its cost, whatever happens in between."""
+"""CACHES: what a cycle keeps of the one before changes nothing but its cost, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
 
+from gpuctl.app.caches import CycleCaches
 from gpuctl.app.cycle import CycleReport, Site, cycle, foresee
 from gpuctl.app.mirror import Mirror
 from gpuctl.app.play import Sandbox
-from gpuctl.app.recall import Recall
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import resource_version, uid
 from gpuctl.model.declared import Declared
@@ -37,11 +37,11 @@ class Life:
         self.node = story.tree.cluster.pools[0].nodes[0].name
 
     def cycles(self, events: list[tuple[str, int]]) -> Iterator[tuple[CycleReport, CycleReport]]:
-        """Each cycle as it is with all that is remembered, and as it is with nothing."""
+        """Each cycle as it is with the caches, and as it is with empty ones."""
         for event, which in (("", 0), ("", 0), *events):
             self.happen(event, which)
             for _ in range(2):
-                fresh = foresee(self.declared, replace(self.site, recall=Recall()))
+                fresh = foresee(self.declared, replace(self.site, caches=CycleCaches()))
                 yield foresee(self.declared, self.site), fresh
                 cycle(self.declared, self.site)
                 self.here.world.settle()
@@ -62,7 +62,7 @@ class Life:
         elif event in {"lose a node", "find it"}:
             self.here.world.set_node_ready(self.node, ready=event == "find it")
         elif event == "restart":
-            self.site = replace(self.site, recall=Recall())
+            self.site = replace(self.site, caches=CycleCaches())
         else:
             self.declared = self.committed(event, which)
         self.here.world.settle()

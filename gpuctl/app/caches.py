@@ -1,7 +1,7 @@
-"""What one cycle hands to the next so that it need not be worked out again. It changes no result, only the cost.
+"""The caches that a cycle hands to the next. They change no result, only the cost.
 
-Each stage keeps its own; what has changed is told by the inputs themselves, so nothing has to be declared stale. All of
-it may be thrown away at any time: the first cycle of a process begins without.
+Each stage has its own. An entry is compared with its inputs, so nothing has to be invalidated. All caches may be
+dropped at any time: the first cycle of a process begins with empty ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gpuctl.schedule import Outlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
-    """The memory of each stage: of the last two cycles at most, so no larger than what is there."""
+class CycleCaches:
+    """The cache of each stage. It holds entries of the last two cycles at most, so it is no larger than the cluster."""
 
     states: Memo[None, ClusterState] = field(default_factory=Memo)
     observe: ObserveCache = field(default_factory=ObserveCache)
@@ -27,7 +27,7 @@ class Recall:
     render: RenderCache = field(default_factory=RenderCache)
     plan: PlanCache = field(default_factory=PlanCache)
 
-    def look(self, objects: RawObjects, tenancy: Tenancy) -> ClusterState:
-        """What is observed of the objects; the same, when they are those that were looked at last."""
+    def state_of(self, objects: RawObjects, tenancy: Tenancy) -> ClusterState:
+        """The state observed of the objects; the same value while the objects are those of the last call."""
         self.states.turn()
         return self.states.get(None, (objects, tenancy), lambda: observe(objects, tenancy, self.observe))
