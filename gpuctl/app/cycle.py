@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuctl.app.apply import apply_plan, never
 from gpuctl.app.caches import CycleCaches
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Clock
 from gpuctl.app.rejections import Rejections, still_refused, with_new
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
@@ -96,7 +96,7 @@ class Site:
     those of the cycles before.
     """
 
-    mirror: Mirror
+    object_cache: ObjectCache
     clock: Clock
     settle: Callable[[], None] = nothing
     stop: Callable[[], bool] = never
@@ -107,8 +107,10 @@ class Site:
 
 def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden when it can't be read."""
-    site.mirror.refresh()
-    return foreseen(declared, site.mirror.objects(), site.clock.now_ms(), site.caches, site.rejected, confirmations)
+    site.object_cache.refresh()
+    return foreseen(
+        declared, site.object_cache.objects(), site.clock.now_ms(), site.caches, site.rejected, confirmations
+    )
 
 
 def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing behind it
@@ -150,7 +152,7 @@ def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozen
     began_ms = site.clock.now_ms()
     result = apply_plan(
         foreseen.plan,
-        site.mirror,
+        site.object_cache,
         site.stop,
         site.spared | foreseen.rejected.keys(),
         late=lambda change: site.clock.now_ms() - began_ms > _longest_ms(change),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Cluster
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of, message
@@ -66,9 +66,9 @@ def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_m
 
 def read_objects(cluster: Cluster) -> RawObjects:
     """What a cycle reads of a cluster, now. Raises ClusterUnavailable or Forbidden when it can't be read whole."""
-    mirror = Mirror(cluster)
-    mirror.refresh()
-    return mirror.objects()
+    object_cache = ObjectCache(cluster)
+    object_cache.refresh()
+    return object_cache.objects()
 
 
 def objects_of(bodies: Iterable[Body]) -> RawObjects:

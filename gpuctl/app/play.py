@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuctl.app.cycle import CycleReport, Site, converge
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.observation import Caption, Observer, checkpoint, sight
 from gpuctl.app.ports import Cluster, Machines, Progress, VirtualTime, World
 from gpuctl.model.decision import Pending
@@ -53,7 +53,7 @@ class Play:
     def __init__(self, venue: Venue, declared: Declared, zero_ms: Instant) -> None:
         self.venue = venue
         self.zero_ms = zero_ms
-        self.site = Site(mirror=Mirror(venue.cluster), clock=venue.time, settle=venue.world.settle)
+        self.site = Site(object_cache=ObjectCache(venue.cluster), clock=venue.time, settle=venue.world.settle)
         self.observer = Observer(zero_ms=zero_ms)
         self.checkpoints: list[Checkpoint] = []
         self.cycles = 0

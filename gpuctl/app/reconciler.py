@@ -13,8 +13,8 @@ from gpuctl.app.cycle import CycleReport, Site, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import AtOnce, Followed, Follower
 from gpuctl.app.metrics import Meters, Unmeasured, measure
-from gpuctl.app.mirror import Mirror
 from gpuctl.app.notes import Unrecorded, notes_of
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import (
     Background,
     Clock,
@@ -106,7 +106,7 @@ class Reconciler:
         self._journal = journal
         self._stop = stop
         self.troubles = Troubles(journal, outside.meters, outside.clock)
-        self._mirror = Mirror(outside.cluster)
+        self._object_cache = ObjectCache(outside.cluster)
         self._time = CheckedClock(outside.clock, outside.reference)
         self._follower = Follower(outside.source, outside.background)
         self._term: int | None = None
@@ -117,7 +117,7 @@ class Reconciler:
     def _begin(self) -> None:
         """As a process that has just begun, but for its copy of the cluster."""
         self._fights = Fights()
-        self._site = Site(mirror=self._mirror, clock=self._time, stop=self._is_over)
+        self._site = Site(object_cache=self._object_cache, clock=self._time, stop=self._is_over)
         self._follower.forget()
         self.has_followed = False
         """Whether it is known by now what is declared, or that it can't be known."""
@@ -203,18 +203,18 @@ class Reconciler:
     def stirred(self) -> Stir:
         """How much has changed since the last cycle was done; NEWS when the cluster can't be reached."""
         try:
-            changes = self._mirror.refresh()
+            changes = self._object_cache.refresh()
         except WorldFault:
             return Stir.NEWS
         if not changes:
             return Stir.NOTHING
         declared = self._desired.declared
-        if self._mirror.altered or declared is None or self._left is None:
+        if self._object_cache.altered or declared is None or self._left is None:
             return Stir.NEWS
-        return stir(self._left, self._site.caches.state_of(self._mirror.objects(), declared.tenancy))
+        return stir(self._left, self._site.caches.state_of(self._object_cache.objects(), declared.tenancy))
 
     def _look(self) -> list[Entry]:
-        self._mirror.refresh()
+        self._object_cache.refresh()
         return []
 
     def _ask(self, came: list[Followed]) -> list[Entry]:
@@ -255,8 +255,8 @@ class Reconciler:
     def _records(self) -> Records:
         """As last seen; read now when this process has seen nothing yet."""
         if self._desired.declared is None:
-            self._mirror.refresh()
-        return read_ledgers(self._mirror.objects().objects)
+            self._object_cache.refresh()
+        return read_ledgers(self._object_cache.objects().objects)
 
     def _enforce(self, done: Callable[[CycleReport], bool]) -> list[Entry]:
         declared = self._desired.declared
@@ -272,7 +272,7 @@ class Reconciler:
         report = self._cycled(declared, replace(self._site, spared=spared), done)
         self._site = replace(self._site, rejected=report.rejected)
         self.settled, self.calm = report.settled, report.calm
-        self._left = self._site.caches.state_of(self._mirror.objects(), declared.tenancy)
+        self._left = self._site.caches.state_of(self._object_cache.objects(), declared.tenancy)
         self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in report.faults) else 0
         self.troubles.aside("synced", self._outside.meters.synced)
         fought = spared | self._fights.fought_over(self._now())

@@ -47,12 +47,12 @@ def _settle_as_given(
     declared: Declared, places: Mapping[JobId, Placement], usage: Mapping[ProjectName, Usage], site: Site
 ) -> None:
     for _ in range(CYCLES_TO_A_FIXED_POINT):
-        site.mirror.refresh()
+        site.object_cache.refresh()
         now_ms = site.clock.now_ms()
-        state = observe(site.mirror.objects(), declared.tenancy)
+        state = observe(site.object_cache.objects(), declared.tenancy)
         schedule = replace(_as_given(declared, places, state, now_ms), usage=usage)
         plan = make_plan(declared, schedule, render(declared, schedule), state, frozenset())
-        if not apply_plan(plan, site.mirror).writes:
+        if not apply_plan(plan, site.object_cache).writes:
             return
         site.settle()
 

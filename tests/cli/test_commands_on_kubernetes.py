@@ -26,7 +26,7 @@ from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.app.cycle import Site, cycle
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 
 CLUSTER = """\
@@ -89,7 +89,7 @@ class Stage:
             closing(connect(str(self.plane.kubeconfig))) as connection,
             closing(KubernetesCluster(connection)) as cluster,
         ):
-            site = Site(mirror=Mirror(cluster), clock=SystemClock())
+            site = Site(object_cache=ObjectCache(cluster), clock=SystemClock())
             for _ in range(150):
                 report = cycle(declared, site)
                 if report.settled and sum(run.phase == "Running" for run in report.state.runs) == 3:

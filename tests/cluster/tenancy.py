@@ -23,7 +23,7 @@ from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.cycle import CycleReport, Site, converge, cycle
 from gpuctl.app.kept import Keep
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.install import Installation, all_objects
 from gpuctl.k8s import kinds, names
@@ -91,7 +91,7 @@ class Place:
         kubeconfig = self.plane.write_kubeconfig(self.plane.folder / "gpuctl.kubeconfig", self.token)
         connection = connect(str(kubeconfig))
         with closing(connection), closing(KubernetesCluster(connection, keep=Keep())) as cluster:
-            yield Site(mirror=Mirror(cluster), clock=SystemClock())
+            yield Site(object_cache=ObjectCache(cluster), clock=SystemClock())
 
     def cycles(self, more: Mapping[str, str] | None = None) -> CycleReport:
         """Cycles of a gpuctl that has just begun; the last. Whatever a damaged object raises, they raise."""

@@ -22,7 +22,7 @@ from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.cycle import Site, converge
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.install import Installation, all_objects
 from gpuctl.k8s import kinds
@@ -145,7 +145,7 @@ def run_gpuctl(made: Installed, folder: Path) -> None:
     kubeconfig = made.plane.write_kubeconfig(folder / "kubeconfig", made.token)
     connection = connect(str(kubeconfig))
     with closing(connection), closing(KubernetesCluster(connection)) as cluster:
-        site = Site(mirror=Mirror(cluster), clock=SystemClock())
+        site = Site(object_cache=ObjectCache(cluster), clock=SystemClock())
         faults: list[str] = []
 
         def runs() -> bool:

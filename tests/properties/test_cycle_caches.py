@@ -11,7 +11,7 @@ from strategies import Story, stories
 
 from gpuctl.app.caches import CycleCaches
 from gpuctl.app.cycle import CycleReport, Site, cycle, foresee
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.play import Sandbox
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import resource_version, uid
@@ -33,7 +33,9 @@ class Life:
         self.here: Sandbox = sandbox(EPOCH_MS)
         self.here.machines.provide(story.tree.cluster.pools)
         self.whole = self.declared = story.tree
-        self.site = Site(mirror=Mirror(self.here.cluster), clock=self.here.time, settle=self.here.world.settle)
+        self.site = Site(
+            object_cache=ObjectCache(self.here.cluster), clock=self.here.time, settle=self.here.world.settle
+        )
         self.node = story.tree.cluster.pools[0].nodes[0].name
 
     def cycles(self, events: list[tuple[str, int]]) -> Iterator[tuple[CycleReport, CycleReport]]:

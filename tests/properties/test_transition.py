@@ -9,7 +9,7 @@ from strategies import Story, stories
 
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.cycle import Site, cycle, foresee
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.model import transition
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.simulate.scenario import EPOCH_MS
@@ -41,7 +41,7 @@ def differing(seen: Run | None, wanted: Run | None) -> dict[str, tuple[object, o
 def test_a_run_after_a_decision_is_what_is_observed_of_it(story: Story) -> None:
     here = sandbox(EPOCH_MS)
     here.machines.provide(story.tree.cluster.pools)
-    site = Site(mirror=Mirror(here.cluster), clock=here.time, settle=here.world.settle)
+    site = Site(object_cache=ObjectCache(here.cluster), clock=here.time, settle=here.world.settle)
     compared = 0
     for batch in story.batches:
         tree = replace(story.tree, jobs=tuple(story.tree.jobs[index] for index in sorted(batch)))

@@ -16,7 +16,7 @@ from itertools import pairwise
 from gpuctl.app.bench.compile import JOBS, PROJECTS, bench_tree, compiled_bench, peak_mib
 from gpuctl.app.caches import CycleCaches
 from gpuctl.app.cycle import CycleReport, Site, converge, cycle, foresee
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.play import Sandbox
 from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
@@ -63,7 +63,7 @@ def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, ru
     """Bring an empty cluster to rest, then time cycles over it. RuntimeError if it does not come to rest."""
     declared = compiled_bench(bench_tree(jobs, projects), jobs)
     sandbox.machines.provide(declared.cluster.pools)
-    site = Site(mirror=Mirror(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
+    site = Site(object_cache=ObjectCache(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
     begun = time.perf_counter_ns()
     first = converge(declared, site)
     first_ms = (time.perf_counter_ns() - begun) // 1_000_000
@@ -118,8 +118,8 @@ def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
     declared, caches = report.declared, site.caches
     gc.collect()
     marks = [time.process_time_ns()]
-    site.mirror.refresh()
-    raw = site.mirror.objects()
+    site.object_cache.refresh()
+    raw = site.object_cache.objects()
     marks.append(time.process_time_ns())
     state = observe(raw, declared.tenancy, caches.observe)
     marks.append(time.process_time_ns())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuctl.app.bench.cluster_bare import compiled
 from gpuctl.app.bench.cluster_tree import HOLDER, SMALL, Wish, ground_files, held, job_files
 from gpuctl.app.cycle import Site, converge, cycle, until_calm
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.model.change import OutcomeStatus
 from gpuctl.model.state import RunPhase
 from gpuctl.plan import Stage
@@ -19,7 +19,7 @@ def test_a_job_that_follows_another_is_let_go_by_two_writes_and_no_cycle_looks_a
     quotas = {HOLDER: SMALL.gpus - free, "team": free}
     declared = compiled({**dict(ground_files(SMALL, quotas)), **dict(job_files([*held(SMALL, free), *turns]))})
     here.machines.provide(declared.cluster.pools)
-    site = Site(mirror=Mirror(here.cluster), clock=here.time, settle=here.world.settle)
+    site = Site(object_cache=ObjectCache(here.cluster), clock=here.time, settle=here.world.settle)
     *_, rested = converge(declared, site)
     assert rested.settled
     assert rested.calm

@@ -10,7 +10,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.cycle import CycleReport, Site, cycle
 from gpuctl.app.metrics import measure
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import ClusterUnavailable, Forbidden
 from gpuctl.app.report import Journal, of_fault
 from gpuctl.compile import compile_tree
@@ -47,7 +47,7 @@ class Lab:
         self.cluster = EmbeddedCluster(self.clock)
         self.declared = declared(FILES)
         self.cluster.provide(self.declared.cluster.pools)
-        self.site = Site(mirror=Mirror(self.cluster), clock=self.clock)
+        self.site = Site(object_cache=ObjectCache(self.cluster), clock=self.clock)
         self.reports: list[CycleReport] = []
 
     def cycle(self) -> CycleReport:
@@ -122,7 +122,7 @@ def test_a_write_that_fails_is_counted_by_its_code(lab: Lab) -> None:
 
     lab.cluster.close()
     lab.cluster = Full(lab.clock)
-    lab.site = Site(mirror=Mirror(lab.cluster), clock=lab.clock)
+    lab.site = Site(object_cache=ObjectCache(lab.cluster), clock=lab.clock)
     lab.cycle()
     told = measure(*lab.last(), duration_ms=1)
     assert told.writes["create", "GPU7002"] == 3
