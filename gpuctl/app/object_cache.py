@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Gone, NotFound, R, T
-from gpuctl.app.stir import alters
 from gpuctl.k8s.kinds import OBSERVED, Kind
 from gpuctl.k8s.objects import ref_of, resource_version
 from gpuctl.model.ids import ObjectRef

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from gpuctl.app.change_urgency import ChangeUrgency, urgency_of
 from gpuctl.app.cycle import CycleReport, Site, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import AtOnce, Followed, Follower
@@ -40,7 +41,6 @@ from gpuctl.app.report import (
     of_unreadable,
 )
 from gpuctl.app.revisions import Desired
-from gpuctl.app.stir import Stir, stir
 from gpuctl.app.timekeeping import LAST_RETRY_MS, NO_REFERENCE, CheckedClock, retry_ms
 from gpuctl.app.troubles import Troubles
 from gpuctl.diag.wording import message
@@ -53,8 +53,12 @@ LOOK_AGAIN_MS: DurationMs = 500
 """When to look at what came of one's own writes, if nothing else calls for a look before."""
 LONG_FOLLOWING_MS: DurationMs = 180_000
 """A commit that is not read and compiled by then is told of: longer than the time limits of Git's commands allow."""
-_PATIENCE_MS: Mapping[Stir, DurationMs] = {Stir.NOTHING: LAST_RETRY_MS, Stir.PROGRESS: LOOK_AGAIN_MS, Stir.NEWS: 0}
-"""How long a cycle may wait for more of the kind."""
+_PATIENCE_MS: Mapping[ChangeUrgency, DurationMs] = {
+    ChangeUrgency.NONE: LAST_RETRY_MS,
+    ChangeUrgency.SOON: LOOK_AGAIN_MS,
+    ChangeUrgency.NOW: 0,
+}
+"""How long a cycle may wait for more changes of that urgency."""
 
 
 class Alone:
@@ -190,7 +194,7 @@ class Reconciler:
         if 0 < wait_ms <= LAST_RETRY_MS:
             return wait_ms
         try:
-            stirred = self.stirred()
+            urgency = self.urgency()
         except Exception as error:  # noqa: BLE001 - one object that can't be read must not end the loop
             self._blind += 1
             self._look_due = self._now() + retry_ms(self._blind)
@@ -198,20 +202,20 @@ class Reconciler:
             return retry_ms(self._blind)
         self._blind = 0
         self.troubles.bug("changes", None)
-        return _PATIENCE_MS[stirred]
+        return _PATIENCE_MS[urgency]
 
-    def stirred(self) -> Stir:
-        """How much has changed since the last cycle was done; NEWS when the cluster can't be reached."""
+    def urgency(self) -> ChangeUrgency:
+        """How soon what changed since the last cycle needs another; NOW when the cluster can't be reached."""
         try:
             changes = self._object_cache.refresh()
         except WorldFault:
-            return Stir.NEWS
+            return ChangeUrgency.NOW
         if not changes:
-            return Stir.NOTHING
+            return ChangeUrgency.NONE
         declared = self._desired.declared
         if self._object_cache.altered or declared is None or self._left is None:
-            return Stir.NEWS
-        return stir(self._left, self._site.caches.state_of(self._object_cache.objects(), declared.tenancy))
+            return ChangeUrgency.NOW
+        return urgency_of(self._left, self._site.caches.state_of(self._object_cache.objects(), declared.tenancy))
 
     def _look(self) -> list[Entry]:
         self._object_cache.refresh()
