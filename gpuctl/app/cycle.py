@@ -89,8 +89,10 @@ def nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """Where cycles run. `settle` lets what is due happen in the world; `stop` is asked before every write.
+class CycleContext:
+    """What a cycle works with: the cluster, the clock, and what earlier cycles found.
+
+    `settle` lets what is due happen in the world; `stop` is asked before every write.
 
     Objects that are `spared` are not written now, nor those that the server `rejected` and would again. `caches` are
     those of the cycles before.
@@ -105,11 +107,16 @@ class Site:
     caches: CycleCaches = field(default_factory=CycleCaches)
 
 
-def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
+def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden when it can't be read."""
-    site.object_cache.refresh()
+    context.object_cache.refresh()
     return foreseen(
-        declared, site.object_cache.objects(), site.clock.now_ms(), site.caches, site.rejected, confirmations
+        declared,
+        context.object_cache.objects(),
+        context.clock.now_ms(),
+        context.caches,
+        context.rejected,
+        confirmations,
     )
 
 
@@ -146,16 +153,16 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     )
 
 
-def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
+def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
-    foreseen = foresee(declared, site, confirmations)
-    began_ms = site.clock.now_ms()
+    foreseen = foresee(declared, context, confirmations)
+    began_ms = context.clock.now_ms()
     result = apply_plan(
         foreseen.plan,
-        site.object_cache,
-        site.stop,
-        site.spared | foreseen.rejected.keys(),
-        late=lambda change: site.clock.now_ms() - began_ms > _longest_ms(change),
+        context.object_cache,
+        context.stop,
+        context.spared | foreseen.rejected.keys(),
+        late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)
@@ -167,17 +174,17 @@ def _longest_ms(change: Change) -> DurationMs:
 
 def converge(
     declared: Declared,
-    site: Site,
+    context: CycleContext,
     confirmations: frozenset[str] = frozenset(),
     done: Callable[[CycleReport], bool] = at_rest,
 ) -> tuple[CycleReport, ...]:
     """The reports of `cycles`, all of them at once: each holds the cluster as it was then."""
-    return tuple(cycles(declared, site, confirmations, done))
+    return tuple(cycles(declared, context, confirmations, done))
 
 
 def cycles(
     declared: Declared,
-    site: Site,
+    context: CycleContext,
     confirmations: frozenset[str] = frozenset(),
     done: Callable[[CycleReport], bool] = at_rest,
 ) -> Iterator[CycleReport]:
@@ -186,10 +193,10 @@ def cycles(
     The last report is the fixed point, unless a stop or the bound ended it first: then it is not `settled`.
     """
     for _ in range(CYCLES_TO_A_FIXED_POINT):
-        report = cycle(declared, site, confirmations)
-        news = report.rejected != site.rejected
+        report = cycle(declared, context, confirmations)
+        news = report.rejected != context.rejected
         yield report
-        if (done(report) and not news) or site.stop():
+        if (done(report) and not news) or context.stop():
             return
-        site.settle()
-        site = replace(site, rejected=report.rejected)
+        context.settle()
+        context = replace(context, rejected=report.rejected)

@@ -146,7 +146,7 @@ class Demo:
 
     def _declared(self) -> Declared:
         source = self._stage.source
-        records = read_ledgers(self._play.site.object_cache.objects().objects) if self._play else Records()
+        records = read_ledgers(self._play.context.object_cache.objects().objects) if self._play else Records()
         desired = self._revisions.compose(source.tree(source.head()), records)
         if desired.declared is None:
             raise AssertionError(f"the story's commits are right: {desired.diagnostics}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuctl.app.cycle import CycleReport, Site, foresee
+from gpuctl.app.cycle import CycleContext, CycleReport, foresee
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Clock, Cluster
 from gpuctl.k8s import kinds, names
@@ -20,7 +20,7 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
 
     gpuctl's own ledgers are left out: what is written in them follows from the rest.
     """
-    foreseen = foresee(declared, Site(object_cache=ObjectCache(cluster), clock=clock))
+    foreseen = foresee(declared, CycleContext(object_cache=ObjectCache(cluster), clock=clock))
     sources = {item.ref: item.span for item in foreseen.manifests.items}
     return DriftReport(
         objects=tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuctl.app.cycle import Site, foresee
+from gpuctl.app.cycle import CycleContext, foresee
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Clock, Cluster
 from gpuctl.explain import explain
@@ -16,7 +16,7 @@ def explain_live(declared: Declared, cluster: Cluster, clock: Clock, job: JobId)
 
     Raises ClusterUnavailable or Forbidden when the cluster can't be read whole.
     """
-    site = Site(object_cache=ObjectCache(cluster), clock=clock)
-    foreseen = foresee(declared, site)
-    vacancies = site.caches.outlook.vacancies()
+    context = CycleContext(object_cache=ObjectCache(cluster), clock=clock)
+    foreseen = foresee(declared, context)
+    vacancies = context.caches.outlook.vacancies()
     return explain(foreseen.declared, foreseen.state, foreseen.schedule, job, vacancies)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuctl.app.cycle import CycleReport, Site, converge
+from gpuctl.app.cycle import CycleContext, CycleReport, converge
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.observation import Caption, Observer, checkpoint, sight
 from gpuctl.app.ports import Cluster, Machines, Progress, VirtualTime, World
@@ -53,7 +53,9 @@ class Play:
     def __init__(self, venue: Venue, declared: Declared, zero_ms: Instant) -> None:
         self.venue = venue
         self.zero_ms = zero_ms
-        self.site = Site(object_cache=ObjectCache(venue.cluster), clock=venue.time, settle=venue.world.settle)
+        self.context = CycleContext(
+            object_cache=ObjectCache(venue.cluster), clock=venue.time, settle=venue.world.settle
+        )
         self.observer = Observer(zero_ms=zero_ms)
         self.checkpoints: list[Checkpoint] = []
         self.cycles = 0
@@ -109,7 +111,7 @@ class Play:
         if at_ms is not None:
             self.move_to(at_ms)
         changes = len(self.observer.transitions)
-        reports = converge(self.declared, self.site, self.confirmations)
+        reports = converge(self.declared, self.context, self.confirmations)
         for report in reports:
             self.observer.take(sight(report))
         self.cycles += len(reports)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gpuctl.app.change_urgency import ChangeUrgency, urgency_of
-from gpuctl.app.cycle import CycleReport, Site, cycles, until_calm
+from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import AtOnce, Followed, Follower
 from gpuctl.app.metrics import Meters, Unmeasured, measure
@@ -121,7 +121,7 @@ class Reconciler:
     def _begin(self) -> None:
         """As a process that has just begun, but for its copy of the cluster."""
         self._fights = Fights()
-        self._site = Site(object_cache=self._object_cache, clock=self._time, stop=self._is_over)
+        self._context = CycleContext(object_cache=self._object_cache, clock=self._time, stop=self._is_over)
         self._follower.forget()
         self.has_followed = False
         """Whether it is known by now what is declared, or that it can't be known."""
@@ -215,7 +215,7 @@ class Reconciler:
         declared = self._desired.declared
         if self._object_cache.altered or declared is None or self._left is None:
             return ChangeUrgency.NOW
-        return urgency_of(self._left, self._site.caches.state_of(self._object_cache.objects(), declared.tenancy))
+        return urgency_of(self._left, self._context.caches.state_of(self._object_cache.objects(), declared.tenancy))
 
     def _look(self) -> list[Entry]:
         self._object_cache.refresh()
@@ -273,24 +273,24 @@ class Reconciler:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
         spared = self._fights.fought_over(self._now())
-        report = self._cycled(declared, replace(self._site, spared=spared), done)
-        self._site = replace(self._site, rejected=report.rejected)
+        report = self._cycled(declared, replace(self._context, spared=spared), done)
+        self._context = replace(self._context, rejected=report.rejected)
         self.settled, self.calm = report.settled, report.calm
-        self._left = self._site.caches.state_of(self._object_cache.objects(), declared.tenancy)
+        self._left = self._context.caches.state_of(self._object_cache.objects(), declared.tenancy)
         self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in report.faults) else 0
         self.troubles.aside("synced", self._outside.meters.synced)
         fought = spared | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
         return [*troubles, *of_fights(fought, report.state)]
 
-    def _cycled(self, declared: Declared, site: Site, done: Callable[[CycleReport], bool]) -> CycleReport:
+    def _cycled(self, declared: Declared, context: CycleContext, done: Callable[[CycleReport], bool]) -> CycleReport:
         """Run cycles until one is done, and tell of each as soon as it is over; the last report.
 
         A report holds the cluster as it was: those that are told of are let go, or a long row of cycles holds the
         cluster as often as there are cycles.
         """
         last: CycleReport | None = None
-        for report in cycles(declared, site, self._confirmations, done):
+        for report in cycles(declared, context, self._confirmations, done):
             last = report
             self.beat()
             self._fights.note(report)

@@ -138,7 +138,7 @@ class _Simulation:
             self.world.run_for(job, duration_ms)
         for foreign in given.foreign:
             self.world.set_strangers(foreign.node, foreign.gpus)
-        seed(self.stages[0], given, self.play.site, self.sandbox, EPOCH_MS)
+        seed(self.stages[0], given, self.play.context, self.sandbox, EPOCH_MS)
         for node, ready in given.nodes_ready.items():
             self.world.set_node_ready(node, ready=ready)
 

@@ -25,7 +25,7 @@ from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.app.cycle import Site, cycle
+from gpuctl.app.cycle import CycleContext, cycle
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 
@@ -89,9 +89,9 @@ class Stage:
             closing(connect(str(self.plane.kubeconfig))) as connection,
             closing(KubernetesCluster(connection)) as cluster,
         ):
-            site = Site(object_cache=ObjectCache(cluster), clock=SystemClock())
+            context = CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
             for _ in range(150):
-                report = cycle(declared, site)
+                report = cycle(declared, context)
                 if report.settled and sum(run.phase == "Running" for run in report.state.runs) == 3:
                     return
                 sleep(0.1)

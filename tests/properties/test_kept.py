@@ -30,12 +30,12 @@ def test_a_cycle_on_what_is_kept_is_the_cycle_on_all_there_is(story: Story, even
         life.happen(event, which)
         for _ in range(2):
             whole = ObjectCache(life.here.cluster, keep=lambda body: body)
-            kept = foresee(life.declared, life.site)
+            kept = foresee(life.declared, life.context)
             assert found(kept) == found(
-                foresee(life.declared, replace(life.site, object_cache=whole, caches=CycleCaches()))
+                foresee(life.declared, replace(life.context, object_cache=whole, caches=CycleCaches()))
             )
             bodies = whole.objects().objects
             assert kept.state.live == {ref: keep(body) for ref, body in bodies.items()}
             assert all(keep(body) is body for body in kept.state.live.values())
-            cycle(life.declared, life.site)
+            cycle(life.declared, life.context)
             life.here.world.settle()

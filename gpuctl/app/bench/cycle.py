@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from gpuctl.app.bench.compile import JOBS, PROJECTS, bench_tree, compiled_bench, peak_mib
 from gpuctl.app.caches import CycleCaches
-from gpuctl.app.cycle import CycleReport, Site, converge, cycle, foresee
+from gpuctl.app.cycle import CycleContext, CycleReport, converge, cycle, foresee
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.play import Sandbox
 from gpuctl.model.declared import Declared
@@ -63,21 +63,21 @@ def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, ru
     """Bring an empty cluster to rest, then time cycles over it. RuntimeError if it does not come to rest."""
     declared = compiled_bench(bench_tree(jobs, projects), jobs)
     sandbox.machines.provide(declared.cluster.pools)
-    site = Site(object_cache=ObjectCache(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
+    context = CycleContext(object_cache=ObjectCache(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
     begun = time.perf_counter_ns()
-    first = converge(declared, site)
+    first = converge(declared, context)
     first_ms = (time.perf_counter_ns() - begun) // 1_000_000
-    report = _running(declared, site, sandbox, first[-1])
-    cold = [_lap(report, replace(site, caches=CycleCaches())) for _ in range(runs)]
-    unchanged = [_lap(report, site) for _ in range(runs)]
-    writes = sum(cycle(declared, site).result.writes for _ in range(runs))
+    report = _running(declared, context, sandbox, first[-1])
+    cold = [_lap(report, replace(context, caches=CycleCaches())) for _ in range(runs)]
+    unchanged = [_lap(report, context) for _ in range(runs)]
+    writes = sum(cycle(declared, context).result.writes for _ in range(runs))
     event, changes = [], []
     for run in [run for run in report.state.runs if run.phase is RunPhase.RUNNING][:runs]:
         sandbox.world.finish(run.job, 0)
         sandbox.world.settle()
-        event.append(_lap(report, site))
-        changes.append(len(foresee(declared, site).plan.changes))
-        _rested(converge(declared, site))
+        event.append(_lap(report, context))
+        changes.append(len(foresee(declared, context).plan.changes))
+        _rested(converge(declared, context))
     return CycleBench(
         jobs=jobs,
         projects=projects,
@@ -95,7 +95,7 @@ def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, ru
     )
 
 
-def _running(declared: Declared, site: Site, sandbox: Sandbox, report: CycleReport) -> CycleReport:
+def _running(declared: Declared, context: CycleContext, sandbox: Sandbox, report: CycleReport) -> CycleReport:
     """Let time pass until what was started runs."""
     while not any(run.phase is RunPhase.RUNNING for run in report.state.runs):
         due = sandbox.world.next_event_ms()
@@ -103,7 +103,7 @@ def _running(declared: Declared, site: Site, sandbox: Sandbox, report: CycleRepo
             raise RuntimeError("nothing of the generated cluster runs")
         sandbox.time.advance_to(due)
         sandbox.world.settle()
-        report = _rested(converge(declared, site))
+        report = _rested(converge(declared, context))
     return _rested((report,))
 
 
@@ -113,17 +113,17 @@ def _rested(reports: tuple[CycleReport, ...]) -> CycleReport:
     return reports[-1]
 
 
-def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
+def _lap(report: CycleReport, context: CycleContext) -> tuple[int, ...]:
     """One cycle's stages, in microseconds each: those of `foresee`, on the declarations as they were enforced."""
-    declared, caches = report.declared, site.caches
+    declared, caches = report.declared, context.caches
     gc.collect()
     marks = [time.process_time_ns()]
-    site.object_cache.refresh()
-    raw = site.object_cache.objects()
+    context.object_cache.refresh()
+    raw = context.object_cache.objects()
     marks.append(time.process_time_ns())
     state = observe(raw, declared.tenancy, caches.observe)
     marks.append(time.process_time_ns())
-    decided = schedule(declared, state, site.clock.now_ms(), caches.outlook)
+    decided = schedule(declared, state, context.clock.now_ms(), caches.outlook)
     marks.append(time.process_time_ns())
     manifests = render(declared, decided, caches.render)
     marks.append(time.process_time_ns())
