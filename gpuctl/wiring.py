@@ -92,9 +92,9 @@ def looking(kubeconfig: str | None, context: str | None, namespace: str | None) 
     from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
 
     scopes = SCOPES if namespace is None else within(namespace)
-    with ExitStack() as held:
-        connection = held.enter_context(closing(connect(kubeconfig, context)))
-        yield held.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(connect(kubeconfig, context)))
+        yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
 
 
 def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:
@@ -192,31 +192,35 @@ class Target:
 
 def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
     """The controller, until it is told to stop. Returns the exit code. Raises WorldFault when it can't even begin."""
-    with StopOnSignal() as stop, ExitStack() as held:
-        workdir = Path(follow.workdir) if follow.workdir else _cache_folder(held)
-        source = held.enter_context(closing(GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested)))
-        background = AT_ONCE if follow.once else held.enter_context(closing(ThreadBackground(stop.wake)))
-        site = _embedded_site(target, held) if target.embedded else _kubernetes_site(target, stop.wake, held, journal)
+    with StopOnSignal() as stop, ExitStack() as stack:
+        workdir = Path(follow.workdir) if follow.workdir else _cache_folder(stack)
+        source = stack.enter_context(
+            closing(GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested))
+        )
+        background = AT_ONCE if follow.once else stack.enter_context(closing(ThreadBackground(stop.wake)))
+        ports = (
+            _embedded_ports(target, stack) if target.embedded else _kubernetes_ports(target, stop.wake, stack, journal)
+        )
         if metrics_address:
-            held.enter_context(MetricsServer(site.meters, metrics_address))
+            stack.enter_context(MetricsServer(ports.meters, metrics_address))
         outside = Outside(
             source=source,
-            cluster=site.cluster,
-            machines=site.machines,
+            cluster=ports.cluster,
+            machines=ports.machines,
             clock=SystemClock(),
-            leadership=site.leadership,
-            meters=site.meters,
-            recorder=site.recorder,
+            leadership=ports.leadership,
+            meters=ports.meters,
+            recorder=ports.recorder,
             background=background,
-            reference=site.reference,
+            reference=ports.reference,
         )
-        settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=site.react_ms, once=follow.once)
+        settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Site:
-    """What the controller works on. `react_ms`: how often it looks by itself whether the cluster has news."""
+class _ClusterPorts:
+    """The ports of the cluster that the controller works on. `react_ms`: how often it polls the cluster for changes."""
 
     cluster: Cluster
     machines: Machines
@@ -227,13 +231,13 @@ class _Site:
     reference: Reference = NO_REFERENCE
 
 
-def _embedded_site(target: Target, held: ExitStack) -> _Site:
+def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
     path = None if target.embedded == IN_MEMORY else target.embedded
-    cluster = held.enter_context(closing(EmbeddedCluster(SystemClock(), path)))
-    return _Site(cluster=cluster, machines=cluster, leadership=ALONE, meters=PrometheusMeters(), react_ms=250)
+    cluster = stack.enter_context(closing(EmbeddedCluster(SystemClock(), path)))
+    return _ClusterPorts(cluster=cluster, machines=cluster, leadership=ALONE, meters=PrometheusMeters(), react_ms=250)
 
 
-def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, journal: Journal) -> _Site:
+def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack, journal: Journal) -> _ClusterPorts:
     """A real cluster, written by the replica that holds the Lease; its watches wake the loop.
 
     What the server lacks is told once, if it can be reached by now.
@@ -246,7 +250,7 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     from gpuctl.adapters.kubernetes.recorder import EventRecorder  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.timings import limited  # noqa: PLC0415
 
-    connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
+    connection = stack.enter_context(closing(connect(target.kubeconfig, target.context)))
 
     def leads() -> bool:
         return leadership.held()
@@ -254,20 +258,20 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     meters = PrometheusMeters(leads)
     me = new_identity()
     leadership = LeaseLeadership(connection, identity=me, on_change=wake, on_request=meters.request)
-    held.enter_context(closing(leadership))
+    stack.enter_context(closing(leadership))
     writes = limited(target.write_qps, target.write_burst)
     cluster = KubernetesCluster(
         connection, permit=leadership.held, on_news=wake, on_request=meters.request, writes=writes, keep=Keep()
     )
-    held.enter_context(closing(cluster))
+    stack.enter_context(closing(cluster))
     recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)
-    held.enter_context(closing(recorder))
+    stack.enter_context(closing(recorder))
     with suppress(WorldFault):
         lacking = discover(cluster.requests).told
         if lacking is not None:
             facts = dict(zip(("code", "message"), lacking, strict=True))
             journal.tell(now_ms(), Entry(event="server", level=Level.WARNING, fields=facts))
-    return _Site(
+    return _ClusterPorts(
         cluster=cluster,
         machines=StandingMachines(),
         leadership=leadership,
@@ -278,11 +282,11 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     )
 
 
-def _cache_folder(held: ExitStack) -> Path:
+def _cache_folder(stack: ExitStack) -> Path:
     """Where clones are kept for the next time; where no one has a home, not for longer than this command takes."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
     if not base.startswith("/"):
-        return Path(held.enter_context(TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True)))
+        return Path(stack.enter_context(TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True)))
     return Path(base, "gpuctl")
 
 
@@ -292,7 +296,7 @@ def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
 
     Without a target it is the embedded cluster, in virtual time; with one a real cluster that has no nodes.
     """
-    with TemporaryDirectory(prefix="gpuctl-demo-") as scratch, ExitStack() as held:
+    with TemporaryDirectory(prefix="gpuctl-demo-") as scratch, ExitStack() as stack:
         folder = keep or Path(scratch, "repository")
         example = example_cluster()
         stage = Stage(
@@ -302,20 +306,20 @@ def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
             venue=sandbox(EPOCH_MS),
         )
         if target is not None:
-            stage = replace(stage, venue=_live_venue(target, held), begin=LivePlay, every_ms=0)
+            stage = replace(stage, venue=_live_venue(target, stack), begin=LivePlay, every_ms=0)
         yield Demo(resources.files("gpuctl.app").joinpath(STORY).read_bytes(), stage)
 
 
-def _live_venue(target: Target, held: ExitStack) -> Venue:
+def _live_venue(target: Target, stack: ExitStack) -> Venue:
     """A real cluster whose nodes and pods KWOK plays, in the machine's time."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import KwokMachines  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.news import News  # noqa: PLC0415
 
-    connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
+    connection = stack.enter_context(closing(connect(target.kubeconfig, target.context)))
     news = News()
-    cluster = held.enter_context(closing(KubernetesCluster(connection, on_news=news.ring)))
+    cluster = stack.enter_context(closing(KubernetesCluster(connection, on_news=news.ring)))
     return Venue(cluster=cluster, machines=KwokMachines(cluster, blueprint), world=news, time=PassingClock())
 
 
@@ -331,10 +335,10 @@ def cluster_bench(target: Target) -> Iterator[Yard]:
     given = (("--kubeconfig", target.kubeconfig), ("--context", target.context))
     where = [word for option, value in given if value is not None for word in (option, value)]
 
-    with ExitStack() as held:
-        folder = Path(held.enter_context(TemporaryDirectory(prefix="gpuctl-bench-")))
-        connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
-        cluster = held.enter_context(closing(KubernetesCluster(connection)))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="gpuctl-bench-")))
+        connection = stack.enter_context(closing(connect(target.kubeconfig, target.context)))
+        cluster = stack.enter_context(closing(KubernetesCluster(connection)))
 
         def workshop() -> tuple[str, Workshop]:
             repository = Path(mkdtemp(prefix="repository-", dir=folder))
