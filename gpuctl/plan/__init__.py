@@ -80,9 +80,9 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     untouched = set_aside(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
-    gaps = cache.gaps(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
-    gaps = [gap for gap in gaps if gap.item.project not in untouched]
-    anew = remade(gaps, state)
+    diffs = cache.diffs(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
+    diffs = [diff for diff in diffs if diff.item.project not in untouched]
+    anew = remade(diffs, state)
     books = replace(gather(declared, schedule, manifests, refs, state, cache), remade=anew)
     cluster = declared.cluster.name
     staying = cache.staying(refs, manifests.retained)
@@ -107,7 +107,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         refusals += reviewed.refusals
 
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
-    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(gaps, cache) if gaps else []
+    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(diffs, cache) if diffs else []
     return Plan(
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),

@@ -15,7 +15,7 @@ from gpuctl.model.memo import Memo, Sweep
 from gpuctl.model.state import Body, ClusterState, FinishedRun, Ledger, OwnObject, RunEntry
 from gpuctl.model.units import Instant
 from gpuctl.plan.entries import ended_entry, next_entry
-from gpuctl.plan.gap import Gap, gap_between
+from gpuctl.plan.object_diff import ObjectDiff, object_diff
 
 Inventories: TypeAlias = Mapping[ProjectName, frozenset[ObjectRef]]
 Entries: TypeAlias = Mapping[ProjectName, Mapping[RunKey, RunEntry]]
@@ -28,8 +28,20 @@ class PlanCache:
     """
 
     __slots__ = (
-        "_books", "_by_project", "_declared", "_entries", "_extras", "_gaps", "_going", "_inventories", "_jobs",
-        "_ledgers", "_runs", "_staying", "_taken", "_writes",
+        "_books",
+        "_by_project",
+        "_declared",
+        "_diffs",
+        "_entries",
+        "_extras",
+        "_going",
+        "_inventories",
+        "_jobs",
+        "_ledgers",
+        "_runs",
+        "_staying",
+        "_taken",
+        "_writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,7 +54,7 @@ class PlanCache:
         self._ledgers: Memo[ProjectName, Ledger] = Memo()
         self._taken: Memo[None, Mapping[JobId, ObjectRef]] = Memo()
         self._staying: Memo[None, frozenset[ObjectRef]] = Memo()
-        self._gaps: Sweep[ObjectRef, Gap | None] = Sweep()
+        self._diffs: Sweep[ObjectRef, ObjectDiff | None] = Sweep()
         self._going: Sweep[ObjectRef, bool] = Sweep()
         self._entries: Sweep[RunKey, RunEntry | None] = Sweep()
         self._by_project: Memo[None, Entries] = Memo()
@@ -64,22 +76,22 @@ class PlanCache:
         """The declared jobs by name."""
         return self._jobs.get(None, (jobs,), lambda: {job.id: job for job in jobs})
 
-    def gaps(
+    def diffs(
         self,
         refs: Sequence[ObjectRef],
         items: Sequence[Manifest],
         lives: Sequence[Body | None],
         strays: frozenset[ObjectRef],
-    ) -> list[Gap]:
-        """Where a wanted object is not there as it is wanted, in the order of the objects.
+    ) -> list[ObjectDiff]:
+        """The wanted objects that are not live as they are wanted, with their differences, in the order of the objects.
 
         `strays` are runs' objects that run, and that gpuctl never let go.
         """
         loose = list(map(strays.__contains__, refs)) if strays else [False] * len(refs)
-        found = self._gaps.over(
-            refs, [items, lives, loose], lambda place: gap_between(items[place], lives[place], is_stray=loose[place])
+        found = self._diffs.over(
+            refs, [items, lives, loose], lambda place: object_diff(items[place], lives[place], is_stray=loose[place])
         )
-        return [gap for gap in found if gap is not None]
+        return [diff for diff in found if diff is not None]
 
     def standing(
         self, own: Mapping[ObjectRef, OwnObject], live: Mapping[ObjectRef, Body]
@@ -168,10 +180,10 @@ class PlanCache:
         return self._ledgers.get(project, facts, find)
 
     def writes(
-        self, gap: Gap, facts: tuple[object, ...], find: Callable[[Gap], Iterable[Change]]
+        self, diff: ObjectDiff, facts: tuple[object, ...], find: Callable[[ObjectDiff], Iterable[Change]]
     ) -> tuple[Change, ...]:
-        """What to write to close a gap; `facts` are all it depends on besides."""
-        return self._writes.get(gap.item.ref, (gap, *facts), lambda: tuple(find(gap)))
+        """What to write for a difference; `facts` are all it depends on besides."""
+        return self._writes.get(diff.item.ref, (diff, *facts), lambda: tuple(find(diff)))
 
     def book(
         self, project: ProjectName, facts: tuple[object, ...], find: Callable[[], Iterable[Change]]

@@ -18,8 +18,8 @@ from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import born, permitted
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.diff import drift
-from gpuctl.plan.gap import Gap
 from gpuctl.plan.inventory import OWN, shard_owner
+from gpuctl.plan.object_diff import ObjectDiff
 from gpuctl.plan.order import Stage, stage_of
 
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
@@ -41,57 +41,57 @@ class Writer:
     ending: frozenset[str]
     remade: frozenset[RunKey] = frozenset()
 
-    def writes(self, gaps: Iterable[Gap], cache: PlanCache) -> list[Change]:
-        """What to write to close gaps, worked out anew where anything has changed that it depends on."""
+    def writes(self, diffs: Iterable[ObjectDiff], cache: PlanCache) -> list[Change]:
+        """What to write for the differences, worked out anew where anything has changed that it depends on."""
         found: list[Change] = []
-        for gap in gaps:
-            run = gap.run
+        for diff in diffs:
+            run = diff.run
             facts = (
-                gap.item.ref in self.state.own,
-                gap.item.ref.namespace in self.ending,
+                diff.item.ref in self.state.own,
+                diff.item.ref.namespace in self.ending,
                 run in self.remade,
                 run in self.seen,
                 run in self.recorded,
                 self.phases.get(run),
             )
-            found += cache.writes(gap, facts, self._writes)
+            found += cache.writes(diff, facts, self._writes)
         return found
 
-    def _writes(self, gap: Gap) -> Iterator[Change]:
-        item, live = gap.item, gap.live
+    def _writes(self, diff: ObjectDiff) -> Iterator[Change]:
+        item, live = diff.item, diff.live
         if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
             return
         if live is not None and is_workload(item.ref) and item.ref not in self.state.own:
             return
-        if live is not None and is_workload(item.ref) and gap.run in self.remade:
+        if live is not None and is_workload(item.ref) and diff.run in self.remade:
             yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
             yield replace(_apply(item, born(item.body), None, "made anew: spec.template"), stage=Stage.ADMIT)
             return
-        body = self._writable(gap)
+        body = self._writable(diff)
         if body is None:
             return
         if live is None:
             made = _apply(item, body, None, "missing")
             yield replace(made, stage=Stage.QUEUE) if is_workload(item.ref) and not is_let_go(item.body) else made
             return
-        paths = gap.paths if body is item.body else drift(body, live)
+        paths = diff.paths if body is item.body else drift(body, live)
         if not paths:
             return
         if (item.ref.api_version, item.ref.kind) != kinds.CLAIM_TEMPLATE:
             word = _WORDS.get(stage_of(item.ref, body, live), "drift")
             yield _apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
-        elif self._is_queued(gap.run):
+        elif self._is_queued(diff.run):
             yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
             yield _apply(item, body, None, f"made anew: {shown(paths)}")
 
-    def _writable(self, gap: Gap) -> Body | None:
-        item, live, run = gap.item, gap.live, gap.run
+    def _writable(self, diff: ObjectDiff) -> Body | None:
+        item, live, run = diff.item, diff.live, diff.run
         if not is_workload(item.ref):
             return item.body
         if live is None and run in self.seen:
             return None
         ready = run in self.recorded and self.phases.get(run) is RunPhase.QUEUED
-        return permitted(item.body, live, ready=ready, is_stray=gap.is_stray)
+        return permitted(item.body, live, ready=ready, is_stray=diff.is_stray)
 
     def _is_queued(self, run: RunKey | None) -> bool:
         """Whether no pod of the run is there."""
@@ -117,13 +117,13 @@ def writer_of(
     )
 
 
-def remade(gaps: Iterable[Gap], state: ClusterState) -> frozenset[RunKey]:
+def remade(diffs: Iterable[ObjectDiff], state: ClusterState) -> frozenset[RunKey]:
     """Queued runs that were never let go and whose Job was made with another pod template than is wanted now.
 
     They are taken off the record before they are made anew, so that a crash in between loses none of them. A template
     that somebody else changes (an admission webhook) is no other one: what counts is what gpuctl made it with.
     """
-    otherwise = {gap.run for gap in gaps if gap.is_made_otherwise} - {None}
+    otherwise = {diff.run for diff in diffs if diff.is_made_otherwise} - {None}
     if not otherwise:
         return frozenset()
     fresh = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.QUEUED and not run.starts}
