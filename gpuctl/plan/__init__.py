@@ -24,7 +24,6 @@ from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import is_stopped
 from gpuctl.plan.cache import PlanCache
-from gpuctl.plan.departures import departures, names_in_the_way
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.guard import (
     CONFIRM_TRAILER,
@@ -38,6 +37,7 @@ from gpuctl.plan.guard import (
     unreadable_jobs,
 )
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
+from gpuctl.plan.inventory_mismatch import inventory_mismatches, names_in_the_way
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import book, delete, remade, writer_of
@@ -113,7 +113,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
         notices=sorted_diagnostics([
-            *departures(declared, state, spaces),
+            *inventory_mismatches(declared, state, spaces),
             *names_in_the_way(declared, taken_names(declared, state, cache)),
         ]),
     )
