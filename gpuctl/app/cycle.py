@@ -21,7 +21,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import Stage, make_plan, mass_stop, set_aside, taken_names, unreadable_jobs
+from gpuctl.plan import Stage, excluded_projects, make_plan, mass_stop, taken_names, unreadable_jobs
 from gpuctl.render import render
 from gpuctl.schedule import schedule
 
@@ -138,7 +138,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
         **dict.fromkeys(taken_names(declared, state, caches.plan), "GPU5072"),
         **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
     }
-    declared = replace(declared, held=set_aside(declared, state), barred=barred)
+    declared = replace(declared, held=excluded_projects(declared, state), barred=barred)
     decided = schedule(declared, state, now_ms, caches.outlook)
     manifests = render(declared, decided, caches.render)
     plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan)

@@ -29,10 +29,10 @@ from gpuctl.plan.guard import (
     CONFIRM_TRAILER,
     Stops,
     damaged_projects,
+    excluded_projects,
     foreign_namespaces,
     mass_stop,
     review,
-    set_aside,
     taken_names,
     unreadable_jobs,
 )
@@ -50,10 +50,10 @@ __all__ = [
     "Stage",
     "differences",
     "drift",
+    "excluded_projects",
     "is_stopped",
     "make_plan",
     "mass_stop",
-    "set_aside",
     "taken_names",
     "unreadable_jobs",
 ]
@@ -77,7 +77,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     """
     cache = cache or PlanCache()
     cache.turn()
-    untouched = set_aside(declared, state) | damaged_projects(state)
+    untouched = excluded_projects(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
     diffs = cache.diffs(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))

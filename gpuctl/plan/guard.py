@@ -126,11 +126,11 @@ def unreadable_jobs(state: ClusterState) -> frozenset[JobId]:
     return frozenset(run[0] for run in runs)
 
 
-def set_aside(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
-    """Projects that nothing is done for: their namespace is somebody else's, or what their ledger said is lost.
+def excluded_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
+    """Projects that this cycle leaves as they are: held, in a foreign namespace, or with a damaged ledger.
 
-    Without its ledger nobody knows which of a project's runs have ended. A damaged revision costs nothing: it is only
-    where the project's files are looked for when the newest are broken.
+    Without the ledger it is not known which of a project's runs have ended. A damaged revision excludes no project: it
+    only says where to find the project's files when the newest are broken.
     """
     damaged = damaged_projects(state).intersection(project.name for project in declared.projects)
     return declared.held | foreign_namespaces(declared, state).keys() | damaged
@@ -156,10 +156,10 @@ def mass_stop(
     """Whether jobs that were removed or changed would end more of the running GPUs than the cluster lets one commit.
 
     Pauses that the engine decides are no part of it. The digest is bound to all that is declared: it stays good while
-    the jobs end, over crashes too, and is void for the next change. Projects that are set aside, or are removed as a
-    whole, have guards of their own. `cache`, the one of the plan before, saves work and changes no result.
+    the jobs end, over crashes too, and is void for the next change. Excluded projects, and projects that are removed as
+    a whole, have guards of their own. `cache`, the one of the plan before, saves work and changes no result.
     """
-    mine = {project.name for project in declared.projects} - set_aside(declared, state)
+    mine = {project.name for project in declared.projects} - excluded_projects(declared, state)
     wanted = (cache or PlanCache()).declared(declared.jobs)
     running = [run for run in state.runs if run.phase is RunPhase.STARTING or run.phase is RunPhase.RUNNING]
     ended = [
