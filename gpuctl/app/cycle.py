@@ -138,7 +138,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
         **dict.fromkeys(taken_names(declared, state, caches.plan), "GPU5072"),
         **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
     }
-    declared = replace(declared, held=excluded_projects(declared, state), barred=barred)
+    declared = replace(declared, pinned=excluded_projects(declared, state), barred=barred)
     decided = schedule(declared, state, now_ms, caches.outlook)
     manifests = render(declared, decided, caches.render)
     plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan)

@@ -54,8 +54,8 @@ def on_inventory(base: Declared | None, head: Declared, inventory: Inventory) ->
 def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant) -> Foreseen:
     """What a change does in a cluster as it is."""
     state = observe(objects, head.tenancy)
-    before = None if base is None else at_rest(replace(base, held=excluded_projects(base, state)), state, now_ms)
-    after, outlook = replace(head, held=excluded_projects(head, state)), Outlook()
+    before = None if base is None else at_rest(replace(base, pinned=excluded_projects(base, state)), state, now_ms)
+    after, outlook = replace(head, pinned=excluded_projects(head, state)), Outlook()
     stops = mass_stop(after, state, frozenset())
     waiting = schedule(replace(after, barred=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, outlook)
     plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)

@@ -3,7 +3,7 @@
 The newest commit is taken whole when it compiles. When it does not, each part that is to blame stays at the commit that
 was last good for it, and the others move on: one broken project never blocks another. What was good is remembered in
 memory, and over a restart in the ledgers, as a commit to read again. A part that can't be read at any good commit is
-held: what runs of it is left alone.
+pinned: its runs are left alone.
 """
 
 from __future__ import annotations
@@ -121,18 +121,18 @@ class Revisions:
             return Desired(revision=revision, diagnostics=told)
         self._good = taken.parts
         removed = ledgers.keys() - head.parts.keys() if head is not None and head.own_is_right(taken) else set()
-        held = frozenset(ledgers.keys() - taken.parts.keys() - removed - {OWN})
+        pinned = frozenset(ledgers.keys() - taken.parts.keys() - removed - {OWN})
         kept_back = {
             owner: part.revision
             for owner, part in taken.parts.items()
             if head is not None and not part.says_the_same(head.parts.get(owner))
         }
-        declared = replace(self._stamped(taken.compiled.declared, taken.parts, ledgers), held=held)
+        declared = replace(self._stamped(taken.compiled.declared, taken.parts, ledgers), pinned=pinned)
         self._last = declared = _as_before(declared, self._last)
         return Desired(
             revision=revision,
             declared=declared,
-            diagnostics=sorted_diagnostics([*told, *_notes(kept_back, held, told, revision)]),
+            diagnostics=sorted_diagnostics([*told, *_notes(kept_back, pinned, told, revision)]),
             kept_back=kept_back,
         )
 
@@ -363,7 +363,7 @@ def _digest(job: Job) -> bytes:
 
 def _notes(
     kept_back: Mapping[ProjectName, Revision],
-    held: Iterable[ProjectName],
+    pinned: Iterable[ProjectName],
     told: Iterable[Diagnostic],
     head: Revision,
 ) -> list[Diagnostic]:
@@ -372,7 +372,7 @@ def _notes(
     notes = []
     for code, severity, owners in (
         ("GPU8009", Severity.WARNING, kept_back),
-        ("GPU8010", Severity.ERROR, dict.fromkeys(held, NO_REVISION)),
+        ("GPU8010", Severity.ERROR, dict.fromkeys(pinned, NO_REVISION)),
     ):
         for owner, revision in sorted(owners.items()):
             params = {"owner": _title(owner), "revision": revision[:12], "head": head[:12]}

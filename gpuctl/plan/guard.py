@@ -127,13 +127,13 @@ def unreadable_jobs(state: ClusterState) -> frozenset[JobId]:
 
 
 def excluded_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
-    """Projects that this cycle leaves as they are: held, in a foreign namespace, or with a damaged ledger.
+    """Projects that this cycle leaves as they are: pinned, in a foreign namespace, or with a damaged ledger.
 
     Without the ledger it is not known which of a project's runs have ended. A damaged revision excludes no project: it
     only says where to find the project's files when the newest are broken.
     """
     damaged = damaged_projects(state).intersection(project.name for project in declared.projects)
-    return declared.held | foreign_namespaces(declared, state).keys() | damaged
+    return declared.pinned | foreign_namespaces(declared, state).keys() | damaged
 
 
 def damaged_projects(state: ClusterState) -> frozenset[ProjectName]:
@@ -231,7 +231,7 @@ def _danger(
     declared: Declared, ledger: Ledger, surplus: tuple[ObjectRef, ...], state: ClusterState
 ) -> tuple[str, str] | None:
     """The code and the objects of the worst thing about removing a project, if there is any."""
-    if not declared.projects and not declared.held:
+    if not declared.projects and not declared.pinned:
         return "GPU6001", _listed(ref.name for ref in surplus)
     running = [run.job.name for run in state.runs if run.job.project == ledger.project and run.phase in _HOLDS_GPUS]
     if running:

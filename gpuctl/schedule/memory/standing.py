@@ -63,7 +63,7 @@ class Standing:
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
         self._capacity = capacity
-        self._held = declared.held
+        self._held = declared.pinned
         self._barred: Mapping[JobId, str] = {}
         self._ledgers: Mapping[ProjectName, Ledger] = {}
         self._now_ms: Instant = 0
@@ -97,7 +97,7 @@ class Standing:
 
     def fits(self, declared: Declared, now_ms: Instant) -> bool:
         """Whether this can be brought up to date: the clock did not step back, and the same projects are held."""
-        return now_ms >= self._now_ms and declared.held == self._held
+        return now_ms >= self._now_ms and declared.pinned == self._held
 
     @property
     def elastic(self) -> bool:
@@ -294,7 +294,7 @@ class Standing:
 
     def _enter(self, jobs: Iterable[JobId], declared: Declared) -> list[Holder]:
         """Enter what they hold in place, as it was decided about them."""
-        is_hindered = bool(declared.held or declared.barred)
+        is_hindered = bool(declared.pinned or declared.barred)
         entering: list[Holder] = []
         for job_id in jobs:
             holders, decision = self._raw[job_id], self.decisions.get(job_id)
