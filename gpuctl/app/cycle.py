@@ -132,13 +132,13 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     state = caches.state_of(raw, declared.tenancy)
     rejected = still_refused(rejected, declared, state, now_ms)
     stops = mass_stop(declared, state, confirmations, caches.plan)
-    barred = {
+    blocked = {
         **dict.fromkeys(stops.jobs, "GPU5071"),
         **{found.run[0]: "GPU5070" for found in rejected.values()},
         **dict.fromkeys(taken_names(declared, state, caches.plan), "GPU5072"),
         **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
     }
-    declared = replace(declared, pinned=excluded_projects(declared, state), barred=barred)
+    declared = replace(declared, pinned=excluded_projects(declared, state), blocked=blocked)
     decided = schedule(declared, state, now_ms, caches.outlook)
     manifests = render(declared, decided, caches.render)
     plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan)

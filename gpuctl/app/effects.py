@@ -57,7 +57,7 @@ def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_m
     before = None if base is None else at_rest(replace(base, pinned=excluded_projects(base, state)), state, now_ms)
     after, outlook = replace(head, pinned=excluded_projects(head, state)), Outlook()
     stops = mass_stop(after, state, frozenset())
-    waiting = schedule(replace(after, barred=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, outlook)
+    waiting = schedule(replace(after, blocked=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, outlook)
     plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, outlook))
     ground = _ground(state.nodes, live=True)

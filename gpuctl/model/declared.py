@@ -294,7 +294,7 @@ class Declared:
     `project_contents` are digests of what each project declares, wherever its files say it.
     `pinned` are projects that stay as they are now: no good commit of them can be read, their ledger is damaged, or
     their namespace is not gpuctl's. Their runs are left alone, and none is started.
-    `barred` are jobs of which the same is true, each with the code of the reason.
+    `blocked` are jobs of which the same is true, each with the code of the reason.
     """
 
     cluster: Cluster
@@ -305,7 +305,7 @@ class Declared:
     project_revisions: Mapping[ProjectName, Revision] = field(default_factory=dict)
     project_contents: Mapping[ProjectName, str] = field(default_factory=dict)
     pinned: frozenset[ProjectName] = frozenset()
-    barred: Mapping[JobId, str] = field(default_factory=dict)
+    blocked: Mapping[JobId, str] = field(default_factory=dict)
 
     @property
     def tenancy(self) -> Tenancy:

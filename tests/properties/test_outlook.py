@@ -81,7 +81,7 @@ class Life:
             case "hold":
                 self.tree = replace(self.tree, pinned=self.tree.pinned ^ {one.id.project})
             case _:
-                self.tree = replace(self.tree, barred={} if self.tree.barred else {one.id: "GPU6031"})
+                self.tree = replace(self.tree, blocked={} if self.tree.blocked else {one.id: "GPU6031"})
         self.tree = replace(self.tree, jobs=jobs)
 
     def touch(self, event: str, which: int) -> None:

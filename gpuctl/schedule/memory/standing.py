@@ -127,7 +127,7 @@ class Standing:
         self._now_ms = now_ms
         touched.update(self._changed_jobs(declared.jobs))
         touched.update(self._runs.see(state.runs))
-        touched.update(dict.fromkeys(self._changed_records(declared.barred, state.ledgers)))
+        touched.update(dict.fromkeys(self._changed_records(declared.blocked, state.ledgers)))
         touched.update(dict.fromkeys(self._restless))
         while self._due and self._due[0][0] <= now_ms:
             touched[heappop(self._due)[1]] = None
@@ -294,7 +294,7 @@ class Standing:
 
     def _enter(self, jobs: Iterable[JobId], declared: Declared) -> list[Holder]:
         """Enter what they hold in place, as it was decided about them."""
-        is_hindered = bool(declared.pinned or declared.barred)
+        is_hindered = bool(declared.pinned or declared.blocked)
         entering: list[Holder] = []
         for job_id in jobs:
             holders, decision = self._raw[job_id], self.decisions.get(job_id)
