@@ -37,19 +37,22 @@ def apply_plan(
     plan: Plan,
     cluster: Writable,
     stop: Callable[[], bool] = never,
-    spared: frozenset[ObjectRef] = frozenset(),
+    protected: frozenset[ObjectRef] = frozenset(),
     late: Callable[[Change], bool] = in_time,
 ) -> ApplyResult:
-    """Apply in order, one outcome a change. `stop` is asked before each write; what is left is skipped, as are `spared`
-    objects. New runs, and what runs that wait are told, are left to the next cycle when it is `late` for them, all but
-    a few: what is new may start then, and whoever has come meanwhile is answered first."""
+    """Apply the plan in order. Returns one outcome a change.
+
+    `stop` is asked before each write: once it says so, all changes are skipped, and changes of `protected` objects
+    always are. Some changes can wait: new runs, and what is written on waiting ones. When it is `late` for one, it is
+    left to the next cycle, all but a few of them: that cycle also decides on the jobs that came meanwhile.
+    """
     skips = _Skips()
     patient = count()
 
     def cause_of(change: Change) -> str:
         if stop():
             return "stopped"
-        if change.ref in spared:
+        if change.ref in protected:
             return "left alone"
         return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""
 

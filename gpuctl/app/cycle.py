@@ -94,15 +94,15 @@ class CycleContext:
 
     `settle` lets what is due happen in the world; `stop` is asked before every write.
 
-    Objects that are `spared` are not written now, nor those that the server `rejected` and would again. `caches` are
-    those of the cycles before.
+    `protected` objects are not written now, nor those that the server has `rejected` and would reject again. `caches`
+    are those of the cycles before.
     """
 
     object_cache: ObjectCache
     clock: Clock
     settle: Callable[[], None] = nothing
     stop: Callable[[], bool] = never
-    spared: frozenset[ObjectRef] = frozenset()
+    protected: frozenset[ObjectRef] = frozenset()
     rejected: Rejections = field(default_factory=dict)
     caches: CycleCaches = field(default_factory=CycleCaches)
 
@@ -161,7 +161,7 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
         foreseen.plan,
         context.object_cache,
         context.stop,
-        context.spared | foreseen.rejected.keys(),
+        context.protected | foreseen.rejected.keys(),
         late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)

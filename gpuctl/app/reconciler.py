@@ -272,14 +272,14 @@ class Reconciler:
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
-        spared = self._fights.fought_over(self._now())
-        report = self._cycled(declared, replace(self._context, spared=spared), done)
+        protected = self._fights.fought_over(self._now())
+        report = self._cycled(declared, replace(self._context, protected=protected), done)
         self._context = replace(self._context, rejected=report.rejected)
         self.settled, self.calm = report.settled, report.calm
         self._left = self._context.caches.state_of(self._object_cache.objects(), declared.tenancy)
         self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in report.faults) else 0
         self.troubles.aside("synced", self._outside.meters.synced)
-        fought = spared | self._fights.fought_over(self._now())
+        fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
         return [*troubles, *of_fights(fought, report.state)]
 

@@ -325,7 +325,7 @@ def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], cache: 
 def _with_removals(own: Changes, removed: Sequence[ProjectName]) -> list[Changes]:
     """The cluster's own files with the removal of all projects that are gone; of all but one, in case these files
     still declare a job of it; and alone. Each that compiles can be taken."""
-    ways = [removed, *([name for name in removed if name != spared] for spared in removed), ()]
+    ways = [removed, *([name for name in removed if name != kept] for kept in removed), ()]
     return [{**own, **dict.fromkeys(names)} for names in ways]
 
 
