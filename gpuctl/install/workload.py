@@ -43,7 +43,8 @@ def controller(wanted: Installation) -> Iterator[Body]:
     """Everything but the account."""
     yield _namespace()
     yield _git_secret(wanted)
-    yield made(kinds.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note="Empty at first: whoever takes it leads.")
+    note = "Empty at first. The replica that acquires it is the leader."
+    yield made(kinds.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note=note)
     note = _sized(wanted) if wanted.guard else f"{_sized(wanted)} {UNGUARDED}"
     yield made(kinds.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME, note=note)
     yield _metrics_service()
