@@ -1,4 +1,4 @@
-"""`explain JOB DIR`: what the next cycle would decide of a job, and why; nothing is written."""
+"""`explain JOB DIR`: what the next cycle would decide on a job, and why. Nothing is written."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpuctl.model.ids import JobId
 
 
 def explain_live(declared: Declared, cluster: Cluster, clock: Clock, job: JobId) -> Explanation | None:
-    """Explain a job of a cluster whose newest commit these declarations are; None for one that is not declared.
+    """Explain a job in a cluster, if these declarations were its newest commit; None if the job is not declared.
 
-    Raises ClusterUnavailable or Forbidden when the cluster can't be read whole.
+    Raises ClusterUnavailable or Forbidden if the cluster can't be read whole.
     """
     context = CycleContext(object_cache=ObjectCache(cluster), clock=clock)
     foreseen = foresee(declared, context)

@@ -1,4 +1,4 @@
-"""What a simulation writes down: checkpoints and transitions, made of the reports of successive cycles."""
+"""Makes the checkpoints and transitions of a simulation from the reports of successive cycles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuctl.simulate.report import QUEUED_STATES, Checkpoint, JobRow, NodeRow, P
 from gpuctl.views.jobs import held_milli, held_placement, job_state
 
 ACTING = (Admit, Reclaim, Preempt, Displace, Move, Suspended, TimeOut)
-"""Decisions that change what a run does; the rest say why it goes on as it is."""
+"""Decisions that change a run; the others say why it stays as it is."""
 
 PAUSING = (Reclaim, Preempt, Displace, Move)
 ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING})
@@ -37,7 +37,7 @@ PAUSED = frozenset({JobState.STOPPING, JobState.PREEMPTED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """One cycle's report by job: of each declared job, and of each other that has a run still."""
+    """One cycle's report by job: the declared jobs, and the removed jobs that still have a run."""
 
     report: CycleReport
     jobs: Mapping[JobId, Job]
@@ -48,7 +48,7 @@ class Sight:
 
 
 def sight(report: CycleReport) -> Sight:
-    """Sort a report by job. The run that counts is the declared one, or what is left of a job declared no more."""
+    """Index a report by job: with the run of the declared digest, or, of a removed job, the run that is left."""
     jobs = {job.id: job for job in report.declared.jobs}
     digests = {job.id: job.digest for job in report.declared.jobs}
     runs = {run.job: run for run in report.state.runs if digests.get(run.job, run.digest) == run.digest}
@@ -67,7 +67,7 @@ def sight(report: CycleReport) -> Sight:
 
 @dataclass(slots=True)
 class Observer:
-    """Collects transitions from report to report. Instants are told from `zero_ms` on."""
+    """Collects the transitions of jobs from report to report. Instants are relative to `zero_ms`."""
 
     zero_ms: Instant
     transitions: list[Transition] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Observer:
     _acts: dict[JobId, Decision] = field(default_factory=dict)
 
     def take(self, seen: Sight) -> None:
-        """Note how the jobs have changed since the last report, and what was decided over them now."""
+        """Note how the jobs have changed since the last report, and what was decided on them now."""
         for job in sorted(seen.states.keys() | self._states.keys()):
             if self._states.get(job) is not seen.states.get(job):
                 self.transitions.append(self._transition(seen, job))
@@ -83,7 +83,8 @@ class Observer:
         self._acts.update({job: decision for job, decision in seen.decisions.items() if isinstance(decision, ACTING)})
 
     def _transition(self, seen: Sight, job: JobId) -> Transition:
-        """The reason of a start or a pause is that of the decision that made it; else that of the one just made."""
+        """The transition of one job. A start or a pause has the reason of the decision that caused it, any other the
+        reason of the latest decision."""
         before, after = self._states.get(job), seen.states.get(job)
         decision, act = seen.decisions.get(job), self._acts.get(job)
         made = after in ACTIVE | PAUSED and act is not None and decision is not None
@@ -104,7 +105,7 @@ class Observer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caption:
-    """What a checkpoint is of: an event or another time, when that began, and the commit that is in force."""
+    """The heading of a checkpoint: the event or time, when it began, and the commit that is in force."""
 
     label: str
     begun_ms: Instant
@@ -112,7 +113,7 @@ class Caption:
 
 
 def checkpoint(seen: Sight, caption: Caption, zero_ms: Instant) -> Checkpoint:
-    """The cluster as the report's cycle found it."""
+    """The checkpoint of the cluster as the report's cycle found it."""
     state = seen.report.state
     rows = tuple(_job_row(seen, job) for job in seen.states)
     capacity = sum(WHOLE_GPU * (node.gpus - len(node.lost_gpus)) for node in state.nodes if node.usable)
@@ -160,7 +161,7 @@ def _job_row(seen: Sight, job: JobId) -> JobRow:
 
 
 def _asked_milli(seen: Sight, job: JobId) -> GpuMilli:
-    """What the job asks for; what its last run still holds when it is declared no more."""
+    """The GPUs that the job requests; of a removed job, those that its last run still holds."""
     if job in seen.jobs:
         return seen.jobs[job].total_gpu_milli
     return held_milli(seen.runs[job])

@@ -1,7 +1,7 @@
-"""Brings a cluster into the state a scenario gives: jobs that already run, at their places, and jobs that already wait.
+"""Brings a cluster into the state that a scenario gives: jobs that already run, on their GPUs, and jobs that wait.
 
-The ordinary observe, render, plan and apply do it, in the ordinary order and at the instants that are given; only the
-decisions are the scenario's instead of the engine's.
+The ordinary observe, render, plan and apply do it, in the ordinary order and at the given instants; only the decisions
+are the scenario's instead of the engine's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gpuctl.simulate.scenario import Given
 
 
 def seed(declared: Declared, given: Given, context: CycleContext, sandbox: Sandbox, zero_ms: Instant) -> None:
-    """Play the past up to `zero_ms`. The clock stands at or before the earliest instant that is given."""
+    """Play the given past up to `zero_ms`. The clock stands at or before the earliest given instant."""
     since = given.since_ms
     places = {run.job: run.placement for run in given.running}
     usage = {name: Usage(at_ms=zero_ms, milli_hours=milli) for name, milli in given.usage_milli_hours.items()}
