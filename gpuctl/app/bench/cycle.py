@@ -1,7 +1,7 @@
-"""What a cycle costs, stage by stage: a generated cluster brought to rest, then cycles over it.
+"""Measures a cycle, stage by stage: a generated cluster is brought to rest, then cycles run over it.
 
-Three kinds: cold, as a process's first; unchanged, with nothing new; and the one that sees a job end, in which another
-starts. Costs are CPU time of this process, so that others on the machine count little.
+Three kinds of cycle: cold, the first of a process; unchanged, with nothing new; and the cycle after a job ended, in
+which another starts. Costs are CPU time of this process, so that other processes on the machine count little.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpuctl.schedule import schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCosts:
-    """Milliseconds of CPU a cycle, its writes not counted: medians of each stage by itself and of all of it."""
+    """Milliseconds of CPU a cycle, without its writes: medians of each stage and of the whole."""
 
     read_ms: int
     observe_ms: int
@@ -40,8 +40,10 @@ class StageCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleBench:
-    """`first_*`: from an empty cluster to rest, the embedded cluster's own work included. `unchanged_writes`: of all
-    unchanged cycles together. `changes`: writes that the cycle plans that sees a job end, in the median.
+    """The figures. `first_*`: from an empty cluster to rest, the embedded cluster's own work included.
+
+    `unchanged_writes`: of all unchanged cycles together. `changes`: the median number of writes in the plan of a cycle
+    after a job ended.
     """
 
     jobs: int
@@ -96,7 +98,7 @@ def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, ru
 
 
 def _running(declared: Declared, context: CycleContext, sandbox: Sandbox, report: CycleReport) -> CycleReport:
-    """Let time pass until what was started runs."""
+    """Let time pass until all started runs are running."""
     while not any(run.phase is RunPhase.RUNNING for run in report.state.runs):
         due = sandbox.world.next_event_ms()
         if due is None:
@@ -114,7 +116,7 @@ def _rested(reports: tuple[CycleReport, ...]) -> CycleReport:
 
 
 def _lap(report: CycleReport, context: CycleContext) -> tuple[int, ...]:
-    """One cycle's stages, in microseconds each: those of `foresee`, on the declarations as they were enforced."""
+    """The microseconds of each stage of one cycle: the stages of `foresee`, on the enforced declarations."""
     declared, caches = report.declared, context.caches
     gc.collect()
     marks = [time.process_time_ns()]
