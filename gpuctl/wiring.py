@@ -54,7 +54,7 @@ from gpuctl.simulate.scenario import EPOCH_MS
 EXAMPLE = "clusters/tr4858"
 IN_MEMORY = ":memory:"
 NO_SUCH_PATH = "GPU8003"
-"""The fault of a folder that a commit does not hold."""
+"""The code for a folder that a commit does not contain."""
 
 
 def now_ms() -> Instant:
@@ -63,7 +63,7 @@ def now_ms() -> Instant:
 
 
 def sandbox(at_ms: Instant) -> Sandbox:
-    """An empty cluster in memory whose clock stands at an instant."""
+    """Create an empty cluster in memory whose clock stands at an instant."""
     clock = VirtualClock(at_ms)
     cluster = EmbeddedCluster(clock)
     return Sandbox(cluster=cluster, machines=cluster, world=cluster, time=clock)
@@ -76,16 +76,16 @@ def clock() -> Clock:
 
 @contextmanager
 def reading_embedded(path: str) -> Iterator[Cluster]:
-    """The embedded cluster of a file as it is now, also while a controller works on it; the file is not written."""
+    """Open the embedded cluster of a file as it is now, also while a controller uses it. The file is not written."""
     with closing(EmbeddedCluster.copy_of(path, SystemClock())) as cluster:
         yield cluster
 
 
 @contextmanager
 def looking(kubeconfig: str | None, context: str | None, namespace: str | None) -> Iterator[tuple[Cluster, Sessions]]:
-    """The cluster of a kubeconfig's context, or where kubectl would find one, and its containers to speak to.
+    """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, and to its containers.
 
-    `namespace`: of the kinds that have one, only what is there is read: for who may see no more.
+    `namespace`: namespaced kinds are read only there, for users who may read no other namespace.
     """
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
@@ -98,7 +98,7 @@ def looking(kubeconfig: str | None, context: str | None, namespace: str | None) 
 
 
 def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:
-    """The code and the words for what the server does not serve of what gpuctl uses; None when it serves all."""
+    """The code and the message for what the server lacks of what gpuctl uses; None if it serves all."""
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.requests import Requests  # noqa: PLC0415
@@ -113,7 +113,7 @@ def console() -> ProcessConsole:
 
 
 def scenario_reader(scenario: Path) -> ReadTree:
-    """Reads what a scenario names: folders of clusters, and files, relative to the scenario's own folder."""
+    """A reader of what a scenario names: cluster folders and files, relative to the scenario's own folder."""
 
     def read(name: str) -> SourceTree:
         path = Path(os.path.normpath(scenario.parent / name))
@@ -129,7 +129,7 @@ def scenario_reader(scenario: Path) -> ReadTree:
 
 
 def plan_trees(folder: Path, base: str, head: str | None) -> tuple[SourceTree | None, SourceTree | None]:
-    """A cluster's folder at two revisions; no head is the working tree. None where the folder isn't there.
+    """Read a cluster's folder at two revisions; no head is the working tree. None if the folder isn't in one.
 
     Raises SourceUnavailable: no repository, no such revision.
     """
@@ -143,12 +143,12 @@ def plan_trees(folder: Path, base: str, head: str | None) -> tuple[SourceTree | 
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there: a new or removed cluster is in one revision only."""
+    """The folder, or the nearest existing one above it: a new or removed cluster is in one revision only."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if _is_folder(path))
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether there is one; a name can be too long for any."""
+    """Whether the folder exists. False for a name that is too long for any."""
     try:
         return path.is_dir()
     except OSError:
@@ -178,7 +178,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The cluster that is made like the declarations: an embedded one (a file, or IN_MEMORY), else a kubeconfig's.
+    """The cluster that is reconciled: an embedded one (a file, or IN_MEMORY), else a kubeconfig's.
 
     `write_qps` and `write_burst` bound the controller's writes to an API server; None: as WriteLimits has it.
     """
@@ -191,7 +191,7 @@ class Target:
 
 
 def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
-    """The controller, until it is told to stop. Returns the exit code. Raises WorldFault when it can't even begin."""
+    """Run the controller until it is told to stop. Returns the exit code. Raises WorldFault if it can't begin."""
     with StopOnSignal() as stop, ExitStack() as stack:
         workdir = Path(follow.workdir) if follow.workdir else _cache_folder(stack)
         source = stack.enter_context(
@@ -238,9 +238,9 @@ def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
 
 
 def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack, journal: Journal) -> _ClusterPorts:
-    """A real cluster, written by the replica that holds the Lease; its watches wake the loop.
+    """The ports of a real cluster, which the replica with the Lease writes, and whose watches wake the loop.
 
-    What the server lacks is told once, if it can be reached by now.
+    What the server lacks is journaled once, if it can be reached now.
     """
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
@@ -283,7 +283,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
 
 
 def _cache_folder(stack: ExitStack) -> Path:
-    """Where clones are kept for the next time; where no one has a home, not for longer than this command takes."""
+    """The folder for clones: the user's cache folder, or without a home, one that is removed after this command."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
     if not base.startswith("/"):
         return Path(stack.enter_context(TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True)))
@@ -292,9 +292,9 @@ def _cache_folder(stack: ExitStack) -> Path:
 
 @contextmanager
 def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
-    """The story, ready to be played: a new repository (in `keep`, or a folder that goes afterwards) and a cluster.
+    """Prepare the story: a new repository (in `keep`, or a folder that is removed afterwards) and a cluster.
 
-    Without a target it is the embedded cluster, in virtual time; with one a real cluster that has no nodes.
+    Without a target it is the embedded cluster, in virtual time; with a target, a real cluster without nodes.
     """
     with TemporaryDirectory(prefix="gpuctl-demo-") as scratch, ExitStack() as stack:
         folder = keep or Path(scratch, "repository")
@@ -311,7 +311,7 @@ def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
 
 
 def _live_venue(target: Target, stack: ExitStack) -> Venue:
-    """A real cluster whose nodes and pods KWOK plays, in the machine's time."""
+    """A real cluster whose nodes and pods KWOK simulates, in the machine's time."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import KwokMachines  # noqa: PLC0415
@@ -325,7 +325,7 @@ def _live_venue(target: Target, stack: ExitStack) -> Venue:
 
 @contextmanager
 def cluster_bench(target: Target) -> Iterator[Yard]:
-    """A real cluster to measure on: with KWOK, and no nodes but a benchmark's."""
+    """A real cluster to measure on: with KWOK, and no nodes but those of benchmarks."""
     from gpuctl.adapters.child import ReconcileProcess  # noqa: PLC0415 - only here
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
@@ -358,14 +358,14 @@ def cluster_bench(target: Target) -> Iterator[Yard]:
 
 
 def blueprint(pools: Sequence[NodePool]) -> Sequence[Body]:
-    """Device classes, nodes and slices of the declared inventory, as the embedded cluster makes them."""
+    """The device classes, nodes and slices of the declared inventory, as the embedded cluster creates them."""
     made = EmbeddedCluster(VirtualClock(EPOCH_MS))
     made.provide(pools)
     return [body for kind in (DEVICE_CLASS, NODE, RESOURCE_SLICE) for body in made.list(kind).items]
 
 
 def example_cluster() -> Traversable:
-    """The report's cluster: beside the package in a wheel, in `clusters/` of a checkout."""
+    """The example cluster: beside the package in a wheel, in `clusters/` of a checkout."""
     packaged = resources.files("gpuctl").joinpath("examples", "tr4858")
     if packaged.is_dir():
         return packaged
