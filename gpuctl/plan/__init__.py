@@ -1,6 +1,6 @@
 """(Manifests, ClusterState) -> Plan: the complete list of writes that make the cluster as it is wanted, in order.
 
-`make_plan` is pure and level-triggered: it looks at what is and what is wanted, never at what it planned before. Run
+`make_plan` is pure and level-triggered: it compares what is live and what is wanted, never what it planned before. Run
 again on the cluster that a plan was applied to, it plans less, and in the end nothing.
 
 Invariants: nothing outside an inventory is deleted; a ledger is written before what it records; a plan for an unchanged
@@ -61,7 +61,7 @@ __all__ = [
 _REF = attrgetter("ref")
 
 
-def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, and what is known already
+def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations, and what is known already
     declared: Declared,
     schedule: Schedule,
     manifests: Manifests,
@@ -71,9 +71,9 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     stops: Stops | None = None,
     cache: PlanCache | None = None,
 ) -> Plan:
-    """Everything there is to write now. Cost: a glance at each manifest and live object, and what has changed.
+    """Plan all writes of this cycle. Cost: a comparison of each manifest and live object, and what has changed.
 
-    `stops`, what `mass_stop` said already, and `cache`, the one of the plan before, save work and change no result.
+    `stops`, the result of `mass_stop`, and `cache`, the one of the plan before, save work and change no result.
     """
     cache = cache or PlanCache()
     cache.turn()
@@ -120,7 +120,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
 
 
 def _strays(state: ClusterState) -> frozenset[ObjectRef]:
-    """Objects of runs that are let go, and that gpuctl never let go."""
+    """The objects of runs that run though gpuctl never released them."""
     loose = {(run.job, run.digest) for run in state.runs if not run.starts and run.phase in _LET_GO}
     return frozenset(ref for ref, own in state.own.items() if own.run in loose) if loose else frozenset()
 
@@ -129,6 +129,6 @@ _LET_GO = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
 
 def _is_stopped_by(ref: ObjectRef, stops: Stops, state: ClusterState) -> bool:
-    """Whether a run's object is to go whose end waits for a confirmation."""
+    """Whether the object is of a run whose end waits for a confirmation."""
     own = state.own.get(ref)
     return own is not None and own.run[0] in stops.jobs

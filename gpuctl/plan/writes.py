@@ -1,4 +1,4 @@
-"""From one object as it is wanted to the writes that bring it about, one or two or none."""
+"""Turns the difference of one object into writes: none, one or two."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _SHOWN_PATHS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """What decides over each write: what is live, which runs were `seen` before, where runs stand.
+    """Finds the writes of each object, by what is live, which runs were `seen` before, and the phases of runs.
 
     `recorded` are the runs that the ledgers of this plan record as seen, before anything else is written. `ending` are
-    namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to make anew.
+    namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to create anew.
     """
 
     state: ClusterState
@@ -42,7 +42,7 @@ class Writer:
     remade: frozenset[RunKey] = frozenset()
 
     def writes(self, diffs: Iterable[ObjectDiff], cache: PlanCache) -> list[Change]:
-        """What to write for the differences, worked out anew where anything has changed that it depends on."""
+        """The writes for the differences, from the cache where nothing has changed that they depend on."""
         found: list[Change] = []
         for diff in diffs:
             run = diff.run
@@ -94,7 +94,7 @@ class Writer:
         return permitted(item.body, live, ready=ready, is_stray=diff.is_stray)
 
     def _is_queued(self, run: RunKey | None) -> bool:
-        """Whether no pod of the run is there."""
+        """Whether the run has no pod."""
         return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
 
 
@@ -105,7 +105,7 @@ def writer_of(
     recorded: Iterable[frozenset[RunKey]],
     anew: frozenset[RunKey],
 ) -> Writer:
-    """What decides over the writes of one plan. `spaces`: the live namespaces."""
+    """The writer of one plan. `spaces`: the live namespaces."""
     keys = map(attrgetter("job", "digest"), state.runs)
     return Writer(
         state=state,
@@ -118,10 +118,10 @@ def writer_of(
 
 
 def remade(diffs: Iterable[ObjectDiff], state: ClusterState) -> frozenset[RunKey]:
-    """Queued runs that were never let go and whose Job was made with another pod template than is wanted now.
+    """The queued runs that were never released and whose Job was made with another pod template than is wanted now.
 
-    They are taken off the record before they are made anew, so that a crash in between loses none of them. A template
-    that somebody else changes (an admission webhook) is no other one: what counts is what gpuctl made it with.
+    They are taken off the ledger before their Jobs are created anew, so that a crash in between loses none. The
+    template that gpuctl sent is compared: what an admission webhook changes does not count.
     """
     otherwise = {diff.run for diff in diffs if diff.is_made_otherwise} - {None}
     if not otherwise:
@@ -133,9 +133,9 @@ def remade(diffs: Iterable[ObjectDiff], state: ClusterState) -> frozenset[RunKey
 def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, closing: bool) -> Iterator[Change]:
     """The writes of a ledger, where it differs. `closing`: its project is gone, so an empty one is deleted.
 
-    A large ledger that says what it said is not even worked out: that takes a second for 100,000 runs.
+    An unchanged large ledger is not encoded: that takes a second for 100,000 runs.
     A shard that the live head counts is never deleted: a crash in between would leave a ledger with a part missing.
-    What nothing in this plan depends on is put on record after it: whoever waits for a GPU does not wait for that.
+    What no other write of this plan depends on is recorded last, so that no job that waits for a GPU waits for it.
     """
     ref = ledger_ref(cluster, ledger.project)
     head = state.live.get(ref)
@@ -157,9 +157,9 @@ def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, clos
 
 
 def _only_ends(old: Ledger, new: Ledger) -> bool:
-    """Whether a ledger takes up no more than that runs were seen to end, and lets go what is gone.
+    """Whether a ledger only records that runs were seen to end, and drops what is gone.
 
-    Not so where gpuctl ends them: then nothing else says that they did.
+    Not if gpuctl ends the runs: then nothing else says that they ended.
     """
     added = [run for key, run in new.finished.items() if key not in old.finished]
     return (
@@ -207,7 +207,7 @@ def delete(
 
 
 def shown(paths: tuple[str, ...]) -> str:
-    """A few paths, and how many more there are."""
+    """A list of a few paths, then how many more there are."""
     more = len(paths) - _SHOWN_PATHS
     return ", ".join(paths[:_SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")
 
@@ -226,5 +226,5 @@ def _apply(item: Manifest, body: Body, live: Body | None, reason: str) -> Change
 
 
 def _pinned(body: Body, **identity: str) -> Body:
-    """The body for that object only: were it deleted meanwhile, applying must not make a new one in its place."""
+    """The body with the uid of the live object: if that was deleted meanwhile, applying must not create a new one."""
     return {**body, "metadata": {**mapping(body, "metadata"), **identity}}
