@@ -77,7 +77,7 @@ class ObserveCache:
         self.faults = Faults()
 
     def turn(self) -> None:
-        """Another observation begins."""
+        """Begin another observation: values that it does not use are dropped with the next."""
         memos = (self._inventories, self._lineages, self._witnesses, self._memories, self._trusts, self.ledgers)
         for memo in memos:
             memo.turn()
@@ -90,15 +90,15 @@ class ObserveCache:
         return self._inventories.get(None, (published, served), lambda: device_inventory(published, served))
 
     def trust(self, tenancy: Tenancy | None, kept: frozenset[ProjectName]) -> Trust:
-        """What to believe where ledgers are silent."""
+        """Which objects to trust where no ledger names a run."""
         return self._trusts.get(None, (tenancy, kept), lambda: trust_of(tenancy, kept))
 
     def told(self, ledgers: Iterable[Ledger], tenancy: Tenancy | None) -> Testimony:
-        """What the ledgers say of objects."""
+        """The testimony of the ledgers about objects."""
         return self._testimonies.of(ledgers, tenancy)
 
     def workloads(self, bodies: Mapping[ObjectRef, Body], told: Testimony, trust: Trust) -> Workloads:
-        """The Jobs and Deployments that are runs' own objects; the last by reference, where several would be."""
+        """The Jobs and Deployments that are the own object of a run; if several would be, the last by reference."""
         refs, lives = list(bodies), list(bodies.values())
         said = self._witnesses.get(None, (told, refs), lambda: list(map(told.witnesses.get, refs)))
         found = self._own.over(
@@ -114,7 +114,7 @@ class ObserveCache:
     def memories(
         self, workloads: Workloads, told: Testimony, trust: Trust, ledgers: Mapping[ProjectName, Ledger]
     ) -> list[Memory]:
-        """What is remembered of each of the workloads' runs."""
+        """The memory of each of the workloads' runs."""
         inputs = (told, trust, workloads.runs, workloads.bodies)
         return self._memories.get(None, inputs, lambda: memories_of(workloads, told.entries, trust, ledgers))
 
@@ -135,7 +135,7 @@ class ObserveCache:
         our_pods: Mapping[ObjectRef, RunKey],
         pods: Mapping[ObjectRef, Body],
     ) -> ClaimedDevices:
-        """Which devices are held by claims, and for whom."""
+        """The devices that claims hold, and the pods that they are held for."""
         refs, bodies = list(claims), list(claims.values())
         found = self._claims.over(
             refs,
@@ -150,7 +150,7 @@ class ObserveCache:
         runs: Sequence[RunKey | None],
         devices: Mapping[ObjectRef, tuple[HeldDevice, ...]],
     ) -> list[Pod]:
-        """All pods' facts; `runs` are those of the pods in their order."""
+        """The facts of all pods. `runs` are the pods' runs, in the same order."""
         refs, lives = list(bodies), list(bodies.values())
         given = list(map(devices.get, refs, repeat(())))
         found = self._pods.over(
@@ -164,7 +164,7 @@ class ObserveCache:
         return self.faults.sift(refs, found)
 
     def excess(self, pods: Sequence[Pod], runs: Sequence[Run], named: Container[NodeName | None]) -> list[Excess]:
-        """What runs' pods have beyond what the runs are charged. `named`: nodes where HAMi gives GPUs by name."""
+        """What the pods of runs have beyond the runs' charges. `named`: nodes where HAMi gives GPUs by name."""
         of_run = {
             (run.job, run.digest): Charge(gpu_milli=run.gpu_milli, cpu_milli=run.cpu_milli, mem_bytes=run.mem_bytes)
             for run in runs

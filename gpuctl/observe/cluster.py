@@ -1,4 +1,4 @@
-"""The stage: everything read from the API server, in the engine's words.
+"""The stage `observe`: turns everything read from the API server into the engine's values.
 
 Cost: linear in the number of objects.
 """
@@ -27,12 +27,12 @@ from gpuctl.observe.workloads import observe_runs
 
 
 def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache | None = None) -> ClusterState:
-    """What the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent, or told by name.
+    """Observe what the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent, or named.
 
-    `tenancy` is what gpuctl acts for: what it did not make itself, for projects of that cluster, is foreign. Without
-    one, all clusters on the API server are taken together, and labels and annotations are believed of projects whose
-    ledger may not be read: for people who look. `cache` is the one of the cycle before, if there was one: it saves work
-    and changes no result.
+    `tenancy` is the cluster that gpuctl acts for: all that it did not make for projects of that cluster is foreign.
+    Without one, all clusters on the API server are taken together, and the labels and annotations of projects whose
+    ledger may not be read are trusted: for commands that only show. `cache` is the one of the cycle before, if there
+    was one: it saves work and changes no result.
     """
     cache = cache or ObserveCache()
     cache.turn()
@@ -85,7 +85,7 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
 
 
 def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:
-    """Projects with a ledger that says all it has to: what is lost of it is not the proof of anything."""
+    """The projects with a ledger that is whole but for parts that prove nothing."""
     ours = records.of(cluster)
     owners = (names.ledger_owner(ref.name) for ref, part in ours.damaged if part not in _PROVES_NOTHING)
     return frozenset(ours.ledgers) - {ProjectName(owner[1]) for owner in owners if owner is not None}
@@ -106,7 +106,7 @@ def _terminates(namespace: Body) -> bool:
 
 
 def _registered(nodes: Mapping[ObjectRef, Body], faults: Faults) -> dict[NodeName, HamiNode]:
-    """Nodes whose GPUs HAMi's device plugin has registered."""
+    """The nodes whose GPUs HAMi's device plugin has registered."""
     refs = list(nodes)
     found = faults.sift(refs, [read(partial(hami_node, body), unreadable_hami_node) for body in nodes.values()])
     return {NodeName(ref.name): node for ref, node in zip(refs, found, strict=True) if node is not None}
@@ -124,7 +124,7 @@ def _given_by_hami(
 
 
 def _foreign_use(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[Use]:
-    """What foreign pods and pods beyond their run's charge request on nodes, but for GPUs that are known by name."""
+    """What foreign pods, and pods beyond their run's charge, request on nodes, without GPUs that are known by name."""
     for pod in foreign:
         if pod.node is not None:
             yield pod.node, replace(pod.requests, gpus=max(0, pod.requests.gpus - len(pod.devices)))
@@ -133,7 +133,7 @@ def _foreign_use(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[U
 
 
 def _foreign_devices(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[HeldDevice]:
-    """GPUs known by name that foreign pods hold, and pods beyond their run's charge."""
+    """The GPUs known by name that foreign pods hold, or pods beyond their run's charge."""
     for pod in foreign:
         yield from pod.devices
     for beyond in excess:
