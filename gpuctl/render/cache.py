@@ -59,7 +59,7 @@ class RenderCache:
         self._order: list[int] = []
 
     def turn(self) -> None:
-        """Another rendering begins."""
+        """Begin another rendering: values that it does not use are dropped with the next."""
         for memo in (self._clusters, self._projects, self._quotas, self._spaces):
             memo.turn()
 
@@ -86,11 +86,11 @@ class RenderCache:
         )
 
     def space(self, owner: ProjectOwner) -> tuple[Manifest, ...]:
-        """A project's namespace, what bounds its pods, and who may work in it."""
+        """A project's namespace, the bounds of its pods, and its role bindings."""
         return self._spaces.get(owner.project.name, (owner,), partial(_space, owner))
 
     def quota(self, owner: ProjectOwner, declared: Declared, rendered: Sequence[RenderedJob]) -> Manifest:
-        """A project's ceiling."""
+        """A project's ResourceQuota."""
 
         def make() -> Manifest:
             return resource_quota(owner, declared, [(one.job, one.terms, one.place) for one in rendered])
@@ -98,7 +98,7 @@ class RenderCache:
         return self._quotas.get(owner.project.name, (owner, declared.cluster, declared.domains, tuple(rendered)), make)
 
     def in_order(self, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
-        """All of them, sorted by reference."""
+        """The manifests sorted by reference."""
         refs = list(map(attrgetter("ref"), manifests))
         if refs != self._refs:
             self._order = in_order(refs, list(map(self._refs.__getitem__, self._order)))

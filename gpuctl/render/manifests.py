@@ -1,4 +1,4 @@
-"""The stage: all objects of a cluster, its projects and its jobs.
+"""The stage `render`: makes all objects of a cluster, its projects and its jobs.
 
 A finished run's own object is `retained`: it stays as it ended, and only the claims that hold its data are rendered.
 Cost: linear in jobs, about a twentieth of a millisecond each; a hundredth of that for one that is as it was.
@@ -20,7 +20,7 @@ from gpuctl.render.namespace import system_objects
 
 
 def render(declared: Declared, schedule: Schedule, cache: RenderCache | None = None) -> Manifests:
-    """All wanted objects, and those to leave alone. KeyError where a job has no decision: a bug of the caller.
+    """Render all wanted objects, and name those to leave alone. KeyError if a job has no decision: the caller's bug.
 
     `cache` is the one of the cycle before, if there was one: it saves work and changes no result.
     """
@@ -47,7 +47,7 @@ def render(declared: Declared, schedule: Schedule, cache: RenderCache | None = N
 
 
 def _of_jobs(jobs: Sequence[Job], decisions: Sequence[Decision]) -> Sequence[Decision]:
-    """The decision on each job; mostly they come in the order of the jobs."""
+    """The decision on each job. Mostly they already are in the order of the jobs."""
     if list(map(attrgetter("id"), jobs)) == list(map(attrgetter("job"), decisions)):
         return decisions
     by_job = {decision.job: decision for decision in decisions}
