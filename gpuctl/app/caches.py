@@ -28,6 +28,6 @@ class CycleCaches:
     plan: PlanCache = field(default_factory=PlanCache)
 
     def state_of(self, objects: RawObjects, tenancy: Tenancy) -> ClusterState:
-        """The state observed of the objects; the same value while the objects are those of the last call."""
+        """The state observed of the objects; the same value while the objects are the same as in the last call."""
         self.states.turn()
         return self.states.get(None, (objects, tenancy), lambda: observe(objects, tenancy, self.observe))

@@ -77,7 +77,7 @@ def _declared_part(body: Body) -> Mapping[str, Any]:
 
 
 def _owners(body: Body) -> list[tuple[object, ...]]:
-    """Which manager owns which fields, without those of the status."""
+    """Which manager owns which fields, without the fields of the status."""
     return [
         (entry.get("manager"), entry.get("operation"), entry.get("fieldsV1"))
         for entry in items(body, "metadata", "managedFields")

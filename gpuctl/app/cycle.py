@@ -94,8 +94,8 @@ class CycleContext:
 
     `settle` makes everything happen that is due in the cluster; `stop` is asked before every write.
 
-    `protected` objects are not written now, nor those that the server has `rejected` and would reject again. `caches`
-    are those of the cycles before.
+    `protected` objects are not written now, nor objects that the server has `rejected` and would reject again. `caches`
+    come from the cycles before.
     """
 
     object_cache: ObjectCache

@@ -125,7 +125,7 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
 
 
 def _applied(before: Revision, desired: Desired, records: Records) -> list[Revision]:
-    """The commits in force until now: the one this process applied, or else those in the ledgers."""
+    """The commits in force until now: the one this process applied, or else the ledgers' commits."""
     if before:
         return [before]
     ledgers = {} if desired.declared is None else records.of(desired.declared.cluster.name).ledgers

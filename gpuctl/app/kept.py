@@ -248,7 +248,7 @@ def _is_short(value: object) -> bool:
 
 
 def _requests(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A pod's requests, as the scheduler counts them, written as those of one container."""
+    """A pod's requests, as the scheduler counts them, written as the requests of one container."""
     written = _written(_asked(spec), LONGEST_PART)
     return _as_one(spec) if written is None else _read(written)
 

@@ -161,7 +161,7 @@ def _job_row(seen: Sight, job: JobId) -> JobRow:
 
 
 def _asked_milli(seen: Sight, job: JobId) -> GpuMilli:
-    """The GPUs that the job requests; of a removed job, those that its last run still holds."""
+    """The GPUs that the job requests; of a removed job, the GPUs that its last run still holds."""
     if job in seen.jobs:
         return seen.jobs[job].total_gpu_milli
     return held_milli(seen.runs[job])

@@ -93,7 +93,7 @@ class Journal:
             self._write(entry.line(at_ms, self._form))
 
     def stand(self, at_ms: Instant, area: str, problems: Iterable[Entry]) -> None:
-        """Set all problems that stand in an area now. Writes the new ones, and those that are resolved.
+        """Set all problems that stand in an area now. Writes the new and the resolved ones.
 
         A problem whose fields changed is not resolved: a replica that waits for another leader is still waiting.
         """

@@ -60,7 +60,7 @@ Changes = Mapping[ProjectName, Part | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """What is to be enforced. `diagnostics` are the newest commit's, with those for the parts that are kept back.
+    """What is to be enforced. `diagnostics`: the newest commit's, with one for each part that is kept back.
 
     `declared` None: nothing that compiles is known. `kept_back` maps each part that stays at an earlier commit to that
     commit.
@@ -157,8 +157,8 @@ class Revisions:
         """The cluster's name; "" if none is known, and so no ledger to be this cluster's.
 
         It is read from the newest of its own files that compile: of the newest commit, of the last good one, or of the
-        commit in a ledger of that very name. Else from any of these files that state a name, those of the newest commit
-        last: the name may be the mistake.
+        commit in a ledger of that very name. Else from any of these files that state a name, the newest commit's last:
+        the name may be the mistake.
         """
         newer, good = [("", newest)], [("", self._good)]
         return _named(chain(newer, good, self._recorded(records)), _sound_name) or _named(

@@ -215,7 +215,7 @@ def happening_text(what: Happening) -> str:
         case SetIdle(job=job, since_ms=since_ms):
             return f"{job} {'works again' if since_ms is None else 'idles'}"
         case SetForeign(node=node, gpus=gpus):
-            return f"others ask for {gpus} GPUs of {node}"
+            return f"foreign pods request {gpus} {'GPU' if gpus == 1 else 'GPUs'} of {node}"
 
 
 def _document_text(kind: str, project: str, name: str) -> str:
