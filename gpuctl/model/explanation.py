@@ -34,9 +34,9 @@ class Raise:
 class Remedy:
     """One change that would start the job at once, as the engine itself decides it.
 
-    `subject`: the owner of the quota or limit, the job, the node, or the node to add another like. `milli`: a quota or
-    limit as it would have to be, in a quota `domain`. `paused`: the jobs that would be paused then. `also`: what must
-    be raised together with a quota.
+    `subject`: whose quota or limit, which job, which node, or which node's like. `milli`: a quota or limit as it would
+    have to be, in a quota `domain`. `paused`: who would be paused then. `also`: what must go up with a quota, or it is
+    none.
     """
 
     kind: RemedyKind
@@ -49,7 +49,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlace:
-    """The rank of a waiting job, counted from 1: among its project's jobs, and among all jobs that were tried."""
+    """Where a waiting job stands, each counted from 1: among its project's, and among all who were asked."""
 
     in_project: int
     of_project: int
@@ -97,10 +97,10 @@ class Spent:
 class Explanation:
     """All that is known of one decision.
 
-    `decision` is its kind (Admit, Keep, Pending ...), `beneficiary` the job that it was paused for, `victims` the jobs
-    that are or were paused for it, `shares` its project's rows, `steps` the engine's record of the job in that cycle.
-    The job requests `workers` with `gpu_milli` each, `min_workers` at the least. `placement`: where it is, or what is
-    reserved for it. `leaving`: its pods still exist, though it is to stop. `spent`: its limits, while it runs.
+    `decision` is its kind (Admit, Keep, Pending ...), `beneficiary` whom it was paused for, `victims` who makes way for
+    it or did, `shares` its project's rows, `steps` the engine's own record of the job in that cycle. It asks for
+    `workers` with `gpu_milli` each, `min_workers` at the least. `placement`: where it is, or what is kept for it.
+    `leaving`: its pods are still there, though it is to stop. `spent`: its limits, while it runs.
 
     The rest is for jobs that wait; `vacancies` are of the pools that it may use, without what is `kept_for` others.
     """

@@ -37,7 +37,7 @@ class PhillyBench:
 
 
 def bench_philly(trace: File, gpus: Sequence[int], modes: Sequence[ModeName], days: int, pace: Pace) -> PhillyBench:
-    """Replay the trace. Quotas are by what each virtual cluster used in the weeks before."""
+    """Replay it. Quotas are by what each virtual cluster used in the weeks before."""
     runs = []
     for size in gpus:
         cpu_ms: dict[ModeName, int] = {}
