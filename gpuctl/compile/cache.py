@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.compile.declarations import Declaration, FileReading
+from gpuctl.compile.declarations import Declaration, FileDeclarations
 from gpuctl.compile.document import Document
 from gpuctl.compile.fit import Fitted
 from gpuctl.compile.resolve import ResolvedJob
@@ -24,7 +24,7 @@ class CompileCache:
     __slots__ = ("breaches", "files", "fitted", "jobs", "rules")
 
     def __init__(self) -> None:
-        self.files: Memo[str, FileReading] = Memo()
+        self.files: Memo[str, FileDeclarations] = Memo()
         self.fitted: Memo[Declaration[Any], Fitted] = Memo()
         self.jobs: Memo[ResolvedJob, Job] = Memo()
         self.rules: Memo[Declaration[Any], Any] = Memo()
