@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuctl.app.cycle import CycleContext, CycleReport, converge
 from gpuctl.app.object_cache import ObjectCache
-from gpuctl.app.observation import Caption, Observer, checkpoint, sight
+from gpuctl.app.observation import Caption, Observer, checkpoint, index_of
 from gpuctl.app.ports import Cluster, Machines, Progress, VirtualTime, World
 from gpuctl.model.decision import Pending
 from gpuctl.model.declared import Declared
@@ -113,7 +113,7 @@ class Play:
         changes = len(self.observer.transitions)
         reports = converge(self.declared, self.context, self.confirmations)
         for report in reports:
-            self.observer.take(sight(report))
+            self.observer.take(index_of(report))
         self.cycles += len(reports)
         self.stable = self.stable and reports[-1].settled
         if len(reports) > 1 or len(self.observer.transitions) > changes or not self.checkpoints:
@@ -122,7 +122,7 @@ class Play:
 
     def _note(self, report: CycleReport, label: str) -> Checkpoint:
         caption = Caption(label=label, begun_ms=self._begun_ms, revision=self.revision)
-        noted = checkpoint(sight(report), caption, self.zero_ms)
+        noted = checkpoint(index_of(report), caption, self.zero_ms)
         self.checkpoints.append(noted)
         self._noted = report
         return noted
