@@ -10,12 +10,17 @@ from strategies import Story, stories
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.cycle import CycleContext, cycle, foresee
 from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.play import Sandbox
 from gpuctl.model import transition
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.simulate.scenario import EPOCH_MS
 from gpuctl.wiring import sandbox
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def context_of(here: Sandbox) -> CycleContext:
+    return CycleContext(object_cache=ObjectCache(here.cluster), clock=here.time, settle=here.world.settle)
 
 
 def moved(run: Run, at_ms: int) -> Run:
@@ -41,7 +46,7 @@ def differing(seen: Run | None, wanted: Run | None) -> dict[str, tuple[object, o
 def test_a_run_after_a_decision_is_what_is_observed_of_it(story: Story) -> None:
     here = sandbox(EPOCH_MS)
     here.machines.provide(story.tree.cluster.pools)
-    context = CycleContext(object_cache=ObjectCache(here.cluster), clock=here.time, settle=here.world.settle)
+    context = context_of(here)
     compared = 0
     for batch in story.batches:
         tree = replace(story.tree, jobs=tuple(story.tree.jobs[index] for index in sorted(batch)))
