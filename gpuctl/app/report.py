@@ -229,8 +229,8 @@ def of_fights(fought: Iterable[ObjectRef], state: ClusterState) -> Iterator[Entr
     """The problems of objects that are protected for a while after too many writes, with the other manager's name."""
     for ref in sorted(fought):
         other = rival(state.live.get(ref))
-        writer = f"{other} wrote it too" if other else "no other manager wrote it"
-        text = message("GPU7007", {"object": str(ref), "times": WRITES_IN_A_WINDOW, "rival": writer})
+        who = f"{other} wrote it, too" if other else "no other client wrote it"
+        text = message("GPU7007", {"object": str(ref), "times": WRITES_IN_A_WINDOW, "rival": who})
         facts = {"code": "GPU7007", "object": str(ref), "message": text}
         yield Entry(event="restless", level=Level.WARNING, fields=facts)
 
