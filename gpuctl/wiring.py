@@ -54,7 +54,7 @@ from gpuctl.simulate.scenario import EPOCH_MS
 EXAMPLE = "clusters/tr4858"
 IN_MEMORY = ":memory:"
 NO_SUCH_PATH = "GPU8003"
-"""The fault of a folder that a commit does not hold."""
+"""The code for a folder that a commit does not contain."""
 
 
 def now_ms() -> Instant:
@@ -63,7 +63,7 @@ def now_ms() -> Instant:
 
 
 def sandbox(at_ms: Instant) -> Sandbox:
-    """An empty cluster in memory whose clock stands at an instant."""
+    """Create an empty cluster in memory whose clock stands at an instant."""
     clock = VirtualClock(at_ms)
     cluster = EmbeddedCluster(clock)
     return Sandbox(cluster=cluster, machines=cluster, world=cluster, time=clock)
@@ -76,29 +76,29 @@ def clock() -> Clock:
 
 @contextmanager
 def reading_embedded(path: str) -> Iterator[Cluster]:
-    """The embedded cluster of a file as it is now, also while a controller works on it; the file is not written."""
+    """Open the embedded cluster of a file as it is now, also while a controller uses it. The file is not written."""
     with closing(EmbeddedCluster.copy_of(path, SystemClock())) as cluster:
         yield cluster
 
 
 @contextmanager
 def looking(kubeconfig: str | None, context: str | None, namespace: str | None) -> Iterator[tuple[Cluster, Sessions]]:
-    """The cluster of a kubeconfig's context, or where kubectl would find one, and its containers to speak to.
+    """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, and to its containers.
 
-    `namespace`: of the kinds that have one, only what is there is read: for who may see no more.
+    `namespace`: namespaced kinds are read only there, for users who may read no other namespace.
     """
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
 
     scopes = SCOPES if namespace is None else within(namespace)
-    with ExitStack() as held:
-        connection = held.enter_context(closing(connect(kubeconfig, context)))
-        yield held.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(connect(kubeconfig, context)))
+        yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
 
 
 def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:
-    """The code and the words for what the server does not serve of what gpuctl uses; None when it serves all."""
+    """The code and the message for what the server lacks of what gpuctl uses; None if it serves all."""
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.requests import Requests  # noqa: PLC0415
@@ -113,7 +113,7 @@ def console() -> ProcessConsole:
 
 
 def scenario_reader(scenario: Path) -> ReadTree:
-    """Reads what a scenario names: folders of clusters, and files, relative to the scenario's own folder."""
+    """A reader of what a scenario names: cluster folders and files, relative to the scenario's own folder."""
 
     def read(name: str) -> SourceTree:
         path = Path(os.path.normpath(scenario.parent / name))
@@ -129,7 +129,7 @@ def scenario_reader(scenario: Path) -> ReadTree:
 
 
 def plan_trees(folder: Path, base: str, head: str | None) -> tuple[SourceTree | None, SourceTree | None]:
-    """A cluster's folder at two revisions; no head is the working tree. None where the folder isn't there.
+    """Read a cluster's folder at two revisions; no head is the working tree. None if the folder isn't in one.
 
     Raises SourceUnavailable: no repository, no such revision.
     """
@@ -143,12 +143,12 @@ def plan_trees(folder: Path, base: str, head: str | None) -> tuple[SourceTree | 
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there: a new or removed cluster is in one revision only."""
+    """The folder, or the nearest existing one above it: a new or removed cluster is in one revision only."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if _is_folder(path))
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether there is one; a name can be too long for any."""
+    """Whether the folder exists. False for a name that is too long for any."""
     try:
         return path.is_dir()
     except OSError:
@@ -178,7 +178,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The cluster that is made like the declarations: an embedded one (a file, or IN_MEMORY), else a kubeconfig's.
+    """The cluster that is reconciled: an embedded one (a file, or IN_MEMORY), else a kubeconfig's.
 
     `write_qps` and `write_burst` bound the controller's writes to an API server; None: as WriteLimits has it.
     """
@@ -191,32 +191,36 @@ class Target:
 
 
 def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
-    """The controller, until it is told to stop. Returns the exit code. Raises WorldFault when it can't even begin."""
-    with StopOnSignal() as stop, ExitStack() as held:
-        workdir = Path(follow.workdir) if follow.workdir else _cache_folder(held)
-        source = held.enter_context(closing(GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested)))
-        background = AT_ONCE if follow.once else held.enter_context(closing(ThreadBackground(stop.wake)))
-        site = _embedded_site(target, held) if target.embedded else _kubernetes_site(target, stop.wake, held, journal)
+    """Run the controller until it is told to stop. Returns the exit code. Raises WorldFault if it can't begin."""
+    with StopOnSignal() as stop, ExitStack() as stack:
+        workdir = Path(follow.workdir) if follow.workdir else _cache_folder(stack)
+        source = stack.enter_context(
+            closing(GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested))
+        )
+        background = AT_ONCE if follow.once else stack.enter_context(closing(ThreadBackground(stop.wake)))
+        ports = (
+            _embedded_ports(target, stack) if target.embedded else _kubernetes_ports(target, stop.wake, stack, journal)
+        )
         if metrics_address:
-            held.enter_context(MetricsServer(site.meters, metrics_address))
+            stack.enter_context(MetricsServer(ports.meters, metrics_address))
         outside = Outside(
             source=source,
-            cluster=site.cluster,
-            machines=site.machines,
+            cluster=ports.cluster,
+            machines=ports.machines,
             clock=SystemClock(),
-            leadership=site.leadership,
-            meters=site.meters,
-            recorder=site.recorder,
+            leadership=ports.leadership,
+            meters=ports.meters,
+            recorder=ports.recorder,
             background=background,
-            reference=site.reference,
+            reference=ports.reference,
         )
-        settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=site.react_ms, once=follow.once)
+        settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Site:
-    """What the controller works on. `react_ms`: how often it looks by itself whether the cluster has news."""
+class _ClusterPorts:
+    """The ports of the cluster that the controller works on. `react_ms`: how often it polls the cluster for changes."""
 
     cluster: Cluster
     machines: Machines
@@ -227,16 +231,16 @@ class _Site:
     reference: Reference = NO_REFERENCE
 
 
-def _embedded_site(target: Target, held: ExitStack) -> _Site:
+def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
     path = None if target.embedded == IN_MEMORY else target.embedded
-    cluster = held.enter_context(closing(EmbeddedCluster(SystemClock(), path)))
-    return _Site(cluster=cluster, machines=cluster, leadership=ALONE, meters=PrometheusMeters(), react_ms=250)
+    cluster = stack.enter_context(closing(EmbeddedCluster(SystemClock(), path)))
+    return _ClusterPorts(cluster=cluster, machines=cluster, leadership=ALONE, meters=PrometheusMeters(), react_ms=250)
 
 
-def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, journal: Journal) -> _Site:
-    """A real cluster, written by the replica that holds the Lease; its watches wake the loop.
+def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack, journal: Journal) -> _ClusterPorts:
+    """The ports of a real cluster, which the replica with the Lease writes, and whose watches wake the loop.
 
-    What the server lacks is told once, if it can be reached by now.
+    What the server lacks is journaled once, if it can be reached now.
     """
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
@@ -246,7 +250,7 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     from gpuctl.adapters.kubernetes.recorder import EventRecorder  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.timings import limited  # noqa: PLC0415
 
-    connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
+    connection = stack.enter_context(closing(connect(target.kubeconfig, target.context)))
 
     def leads() -> bool:
         return leadership.held()
@@ -254,20 +258,20 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     meters = PrometheusMeters(leads)
     me = new_identity()
     leadership = LeaseLeadership(connection, identity=me, on_change=wake, on_request=meters.request)
-    held.enter_context(closing(leadership))
+    stack.enter_context(closing(leadership))
     writes = limited(target.write_qps, target.write_burst)
     cluster = KubernetesCluster(
         connection, permit=leadership.held, on_news=wake, on_request=meters.request, writes=writes, keep=Keep()
     )
-    held.enter_context(closing(cluster))
+    stack.enter_context(closing(cluster))
     recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)
-    held.enter_context(closing(recorder))
+    stack.enter_context(closing(recorder))
     with suppress(WorldFault):
         lacking = discover(cluster.requests).told
         if lacking is not None:
             facts = dict(zip(("code", "message"), lacking, strict=True))
             journal.tell(now_ms(), Entry(event="server", level=Level.WARNING, fields=facts))
-    return _Site(
+    return _ClusterPorts(
         cluster=cluster,
         machines=StandingMachines(),
         leadership=leadership,
@@ -278,21 +282,21 @@ def _kubernetes_site(target: Target, wake: Callable[[], None], held: ExitStack, 
     )
 
 
-def _cache_folder(held: ExitStack) -> Path:
-    """Where clones are kept for the next time; where no one has a home, not for longer than this command takes."""
+def _cache_folder(stack: ExitStack) -> Path:
+    """The folder for clones: the user's cache folder, or without a home, one that is removed after this command."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
     if not base.startswith("/"):
-        return Path(held.enter_context(TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True)))
+        return Path(stack.enter_context(TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True)))
     return Path(base, "gpuctl")
 
 
 @contextmanager
 def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
-    """The story, ready to be played: a new repository (in `keep`, or a folder that goes afterwards) and a cluster.
+    """Prepare the story: a new repository (in `keep`, or a folder that is removed afterwards) and a cluster.
 
-    Without a target it is the embedded cluster, in virtual time; with one a real cluster that has no nodes.
+    Without a target it is the embedded cluster, in virtual time; with a target, a real cluster without nodes.
     """
-    with TemporaryDirectory(prefix="gpuctl-demo-") as scratch, ExitStack() as held:
+    with TemporaryDirectory(prefix="gpuctl-demo-") as scratch, ExitStack() as stack:
         folder = keep or Path(scratch, "repository")
         example = example_cluster()
         stage = Stage(
@@ -302,26 +306,26 @@ def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
             venue=sandbox(EPOCH_MS),
         )
         if target is not None:
-            stage = replace(stage, venue=_live_venue(target, held), begin=LivePlay, every_ms=0)
+            stage = replace(stage, venue=_live_venue(target, stack), begin=LivePlay, every_ms=0)
         yield Demo(resources.files("gpuctl.app").joinpath(STORY).read_bytes(), stage)
 
 
-def _live_venue(target: Target, held: ExitStack) -> Venue:
-    """A real cluster whose nodes and pods KWOK plays, in the machine's time."""
+def _live_venue(target: Target, stack: ExitStack) -> Venue:
+    """A real cluster whose nodes and pods KWOK simulates, in the machine's time."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import KwokMachines  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.news import News  # noqa: PLC0415
 
-    connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
+    connection = stack.enter_context(closing(connect(target.kubeconfig, target.context)))
     news = News()
-    cluster = held.enter_context(closing(KubernetesCluster(connection, on_news=news.ring)))
+    cluster = stack.enter_context(closing(KubernetesCluster(connection, on_news=news.ring)))
     return Venue(cluster=cluster, machines=KwokMachines(cluster, blueprint), world=news, time=PassingClock())
 
 
 @contextmanager
 def cluster_bench(target: Target) -> Iterator[Yard]:
-    """A real cluster to measure on: with KWOK, and no nodes but a benchmark's."""
+    """A real cluster to measure on: with KWOK, and no nodes but those of benchmarks."""
     from gpuctl.adapters.child import ReconcileProcess  # noqa: PLC0415 - only here
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
@@ -331,10 +335,10 @@ def cluster_bench(target: Target) -> Iterator[Yard]:
     given = (("--kubeconfig", target.kubeconfig), ("--context", target.context))
     where = [word for option, value in given if value is not None for word in (option, value)]
 
-    with ExitStack() as held:
-        folder = Path(held.enter_context(TemporaryDirectory(prefix="gpuctl-bench-")))
-        connection = held.enter_context(closing(connect(target.kubeconfig, target.context)))
-        cluster = held.enter_context(closing(KubernetesCluster(connection)))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="gpuctl-bench-")))
+        connection = stack.enter_context(closing(connect(target.kubeconfig, target.context)))
+        cluster = stack.enter_context(closing(KubernetesCluster(connection)))
 
         def workshop() -> tuple[str, Workshop]:
             repository = Path(mkdtemp(prefix="repository-", dir=folder))
@@ -354,14 +358,14 @@ def cluster_bench(target: Target) -> Iterator[Yard]:
 
 
 def blueprint(pools: Sequence[NodePool]) -> Sequence[Body]:
-    """Device classes, nodes and slices of the declared inventory, as the embedded cluster makes them."""
+    """The device classes, nodes and slices of the declared inventory, as the embedded cluster creates them."""
     made = EmbeddedCluster(VirtualClock(EPOCH_MS))
     made.provide(pools)
     return [body for kind in (DEVICE_CLASS, NODE, RESOURCE_SLICE) for body in made.list(kind).items]
 
 
 def example_cluster() -> Traversable:
-    """The report's cluster: beside the package in a wheel, in `clusters/` of a checkout."""
+    """The example cluster: beside the package in a wheel, in `clusters/` of a checkout."""
     packaged = resources.files("gpuctl").joinpath("examples", "tr4858")
     if packaged.is_dir():
         return packaged

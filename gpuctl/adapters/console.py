@@ -24,7 +24,7 @@ class ProcessConsole:
         return os.read(self.fileno(), _CHUNK_BYTES)
 
     def write(self, data: bytes, *, error: bool = False) -> None:
-        """Write and flush. Raises BrokenPipeError when nobody reads any more."""
+        """Write and flush. Raises BrokenPipeError if the reader has closed the pipe."""
         stream = sys.stderr.buffer if error else sys.stdout.buffer
         stream.write(data)
         stream.flush()

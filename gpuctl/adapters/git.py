@@ -27,7 +27,7 @@ from gpuctl.model.units import DurationMs, Instant
 
 _NO_SUCH_REF = 2
 _UPLOAD_PACK = "env GIT_ALLOW_PROTOCOL=none git upload-pack"
-"""The other side of a fetch on this machine, where the settings of a repository that may be anybody's hold."""
+"""The other side of a fetch on this machine. It obeys the settings of a repository that may be another user's."""
 _SCP_LIKE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*:(?!/{0,2}-)(?!:)\S+")
 _WRONG = frozenset({"GPU8003", "GPU8014", "GPU8015"})
 """What is wrong with a commit that was fetched well."""

@@ -1,6 +1,6 @@
 """git as a child process: bounded in time, memory and output, and deaf to what a repository's own settings ask for.
 
-A repository may belong to somebody else, and its `.git/config` may name commands (hooks, promisor remotes, fsmonitor,
+A repository may belong to another user, and its `.git/config` may name commands (hooks, promisor remotes, fsmonitor,
 signature checks). Commands here run none of them, and those that only read reach no network. What people give
 (addresses, branches, revisions) never reaches git as an option, only transports that run no commands are allowed, and
 no password is asked for.
@@ -186,17 +186,17 @@ class _Command:
         limits = (str(self.limits.memory_bytes >> 10), str(self.limits.file_bytes >> 9))
         settings = [part for setting in _SETTINGS for part in ("-c", setting)]
         try:
-            return subprocess.Popen(  # noqa: S603 - git, and never a shell for what somebody gave
+            return subprocess.Popen(  # noqa: S603 - git, and never a shell for text from outside
                 [_SHELL, "-c", _BOUNDED, "git", *limits, str(Path(program).absolute()), *settings, *self.args],
                 stdin=subprocess.PIPE if self.feed else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                cwd="/",  # where it is started decides nothing: that may be anybody's repository
+                cwd="/",  # the current folder must not matter: it may be another user's repository
                 env=_environment(remote=self.remote),
                 start_new_session=True,
             )
-        except (OSError, ValueError) as error:  # ValueError: a NUL in what somebody gave
+        except (OSError, ValueError) as error:  # ValueError: a NUL in text from outside
             raise unavailable("GPU8011", why=getattr(error, "strerror", None) or str(error)) from error
 
     def late(self) -> SourceUnavailable:

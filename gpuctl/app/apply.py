@@ -1,8 +1,8 @@
-"""Do what a plan says, wave by wave, and say what became of each change. No choices are made here.
+"""Apply a plan wave by wave, and return the outcome of each change. Nothing is decided here.
 
-The changes of a wave do not depend on each other: the cluster makes as many of them at once as it likes. A fault of one
-change never stops another that does not depend on it: what depends on what is the plan's stages. The API server being
-away stops everything that is left; the next cycle looks at what was done.
+The changes of a wave are independent: the cluster makes as many of them at once as it likes. A failed change stops only
+the changes that depend on it, which the plan's stages tell. If the API server can't be reached, all remaining changes
+stop; the next cycle reads what was done.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.plan.order import Stage, wave
 
 _GROUND = Stage.SCOPE
-"""Up to here a project's ledger and namespace are written: without them none of its later writes is safe."""
+"""Up to this stage a project's ledger and namespace are written. Its later writes are safe only after them."""
 _SOON = 64
-"""So many of the changes that can wait are made, however late it is."""
+"""How many of the changes that can wait are made however late it is."""
 
 
 def never() -> bool:
-    """The stop that never comes."""
+    """Never stop: the default `stop`."""
     return False
 
 
 def in_time(change: Change) -> bool:
-    """Late for no change."""
+    """Never late: the default `late`."""
     del change
     return False
 
@@ -37,19 +37,22 @@ def apply_plan(
     plan: Plan,
     cluster: Writable,
     stop: Callable[[], bool] = never,
-    spared: frozenset[ObjectRef] = frozenset(),
+    protected: frozenset[ObjectRef] = frozenset(),
     late: Callable[[Change], bool] = in_time,
 ) -> ApplyResult:
-    """Apply in order, one outcome a change. `stop` is asked before each write; what is left is skipped, as are `spared`
-    objects. New runs, and what runs that wait are told, are left to the next cycle when it is `late` for them, all but
-    a few: what is new may start then, and whoever has come meanwhile is answered first."""
+    """Apply the plan in order. Returns one outcome a change.
+
+    `stop` is asked before each write: once it says so, all changes are skipped, and changes of `protected` objects
+    always are. Some changes can wait: new runs, and what is written on waiting ones. When it is `late` for one, it is
+    left to the next cycle, all but a few of them: that cycle also decides on the jobs that came meanwhile.
+    """
     skips = _Skips()
     patient = count()
 
     def cause_of(change: Change) -> str:
         if stop():
             return "stopped"
-        if change.ref in spared:
+        if change.ref in protected:
             return "left alone"
         return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""
 
@@ -68,11 +71,11 @@ def apply_plan(
 
 
 class _Skips:
-    """What may not be done any more after the failures so far.
+    """The changes to skip after the failures so far.
 
     A failed ledger or namespace stops its project. Any other failure stops what shares the object's name (a run and its
-    claim template) and the project's deletions: one broken job does not keep the others of its project from starting.
-    Failures are noted between waves; only that the server is away is seen by the rest of a wave.
+    claim template) and the project's deletions: one broken job must not stop the other jobs of its project. Failures
+    are noted between waves; only an unreachable server also stops the rest of its wave.
     """
 
     def __init__(self) -> None:
@@ -85,7 +88,7 @@ class _Skips:
         self._last_stages.setdefault(_place(change), change.stage)
 
     def cause(self, change: Change) -> str:
-        """Why the change is not to be made, or "" when it may be."""
+        """Why the change has to be skipped; "" if it may be made."""
         if self.unreachable:
             return self.unreachable
         last = min(self._last_stages.get(key, Stage.PRUNE) for key in (_owner(change), _place(change)))

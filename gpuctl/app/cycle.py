@@ -1,7 +1,7 @@
 """One reconcile cycle, and cycles until nothing is left to do. All of gpuctl in the order in which data flows.
 
-A cycle reads everything, decides once and applies the plan. What must survive is in the cluster; all that a cycle
-hands to the next is what the server refused to take. So it may be killed anywhere, and called as often as one likes.
+A cycle reads everything, decides once and applies the plan. All state that must survive is in the cluster; a cycle
+hands the next one only what the server refused, and caches. So it may be killed at any point, and run at any time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gpuctl.app.apply import apply_plan, never
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.caches import CycleCaches
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Clock
-from gpuctl.app.recall import Recall
 from gpuctl.app.rejections import Rejections, still_refused, with_new
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Schedule
@@ -21,26 +21,26 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import Stage, make_plan, mass_stop, set_aside, taken_names, unreadable_jobs
+from gpuctl.plan import Stage, excluded_projects, make_plan, mass_stop, taken_names, unreadable_jobs
 from gpuctl.render import render
 from gpuctl.schedule import schedule
 
 CYCLES_TO_A_FIXED_POINT = 64
-"""More than any change needs: made suspended, seen, admitted, its place taken and given back are a cycle each."""
+"""More than any change needs: a cycle each to create a run, see it, admit it, take its place and give it back."""
 
 LONGEST_MAKING_MS: DurationMs = 1_000
-"""New runs that are not made by then are left to the next cycle, which lets go those that are."""
+"""New runs that are not created by then are left to the next cycle, which also releases the created ones."""
 
 LONGEST_TELLING_MS: DurationMs = 250
-"""What runs that wait are not told by then is left to the next cycle: a job that has ended need not wait for it."""
+"""Updates of waiting runs that are not written by then are left to the next cycle: the end of a job comes first."""
 
 _LEADS_NOWHERE = frozenset({Stage.LEDGER, Stage.ADMIT, Stage.RECORD, Stage.QUEUE})
-"""Stages whose updates let no write of a later cycle be made: what follows from them is the cluster's to do first."""
+"""Stages whose updates cause no write of the next cycle: the cluster has to act on them first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleReport:
-    """What one cycle saw, decided and did. `state` is as observed before the writes; no `result`: none were made."""
+    """What one cycle saw, decided and did. `state` is observed before the writes; `result` is empty without any."""
 
     at_ms: Instant
     declared: Declared
@@ -53,17 +53,17 @@ class CycleReport:
 
     @property
     def settled(self) -> bool:
-        """Whether it wrote nothing, so that another cycle would see the same."""
+        """Whether the cycle wrote nothing, so that another would see the same."""
         return self.result.writes == 0
 
     @property
     def calm(self) -> bool:
-        """Whether another cycle would write nothing before something happens in the cluster, as far as that is sure."""
+        """Whether another cycle surely writes nothing before something happens in the cluster."""
         return self.settled or all(map(_leads_nowhere, self.result.outcomes))
 
     @property
     def faults(self) -> tuple[Outcome, ...]:
-        """Writes the cluster refused, or did not answer, or that met a newer object than was read."""
+        """Writes that the cluster refused or did not answer, or that met a newer object than the one read."""
         failed = {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}
         return tuple(o for o in self.result.outcomes if o.status in failed)
 
@@ -75,64 +75,73 @@ def _leads_nowhere(outcome: Outcome) -> bool:
 
 
 def at_rest(report: CycleReport) -> bool:
-    """The end of cycles that go on until one has written nothing."""
+    """Whether to end here, for cycles that go on until one has written nothing."""
     return report.settled
 
 
 def until_calm(report: CycleReport) -> bool:
-    """The end of cycles where somebody looks again a moment later."""
+    """Whether to end here, for cycles of a loop that runs again a moment later."""
     return report.calm
 
 
 def nothing() -> None:
-    """A world that needs no help to settle."""
+    """Do nothing: the default `settle`, for a cluster that moves on by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """Where cycles run. `settle` lets what is due happen in the world; `stop` is asked before every write.
+class CycleContext:
+    """What a cycle works with: the cluster, the clock, and what earlier cycles found.
 
-    Objects that are `spared` are not written now, nor those that the server `rejected` and would again. `recall` is
-    what cycles there have worked out already.
+    `settle` makes everything happen that is due in the cluster; `stop` is asked before every write.
+
+    `protected` objects are not written now, nor objects that the server has `rejected` and would reject again. `caches`
+    come from the cycles before.
     """
 
-    mirror: Mirror
+    object_cache: ObjectCache
     clock: Clock
     settle: Callable[[], None] = nothing
     stop: Callable[[], bool] = never
-    spared: frozenset[ObjectRef] = frozenset()
+    protected: frozenset[ObjectRef] = frozenset()
     rejected: Rejections = field(default_factory=dict)
-    recall: Recall = field(default_factory=Recall)
+    caches: CycleCaches = field(default_factory=CycleCaches)
 
 
-def foresee(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
-    """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden when it can't be read."""
-    site.mirror.refresh()
-    return foreseen(declared, site.mirror.objects(), site.clock.now_ms(), site.recall, site.rejected, confirmations)
+def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
+    """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden if it can't be read."""
+    context.object_cache.refresh()
+    return foreseen(
+        declared,
+        context.object_cache.objects(),
+        context.clock.now_ms(),
+        context.caches,
+        context.rejected,
+        confirmations,
+    )
 
 
 def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing behind it
     declared: Declared,
     raw: RawObjects,
     now_ms: Instant,
-    recall: Recall,
+    caches: CycleCaches,
     rejected: Rejections,
     confirmations: frozenset[str] = frozenset(),
 ) -> CycleReport:
-    """What a cycle decides on these objects. Never raises, whatever is in them."""
-    state = recall.look(raw, declared.tenancy)
+    """Decide on these objects, and plan the writes. Never raises, whatever is in them."""
+    state = caches.state_of(raw, declared.tenancy)
     rejected = still_refused(rejected, declared, state, now_ms)
-    stops = mass_stop(declared, state, confirmations, recall.checks)
-    barred = {
+    stops = mass_stop(declared, state, confirmations, caches.plan)
+    blocked = {
         **dict.fromkeys(stops.jobs, "GPU5071"),
         **{found.run[0]: "GPU5070" for found in rejected.values()},
-        **dict.fromkeys(taken_names(declared, state, recall.checks), "GPU5072"),
+        **dict.fromkeys(taken_names(declared, state, caches.plan), "GPU5072"),
         **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
     }
-    declared = replace(declared, held=set_aside(declared, state), barred=barred)
-    decided = schedule(declared, state, now_ms, recall.outlook)
-    manifests = render(declared, decided, recall.drafts)
-    plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, checks=recall.checks)
+    declared = replace(declared, pinned=excluded_projects(declared, state), blocked=blocked)
+    decided = schedule(declared, state, now_ms, caches.outlook)
+    manifests = render(declared, decided, caches.render)
+    plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan)
     return CycleReport(
         at_ms=now_ms,
         declared=declared,
@@ -144,16 +153,16 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     )
 
 
-def cycle(declared: Declared, site: Site, confirmations: frozenset[str] = frozenset()) -> CycleReport:
+def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
-    foreseen = foresee(declared, site, confirmations)
-    began_ms = site.clock.now_ms()
+    foreseen = foresee(declared, context, confirmations)
+    began_ms = context.clock.now_ms()
     result = apply_plan(
         foreseen.plan,
-        site.mirror,
-        site.stop,
-        site.spared | foreseen.rejected.keys(),
-        late=lambda change: site.clock.now_ms() - began_ms > _longest_ms(change),
+        context.object_cache,
+        context.stop,
+        context.protected | foreseen.rejected.keys(),
+        late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)
@@ -165,29 +174,29 @@ def _longest_ms(change: Change) -> DurationMs:
 
 def converge(
     declared: Declared,
-    site: Site,
+    context: CycleContext,
     confirmations: frozenset[str] = frozenset(),
     done: Callable[[CycleReport], bool] = at_rest,
 ) -> tuple[CycleReport, ...]:
-    """The reports of `cycles`, all of them at once: each holds the cluster as it was then."""
-    return tuple(cycles(declared, site, confirmations, done))
+    """Run `cycles` and return all their reports. Each report holds the cluster as it was then."""
+    return tuple(cycles(declared, context, confirmations, done))
 
 
 def cycles(
     declared: Declared,
-    site: Site,
+    context: CycleContext,
     confirmations: frozenset[str] = frozenset(),
     done: Callable[[CycleReport], bool] = at_rest,
 ) -> Iterator[CycleReport]:
-    """Cycles until one is `done`: wrote nothing. The world settles after each that wrote something.
+    """Run cycles until one is `done`: by default, until one wrote nothing. The cluster settles after each other one.
 
-    The last report is the fixed point, unless a stop or the bound ended it first: then it is not `settled`.
+    The last report is the fixed point, unless a stop or the bound of cycles came first: then it is not `settled`.
     """
     for _ in range(CYCLES_TO_A_FIXED_POINT):
-        report = cycle(declared, site, confirmations)
-        news = report.rejected != site.rejected
+        report = cycle(declared, context, confirmations)
+        news = report.rejected != context.rejected
         yield report
-        if (done(report) and not news) or site.stop():
+        if (done(report) and not news) or context.stop():
             return
-        site.settle()
-        site = replace(site, rejected=report.rejected)
+        context.settle()
+        context = replace(context, rejected=report.rejected)

@@ -1,6 +1,6 @@
-"""`demo`: the report's story, told by commits. Each one is fetched, compiled and reconciled like any other.
+"""`demo`: the story of NetApp TR-4858, told by commits. Each is fetched, compiled and reconciled like any other.
 
-What is told stands in `story.yaml` beside this module.
+The story is in `story.yaml` beside this module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STORY = "story.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One commit and what came of it. `took_ms`: from the commit until nothing started or stopped any more."""
+    """One commit and its effect. `took_ms`: from the commit until the last run had started or stopped."""
 
     text: str
     revision: Revision
@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A section begins."""
+    """The beginning of a section."""
 
     label: str
     title: str
@@ -49,7 +49,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """A section ends, and whether it ended as it must."""
+    """The end of a section, with the outcomes of its expectations."""
 
     label: str
     checkpoint: Checkpoint
@@ -60,7 +60,7 @@ class Ending:
 class Stage:
     """Where the story is played. `example` reads a file of the example cluster by its path there.
 
-    `begin` opens the play; commits come `every_ms`, or where time passes by itself when the one before has settled.
+    `begin` creates the play. A commit comes `every_ms`; if that is 0, as soon as the one before has settled.
     """
 
     example: Callable[[str], bytes]
@@ -72,7 +72,7 @@ class Stage:
 
 
 class Demo:
-    """The story under way: `steps` plays it, `report` is the whole of it afterwards."""
+    """Plays the story: `steps` yields it commit by commit, `report` returns the whole of it afterwards."""
 
     def __init__(self, story: bytes, stage: Stage) -> None:
         self._story, self._document = read_story(STORY, story)
@@ -84,7 +84,7 @@ class Demo:
         self._outcomes: list[Outcome] = []
 
     def steps(self) -> Iterator[Opening | Step | Ending]:
-        """Play it, commit by commit. Raises SourceUnavailable."""
+        """Play the story, commit by commit. Raises SourceUnavailable."""
         for number, section in enumerate(self._story.sections):
             yield Opening(label=section.label, title=section.title)
             for position, commit in enumerate(section.commits):
@@ -93,7 +93,7 @@ class Demo:
             yield self._ending(section, number)
 
     def report(self) -> SimulationReport:
-        """All that happened."""
+        """The report of all that happened."""
         play = self._play
         return SimulationReport(
             name="demo",
@@ -135,7 +135,7 @@ class Demo:
         return workshop.commit(commit.text, at_ms)
 
     def _reconcile(self, at_ms: Instant) -> Play:
-        """Fetch, compose what is to be enforced, and hand it to the cycles."""
+        """Fetch, compose what is to be enforced, and declare it to the play."""
         declared = self._declared()
         if self._play is None:
             self._play = self._stage.begin(self._stage.venue, declared, self._zero_ms)
@@ -146,7 +146,7 @@ class Demo:
 
     def _declared(self) -> Declared:
         source = self._stage.source
-        records = read_ledgers(self._play.site.mirror.objects().objects) if self._play else Records()
+        records = read_ledgers(self._play.context.object_cache.objects().objects) if self._play else Records()
         desired = self._revisions.compose(source.tree(source.head()), records)
         if desired.declared is None:
             raise AssertionError(f"the story's commits are right: {desired.diagnostics}")

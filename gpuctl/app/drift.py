@@ -1,9 +1,9 @@
-"""`diff`: what the next cycle would write, and nothing written."""
+"""`diff`: what the next cycle would write, without writing it."""
 
 from __future__ import annotations
 
-from gpuctl.app.cycle import CycleReport, Site, foresee
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, CycleReport, foresee
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Clock, Cluster
 from gpuctl.k8s import kinds, names
 from gpuctl.model.change import Action, Change
@@ -16,11 +16,11 @@ _NAMING = frozenset({"apiVersion", "kind"})
 
 
 def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftReport:
-    """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden when it can't be read.
+    """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden if it can't be read.
 
-    gpuctl's own ledgers are left out: what is written in them follows from the rest.
+    gpuctl's own ledgers are left out: their changes follow from the others.
     """
-    foreseen = foresee(declared, Site(mirror=Mirror(cluster), clock=clock))
+    foreseen = foresee(declared, CycleContext(object_cache=ObjectCache(cluster), clock=clock))
     sources = {item.ref: item.span for item in foreseen.manifests.items}
     return DriftReport(
         objects=tuple(
@@ -45,7 +45,7 @@ def _is_ledger(ref: ObjectRef) -> bool:
 
 
 def _fields(change: Change, foreseen: CycleReport) -> tuple[FieldDrift, ...]:
-    """Field by field for what is there and is to change; of what is missing the whole, of what is too much nothing."""
+    """The fields of an update that differ, all fields of an object to create, none of one to delete."""
     live = foreseen.state.live.get(change.ref)
     if change.body is None:
         return ()

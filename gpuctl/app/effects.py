@@ -1,7 +1,7 @@
-"""What `plan` foresees: the effect on jobs, and what the guards would refuse; nothing is written.
+"""Computes the effect of a change on jobs, and what the guards would refuse, for `plan`. Nothing is written.
 
-It begins with a cluster as it is, by its live objects. Without one it begins with the nodes that are declared, on which
-everything that base declares has just been let go; there everybody has run for `minRuntime` already.
+It starts from the live objects of a cluster. Without a cluster it starts from the declared nodes, on which the jobs of
+base have just been scheduled; every job counts as having run for `minRuntime` there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Cluster
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of, message
@@ -20,7 +20,7 @@ from gpuctl.model.effect import Effect, Ground, Stop
 from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.observe import observe
-from gpuctl.plan import CONFIRM_TRAILER, make_plan, mass_stop, set_aside
+from gpuctl.plan import CONFIRM_TRAILER, excluded_projects, make_plan, mass_stop
 from gpuctl.render import render
 from gpuctl.schedule import Outlook, schedule
 
@@ -28,12 +28,12 @@ Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
 """The objects of nodes as pools declare them."""
 
 _AT_MS: Instant = 0
-"""When it is where there is no cluster: only how long things take is told then."""
+"""The time where there is no cluster: only durations are shown then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """The effect, where it begins, and what would not be done before a commit confirms it."""
+    """The effect, the state it starts from, and what is refused until a commit confirms it."""
 
     effect: Effect
     ground: Ground
@@ -41,7 +41,7 @@ class Foreseen:
 
 
 def on_inventory(base: Declared | None, head: Declared, inventory: Inventory) -> Foreseen:
-    """What a change does where everything runs that can, on the nodes that are declared."""
+    """The effect of a change on the declared nodes, on which all runs of base that fit are running."""
     nodes = _nodes(head, inventory)
     before = None if base is None else at_rest(_patient(base), _idle(base, inventory), _AT_MS)
     began = ClusterState(nodes=nodes) if before is None else replace(before.state, nodes=nodes)
@@ -52,12 +52,12 @@ def on_inventory(base: Declared | None, head: Declared, inventory: Inventory) ->
 
 
 def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant) -> Foreseen:
-    """What a change does in a cluster as it is."""
+    """The effect of a change on a cluster as it is now."""
     state = observe(objects, head.tenancy)
-    before = None if base is None else at_rest(replace(base, held=set_aside(base, state)), state, now_ms)
-    after, outlook = replace(head, held=set_aside(head, state)), Outlook()
+    before = None if base is None else at_rest(replace(base, pinned=excluded_projects(base, state)), state, now_ms)
+    after, outlook = replace(head, pinned=excluded_projects(head, state)), Outlook()
     stops = mass_stop(after, state, frozenset())
-    waiting = schedule(replace(after, barred=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, outlook)
+    waiting = schedule(replace(after, blocked=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, outlook)
     plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, outlook))
     ground = _ground(state.nodes, live=True)
@@ -65,14 +65,14 @@ def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_m
 
 
 def read_objects(cluster: Cluster) -> RawObjects:
-    """What a cycle reads of a cluster, now. Raises ClusterUnavailable or Forbidden when it can't be read whole."""
-    mirror = Mirror(cluster)
-    mirror.refresh()
-    return mirror.objects()
+    """Read what a cycle reads of a cluster. Raises ClusterUnavailable or Forbidden if it can't be read whole."""
+    object_cache = ObjectCache(cluster)
+    object_cache.refresh()
+    return object_cache.objects()
 
 
 def objects_of(bodies: Iterable[Body]) -> RawObjects:
-    """Live objects by reference."""
+    """The live objects by reference."""
     return RawObjects(objects={ref_of(body): body for body in bodies})
 
 
@@ -81,9 +81,9 @@ def _ground(nodes: Sequence[Node], *, live: bool) -> Ground:
 
 
 def _idle(declared: Declared, inventory: Inventory) -> ClusterState:
-    """The declared nodes, and everybody's run as it is made: nothing is let go yet.
+    """The declared nodes, with a queued run of each job: its object is created, and it has not been admitted.
 
-    An engine that finds no run at all could but have them made first.
+    Without runs the engine could only create them in its first cycle.
     """
     made = (Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED, queued_at_ms=_AT_MS) for job in declared.jobs)
     return ClusterState(nodes=_nodes(declared, inventory), runs=tuple(made))
@@ -94,13 +94,13 @@ def _nodes(declared: Declared, inventory: Inventory) -> tuple[Node, ...]:
 
 
 def _patient(declared: Declared) -> Declared:
-    """The declarations where everybody has run long enough to be paused."""
+    """The declarations with `minRuntime` 0: every run has run long enough to be paused."""
     policy = replace(declared.cluster.scheduling, min_runtime_ms=0)
     return replace(declared, cluster=replace(declared.cluster, scheduling=policy))
 
 
 def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic]:
-    """Refusals whose confirmation is bound to a commit's contents can't name it before there is the commit."""
+    """The refusals with their help. A confirmation bound to a commit's contents is known once the commit exists."""
     for refusal in refusals:
         if refusal.code == "GPU6007" and not head.project_contents:
             yield replace(refusal, help=f"commit it, and plan with --head, to see its `{CONFIRM_TRAILER}:` line")
@@ -109,7 +109,7 @@ def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic
 
 
 def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:
-    """Projects that are removed while jobs of theirs run."""
+    """A refusal for each project that is removed while jobs of it run."""
     left = {project.name for project in head.projects}
     for project in base.projects if base is not None else ():
         running = [s.job.name for s in effect.stopped if s.job.project == project.name and s.why is Stop.REMOVED]
@@ -118,5 +118,5 @@ def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Itera
                 code="GPU6002",
                 message=message("GPU6002", {"project": project.name, "what": all_of(running)}),
                 span=head.cluster.span,
-                help=f"`gpuctl reconcile` tells the `{CONFIRM_TRAILER}:` line that it waits for",
+                help=f"`gpuctl reconcile` prints the `{CONFIRM_TRAILER}:` line that it waits for",
             )

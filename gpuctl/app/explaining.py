@@ -1,9 +1,9 @@
-"""`explain JOB DIR`: what the next cycle would decide of a job, and why; nothing is written."""
+"""`explain JOB DIR`: what the next cycle would decide on a job, and why. Nothing is written."""
 
 from __future__ import annotations
 
-from gpuctl.app.cycle import Site, foresee
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, foresee
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Clock, Cluster
 from gpuctl.explain import explain
 from gpuctl.model.declared import Declared
@@ -12,11 +12,11 @@ from gpuctl.model.ids import JobId
 
 
 def explain_live(declared: Declared, cluster: Cluster, clock: Clock, job: JobId) -> Explanation | None:
-    """Explain a job of a cluster whose newest commit these declarations are; None for one that is not declared.
+    """Explain a job in a cluster, if these declarations were its newest commit; None if the job is not declared.
 
-    Raises ClusterUnavailable or Forbidden when the cluster can't be read whole.
+    Raises ClusterUnavailable or Forbidden if the cluster can't be read whole.
     """
-    site = Site(mirror=Mirror(cluster), clock=clock)
-    foreseen = foresee(declared, site)
-    vacancies = site.recall.outlook.vacancies()
+    context = CycleContext(object_cache=ObjectCache(cluster), clock=clock)
+    foreseen = foresee(declared, context)
+    vacancies = context.caches.outlook.vacancies()
     return explain(foreseen.declared, foreseen.state, foreseen.schedule, job, vacancies)

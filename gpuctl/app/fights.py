@@ -1,7 +1,7 @@
-"""Objects that somebody else keeps changing back, or that gpuctl itself can't make up its mind about.
+"""Objects that gpuctl writes again and again: another manager changes them back, or gpuctl's decisions alternate.
 
-Neither may cost the API server an endless stream of writes. An object written too often within a minute is left alone
-until a minute has passed since its first write in it, and people are told who else writes it.
+Neither may cost the API server an endless stream of writes. An object written too often within a minute is protected
+from writes until a minute after the first of them, and the journal names the other manager.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gpuctl.model.units import DurationMs, Instant
 
 WINDOW_MS: DurationMs = 60_000
 WRITES_IN_A_WINDOW = 12
-"""More than the life of a job takes in a minute: made, admitted, paused, admitted again, changed, pruned."""
+"""More than the life of a job takes in a minute: created, admitted, paused, admitted again, changed, pruned."""
 
 
 class Fights:
-    """When each object was written of late; ledgers, which are written with everything, don't count."""
+    """The times at which each object was written of late. Ledgers don't count: they are written with everything."""
 
     def __init__(self) -> None:
         self._writes: dict[ObjectRef, deque[Instant]] = {}
@@ -35,7 +35,7 @@ class Fights:
                 self._writes.setdefault(ref, deque()).append(report.at_ms)
 
     def fought_over(self, now_ms: Instant) -> frozenset[ObjectRef]:
-        """What is to be left alone now. Cost: linear in the objects written within the last minute."""
+        """The objects to protect now. Cost: linear in the objects written within the last minute."""
         for ref, times in [*self._writes.items()]:
             while times and times[0] <= now_ms - WINDOW_MS:
                 times.popleft()
@@ -45,7 +45,7 @@ class Fights:
 
 
 def rival(live: Body | None) -> str:
-    """Who else wrote an object last, by its managed fields; "" when nobody has."""
+    """The other field manager that wrote an object last, by its managed fields; "" if only gpuctl did."""
     entries = [entry for entry in items(live or {}, "metadata", "managedFields") if not entry.get("subresource")]
     others = [entry for entry in entries if entry.get("manager") != names.FIELD_MANAGER]
     return text(max(others, key=lambda entry: text(entry, "time")), "manager") if others else ""

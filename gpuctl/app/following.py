@@ -1,9 +1,8 @@
-"""What the branch says, brought to the loop: fetched, read and compiled beside it, one commit at a time.
+"""Follows the branch: fetches, reads and compiles its newest commit in the background, beside the loop.
 
-A remote that is silent, a large tree or a slow compilation so never holds up what is scheduled: the loop asks now and
-then whether something has come, and goes on with what it has. Two steps, each a piece of work of its own: to fetch and
-read the newest commit, and to compose what is to be enforced of it. Between the two the loop says what the ledgers are
-by then.
+So a silent remote, a large tree or a slow compilation never delays the scheduling: the loop polls for a result, and
+goes on with what it has. There are two steps, each a task of its own: fetch and read the newest commit; then compose
+what is to be enforced. The loop provides the current ledgers between the two.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from gpuctl.observe import Records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What could not be read: the repository itself (`event` "source"), or a commit of it ("unreadable")."""
+    """A fault while following: `event` is "source" for the repository itself, "unreadable" for a commit of it."""
 
     event: str
     fault: SourceUnavailable
@@ -30,10 +29,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What came of asking. `desired` None: what was good before stays in force.
+    """The result of following the branch once. `desired` None: what was good before stays in force.
 
-    `confirmations` are those of the commits up to it; `rewritten` names commits that were applied and that the newest
-    one, `head`, does not contain.
+    `confirmations` are of all commits up to `head`, the newest one; `rewritten` are applied commits that `head` does
+    not contain.
     """
 
     desired: Desired | None = None
@@ -45,7 +44,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """The newest commit, not yet composed; `tree` None: it could not be read, and nothing else is known."""
+    """The newest commit, not yet composed. `tree` None: it could not be read, and no other commit is known."""
 
     tree: SourceTree | None = None
     confirmations: frozenset[str] | None = None
@@ -53,7 +52,7 @@ class _Read:
 
 
 class Follower:
-    """Follows a branch. What it remembers is only what it can read again; `forget` it when another has led."""
+    """Follows a branch. It remembers only what it can read again; call `forget` after another replica has led."""
 
     def __init__(self, source: Source, background: Background) -> None:
         self._source = source
@@ -62,7 +61,7 @@ class Follower:
         self.forget()
 
     def forget(self) -> None:
-        """As a process that has just begun. What is under way ends when it ends, and nothing is made of it."""
+        """Start over like a new process. The result of a task that is under way will be dropped."""
         self._revisions = Revisions(self._source)
         self._head = NO_REVISION
         self._knows = False
@@ -70,18 +69,18 @@ class Follower:
 
     @property
     def under_way(self) -> bool:
-        """Whether an answer is waited for."""
+        """Whether a task is under way."""
         return self._underway is not None
 
     def begin(self) -> None:
-        """Ask for the newest commit, unless something is under way."""
+        """Begin to fetch the newest commit, unless a task is under way."""
         if self._underway is None:
             self._underway = self._background.start(partial(_read, self._source, self._head, knows=self._knows))
 
     def take(self, records: Callable[[], Records]) -> Followed | None:
-        """What came of it; None as long as nothing did. `records` gives the ledgers as they are.
+        """Take the result; None while there is none yet. `records` reads the current ledgers.
 
-        Raises what `records` raises, and our own mistakes: then the next `begin` asks anew.
+        Raises what `records` raises, and gpuctl's own bugs: then the next `begin` starts anew.
         """
         while self._underway is not None and self._underway.done():
             ended, self._underway = self._underway, None
@@ -99,7 +98,7 @@ class Follower:
 
 
 def _read(source: Source, known: Revision, *, knows: bool) -> _Read | Followed:
-    """The newest commit, if it is another than is known."""
+    """Read the newest commit, if it is not the known one."""
     event = "source"
     try:
         head = source.head()
@@ -113,7 +112,7 @@ def _read(source: Source, known: Revision, *, knows: bool) -> _Read | Followed:
 
 
 def _compose(source: Source, revisions: Revisions, found: _Read, records: Records, *, before: Revision) -> Followed:
-    """What is to be enforced; without a commit, what was good before, in this process or in one before it."""
+    """Compose what is to be enforced; without a commit, what was last good, in this process or an earlier one."""
     desired = revisions.compose(found.tree, records)
     if found.tree is None:
         return Followed(desired=desired, problem=found.problem)
@@ -126,7 +125,7 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
 
 
 def _applied(before: Revision, desired: Desired, records: Records) -> list[Revision]:
-    """The commits in force until now: by this process, or else by the ledgers."""
+    """The commits in force until now: the one this process applied, or else the ledgers' commits."""
     if before:
         return [before]
     ledgers = {} if desired.declared is None else records.of(desired.declared.cluster.name).ledgers
@@ -134,15 +133,15 @@ def _applied(before: Revision, desired: Desired, records: Records) -> list[Revis
 
 
 class AtOnce:
-    """Does work while it is waited for: where one does nothing else meanwhile, or the order has to be the same."""
+    """Implements the port Background by doing the work at once: for a single run, and where the order must be fixed."""
 
     def start(self, work: Callable[[], R]) -> Underway[R]:
-        """Do it now."""
+        """Do the work now."""
         return _Done(work)
 
 
 class _Done(Generic[R]):
-    """Work that was done, with what it came to or what it raised."""
+    """Finished work, with its result or its exception."""
 
     def __init__(self, work: Callable[[], R]) -> None:
         self._error: Exception | None = None
@@ -152,11 +151,11 @@ class _Done(Generic[R]):
             self._error = error
 
     def done(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def result(self) -> R:
-        """What it came to, or raises what it raised."""
+        """The result; raises what the work raised."""
         if self._error is not None:
             raise self._error
         return self._result

@@ -1,7 +1,7 @@
-"""What is live, for people: a cluster read once, and the job or the pod that somebody means.
+"""Reads a cluster once for the commands, and finds a job or a pod in it by name.
 
-A person may be allowed less than the controller. What a command can't do without must be readable; of the rest it is
-said what was not.
+The person who runs a command may be allowed less than the controller. The kinds that the command needs must be
+readable; which of the others were not is reported.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gpuctl.observe import observe
 from gpuctl.views.jobs import JobView, PodView, job_views
 
 WORKLOADS: tuple[Kind, ...] = (kinds.JOB, kinds.DEPLOYMENT, kinds.POD)
-"""What jobs are made of."""
+"""The kinds that jobs are made of."""
 
 READ: tuple[Kind, ...] = (
     *WORKLOADS, kinds.REPLICA_SET, kinds.NAMESPACE, kinds.NODE, kinds.INGRESS, kinds.CONFIG_MAP, kinds.RESOURCE_CLAIM,
     kinds.RESOURCE_SLICE,
 )  # fmt: skip
-"""What commands look at. The rest of what a cycle reads says nothing of jobs, projects or nodes."""
+"""The kinds that commands read. The other kinds that a cycle reads say nothing of jobs, projects or nodes."""
 
 ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobState.DELETED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """A cluster as it is observed now. `unread` are faults of kinds that could not be read, and are missing in it."""
+    """A cluster as it is observed now. `unread` are the faults of kinds that could not be read, and are missing."""
 
     state: ClusterState
     jobs: tuple[JobView, ...]
@@ -49,13 +49,13 @@ class Live:
         return tuple(view for view in self.jobs if job in {view.id, view.id.name})
 
     def ended(self, job: JobId | str) -> FinishedRun | None:
-        """The newest run of a job that has ended by the ledgers, though its object may be gone."""
+        """The newest run of a job that has ended according to the ledgers; its object may be gone."""
         runs = [run for ledger in self.state.ledgers.values() for run in ledger.finished.values()]
         return max((run for run in runs if job in {run.job, run.job.name}), key=lambda run: run.at_ms, default=None)
 
 
 def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS) -> Live:
-    """Read a cluster, a list a kind, all at once. Raises ClusterUnavailable; Forbidden for a kind that is needed."""
+    """Read a cluster, one list a kind, all at once. Raises ClusterUnavailable; Forbidden for a kind that is needed."""
     required = frozenset(needed)
 
     def listed(kind: Kind) -> tuple[Body, ...] | Forbidden:
@@ -76,13 +76,13 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS) -> Live:
 
 
 class Unreachable(WorldFault):
-    """There is no container of that job to speak to now."""
+    """The job has no container to connect to now."""
 
 
 def pod_of(view: JobView, worker: int, *, started: bool = False) -> PodView:
-    """The pod of one worker of a job's run: the newest where it was replaced. `started`: it must run now.
+    """The pod of one worker of a job's run; the newest if it was replaced. `started`: it must run now.
 
-    Raises Unreachable, which says why there is none.
+    Raises Unreachable, which says why there is no such pod.
     """
     workers = sorted(view.pods, key=lambda pod: pod.name)
     if view.type == "inference":
@@ -107,6 +107,6 @@ def _why_without(view: JobView, worker: int) -> str:
     if view.state is JobState.SUSPENDED:
         return "it is suspended in Git"
     if view.placement is not None:
-        return f"it is {view.state.value}, its pod is not made yet"
+        return f"it is {view.state.value}, its pod is not created yet"
     reason = view.run.reason
-    return f"it waits: {reason.code}: {reason_text(reason)}" if reason is not None else f"it is {view.state.value}"
+    return f"it is waiting: {reason.code}: {reason_text(reason)}" if reason is not None else f"it is {view.state.value}"

@@ -1,10 +1,10 @@
-"""What is kept of the cluster's objects: what observing and planning read of them, and nothing else.
+"""Cuts the cluster's objects down to what observing and planning read of them, for the object cache.
 
-The API server holds as much as tenants like to write: annotations of 256 KiB, who wrote which field, the status of each
-container. A copy of all that is a way to stop the process that has it. So a body is cut down as it comes in, to what
-the tables below say for its kind, and parts that are equal become one object.
+The API server holds as much as tenants like to write: annotations of 256 KiB, the manager of each field, the status of
+each container. A copy of all that could exhaust the memory of the process. So a body is cut down as it comes in, to
+what the tables below say for its kind, and equal parts become one object.
 
-Of an object of gpuctl's own all is kept that it is compared with. Of any other a few facts, however large it is.
+Of gpuctl's own objects all is kept that is compared. Of any other object a few facts, however large it is.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gpuctl.observe.pods import requests_of
 from gpuctl.plan.ownership import FieldSet, owned_fields
 
 Parts = Mapping[str, Any]
-"""What is kept of a mapping, by key; of a list, of each of its items."""
+"""The parts to keep of a mapping, by key; of a list, of each of its items."""
 
 WHOLE: Final[Parts] = {}
-"""Kept as it is."""
+"""Keep the value as it is."""
 
 
 def _whole(*keys: str) -> Parts:
@@ -60,21 +60,21 @@ KEPT: Mapping[Kind, Parts] = {
     kinds.RESOURCE_SLICE: {"spec": {**_whole("driver", "nodeName", "pool"), "devices": _DEVICES}},
     kinds.DEVICE_CLASS: {"spec": _whole("extendedResourceName")},
 }
-"""What is kept of a kind besides its metadata; of a pod also what it requests, added up.
+"""The parts to keep of a kind besides its metadata; of a pod also the sum of its requests.
 
-Of gpuctl's own objects all that is not status is kept besides. Of a kind that is not here only the metadata.
+Of gpuctl's own objects all but the status is kept as well. Of a kind that is not here only the metadata.
 """
 
 NOTES: Mapping[Kind, Collection[str]] = {
     kinds.NODE: (names.HAMI_REGISTER_ANNOTATION, names.HAMI_CORDON_ANNOTATION),
     kinds.POD: (names.IDLE_SINCE_ANNOTATION, names.HAMI_DEVICES_ANNOTATION, names.WORKER_INDEX_LABEL),
 }
-"""Annotations that are kept of objects which are not gpuctl's own; none of other kinds."""
+"""The annotations to keep of objects that are not gpuctl's own; none of other kinds."""
 
 LONGEST_NOTE = 1 << 16
-"""A longer annotation of an object that is not gpuctl's own reads as absent."""
+"""The longest annotation to keep of an object that is not gpuctl's own: a longer one reads as absent."""
 MOST_PARTS = 5_000
-"""An object of gpuctl's own has some hundreds. One that has more is kept as if it were not gpuctl's."""
+"""An object of gpuctl's own has some hundreds of parts. One with more is kept like an object of others."""
 
 _MARKS = {value: value for name, value in vars(names).items() if name.endswith(("_LABEL", "_ANNOTATION"))}
 """Every label and annotation that gpuctl knows."""
@@ -82,9 +82,9 @@ _IDENTITY = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp",
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller")
 _LONGEST_LINK = 253
 _MOST_LINKS = 16
-"""So many owners and finalizers are kept; the owner that controls the object is first."""
+"""How many owners and finalizers are kept; the controlling owner is the first."""
 _BRIEFLY = 4
-"""The way of writing values down in which none takes less than a byte."""
+"""The version of the marshal format in which each value takes at least a byte."""
 _BY_US = {"manager": names.FIELD_MANAGER, "operation": "Apply"}
 _ASKING = ("resources", "restartPolicy")
 _ASIDE = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -99,7 +99,7 @@ class KeptBody(dict[str, Any]):
 class Keep:
     """Cuts bodies down. Safe for threads.
 
-    Invariant: equal bodies give equal results, and one that was cut down stays as it is.
+    Invariant: equal bodies give equal results, and cutting down a second time changes nothing.
     """
 
     __slots__ = ("_shared",)
@@ -108,14 +108,14 @@ class Keep:
         self._shared = Shared()
 
     def __call__(self, body: Body) -> Body:
-        """What is kept of a body. Cost: some 50 us for an object of gpuctl's own, 20 us for any other."""
+        """Cut a body down. Cost: some 50 us for an object of gpuctl's own, 20 us for any other."""
         if type(body) is KeptBody:
             return body
         kind = (text(body, "apiVersion"), text(body, "kind"))
         kept = KeptBody(apiVersion=self._shared.text(kind[0]), kind=self._shared.text(kind[1]))
         try:
             return self._filled(kept, body, kind)
-        except RecursionError:  # nested as nothing is that a cycle reads: what it is called is all that is kept
+        except RecursionError:  # nested deeper than anything a cycle reads: only its identity is kept
             return KeptBody(apiVersion=kind[0], kind=kind[1], metadata=self._identity(body))
 
     def _filled(self, kept: KeptBody, body: Body, kind: Kind) -> KeptBody:
@@ -136,11 +136,11 @@ class Keep:
         return kept
 
     def _metadata(self, body: Body, kind: Kind) -> dict[str, Any]:
-        """Of an object that is not gpuctl's own."""
+        """The metadata to keep of an object that is not gpuctl's own."""
         meta, labels = self._identity(body), labels_of(body)
         if labels:
             meta["labels"] = self._shared.part(labels) if kind == kinds.NODE else self._marks(labels, {})
-        # That gpuctl has not made it is to be seen.
+        # The managers tell that gpuctl did not make the object.
         if kind in kinds.RENDERED and (others := self._last_of_others(body)):
             meta["managedFields"] = others
         if kind in NOTES:
@@ -150,7 +150,7 @@ class Keep:
         return meta
 
     def _own_metadata(self, body: Body, fields: FieldSet) -> dict[str, Any]:
-        """Of an object of gpuctl's own: also which fields are gpuctl's, and who else wrote it last."""
+        """The metadata to keep of an object of gpuctl's own: with gpuctl's fields, and the last other manager."""
         meta, owned = self._identity(body), mapping(fields, "f:metadata")
         for part in ("labels", "annotations"):
             if part in mapping(body, "metadata"):
@@ -160,7 +160,7 @@ class Keep:
         return meta
 
     def _last_of_others(self, body: Body) -> list[dict[str, Any]]:
-        """Who else wrote it last, without which fields."""
+        """The entry of the last other manager, without its fields; none if only gpuctl wrote the object."""
         told = [entry for entry in items(body, "metadata", "managedFields") if not entry.get("subresource")]
         others = [entry for entry in told if not is_own_apply(entry)]
         if not others:
@@ -170,7 +170,7 @@ class Keep:
         return [{key: self._shared.text(told) for key, told in found.items() if len(told) <= _LONGEST_LINK}]
 
     def _identity(self, body: Body) -> dict[str, Any]:
-        """What every object has."""
+        """The metadata to keep of any object."""
         meta = mapping(body, "metadata")
         found = {key: meta[key] for key in _IDENTITY if key in meta}
         if "namespace" in found:
@@ -185,7 +185,7 @@ class Keep:
         return found
 
     def _marks(self, found: Mapping[str, Any], owned: FieldSet) -> dict[str, Any]:
-        """The labels or annotations that gpuctl knows, and those that it has set."""
+        """The labels or annotations that gpuctl knows or has set."""
         part = self._shared.part
         return {
             _MARKS.get(key) or self._shared.text(key): part(value)
@@ -194,8 +194,8 @@ class Keep:
         }
 
     def _section(self, section: Any, fields: FieldSet) -> Any:
-        """A section of an object of gpuctl's own. What the server adds to a pod template names the run: it is dropped,
-        so that the rest is like others."""
+        """A section of an object of gpuctl's own, without what the server adds to a pod template: that names the run,
+        and would make the templates of equal runs differ."""
         template = mapping(section, "template") if isinstance(section, dict) else {}
         if not template:
             return self._shared.part(section)
@@ -210,7 +210,7 @@ class Keep:
         return {**kept, "template": {"metadata": meta, "spec": shared.in_parts(template.get("spec"))}}
 
     def _cut(self, value: Any, parts: Parts) -> Any:
-        """The parts of a value."""
+        """The named parts of a value."""
         if parts is WHOLE:
             return self._shared.part(value)
         if isinstance(value, list):
@@ -221,7 +221,7 @@ class Keep:
 
 
 def _bears_our_name(body: Body) -> bool:
-    """Whether the object is gpuctl's own by its labels and name, where nothing is said of who applied it."""
+    """Whether the object is gpuctl's own by its labels and name; for an object without managed fields."""
     ref = ref_of(body)
     if (ref.api_version, ref.kind) == kinds.CONFIG_MAP:
         return names.ledger_owner(ref.name) is not None or names.shard_owner(ref.name) is not None
@@ -229,7 +229,7 @@ def _bears_our_name(body: Body) -> bool:
 
 
 def _is_too_much(body: Body, fields: FieldSet) -> bool:
-    """Whether an object has more parts than any that gpuctl makes: they are counted where it is large at all."""
+    """Whether an object has more parts than any that gpuctl makes. They are counted only if the object is large."""
     open_ = [fields, *(body[key] for key in body if key not in _ASIDE)]
     with suppress(ValueError):  # no JSON
         if len(marshal.dumps(open_, _BRIEFLY)) < MOST_PARTS:
@@ -248,19 +248,19 @@ def _is_short(value: object) -> bool:
 
 
 def _requests(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A pod's requests as those of one container: what the scheduler counts of it, however many it has."""
+    """A pod's requests, as the scheduler counts them, written as the requests of one container."""
     written = _written(_asked(spec), LONGEST_PART)
     return _as_one(spec) if written is None else _read(written)
 
 
 def _requests_by_container(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Those of a pod whose devices HAMi gave out: what it wrote on the pod is in the order of the containers."""
+    """The requests by container, of a pod with devices of HAMi: its annotation has them in the containers' order."""
     asked = _asked(spec)
     return _as_one(spec) if _written(asked, LONGEST_NOTE) is None else asked
 
 
 def _written(value: dict[str, Any], most_bytes: int) -> bytes | None:
-    """The value as bytes; None for one that is larger, or no JSON."""
+    """The value as bytes; None if it is larger, or no JSON."""
     with suppress(ValueError):
         written = marshal.dumps(value, 0)
         return written if len(written) <= most_bytes else None
@@ -268,7 +268,7 @@ def _written(value: dict[str, Any], most_bytes: int) -> bytes | None:
 
 
 def _asked(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides of the requests of a pod."""
+    """The fields that determine the requests of a pod."""
     asked: dict[str, Any] = {
         key: [{name: container[name] for name in _ASKING if name in container} for container in items(spec, key)]
         for key in ("containers", "initContainers")

@@ -1,10 +1,10 @@
 """The unattended loop: follow the branch, enforce what it says, stay up whatever happens outside.
 
-Git is asked every interval, beside the loop, so that nothing there holds up what is scheduled; between two of those the
-cluster is watched, and a change there is answered at once; one that nobody waits for, and gpuctl's own writes, half a
-second later. What can't be reached is tried again after one second, then two, then four: Git up to five minutes, and
-meanwhile what was last good is enforced; the cluster up to the interval. Nothing is decided by a clock that differs
-from the API server's. A bug, wherever it is, is reported and does not end the loop.
+Git is fetched every interval, in the background, so that it never delays the scheduling. In between the cluster is
+watched: a change there starts a cycle at once; expected progress and gpuctl's own writes, half a second later. What
+can't be reached is retried after one second, then two, then four: Git up to five minutes, while what was last good is
+enforced; the cluster up to the interval. Nothing is decided by a clock that differs from the API server's. A bug,
+wherever it is, is reported and does not end the loop.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gpuctl.app.timekeeping import LAST_RETRY_MS, retry_ms
 from gpuctl.model.units import DurationMs
 
 SHORTEST_WAIT_MS: DurationMs = 20
-"""Between two looks at what is due: to be late by that is no loss."""
+"""The least time between two turns: being late by that costs nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """`interval_ms`: how often Git is asked; `react_ms`: how often the cluster's watch is emptied in between."""
+    """`interval_ms`: how often Git is fetched; `react_ms`: how often the cluster's watch is read in between."""
 
     interval_ms: DurationMs = 30_000
     react_ms: DurationMs = 250
@@ -32,7 +32,7 @@ class LoopSettings:
 
 
 def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) -> int:
-    """Reconcile until told to stop, or once. Returns the exit code: 1 only for once, when an error stands."""
+    """Reconcile until told to stop, or once. Returns the exit code: 1 only for `once`, if an error stands."""
     reconciler = Reconciler(outside, journal, stop)
     rhythm = _Rhythm(settings, reconciler, outside.clock)
     while not stop.requested():
@@ -44,7 +44,7 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
 
 
 class _Rhythm:
-    """When what is due: to ask Git, to enforce, to look again."""
+    """Knows what is due when: to fetch, to enforce, to read the cluster's changes."""
 
     def __init__(self, settings: LoopSettings, reconciler: Reconciler, clock: Clock) -> None:
         self._settings = settings
@@ -58,7 +58,7 @@ class _Rhythm:
         self._fetch_failures = self._enforce_failures = 0
 
     def turn(self) -> DurationMs:
-        """Do what is due, and say how long to wait for the next turn. Raises nothing, whatever is wrong."""
+        """Do what is due. Returns how long to wait for the next turn; never raises."""
         try:
             self._reconciler.beat()
             wait_ms = self._turn()
@@ -95,7 +95,7 @@ class _Rhythm:
         return min(settings.react_ms, max(SHORTEST_WAIT_MS, next_ms - clock.now_ms()))
 
     def _believe_a_clock_put_back(self) -> None:
-        """Nothing is due later than it ever is: a clock that was days ahead, and is right again, must not mean days."""
+        """Bound the due times by their longest delay: after a clock that was days ahead, nothing waits for days."""
         now_ms, interval_ms = self._clock.now_ms(), self._settings.interval_ms
         self._fetch_due = min(self._fetch_due, now_ms + max(interval_ms, LAST_RETRY_MS))
         self._enforce_due = min(self._enforce_due, now_ms + interval_ms)

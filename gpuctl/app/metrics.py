@@ -1,4 +1,4 @@
-"""What is measured of the loop, as values, and the port that they are given to.
+"""The measurements of the loop, as values, and the port that takes them.
 
 Labels are bounded by what is declared (projects, pools) or by gpuctl itself (codes, kinds): never a job's name.
 """
@@ -28,9 +28,9 @@ _CODE_WIDTH = len("GPU7001")
 class Measurements:
     """One cycle in numbers.
 
-    `decisions` counts jobs by the decision's kind and reason code, `queued` waiting jobs by project and the pool they
-    ask for first. `writes` counts requests by action and WRITTEN or the fault's code; a write that was skipped is none.
-    `drift` counts objects put back as they had been wanted before.
+    `decisions` counts jobs by the decision's kind and reason code, `queued` waiting jobs by project and their first
+    pool. `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts
+    objects that were put back to what had been wanted before.
     """
 
     duration_ms: DurationMs
@@ -44,22 +44,22 @@ class Measurements:
 
 
 class Meters(Protocol):
-    """Where measurements go. Called from the loop's thread; never raises and never waits."""
+    """Takes the measurements. Called from the loop's thread; never raises and never waits."""
 
     def beat(self) -> None:
-        """The loop is alive: call it every turn, also while another replica leads. /healthz fails without."""
+        """The loop is alive: call it every turn, also while another replica leads. Without it /healthz fails."""
         ...
 
     def synced(self) -> None:
-        """The cluster was read whole: call it after every refresh that succeeded. /readyz fails before."""
+        """The cluster was read whole: call it after every refresh that succeeded. Until the first /readyz fails."""
         ...
 
     def fetched(self, *, well: bool) -> None:
-        """Git was asked: call it after each fetch, failed or not."""
+        """Git was fetched: call it after each fetch, failed or not."""
         ...
 
     def following(self, revision: Revision, at_ms: Instant) -> None:
-        """A revision was taken up at that time: call it when it changes."""
+        """A revision is in force since that time: call it when the revision changes."""
         ...
 
     def cycle(self, measured: Measurements) -> None:
@@ -72,7 +72,7 @@ class Meters(Protocol):
 
 
 class Unmeasured:
-    """The meters of a run that nobody watches."""
+    """Implements the port Meters where no measurements are wanted."""
 
     def beat(self) -> None:
         """Nothing."""
@@ -94,7 +94,7 @@ class Unmeasured:
 
 
 def measure(report: CycleReport, previous: CycleReport | None, duration_ms: DurationMs) -> Measurements:
-    """One cycle in numbers; `previous` is the report of the cycle before it in this process, which tells drift.
+    """One cycle in numbers. `previous`, the report of the cycle before in this process, tells what drifted.
 
     Cost: linear in decisions; in objects too when something was written.
     """
@@ -119,7 +119,7 @@ def _queued(report: CycleReport) -> Mapping[tuple[ProjectName, PoolName], int]:
 
 
 def _request(outcome: Outcome) -> tuple[str, str] | None:
-    """What was asked of the server and what it said; an outcome's error begins with its code."""
+    """The action of a request and its result; an outcome's error begins with its code."""
     action = outcome.change.action.value
     if outcome.status is OutcomeStatus.SKIPPED:
         return None
@@ -127,7 +127,7 @@ def _request(outcome: Outcome) -> tuple[str, str] | None:
 
 
 def _drifted(done: Iterable[Change], report: CycleReport, previous: CycleReport) -> Iterable[bool]:
-    """Of each write, whether the cycle before wanted the object the same and found it so."""
+    """For each write, whether the cycle before wanted the object the same and found it so."""
     changed = {change.ref for change in done if change.action is not Action.DELETE}
     settled = changed - {change.ref for change in previous.plan.changes}
     if not settled:

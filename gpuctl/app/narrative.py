@@ -1,4 +1,4 @@
-"""Checkpoints and transitions as what a story tells: a line of devices and projects, and who started or was paused."""
+"""Turns checkpoints and transitions into what a story shows: devices, projects, and the jobs that started or paused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDINGS = {
 
 
 def moment(checkpoint: Checkpoint) -> Moment:
-    """A checkpoint as a line shows it."""
+    """A checkpoint, as one line shows it."""
     return Moment(
         projects=tuple(
             ProjectCell(
@@ -36,7 +36,7 @@ def moment(checkpoint: Checkpoint) -> Moment:
 
 
 def news(transitions: Sequence[Transition], checkpoint: Checkpoint) -> tuple[News, ...]:
-    """What became of each job by the transitions that led to a checkpoint, in the order of the first of them."""
+    """What happened to each job in the transitions up to a checkpoint, in the order of its first transition."""
     rows = {row.job: row for row in checkpoint.jobs}
     changed = {transition.job: None for transition in transitions}
     return tuple(_of_job(job, [t for t in transitions if t.job == job], rows.get(job)) for job in changed)

@@ -1,4 +1,4 @@
-"""What a cycle did, as notes on the objects concerned: for people who ask `kubectl describe`."""
+"""The notes of a cycle: what it did, as events of the objects concerned, which `kubectl describe` shows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _PAUSES: Mapping[type[Decision], str] = {
 
 
 class Unrecorded:
-    """The recorder of a cluster where nobody looks at events."""
+    """Implements the port Recorder where no events are wanted."""
 
     def record(self, notes: Sequence[Note]) -> None:
-        """Nobody is told."""
+        """Drop the notes."""
 
 
 def notes_of(report: CycleReport) -> tuple[Note, ...]:
-    """Each start and pause that was written, with its reason, and each write that the server refused for good."""
+    """A note for each start and pause that was written, with its reason, and for each write that the server refused."""
     return tuple(_notes(report))
 
 
@@ -55,7 +55,7 @@ def _notes(report: CycleReport) -> Iterator[Note]:
 
 
 def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
-    """The word and the sentence of a workload's write that carried out a decision."""
+    """The reason and the message of the note for a workload's write; None if it carried out no decision."""
     why = reason_text(decision.reason)
     if change.stage == Stage.ADMIT and isinstance(decision, Admit):
         nodes = sorted(decision.placement.nodes)

@@ -1,7 +1,6 @@
-"""`render` and `plan`: the objects that declarations ask for, and how they differ between two revisions.
+"""`render` and `plan`: the objects of declarations, and how they differ between two revisions.
 
-No cluster is looked at for that: every job is rendered as it is born, waiting. What becomes of the jobs is foreseen in
-`effects`.
+No cluster is read for that: every job is rendered as it is created, waiting. The effect on the jobs is in `effects`.
 """
 
 from __future__ import annotations
@@ -20,34 +19,34 @@ from gpuctl.model.declared import Allowance, Declared, DomainName, Project
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
-from gpuctl.render import Drafts, render
+from gpuctl.render import RenderCache, render
 from gpuctl.schedule import reasons
 from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
 
 SHOWN_FIELDS = 3
-"""Fields that a change names; the rest are counted."""
+"""How many fields a change names; the rest are counted."""
 
 _TOLD_ELSEWHERE = names.PROVENANCE_ANNOTATIONS | {
     names.QUOTA_ANNOTATION, names.DEPARTMENT_ANNOTATION, names.PREEMPTIBLE_ANNOTATION,
 }  # fmt: skip
 
 
-def waiting_manifests(declared: Declared, drafts: Drafts | None = None) -> Manifests:
-    """Everything that is declared, with no job started. `drafts`: those of other declarations, nearly the same."""
+def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> Manifests:
+    """The objects of everything that is declared, with no job started. `cache`: of nearly the same declarations."""
     decisions = tuple(
         Pending(job=job.id, reason=reasons.no_free_gpus(job), record=RunRecord(queued_at_ms=0)) for job in declared.jobs
     )
-    return render(declared, Schedule(at_ms=0, decisions=decisions), drafts)
+    return render(declared, Schedule(at_ms=0, decisions=decisions), cache)
 
 
 def plan_report(
     base: Declared | None, head: Declared | None, names_of: tuple[str, str], foreseen: Foreseen | None = None
 ) -> PlanReport:
-    """What head wants differently from base, by the names of the two; None is a cluster that is not declared there."""
+    """What head declares differently from base; `names_of` the two. None: the revision declares no cluster."""
     stay = _job_names(base) & _job_names(head)
     before, after = _differing(base, head)
-    drafts = Drafts()
-    changes = _object_changes(_by_ref(before, drafts), _by_ref(after, drafts), stay)
+    cache = RenderCache()
+    changes = _object_changes(_by_ref(before, cache), _by_ref(after, cache), stay)
     return PlanReport(
         base=names_of[0],
         head=names_of[1],
@@ -61,7 +60,7 @@ def plan_report(
 
 
 def _differing(base: Declared | None, head: Declared | None) -> tuple[Declared | None, Declared | None]:
-    """Both without the projects that say the same in both, jobs included: their objects are the same as well."""
+    """Both revisions without the projects that are equal in both, jobs included: their objects are equal as well."""
     if base is None or head is None or (base.cluster, base.domains) != (head.cluster, head.domains):
         return base, head
     before, after = _by_project(base), _by_project(head)
@@ -70,7 +69,7 @@ def _differing(base: Declared | None, head: Declared | None) -> tuple[Declared |
 
 
 def _by_project(declared: Declared) -> Mapping[ProjectName, list[Project | Job]]:
-    """What is said of each project, and of its jobs."""
+    """Each project with its jobs."""
     said: dict[ProjectName, list[Project | Job]] = {project.name: [project] for project in declared.projects}
     for job in declared.jobs:
         said[job.id.project].append(job)
@@ -85,8 +84,8 @@ def _without(declared: Declared, projects: Collection[ProjectName]) -> Declared:
     )
 
 
-def _by_ref(declared: Declared | None, drafts: Drafts) -> Mapping[ObjectRef, Manifest]:
-    return {item.ref: item for item in waiting_manifests(declared, drafts).items} if declared is not None else {}
+def _by_ref(declared: Declared | None, cache: RenderCache) -> Mapping[ObjectRef, Manifest]:
+    return {item.ref: item for item in waiting_manifests(declared, cache).items} if declared is not None else {}
 
 
 def _job_names(declared: Declared | None) -> frozenset[JobId]:
@@ -100,7 +99,7 @@ def _in_reading_order(change: ObjectChange) -> tuple[str, ObjectRef, str]:
 def _object_changes(
     base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef, Manifest], stay: Collection[JobId]
 ) -> Iterable[ObjectChange]:
-    """`stay`: jobs that both declare."""
+    """The changes from base to head. `stay`: jobs that both declare."""
     for ref in base.keys() | head.keys():
         before, after = base.get(ref), head.get(ref)
         if before is None and after is not None:
@@ -116,13 +115,13 @@ def _object_changes(
 
 
 def _job_of(manifest: Manifest) -> JobId | None:
-    """The job of an object that belongs to one run; None for others."""
+    """The job of an object that belongs to one run; None for other objects."""
     run = run_of(manifest.body)
     return None if run is None else run[0]
 
 
 def _lasting(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object without what merely says where its declaration stands, or what is told of quotas and settings."""
+    """An object without the annotations for the place of its declaration, and for what quotas and settings show."""
     metadata = body.get("metadata", {})
     annotations = metadata.get("annotations", {})
     kept = {key: value for key, value in annotations.items() if key not in _TOLD_ELSEWHERE}
@@ -130,7 +129,7 @@ def _lasting(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _differences(before: Any, after: Any, path: str) -> Iterable[str]:
-    """Paths of the values that differ."""
+    """The paths of the values that differ."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in before.keys() | after.keys():
             yield from _differences(before.get(key), after.get(key), f"{path}.{key}" if path else str(key))

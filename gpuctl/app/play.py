@@ -1,7 +1,7 @@
-"""Virtual time under the ordinary cycle, and what is written down of it. `simulate` and `demo` are made of this.
+"""Runs ordinary cycles in virtual time, and records checkpoints and transitions. `simulate` and `demo` are built on it.
 
-Time moves from one thing that is due to the next: something in the cluster (a pod ends), or an instant from which on
-the engine may decide differently by itself. At each, cycles run until one writes nothing.
+Time jumps to the next instant that is due: an event in the cluster (a pod ends), or an instant from which the engine
+may decide differently by itself. At each, cycles run until one writes nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuctl.app.cycle import CycleReport, Site, converge
-from gpuctl.app.mirror import Mirror
-from gpuctl.app.observation import Caption, Observer, checkpoint, sight
+from gpuctl.app.cycle import CycleContext, CycleReport, converge
+from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.observation import Caption, Observer, checkpoint, index_of
 from gpuctl.app.ports import Cluster, Machines, Progress, VirtualTime, World
 from gpuctl.model.decision import Pending
 from gpuctl.model.declared import Declared
@@ -21,14 +21,14 @@ from gpuctl.simulate.report import Checkpoint
 from gpuctl.simulate.wakeups import faded, wakeups
 
 INSTANTS = 100_000
-"""A cluster that is not at rest after so many instants is reported as unstable."""
+"""A cluster that is not at rest after that many instants is reported as unstable."""
 
 MOVING = frozenset({RunPhase.STARTING, RunPhase.STOPPING})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Venue:
-    """A cluster, what moves it on, and its time."""
+    """A cluster, with its machines, what moves it on, and its clock."""
 
     cluster: Cluster
     machines: Machines
@@ -38,7 +38,7 @@ class Venue:
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox(Venue):
-    """A cluster in virtual time, whose world does what a scenario says."""
+    """A cluster in virtual time that a scenario can change."""
 
     world: World
 
@@ -48,12 +48,14 @@ Sandboxes = Callable[[Instant], Sandbox]
 
 
 class Play:
-    """A simulation under way. Instants in what it writes down are told from `zero_ms` on."""
+    """Plays a simulation. The instants that it records are relative to `zero_ms`."""
 
     def __init__(self, venue: Venue, declared: Declared, zero_ms: Instant) -> None:
         self.venue = venue
         self.zero_ms = zero_ms
-        self.site = Site(mirror=Mirror(venue.cluster), clock=venue.time, settle=venue.world.settle)
+        self.context = CycleContext(
+            object_cache=ObjectCache(venue.cluster), clock=venue.time, settle=venue.world.settle
+        )
         self.observer = Observer(zero_ms=zero_ms)
         self.checkpoints: list[Checkpoint] = []
         self.cycles = 0
@@ -64,14 +66,14 @@ class Play:
         self.declare(declared)
 
     def declare(self, declared: Declared) -> None:
-        """From now on these are the declarations."""
+        """Replace the declarations from now on."""
         self.declared = declared
         self.venue.machines.provide(declared.cluster.pools)
 
     def pass_until(self, until_ms: Instant | None, label: str) -> Checkpoint | None:
-        """Let happen what is due up to an instant (None: all there is).
+        """Play what is due up to an instant (None: until nothing is due).
 
-        With a label, returns a checkpoint: of the first time at which nothing starts or stops, or else of the last.
+        With a label, returns a checkpoint: of the first instant at which nothing starts or stops, else of the last.
         """
         self._begun_ms = self.venue.time.now_ms()
         report = self._come_to_rest()
@@ -88,30 +90,30 @@ class Play:
         return noted or (self._note(report, label) if label else None)
 
     def move_to(self, at_ms: Instant) -> None:
-        """Let it be that instant, up to which all has happened."""
+        """Move the clock to an instant up to which everything has been played."""
         self.venue.time.advance_to(max(at_ms, self.venue.time.now_ms()))
         self.venue.world.settle()
 
     def note_at(self, at_ms: Instant, label: str) -> Checkpoint:
-        """A checkpoint of an instant up to which all has happened."""
+        """Record a checkpoint of an instant up to which everything has been played."""
         report = self._come_to_rest(at_ms)
         self._begun_ms = report.at_ms
         return self._note(report, label)
 
     def note_end(self) -> Checkpoint:
-        """A checkpoint of the instant at which something changed last, or of the last one that was looked at."""
+        """Record a checkpoint of the instant of the last change, or of the last checkpoint if that is later."""
         last = max(self._changed, self._noted, key=lambda report: report.at_ms)
         self._begun_ms = last.at_ms
         return self._note(last, "end")
 
     def _come_to_rest(self, at_ms: Instant | None = None) -> CycleReport:
-        """Go on to an instant, and run cycles there until one writes nothing."""
+        """Move to an instant, and run cycles there until one writes nothing."""
         if at_ms is not None:
             self.move_to(at_ms)
         changes = len(self.observer.transitions)
-        reports = converge(self.declared, self.site, self.confirmations)
+        reports = converge(self.declared, self.context, self.confirmations)
         for report in reports:
-            self.observer.take(sight(report))
+            self.observer.take(index_of(report))
         self.cycles += len(reports)
         self.stable = self.stable and reports[-1].settled
         if len(reports) > 1 or len(self.observer.transitions) > changes or not self.checkpoints:
@@ -120,13 +122,16 @@ class Play:
 
     def _note(self, report: CycleReport, label: str) -> Checkpoint:
         caption = Caption(label=label, begun_ms=self._begun_ms, revision=self.revision)
-        noted = checkpoint(sight(report), caption, self.zero_ms)
+        noted = checkpoint(index_of(report), caption, self.zero_ms)
         self.checkpoints.append(noted)
         self._noted = report
         return noted
 
     def _next_due(self, report: CycleReport, until_ms: Instant | None) -> Instant | None:
-        """Past use alone carries nothing on without an end: those who share by turns would do so for ever."""
+        """The next instant to play; None if nothing is due.
+
+        Fading past use counts only before another due instant: alone, jobs that share GPUs by turns would never end it.
+        """
         now_ms = self.venue.time.now_ms()
         due = [self.venue.world.next_event_ms(), *wakeups(self.declared, report.state, now_ms)]
         upcoming = min((at_ms for at_ms in due if at_ms is not None and at_ms > now_ms), default=None)
@@ -136,10 +141,10 @@ class Play:
 
 
 class LivePlay(Play):
-    """The same on a cluster whose time passes by itself: an instant is over when the cluster is at rest."""
+    """A play on a cluster whose time passes by itself: an instant is over when the cluster is at rest."""
 
     def pass_until(self, until_ms: Instant | None, label: str) -> Checkpoint | None:
-        """Let happen what happens until nothing starts or stops, or the instant has come; then a checkpoint."""
+        """Run cycles until nothing starts or stops, or the instant has passed. Returns a checkpoint."""
         self._begun_ms = self.venue.time.now_ms()
         report = self._come_to_rest()
         while not _at_rest(report):
@@ -152,7 +157,7 @@ class LivePlay(Play):
 
 
 def _at_rest(report: CycleReport) -> bool:
-    """Nothing starts or stops, and nobody waits for a place that is being freed."""
+    """Whether nothing starts or stops, and no job waits for reserved GPUs that are being freed."""
     if any(run.phase in MOVING for run in report.state.runs):
         return False
     return not any(isinstance(decision, Pending) and decision.reserved for decision in report.schedule.decisions)

@@ -1,4 +1,4 @@
-"""What the verbs need of the outside world. Adapters implement these; exceptions here are the only ones they raise."""
+"""The ports: what the verbs need of the outside world. Adapters implement them, and raise only the exceptions here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class WorldFault(Exception):
-    """Something outside failed. `code` is its catalogue code; the cycle reports it, loses nothing and tries again."""
+    """Something outside failed. `code` is its catalogue code; the cycle reports it, loses nothing and is run again."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -26,19 +26,19 @@ class WorldFault(Exception):
 
 
 class SourceUnavailable(WorldFault):
-    """The repository, the branch, the path or a commit of it can't be read now."""
+    """The repository, or a branch, path or commit of it, can't be read now."""
 
 
 class ClusterUnavailable(WorldFault):
-    """The API server did not answer, or said it can't now."""
+    """The API server did not answer, or answered that it can't now."""
 
 
 class WrongTime(WorldFault):
-    """The machine's clock is not believed: nothing is decided by it."""
+    """The machine's clock differs from the API server's: nothing is decided by it."""
 
 
 class Conflict(WorldFault):
-    """409: the object is not at the version, or not the object, that was named."""
+    """409: the object has another version than the request names, or is another object."""
 
 
 class Invalid(WorldFault):
@@ -46,7 +46,7 @@ class Invalid(WorldFault):
 
 
 class Forbidden(WorldFault):
-    """403: not allowed, or a quota is used up."""
+    """403: the account may not do this, or a quota is used up."""
 
 
 class NotFound(WorldFault):
@@ -69,7 +69,7 @@ class Reference(Protocol):
     """Another clock, to compare the machine's own with."""
 
     def now_ms(self) -> Instant | None:
-        """What time it is there, as far as is known by now; None: it has not been heard yet, or there is none."""
+        """The other clock's time; None if it is not known yet, or there is no other clock."""
         ...
 
 
@@ -77,15 +77,15 @@ class VirtualTime(Clock, Protocol):
     """A clock that stands still until it is moved."""
 
     def advance_to(self, now_ms: Instant) -> None:
-        """Move on to that instant; ValueError for one that has passed."""
+        """Move the clock to that instant. Raises ValueError for one that has passed."""
         ...
 
 
 class Source(Protocol):
-    """A branch of a repository, or a folder. Used by one thread at a time, which need not be the loop's."""
+    """A branch of a repository, or a folder. Used by one thread at a time, not always the loop's."""
 
     def head(self) -> Revision:
-        """The newest commit, fetched now. Raises SourceUnavailable."""
+        """Fetch, and return the newest commit. Raises SourceUnavailable."""
         ...
 
     def tree(self, revision: Revision) -> SourceTree:
@@ -93,7 +93,7 @@ class Source(Protocol):
         ...
 
     def follows(self, older: Revision, newer: Revision) -> bool:
-        """False when `newer` does not contain `older`: the branch was rewritten. An unknown `older` is rewritten."""
+        """Whether `newer` contains `older`; if not, the branch was rewritten. False for an unknown `older`."""
         ...
 
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
@@ -129,16 +129,16 @@ class Writable(Protocol):
         ...
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.
+        """Delete exactly that object, its dependents in the background. Raises Conflict, NotFound.
 
-        Returns the object as it is while it ends, when something has to happen before it is gone; else None.
+        Returns the object as it is while it ends, if something has to happen before it is gone; else None.
         """
         ...
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
-        """Do the work for every item, as many at once as this server is given; results in the items' order.
+        """Do the work for every item, several at once, up to this server's limit. Returns the results in order.
 
-        The work calls this port's other methods; the items do not depend on each other.
+        The work calls the other methods of this port. The items are independent.
         """
         ...
 
@@ -151,65 +151,65 @@ class Cluster(Writable, Protocol):
         ...
 
     def watch(self, kind: tuple[str, str], resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        """What happened after a version; waits up to the timeout for the first event. Raises Gone."""
+        """The events after a version. Waits up to the timeout for the first. Raises Gone."""
         ...
 
 
 class Stop(Protocol):
-    """Whether to end, and the loop's only way to wait."""
+    """Tells the loop when to end, and is its only way to wait."""
 
     def requested(self) -> bool:
         """Whether the loop is to end."""
         ...
 
     def wait(self, duration_ms: DurationMs) -> bool:
-        """Wait that long, less if the loop is to end or the cluster has news. True when it is to end."""
+        """Wait that long, or until the loop is to end or the cluster has changes. Returns whether it is to end."""
         ...
 
 
 class Underway(Protocol[R_co]):
-    """Work that was begun."""
+    """Work that has begun."""
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the work has ended."""
         ...
 
     def result(self) -> R_co:
-        """What it came to, or raises what it raised. To be asked for once it is done."""
+        """The result; raises what the work raised. Call it once `done`."""
         ...
 
 
 class Background(Protocol):
-    """Does work beside the loop, one piece at a time. The work must not touch what the loop is changing."""
+    """Does work in the background, one piece at a time. The work must not touch what the loop is changing."""
 
     def start(self, work: Callable[[], R]) -> Underway[R]:
-        """Begin it; returns before it is done, and the loop's wait ends when it is."""
+        """Begin the work and return at once. The loop's wait ends when the work does."""
         ...
 
 
 class Leadership(Protocol):
-    """Whether this process is the one that may write. Renewing it is the adapter's own business."""
+    """Whether this process is the leader, which alone may write. The adapter renews the lease by itself."""
 
     def held(self) -> bool:
-        """Whether the lease is ours, by the machine's monotonic clock, with a margin; asked before each write."""
+        """Whether this process holds the lease, by its monotonic clock, with a margin. Asked before each write."""
         ...
 
     def holder(self) -> str:
-        """Who holds it as far as is known; "" when nobody does."""
+        """The identity of the process that holds the lease, as far as is known; "" if none does."""
         ...
 
     def term(self) -> int:
-        """Which term it is as far as is known: another number each time that it changes hands."""
+        """The number of the term, as far as is known. It changes each time the lease changes hands."""
         ...
 
     def fault(self) -> WorldFault | None:
-        """Why it could not be sought or renewed when that was last tried; None when it could."""
+        """Why the last attempt to acquire or renew the lease failed; None if it did not."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Something to be told on an object, for people who look at it. `reason` is one word, `message` a sentence."""
+    """An event to record of an object, for people who look at it. `reason` is one word, `message` a sentence."""
 
     regarding: ObjectRef
     uid: str
@@ -220,38 +220,38 @@ class Note:
 
 
 class Recorder(Protocol):
-    """Tells people, beside the objects, what happened to them. Nothing depends on it."""
+    """Records events of objects, for people to read. Nothing depends on it."""
 
     def record(self, notes: Sequence[Note]) -> None:
-        """Tell, as far as can be told soon; returns at once and raises nothing. What is repeated is told seldom."""
+        """Record the notes soon, as far as possible. Returns at once, never raises. Repeats are recorded seldom."""
         ...
 
 
 class Machines(Protocol):
-    """Who brings nodes into being: the embedded cluster has the declared inventory, a real one its own machines."""
+    """Provides nodes: the embedded cluster creates the declared ones, a real cluster has its own machines."""
 
     def provide(self, pools: Sequence[NodePool]) -> None:
-        """Make the declared nodes be there, where that is ours to do."""
+        """Create the declared nodes, where gpuctl provides them."""
         ...
 
 
 class Progress(Protocol):
-    """How a cluster moves on without gpuctl."""
+    """Moves a cluster on by what happens in it without gpuctl."""
 
     def settle(self) -> None:
-        """Let everything happen that is due by now: controllers, the scheduler, the nodes."""
+        """Make everything happen that is due by now in controllers, the scheduler and the nodes."""
         ...
 
     def next_event_ms(self) -> Instant | None:
-        """When something is next due by itself (a pod ends, a deadline passes, a pod is gone), if that is known."""
+        """When something is next due by itself (a pod ends, a deadline passes, a pod is gone); None if not known."""
         ...
 
 
 class World(Progress, Protocol):
-    """What a scenario may do to a cluster in virtual time. Only the embedded cluster has this."""
+    """Changes a cluster in virtual time as a scenario says. Only the embedded cluster implements it."""
 
     def run_for(self, job: JobId, duration_ms: DurationMs) -> None:
-        """Make the job's pods succeed after running that long in all."""
+        """Make the job's pods succeed after they have run that long in all."""
         ...
 
     def finish(self, job: JobId, exit_code: int) -> None:
@@ -259,11 +259,11 @@ class World(Progress, Protocol):
         ...
 
     def set_node_ready(self, node: NodeName, *, ready: bool) -> None:
-        """Lose a node, or bring it back."""
+        """Lose a node, or bring it back to ready."""
         ...
 
     def cordon(self, node: NodeName, *, cordoned: bool) -> None:
-        """Let a node take no new pods, or take them again."""
+        """Cordon a node, or uncordon it."""
         ...
 
     def set_idle(self, job: JobId, since_ms: Instant | None) -> None:
@@ -271,13 +271,13 @@ class World(Progress, Protocol):
         ...
 
     def set_strangers(self, node: NodeName, gpus: int) -> None:
-        """Have pods that are not gpuctl's ask for so many GPUs of a node: they get what is free, and what comes free
-        before gpuctl has it."""
+        """Let foreign pods request that many GPUs of a node. They get what is free, and what becomes free before gpuctl
+        does."""
         ...
 
 
 class Workshop(Protocol):
-    """A repository that a demonstration writes itself."""
+    """A repository that the demo writes itself."""
 
     def write(self, path: str, content: bytes) -> None:
         """Write a file for the next commit."""
@@ -288,15 +288,15 @@ class Workshop(Protocol):
         ...
 
     def commit(self, text: str, at_ms: Instant) -> Revision:
-        """Commit what was written and removed, as if it were that time. Raises SourceUnavailable."""
+        """Commit what was written and removed, with that time as the commit's date. Raises SourceUnavailable."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRequest:
-    """Which part of a container's log is wanted. `tail`: so many lines from its end, None: all of it.
+    """Which part of a container's log is wanted. `tail`: that many lines from its end; None: all of it.
 
-    `previous`: of the container before the one there now; `since_ms`: only what is not older.
+    `previous`: of the container before the present one; `since_ms`: only what is not older.
     """
 
     follow: bool = False
@@ -308,7 +308,7 @@ class LogRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRequest:
-    """A command to run in a container. `stdin`: what a person types goes to it; `tty`: it has a terminal."""
+    """A command to run in a container. `stdin`: it gets what the person types; `tty`: it has a terminal."""
 
     command: tuple[str, ...]
     stdin: bool = False
@@ -319,31 +319,31 @@ class Console(Protocol):
     """A person's end of a session."""
 
     def fileno(self) -> int:
-        """What becomes readable when something was typed."""
+        """The descriptor that becomes readable when something was typed."""
         ...
 
     def read(self) -> bytes:
-        """What was typed; nothing at its end."""
+        """What was typed; empty at the end of the input."""
         ...
 
     def write(self, data: bytes, *, error: bool = False) -> None:
-        """Show it at once; errors apart from the rest."""
+        """Show the data at once, on the error stream if `error`."""
         ...
 
     def size(self) -> tuple[int, int] | None:
-        """Columns and rows; None where there is no terminal."""
+        """Columns and rows of the terminal; None if there is none."""
         ...
 
 
 class Sessions(Protocol):
-    """What a person may have of a pod's container, and of what was noted of it."""
+    """Gives a person the logs of a pod's containers, commands in them, and their events."""
 
     def logs(self, pod: ObjectRef, request: LogRequest) -> Iterator[bytes]:
         """The log as it comes. Raises ClusterUnavailable, Forbidden."""
         ...
 
     def run(self, pod: ObjectRef, request: CommandRequest, console: Console) -> int:
-        """Run a command there until it ends; its exit code. Raises ClusterUnavailable, Forbidden."""
+        """Run a command in the pod until it ends. Returns its exit code. Raises ClusterUnavailable, Forbidden."""
         ...
 
     def events(self, objects: Sequence[ObjectRef]) -> Sequence[Body]:

@@ -1,6 +1,6 @@
-"""What the loop does when it is due: follow the branch, enforce what it says, keep the copy of the cluster current.
+"""The steps of the loop: follow the branch, enforce what it says, keep the object cache current.
 
-Each step tells what stands wrong afterwards, in the journal and in the measurements; none of them ends the loop.
+Each step reports the problems that stand afterwards, in the journal and in the measurements; none ends the loop.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gpuctl.app.cycle import CycleReport, Site, cycles, until_calm
+from gpuctl.app.change_urgency import ChangeUrgency, urgency_of
+from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import AtOnce, Followed, Follower
 from gpuctl.app.metrics import Meters, Unmeasured, measure
-from gpuctl.app.mirror import Mirror
 from gpuctl.app.notes import Unrecorded, notes_of
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import (
     Background,
     Clock,
@@ -40,7 +41,6 @@ from gpuctl.app.report import (
     of_unreadable,
 )
 from gpuctl.app.revisions import Desired
-from gpuctl.app.stir import Stir, stir
 from gpuctl.app.timekeeping import LAST_RETRY_MS, NO_REFERENCE, CheckedClock, retry_ms
 from gpuctl.app.troubles import Troubles
 from gpuctl.diag.wording import message
@@ -50,30 +50,34 @@ from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import Records, read_ledgers
 
 LOOK_AGAIN_MS: DurationMs = 500
-"""When to look at what came of one's own writes, if nothing else calls for a look before."""
+"""How long after gpuctl's own writes the next cycle comes, if no change calls for an earlier one."""
 LONG_FOLLOWING_MS: DurationMs = 180_000
-"""A commit that is not read and compiled by then is told of: longer than the time limits of Git's commands allow."""
-_PATIENCE_MS: Mapping[Stir, DurationMs] = {Stir.NOTHING: LAST_RETRY_MS, Stir.PROGRESS: LOOK_AGAIN_MS, Stir.NEWS: 0}
-"""How long a cycle may wait for more of the kind."""
+"""A commit that is not read and compiled by then is reported: longer than the time limits of Git's commands allow."""
+_PATIENCE_MS: Mapping[ChangeUrgency, DurationMs] = {
+    ChangeUrgency.NONE: LAST_RETRY_MS,
+    ChangeUrgency.SOON: LOOK_AGAIN_MS,
+    ChangeUrgency.NOW: 0,
+}
+"""How long a cycle may wait for more changes of that urgency."""
 
 
 class Alone:
     """The leadership of a process that shares its cluster with no other."""
 
     def held(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def holder(self) -> str:
-        """Nobody needs to know."""
+        """Unknown, and not needed."""
         return ""
 
     def term(self) -> int:
-        """The only one."""
+        """0, the only term."""
         return 0
 
     def fault(self) -> None:
-        """Nothing can go wrong."""
+        """None: nothing can go wrong."""
 
 
 ALONE = Alone()
@@ -84,7 +88,7 @@ AT_ONCE = AtOnce()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The world the loop works on, through its ports. `reference`: the clock of the cluster's server, if it has one."""
+    """The outside world of the loop, as ports. `reference`: the clock of the cluster's server, if it has one."""
 
     source: Source
     cluster: Cluster
@@ -98,15 +102,18 @@ class Outside:
 
 
 class Reconciler:
-    """Follows the branch and enforces it, each when told to. What it remembers is only what it can read again, and is
-    forgotten when another has led: what was good then is in the ledgers."""
+    """Follows the branch and enforces it, each step when the loop says so.
+
+    It remembers only what it can read again, and forgets it after another replica has led: what was good then is in the
+    ledgers.
+    """
 
     def __init__(self, outside: Outside, journal: Journal, stop: Stop) -> None:
         self._outside = outside
         self._journal = journal
         self._stop = stop
         self.troubles = Troubles(journal, outside.meters, outside.clock)
-        self._mirror = Mirror(outside.cluster)
+        self._object_cache = ObjectCache(outside.cluster)
         self._time = CheckedClock(outside.clock, outside.reference)
         self._follower = Follower(outside.source, outside.background)
         self._term: int | None = None
@@ -115,31 +122,31 @@ class Reconciler:
         self._begin()
 
     def _begin(self) -> None:
-        """As a process that has just begun, but for its copy of the cluster."""
+        """Start over like a new process, but keep the object cache."""
         self._fights = Fights()
-        self._site = Site(mirror=self._mirror, clock=self._time, stop=self._is_over)
+        self._context = CycleContext(object_cache=self._object_cache, clock=self._time, stop=self._is_over)
         self._follower.forget()
         self.has_followed = False
-        """Whether it is known by now what is declared, or that it can't be known."""
+        """Whether the branch was read at least once, or could not be."""
         self._desired = Desired()
         self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
         self._before: CycleReport | None = None
         self._left: ClusterState | None = None
-        """What was observed last, with what the last cycle wrote since."""
+        """The state observed after the writes of the last cycle."""
         self.settled = True
-        """Whether the last cycles came to where nothing was left to write."""
+        """Whether the last cycles ended because nothing was left to write."""
         self.calm = True
-        """Whether they came to where nothing is left to write before something happens in the cluster."""
+        """Whether they ended because nothing is left to write before something happens in the cluster."""
         self.unfinished = 0
-        """How often in a row a write failed that may well go through soon."""
+        """How many cycles in a row had a failed write that may well succeed soon."""
 
     def beat(self) -> None:
-        """Have the measurements know that the loop comes round."""
+        """Report to the measurements that the loop is alive."""
         self.troubles.aside("beat", self._outside.meters.beat)
 
     def leads(self) -> bool:
-        """Whether this process may act; says so when that changes."""
+        """Whether this process may act. Reports each change of that."""
         leadership = self._outside.leadership
         held, term = leadership.held(), leadership.term()
         if self._term not in {None, term}:
@@ -152,7 +159,7 @@ class Reconciler:
         return held
 
     def stand_by(self) -> None:
-        """While another leads: keep the copy current, so that taking over takes no time."""
+        """Keep the object cache current while another replica leads, so that taking over takes no time."""
         if self.troubles.guarded("cluster", self._look):
             self.troubles.aside("synced", self._outside.meters.synced)
 
@@ -162,8 +169,10 @@ class Reconciler:
         return self._follower.under_way
 
     def follow(self) -> bool | None:
-        """Ask for the newest commit, unless that is under way, and take what has come of it: None for nothing yet,
-        False when something could not be read."""
+        """Begin to fetch the newest commit, unless that is under way, and take the result of it.
+
+        Returns None while there is no result yet, False if something could not be read.
+        """
         came: list[Followed] = []
         problems, well = self.troubles.tried(lambda: self._ask(came))
         if well and not came:
@@ -176,21 +185,24 @@ class Reconciler:
         return well
 
     def enforce(self, done: Callable[[CycleReport], bool] = until_calm) -> bool:
-        """Run cycles until one is done; False when the cluster can't be read."""
+        """Run cycles until one is done. Returns False if the cluster can't be read."""
         return self.troubles.guarded("cluster", lambda: self._enforce(done))
 
     def rest_ms(self, interval_ms: DurationMs) -> DurationMs:
-        """How long to rest after the last cycles, if nothing happens."""
+        """How long to wait after the last cycles if nothing happens."""
         return interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
 
     def patience_ms(self) -> DurationMs:
-        """How long the next cycle may wait, by how much has changed since the last. What can't be seen is news, and is
-        not looked at again before that cycle: later each time in a row."""
+        """How long the next cycle may wait, by the urgency of what changed since the last.
+
+        If the changes can't be read, a cycle comes after a delay that doubles each time in a row; until then they are
+        not read again.
+        """
         wait_ms = self._look_due - self._now()
         if 0 < wait_ms <= LAST_RETRY_MS:
             return wait_ms
         try:
-            stirred = self.stirred()
+            urgency = self.urgency()
         except Exception as error:  # noqa: BLE001 - one object that can't be read must not end the loop
             self._blind += 1
             self._look_due = self._now() + retry_ms(self._blind)
@@ -198,23 +210,23 @@ class Reconciler:
             return retry_ms(self._blind)
         self._blind = 0
         self.troubles.bug("changes", None)
-        return _PATIENCE_MS[stirred]
+        return _PATIENCE_MS[urgency]
 
-    def stirred(self) -> Stir:
-        """How much has changed since the last cycle was done; NEWS when the cluster can't be reached."""
+    def urgency(self) -> ChangeUrgency:
+        """How soon what changed since the last cycle needs another; NOW when the cluster can't be reached."""
         try:
-            changes = self._mirror.refresh()
+            changes = self._object_cache.refresh()
         except WorldFault:
-            return Stir.NEWS
+            return ChangeUrgency.NOW
         if not changes:
-            return Stir.NOTHING
+            return ChangeUrgency.NONE
         declared = self._desired.declared
-        if self._mirror.altered or declared is None or self._left is None:
-            return Stir.NEWS
-        return stir(self._left, self._site.recall.look(self._mirror.objects(), declared.tenancy))
+        if self._object_cache.altered or declared is None or self._left is None:
+            return ChangeUrgency.NOW
+        return urgency_of(self._left, self._context.caches.state_of(self._object_cache.objects(), declared.tenancy))
 
     def _look(self) -> list[Entry]:
-        self._mirror.refresh()
+        self._object_cache.refresh()
         return []
 
     def _ask(self, came: list[Followed]) -> list[Entry]:
@@ -253,10 +265,10 @@ class Reconciler:
             yield Entry(event="slow", level=Level.WARNING, fields=facts, rewords=True)
 
     def _records(self) -> Records:
-        """As last seen; read now when this process has seen nothing yet."""
+        """The ledgers as last read; read now if this process has read nothing yet."""
         if self._desired.declared is None:
-            self._mirror.refresh()
-        return read_ledgers(self._mirror.objects().objects)
+            self._object_cache.refresh()
+        return read_ledgers(self._object_cache.objects().objects)
 
     def _enforce(self, done: Callable[[CycleReport], bool]) -> list[Entry]:
         declared = self._desired.declared
@@ -264,29 +276,29 @@ class Reconciler:
             why = "the newest commit has errors" if self._desired.diagnostics else "nothing could be read yet"
             told = message("GPU8012", {"why": why})
             return [Entry(event="idle", level=Level.ERROR, fields={"code": "GPU8012", "message": told})]
-        self._time.now_ms()  # before anything is made: whether this clock is to be believed
+        self._time.now_ms()  # raises before anything is made if this clock is not to be believed
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
-        spared = self._fights.fought_over(self._now())
-        report = self._cycled(declared, replace(self._site, spared=spared), done)
-        self._site = replace(self._site, rejected=report.rejected)
+        protected = self._fights.fought_over(self._now())
+        report = self._cycled(declared, replace(self._context, protected=protected), done)
+        self._context = replace(self._context, rejected=report.rejected)
         self.settled, self.calm = report.settled, report.calm
-        self._left = self._site.recall.look(self._mirror.objects(), declared.tenancy)
+        self._left = self._context.caches.state_of(self._object_cache.objects(), declared.tenancy)
         self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in report.faults) else 0
         self.troubles.aside("synced", self._outside.meters.synced)
-        fought = spared | self._fights.fought_over(self._now())
+        fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
         return [*troubles, *of_fights(fought, report.state)]
 
-    def _cycled(self, declared: Declared, site: Site, done: Callable[[CycleReport], bool]) -> CycleReport:
-        """Run cycles until one is done, and tell of each as soon as it is over; the last report.
+    def _cycled(self, declared: Declared, context: CycleContext, done: Callable[[CycleReport], bool]) -> CycleReport:
+        """Run cycles until one is done, and journal each as soon as it is over. Returns the last report.
 
-        A report holds the cluster as it was: those that are told of are let go, or a long row of cycles holds the
-        cluster as often as there are cycles.
+        A report holds the cluster as it was, so earlier ones are dropped: a long row of cycles would hold as many
+        copies of it.
         """
         last: CycleReport | None = None
-        for report in cycles(declared, site, self._confirmations, done):
+        for report in cycles(declared, context, self._confirmations, done):
             last = report
             self.beat()
             self._fights.note(report)

@@ -1,7 +1,7 @@
-"""Runs whose objects the API server refuses. A run that can't be written may not take a place from others.
+"""Remembers the runs whose objects the API server refuses. A run that can't be written must not take GPUs from others.
 
-A refusal is believed for as long as what was refused is the same: the run, what is declared, and the live object. After
-a minute it is put to the test again: an admission policy, a right or a quota may have changed.
+A refusal is remembered while what was refused is the same: the run, its declarations, and the live object. After a
+minute the write is tried again: an admission policy, a right or a quota may have changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RETRY_MS: DurationMs = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refusal: of which run's object, at which commits, the live object's version then, and the server's words."""
+    """One refusal: the run, the commits it was rendered from, the live object's version then, the server's message."""
 
     run: RunKey
     commits: tuple[Revision | None, Revision | None]
@@ -37,7 +37,7 @@ Rejections: TypeAlias = Mapping[ObjectRef, Rejection]
 
 
 def still_refused(rejections: Rejections, declared: Declared, state: ClusterState, now_ms: Instant) -> Rejections:
-    """Those that hold now. Cost: linear in the declared jobs when there are any, else none."""
+    """The refusals that still hold. Cost: linear in the declared jobs if there is a refusal, else none."""
     if not rejections:
         return {}
     runs = {(job.id, job.digest) for job in declared.jobs}
@@ -54,7 +54,7 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
 def with_new(
     rejections: Rejections, result: ApplyResult, declared: Declared, state: ClusterState, now_ms: Instant
 ) -> Rejections:
-    """And those that writing met with. Only what runs need counts: its Job, Deployment or claim template."""
+    """Add the refusals among the results of writing: of what a run needs, its Job, Deployment or claim template."""
     found = dict(rejections)
     for outcome in result.outcomes:
         run = run_of(outcome.change.body or {}) if outcome.refused else None
@@ -71,7 +71,7 @@ def with_new(
 
 
 def _commits(declared: Declared, run: RunKey) -> tuple[Revision | None, Revision | None]:
-    """What decides how the run is rendered: its project's files and the cluster's own."""
+    """The commits that a run is rendered from: of its project's files and of the cluster's own."""
     return declared.project_revisions.get(run[0].project), declared.project_revisions.get(OWN)
 
 

@@ -1,4 +1,4 @@
-"""`simulate --trace`: a trace file read, laid out on nodes with quotas, and replayed in modes of scheduling."""
+"""`simulate --trace`: reads a trace file, adds nodes and quotas, and replays it in several scheduling modes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuctl.simulate.workload import Layout, equal_quotas, quotas_by_history, re
 
 
 class Format(NamedTuple):
-    """How a trace is read, and the columns by which it is known."""
+    """The reader of a trace format, and the columns by which a file of it is recognized."""
 
     read: ReadTrace
     columns: Sequence[str]
@@ -32,7 +32,7 @@ FORMATS: Mapping[str, Format] = {
     "philly": Format(trace_philly.read_philly, trace_philly.COLUMNS),
     "openb": Format(trace_openb.read_openb, trace_openb.COLUMNS),
 }
-"""By name."""
+"""The formats by name."""
 
 FROM_HISTORY = "from-history"
 EQUAL = "equal"
@@ -40,7 +40,7 @@ EQUAL = "equal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A file as messages name it, and what is in it."""
+    """A file: its path, as messages show it, and its content."""
 
     path: str
     content: bytes
@@ -48,19 +48,19 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """An instant, or so long after the trace's first job."""
+    """An instant, or that long after the trace's first job."""
 
     ms: int
     after_first: bool
 
     def instant(self, first_ms: Instant) -> Instant:
-        """The instant meant."""
+        """The instant, in a trace whose first job came at `first_ms`."""
         return first_ms + self.ms if self.after_first else self.ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be replayed: the jobs that came from one bound until the other.
+    """What to replay: the jobs that were submitted between the two bounds, and how.
 
     `format`: one of FORMATS; None: the one that has the file's columns. `quotas`: FROM_HISTORY, EQUAL, or a file that
     holds them; None: from history where there is one.
@@ -79,7 +79,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The report, or None with what is wrong with a file."""
+    """The report; None if a file has errors, which are in the diagnostics."""
 
     report: ReplayReport | None
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -118,7 +118,7 @@ def _format_of(file: File) -> Format | None:
 
 
 def _unknown(file: File) -> Replayed:
-    """Nothing is known of the file, or there is nothing in it."""
+    """The result for a file of no known format, or an empty one."""
     table = Table(file.path, file.content, ())
     if not table.mistakes:
         formats = "; ".join(f"{name} ({', '.join(each.columns)})" for name, each in FORMATS.items())
@@ -127,7 +127,8 @@ def _unknown(file: File) -> Replayed:
 
 
 def _window(trace: Trace, from_ms: Instant | None, until_ms: Instant | None) -> tuple[Instant, Instant]:
-    """What integrals are over: while jobs came, or, where all came at once, until the last of them could have ended."""
+    """The window of the integrals: from the first submission to the last; if all jobs came at once, until the longest
+    could have ended."""
     begin_ms = trace.jobs[0].submitted_ms if from_ms is None else from_ms
     end_ms = trace.jobs[-1].submitted_ms if until_ms is None else until_ms
     return begin_ms, end_ms if end_ms > begin_ms else begin_ms + max(job.duration_ms for job in trace.jobs)

@@ -1,6 +1,6 @@
-"""The journal of the unattended loop: one line for each thing that happened, none while nothing does.
+"""The journal of the unattended loop: one line for each thing that happened, none while nothing happens.
 
-What is wrong stands until it is right: it is told when it begins and when it ends, not each time it is found again.
+A problem stands until it is resolved: a line when it begins and a line when it ends, not one each time it is found.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
 
 _OVERTAKEN = "GPU7004"
-"""Somebody changed the object at the same time: the next cycle looks again, and most times that is all."""
+"""Another writer changed the object at the same time. The next cycle reads it again, and mostly that resolves it."""
 MOST_MISTAKES = 1000
-"""What is told of one commit: a journal is no report, and the loop waits while lines are written."""
+"""The most mistakes that are journaled of one commit: the loop waits while lines are written."""
 FieldValue = str | int | Sequence[str]
 
 
@@ -50,28 +50,28 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line: what it is about in a word, and the facts."""
+    """One line: an event, in a word, and its fields."""
 
     event: str
     level: Level = Level.INFO
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
     rewords: bool = False
-    """Whether its message may change while it stands for the same problem: only the first is told."""
+    """Whether the message may change while the problem is the same: only the first one is written."""
 
     @property
     def problem(self) -> str:
-        """What two entries share that stand for the same."""
+        """The key of the problem: two entries with the same key are the same problem."""
         facts = {key: value for key, value in self.fields.items() if not (self.rewords and key == "message")}
         return f"{self.event} {self.level} {facts}"
 
     @property
     def subject(self) -> tuple[tuple[str, FieldValue], ...]:
-        """What it is about: the facts of the line that tells that it has ended."""
+        """What the entry is about: the fields of the line that says it is resolved."""
         told = ((name, self.fields[name]) for name in ("code", "place", "object") if name in self.fields)
         return ("was", self.event), *told
 
     def line(self, at_ms: Instant, form: LogForm) -> str:
-        """The line, without its end."""
+        """The line, without its newline."""
         at = format_timestamp(at_ms)
         if form is LogForm.JSON:
             facts = {key: list(v) if isinstance(v, tuple) else v for key, v in self.fields.items()}
@@ -80,7 +80,7 @@ class Entry:
 
 
 class Journal:
-    """Writes lines and remembers what stands wrong, by area (Git, declarations, cluster)."""
+    """Writes lines, and remembers the standing problems by area (Git, declarations, cluster)."""
 
     def __init__(self, write: Callable[[str], None], form: LogForm = LogForm.TEXT) -> None:
         self._write = write
@@ -88,14 +88,14 @@ class Journal:
         self._standing: dict[str, dict[str, Entry]] = {}
 
     def tell(self, at_ms: Instant, entry: Entry) -> None:
-        """Something happened. A line that can't be made or written is lost, and ends nothing."""
+        """Write an entry. A line that can't be formed or written is lost; nothing is raised."""
         with suppress(Exception):
             self._write(entry.line(at_ms, self._form))
 
     def stand(self, at_ms: Instant, area: str, problems: Iterable[Entry]) -> None:
-        """All that is wrong in an area now. Tells what is new of it, and what was wrong and is no more.
+        """Set all problems that stand in an area now. Writes the new and the resolved ones.
 
-        What is told anew with other facts has not ended: a replica that waits for another leader still waits.
+        A problem whose fields changed is not resolved: a replica that waits for another leader is still waiting.
         """
         before = self._standing.get(area, {})
         now = {entry.problem: entry for entry in problems}
@@ -109,13 +109,13 @@ class Journal:
         self._standing[area] = now
 
     def forget(self, *areas: str) -> None:
-        """What stands there is another's business from now on: nothing is told of it."""
+        """Drop the problems of areas without a line: another replica reports them from now on."""
         for area in areas:
             self._standing.pop(area, None)
 
     @property
     def codes(self) -> Mapping[str, int]:
-        """How many problems of each code stand; those without one (a replica that waits) are no problems."""
+        """How many problems of each code stand. An entry without a code (a replica in standby) is no problem."""
         standing = (entry.fields.get("code") for area in self._standing.values() for entry in area.values())
         return Counter(str(code) for code in standing if code)
 
@@ -126,12 +126,12 @@ class Journal:
 
 
 def of_fault(event: str, fault: WorldFault) -> Entry:
-    """A fault of the world."""
+    """The entry of a fault of the outside world."""
     return Entry(event=event, level=Level.ERROR, fields={"code": fault.code, "message": str(fault)}, rewords=True)
 
 
 def of_diagnostic(event: str, found: Diagnostic) -> Entry:
-    """A diagnostic, with its place and its fix."""
+    """The entry of a diagnostic, with its place and its fix."""
     facts: dict[str, FieldValue] = {"code": found.code, "place": str(found.span), "message": found.message}
     if found.help:
         facts["help"] = found.help
@@ -140,7 +140,7 @@ def of_diagnostic(event: str, found: Diagnostic) -> Entry:
 
 
 def of_mistakes(found: Sequence[Diagnostic]) -> Iterator[Entry]:
-    """What is wrong with the newest commit: first which parts of it are kept back; of a great many, the first."""
+    """The entries of the newest commit's diagnostics: which parts are kept back, then its mistakes, up to a bound."""
     told = sorted(found, key=lambda diagnostic: not diagnostic.code.startswith("GPU8"))
     for diagnostic in told[:MOST_MISTAKES]:
         yield of_diagnostic("invalid", diagnostic)
@@ -151,7 +151,7 @@ def of_mistakes(found: Sequence[Diagnostic]) -> Iterator[Entry]:
 
 
 def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
-    """What a cycle did; nothing when it wrote nothing."""
+    """The entries of what a cycle did; none if it wrote nothing."""
     applied = [o.change for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
     if not applied:
         return
@@ -188,14 +188,14 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
 
 
 def _newly_ended(report: CycleReport) -> list[Finished]:
-    """The ends that no ledger tells of yet."""
+    """The finished jobs that no ledger records yet."""
     ended = [decision for decision in report.schedule.decisions if isinstance(decision, Finished)]
     told = {job for ledger in report.state.ledgers.values() for job, _ in ledger.finished} if ended else set[JobId]()
     return [decision for decision in ended if decision.job not in told]
 
 
 def of_troubles(report: CycleReport) -> Iterator[Entry]:
-    """What stands wrong after a cycle: refusals, writes that failed, and how nodes differ from what is declared."""
+    """The problems that stand after a cycle: refusals, failed writes, and mismatches of inventory and cluster."""
     for refusal in report.plan.refusals:
         yield of_diagnostic("refused", refusal)
     for notice in report.plan.notices:
@@ -209,7 +209,7 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
 
 
 def of_damage(report: CycleReport) -> Iterator[Entry]:
-    """Records that can't be read whole. Their projects are left alone until somebody has looked."""
+    """The problems of ledgers that can't be read whole. Their projects are left alone until a person repaired them."""
     for ref, part in report.state.damaged:
         text = message("GPU7008", {"ledger": ref.name, "part": part})
         yield Entry(
@@ -218,7 +218,7 @@ def of_damage(report: CycleReport) -> Iterator[Entry]:
 
 
 def of_unreadable(state: ClusterState) -> Iterator[Entry]:
-    """Objects of the cluster that can't be read, each by itself."""
+    """The problems of objects that can't be read, one each."""
     for ref, what in state.unreadable:
         text = message("GPU7009", {"object": str(ref), "what": what})
         facts = {"code": "GPU7009", "object": str(ref), "message": text}
@@ -226,22 +226,22 @@ def of_unreadable(state: ClusterState) -> Iterator[Entry]:
 
 
 def of_fights(fought: Iterable[ObjectRef], state: ClusterState) -> Iterator[Entry]:
-    """Objects that are left alone for a while because they were written too often, with who else writes them."""
+    """The problems of objects that are protected for a while after too many writes, with the other manager's name."""
     for ref in sorted(fought):
         other = rival(state.live.get(ref))
-        who = f"{other} wrote it too" if other else "nobody else wrote it"
+        who = f"{other} wrote it, too" if other else "no other client wrote it"
         text = message("GPU7007", {"object": str(ref), "times": WRITES_IN_A_WINDOW, "rival": who})
         facts = {"code": "GPU7007", "object": str(ref), "message": text}
         yield Entry(event="restless", level=Level.WARNING, fields=facts)
 
 
 def _decided(report: CycleReport, applied: Iterable[Change], stage: Stage) -> list[Decision]:
-    """The decisions whose write in that stage was made."""
+    """The decisions whose write of that stage was made."""
     jobs = {job_of(change.body) for change in applied if change.stage == stage and change.body is not None}
     return [decision for decision in report.schedule.decisions if decision.job in jobs] if jobs else []
 
 
 def _plain(value: FieldValue) -> str:
-    """A value without spaces as it is, any other quoted."""
+    """A value as text: as it is if it has no spaces, else quoted."""
     text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ", ".join(value)
     return text if text and text.isprintable() and not set(text) & set(' "=') else json_text(text)

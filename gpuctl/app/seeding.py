@@ -1,7 +1,7 @@
-"""Brings a cluster into the state a scenario gives: jobs that already run, at their places, and jobs that already wait.
+"""Brings a cluster into the state that a scenario gives: jobs that already run, on their GPUs, and jobs that wait.
 
-The ordinary observe, render, plan and apply do it, in the ordinary order and at the instants that are given; only the
-decisions are the scenario's instead of the engine's.
+The ordinary observe, render, plan and apply do it, in the ordinary order and at the given instants; only the decisions
+are the scenario's instead of the engine's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpuctl.app.apply import apply_plan
-from gpuctl.app.cycle import CYCLES_TO_A_FIXED_POINT, Site
+from gpuctl.app.cycle import CYCLES_TO_A_FIXED_POINT, CycleContext
 from gpuctl.app.play import Sandbox
 from gpuctl.model.decision import Admit, Decision, Keep, Pending, Placement, RunRecord, Schedule
 from gpuctl.model.declared import Declared
@@ -26,15 +26,15 @@ from gpuctl.schedule import reasons
 from gpuctl.simulate.scenario import Given
 
 
-def seed(declared: Declared, given: Given, site: Site, sandbox: Sandbox, zero_ms: Instant) -> None:
-    """Play the past up to `zero_ms`. The clock stands at or before the earliest instant that is given."""
+def seed(declared: Declared, given: Given, context: CycleContext, sandbox: Sandbox, zero_ms: Instant) -> None:
+    """Play the given past up to `zero_ms`. The clock stands at or before the earliest given instant."""
     since = given.since_ms
     places = {run.job: run.placement for run in given.running}
     usage = {name: Usage(at_ms=zero_ms, milli_hours=milli) for name, milli in given.usage_milli_hours.items()}
     for at_ms in sorted({*since.values(), *([0] if usage else [])}):
         _pass_until(zero_ms + at_ms, sandbox)
         known = tuple(job for job in declared.jobs if since.get(job.id, 1) <= at_ms)
-        _settle_as_given(replace(declared, jobs=known), places, usage, site)
+        _settle_as_given(replace(declared, jobs=known), places, usage, context)
     _pass_until(zero_ms, sandbox)
 
 
@@ -44,17 +44,17 @@ def _pass_until(at_ms: Instant, sandbox: Sandbox) -> None:
 
 
 def _settle_as_given(
-    declared: Declared, places: Mapping[JobId, Placement], usage: Mapping[ProjectName, Usage], site: Site
+    declared: Declared, places: Mapping[JobId, Placement], usage: Mapping[ProjectName, Usage], context: CycleContext
 ) -> None:
     for _ in range(CYCLES_TO_A_FIXED_POINT):
-        site.mirror.refresh()
-        now_ms = site.clock.now_ms()
-        state = observe(site.mirror.objects(), declared.tenancy)
+        context.object_cache.refresh()
+        now_ms = context.clock.now_ms()
+        state = observe(context.object_cache.objects(), declared.tenancy)
         schedule = replace(_as_given(declared, places, state, now_ms), usage=usage)
         plan = make_plan(declared, schedule, render(declared, schedule), state, frozenset())
-        if not apply_plan(plan, site.mirror).writes:
+        if not apply_plan(plan, context.object_cache).writes:
             return
-        site.settle()
+        context.settle()
 
 
 def _as_given(declared: Declared, places: Mapping[JobId, Placement], state: ClusterState, now_ms: Instant) -> Schedule:

@@ -1,4 +1,4 @@
-"""Settings that only the engine or the compiler reads, so that no object shows them: how two revisions differ."""
+"""The differences of two revisions in settings that only the engine or the compiler reads, and no object shows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _POLICY: Mapping[str, Words] = {
     "stop_guard_percent": ("stopGuard", _plain),
 }
 _SECURITY: Mapping[str, Words] = {"host_paths": ("hostPaths", _names)}
-"""The rest of it shows in objects: labels of namespaces, and quotas."""
+"""The other security settings show in objects: in labels of namespaces, and in quotas."""
 _ALLOWANCE: Mapping[str, Words] = {
     "quota_milli": ("quota", _gpus),
     "limit_milli": ("limit", _gpus),
@@ -65,7 +65,7 @@ _ALLOWANCE: Mapping[str, Words] = {
 
 
 def setting_changes(base: Declared | None, head: Declared | None) -> Iterator[SettingChange]:
-    """Of what is declared in both revisions and is the same run: the settings that differ, by owner."""
+    """The settings that differ, by owner: of what both revisions declare; of jobs, if the run is the same."""
     if base is None or head is None:
         return
     yield from _of("scheduling", base.cluster.scheduling, head.cluster.scheduling, _POLICY)

@@ -36,19 +36,19 @@ from gpuctl.simulate.scenario import (
 )
 
 ReadTree = Callable[[str], SourceTree]
-"""The files of a folder or file that a scenario names. Raises SourceUnavailable."""
+"""Reads the files of a folder or file that a scenario names. Raises SourceUnavailable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """The report of a scenario, or None with what is wrong with it; warnings in any case."""
+    """The report of a scenario; None if it has errors. The diagnostics hold warnings in any case."""
 
     report: SimulationReport | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def simulate_file(path: str, content: bytes, read_tree: ReadTree, sandboxes: Sandboxes) -> Simulated:
-    """Run the scenario of a file."""
+    """Simulate the scenario of a file."""
     scenario, diagnostics = read(path, content)
     if scenario is None:
         return Simulated(report=None, diagnostics=diagnostics)
@@ -61,7 +61,7 @@ def simulate_file(path: str, content: bytes, read_tree: ReadTree, sandboxes: San
 
 
 def _tree(scenario: Scenario, read_tree: ReadTree) -> tuple[SourceTree, tuple[Diagnostic, ...]]:
-    """All declarations the scenario names, as one tree. The first folder is the cluster's."""
+    """All declarations that the scenario names, as one tree. The first folder is the cluster's."""
     trees, faults = [], []
     for named in scenario.declarations:
         try:
@@ -74,7 +74,7 @@ def _tree(scenario: Scenario, read_tree: ReadTree) -> tuple[SourceTree, tuple[Di
 
 
 def _stages(scenario: Scenario, tree: SourceTree, path: str) -> tuple[list[Declared], tuple[Diagnostic, ...]]:
-    """What is declared at 0s and after each event; no stages when one of them is wrong."""
+    """What is declared at 0s and after each event; empty if one of these has errors."""
     current = declarations(tree).with_documents(scenario.given.documents, path)
     stages, told = [], []
     for event in (None, *scenario.events):
@@ -102,7 +102,7 @@ def _changed(current: Declarations, what: Happening, path: str) -> Declarations:
 
 
 class _Simulation:
-    """One run of a scenario whose names have been checked."""
+    """One simulation of a scenario whose names have been checked."""
 
     def __init__(self, scenario: Scenario, stages: list[Declared], sandboxes: Sandboxes) -> None:
         self.scenario = scenario
@@ -115,7 +115,7 @@ class _Simulation:
         self.missed: list[Outcome] = []
 
     def run(self) -> SimulationReport:
-        """Play it and evaluate what is expected."""
+        """Play the scenario and evaluate its expectations."""
         self._begin()
         label, label_ms = "start", 0
         for at_ms, event, declared in self._timeline():
@@ -138,12 +138,12 @@ class _Simulation:
             self.world.run_for(job, duration_ms)
         for foreign in given.foreign:
             self.world.set_strangers(foreign.node, foreign.gpus)
-        seed(self.stages[0], given, self.play.site, self.sandbox, EPOCH_MS)
+        seed(self.stages[0], given, self.play.context, self.sandbox, EPOCH_MS)
         for node, ready in given.nodes_ready.items():
             self.world.set_node_ready(node, ready=ready)
 
     def _timeline(self) -> list[tuple[Instant, Event | None, Declared]]:
-        """Events with what is declared after each, and instants that are asked for and have no event, in time order."""
+        """The events, each with what is declared after it, and the other instants with expectations, by time."""
         until_ms = self.scenario.until_ms
         marks = [
             (event.at_ms, event, declared)
@@ -170,7 +170,7 @@ class _Simulation:
                 self.world.set_strangers(node, gpus)
 
     def _check_running(self, job: JobId, at_ms: Instant) -> None:
-        """What does not run can't end: that the scenario means otherwise is a failed expectation."""
+        """Note a failed expectation if the job does not run: then the scenario can't let it end."""
         rows = self.play.checkpoints[-1].jobs
         state = next((row.state.value for row in rows if row.job == job), None)
         if state != JobState.RUNNING:
@@ -215,7 +215,7 @@ def happening_text(what: Happening) -> str:
         case SetIdle(job=job, since_ms=since_ms):
             return f"{job} {'works again' if since_ms is None else 'idles'}"
         case SetForeign(node=node, gpus=gpus):
-            return f"others ask for {gpus} GPUs of {node}"
+            return f"foreign pods request {gpus} {'GPU' if gpus == 1 else 'GPUs'} of {node}"
 
 
 def _document_text(kind: str, project: str, name: str) -> str:

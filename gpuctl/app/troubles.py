@@ -1,4 +1,4 @@
-"""What goes wrong while the loop runs, outside or in gpuctl itself: told, and never the end of it."""
+"""Reports what goes wrong while the loop runs, outside or in gpuctl itself; it never ends the loop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpuctl.app.report import Entry, Journal, Level, of_fault
 from gpuctl.diag.wording import message
 
 Work = Callable[[], list[Entry]]
-"""Does something, and gives what stands wrong afterwards."""
+"""Does something, and returns the problems that stand afterwards."""
 
 
 class Troubles:
-    """Keeps what stands wrong, by area, in the journal and in the measurements."""
+    """Keeps the standing problems, by area, in the journal and in the measurements."""
 
     def __init__(self, journal: Journal, meters: Meters, clock: Clock) -> None:
         self._journal = journal
@@ -26,13 +26,13 @@ class Troubles:
         self._areas: frozenset[str] = frozenset()
 
     def guarded(self, area: str, work: Work) -> bool:
-        """Do it; whether that went well. What it raises stands wrong."""
+        """Do the work. Returns whether it went well; what it raises becomes a standing problem."""
         problems, well = self.tried(work)
         self.stand(area, problems)
         return well
 
     def tried(self, work: Work) -> tuple[list[Entry], bool]:
-        """Do it; what stands wrong then, and whether it went well: a fault of the source did not, nor what raised."""
+        """Do the work. Returns its problems and whether it went well: not if it raised, or the source was at fault."""
         try:
             problems = work()
         except WorldFault as fault:
@@ -42,21 +42,21 @@ class Troubles:
         return problems, not any(problem.event == "source" for problem in problems)
 
     def aside(self, name: str, work: Callable[[], None]) -> None:
-        """Do what nothing depends on: what it raises is told, and holds nothing up."""
+        """Do work that nothing depends on: what it raises is reported, and stops nothing else."""
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - who measures or tells must not stop what is measured
+        except Exception as error:  # noqa: BLE001 - measuring and reporting must not stop what they are about
             self.bug(name, error)
         else:
             self.bug(name, None)
 
     def bug(self, area: str, error: Exception | None) -> None:
-        """A mistake of our own; None: there is none any more. Raises nothing."""
+        """Report a bug of gpuctl in an area; None: it is gone. Never raises."""
         with suppress(Exception):
             self.stand(f"bug: {area}", [] if error is None else [_of_bug(error)])
 
     def stand(self, area: str, problems: Sequence[Entry]) -> None:
-        """All that is wrong in an area now."""
+        """Set all problems that stand in an area now."""
         if not problems and area not in self._areas:
             return
         self._areas = self._areas | {area} if problems else self._areas - {area}
@@ -64,7 +64,7 @@ class Troubles:
         self._measure()
 
     def forget(self, *areas: str) -> None:
-        """What stands there is another's business from now on."""
+        """Drop the problems of areas, unresolved: another replica reports them from now on."""
         self._areas -= set(areas)
         self._journal.forget(*areas)
         self._measure()
@@ -75,7 +75,7 @@ class Troubles:
 
 
 def _of_bug(error: Exception) -> Entry:
-    """Our own mistake, with the line it was made in."""
+    """A bug of gpuctl, with the line that raised."""
     frames = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f" ({PurePath(frame.filename).name}:{frame.lineno})" for frame in frames)
     facts = {"code": "GPU9001", "message": message("GPU9001", {"what": f"{type(error).__name__}: {error}{place}"})}

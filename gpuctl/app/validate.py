@@ -1,4 +1,4 @@
-"""Validate: every mistake of one or several clusters at once."""
+"""`validate`: reports every mistake of one or several clusters at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuctl.model.source import SourceTree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What is wrong with the trees, each mistake once; how many jobs the valid ones declare."""
+    """The diagnostics of all trees, each mistake once, and how many jobs the valid trees declare."""
 
     diagnostics: tuple[Diagnostic, ...]
     clusters: int
@@ -23,12 +23,12 @@ class Validation:
 
     @property
     def valid(self) -> bool:
-        """True when there is no error; warnings are none."""
+        """Whether there is no error. Warnings are no errors."""
         return not has_errors(self.diagnostics)
 
 
 def validate(folders: Iterable[str], read: Callable[[str], SourceTree]) -> Validation:
-    """Read and compile each folder on its own. One that can't be read has that for its only mistake."""
+    """Read and compile each folder by itself. For a folder that can't be read, that is its only mistake."""
     compiled = [_compiled(folder, read) for folder in folders]
     return Validation(
         diagnostics=sorted_diagnostics(d for one in compiled for d in one.diagnostics),

@@ -144,16 +144,16 @@ def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> I
     the digests of its contents.
     """
     from gpuctl.app.revisions import as_seen, contents_of  # noqa: PLC0415
-    from gpuctl.compile import Readings, compile_tree  # noqa: PLC0415
+    from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
 
     files: Mapping[str, SourceFile] = {}
-    readings = Readings()
+    cache = CompileCache()
     for tree, name in zip(trees, names, strict=True):
         if tree is None:
             yield None
             continue
         files = as_seen(tree.files, files)
-        compiled = compile_tree(replace(tree, files=files), readings)
+        compiled = compile_tree(replace(tree, files=files), cache)
         if compiled.declared is None:
             tell(compiled.diagnostics)
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)

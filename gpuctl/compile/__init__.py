@@ -3,14 +3,14 @@
 In the order data flows: `syntax` YAML events, `builder` and `reading` documents, `fields_v1`, `spec_v1`, `shape` their
 form, `declarations` what is declared, `resolve` references, `quota`, `capacity` and `fit` whether it can be, `policy`
 rules over declarations (`rule_form` and `patterns` what such a rule is, `rule_steps` how it is evaluated), `lower` and
-`digest` the values of `model`. `readings` saves work and decides nothing.
+`digest` the values of `model`. `cache` saves work and decides nothing.
 """
 
 from __future__ import annotations
 
+from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.compiler import Compiled, compile_tree
 from gpuctl.compile.reading import parse_documents
-from gpuctl.compile.readings import Readings
 from gpuctl.compile.shape import check_shape
 
-__all__ = ["Compiled", "Readings", "check_shape", "compile_tree", "parse_documents"]
+__all__ = ["CompileCache", "Compiled", "check_shape", "compile_tree", "parse_documents"]

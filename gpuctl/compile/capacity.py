@@ -1,6 +1,6 @@
 """Whether the cluster's own declarations can be: pools that make sense, and quotas that the declared GPUs can serve.
 
-Where a pool declares no nodes nobody knows how much there is, and nothing is said about it.
+If a pool declares no nodes its capacity is not known, and nothing is checked against it.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _unserved(resolved: Resolved) -> Iterator[Diagnostic]:
 
 
 def _sums(resolved: Resolved) -> Iterator[Diagnostic]:
-    """Where the quotas of those who divide something add up to more than there is."""
+    """Mistakes where the quotas of projects and departments add up to more than what they divide."""
     for domain in resolved.domains:
         where = "the cluster" if domain.name == WHOLE_CLUSTER else f'pool "{domain.name}"'
         capacity = quota.capacity(resolved, domain.pools)

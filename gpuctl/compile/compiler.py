@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.capacity import check_capacity
 from gpuctl.compile.declarations import collect
 from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
 from gpuctl.compile.quota import quota_domains
-from gpuctl.compile.readings import Readings
 from gpuctl.compile.resolve import resolve
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors, sorted_diagnostics
@@ -38,26 +38,26 @@ class Compiled:
     cluster: str = ""
 
 
-def compile_tree(tree: SourceTree, readings: Readings | None = None) -> Compiled:
+def compile_tree(tree: SourceTree, cache: CompileCache | None = None) -> Compiled:
     """Compile all files of a tree. Never raises for their content; the order of files means nothing.
 
-    `readings` are those of a compilation before, where there was one: they save work and change no result.
+    `cache` is the one of a compilation before, if there was one: it saves work and changes no result.
     Cost: linear in the bytes of the files, about twice what merely parsing them costs; of a file that is the same
     object, and whose references lead to the same, a fiftieth of that.
     """
-    readings = readings or Readings()
-    declarations = collect(tree, readings.files)
+    cache = cache or CompileCache()
+    declarations = collect(tree, cache.files)
     resolved = resolve(declarations, tree)
     diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
     resolved.domains = quota_domains(resolved)
     diagnostics.extend(check_capacity(resolved))
-    resolved.jobs, unfit = fit_jobs(declarations, resolved, readings.fitted)
+    resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
     if declarations.policies:
         from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema and re2, which takes a while
 
-        diagnostics.extend(check_policies(declarations, readings.rules, readings.breaches))
-    declared = None if has_errors(diagnostics) else lower(resolved, readings.jobs)
+        diagnostics.extend(check_policies(declarations, cache.rules, cache.breaches))
+    declared = None if has_errors(diagnostics) else lower(resolved, cache.jobs)
     return Compiled(
         declared=declared,
         diagnostics=tuple(_as_many_as_are_read(sorted_diagnostics(diagnostics), declarations.owners)),

@@ -64,7 +64,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FileReading:
+class FileDeclarations:
     """What one file says, by itself: its declarations with their kinds, and what is wrong in it.
 
     `guessed` and `owner` are as in Declarations.
@@ -106,14 +106,14 @@ class Declarations:
         }
 
 
-def collect(tree: SourceTree, readings: Memo[str, FileReading]) -> Declarations:
-    """Read every file of a tree that was not read before. Cost: linear in the bytes of those."""
-    readings.turn()
+def collect(tree: SourceTree, files: Memo[str, FileDeclarations]) -> Declarations:
+    """Read the files of a tree; `files`: the cache. Cost: linear in the bytes of the files that are not in it."""
+    files.turn()
     out = Declarations()
     of_kinds = out.of_kinds()
     for path in sorted(tree.files):
         file = tree.files[path]
-        read = readings.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir))
+        read = files.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir))
         for kind, declaration in read.declared:
             of_kinds[kind].append(declaration)
         out.claims.extend(read.claims)
@@ -131,14 +131,14 @@ def folder_project(cluster_dir: str, path: str) -> str | None:
     return project if path.startswith(root) and first == "projects" and slash else None
 
 
-def _read(path: str, file: SourceFile, cluster_dir: str) -> FileReading:
+def _read(path: str, file: SourceFile, cluster_dir: str) -> FileDeclarations:
     folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
     if file.fault is not None or not path.isprintable():
         source = SourceText(path, "", file.revision)
         code = "GPU1023" if file.fault is None else _FAULTS[file.fault]
         told = diagnose(source, code, source.span(1, 1), {"limit": MAX_FILE_BYTES})
-        return FileReading(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
+        return FileDeclarations(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
     read = read_file(path, file.content, file.revision)
     taken = [_document(document) if folder is None else _in_folder(document, folder) for document in read.documents]
     claims = tuple(one.claim for one in taken if one.claim is not None)
@@ -149,7 +149,7 @@ def _read(path: str, file: SourceFile, cluster_dir: str) -> FileReading:
     elif len(projects := {one.project for one in taken} | {_seeming_project(found) for found in words}) == 1:
         (only,) = projects
         owner = ProjectName(only) if only else None
-    return FileReading(
+    return FileDeclarations(
         declared=tuple((one.claim.kind, one.declaration) for one in taken if one.claim and one.declaration),
         claims=claims,
         guessed=frozenset(guessed),

@@ -2,8 +2,8 @@
 
 A policy below `projects/<p>/` binds that project alone; any other binds all. What policies may take is counted in steps
 and bounded three times: for a policy on a declaration, for the declarations of a project, and for a policy in all. The
-one who is told is the one who can change it: a project whose declarations take too much, or whose own policies do,
-stays at its last good commit, and no other does.
+mistake is reported where it can be changed: a project whose declarations or own policies take too many steps stays at
+its last good commit, and no other does.
 """
 
 from __future__ import annotations

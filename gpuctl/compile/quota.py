@@ -103,7 +103,10 @@ class Member:
 
 
 def members(resolved: Resolved, department: str | None, domain: DomainName) -> list[Member]:
-    """Who divides a department's quota (None: the cluster's GPUs), by name. Departments must not be in a circle."""
+    """The projects and departments that divide a department's quota (None: the cluster's GPUs), by name.
+
+    Departments must not be in a circle.
+    """
     projects = [
         Member(name, "Project", in_domain(project.model.spec.quota, domain))
         for name, project in resolved.projects.items()
@@ -132,7 +135,7 @@ def node_gpus(pool: NodePool) -> list[int]:
 
 
 def capacity(resolved: Resolved, pools: tuple[str, ...]) -> GpuMilli | None:
-    """Declared GPUs of some pools; None where one of them declares no nodes, so that nobody knows."""
+    """The declared GPUs of some pools; None if one of them declares no nodes."""
     if any(not resolved.pools[name].nodes for name in pools):
         return None
     return WHOLE_GPU * sum(sum(node_gpus(resolved.pools[name])) for name in pools)

@@ -94,17 +94,17 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
 
 
 class Rights:
-    """Who has the better right to a name that two claim: the least. Of equals the first by path and line has it."""
+    """Ranks declarations that claim the same name: the least rank has it. Of equals, the first by path and line."""
 
     def __init__(self, declarations: Declarations, tree: SourceTree) -> None:
         self._owners = declarations.owners
         self._cluster_dir = tree.cluster_dir
 
     def of(self, project: str, document: Document) -> int:
-        """`project`: whose the declaration is; "" for the cluster's own.
+        """The rank of a declaration of `project`; "" for the cluster's own.
 
         A project's folder is the place of what is its own. Outside of folders a file that several share goes first:
-        who loses stays at its last good commit, and that should be as few as possible.
+        each project that loses stays at its last good commit, and these should be as few as possible.
         """
         path = document.name.file
         owner = self._owners.get(path)

@@ -60,7 +60,7 @@ def _stays(declared: Declared) -> Callable[[Run], bool]:
     wanted = {(job.id, job.digest) for job in declared.jobs}
 
     def stays(run: Run) -> bool:
-        return (run.job, run.digest) in wanted or run.job.project in declared.held or run.job in declared.barred
+        return (run.job, run.digest) in wanted or run.job.project in declared.pinned or run.job in declared.blocked
 
     return stays
 

@@ -1,11 +1,11 @@
 """Admission policies: what keeps the controller in its namespaces, and people from taking GPUs past it.
 
 The API server evaluates them itself; nothing of gpuctl has to be up. They hold for administrators too, but for
-annotations that schedulers and agents of GPUs write. Who may delete or change the policies can get round them, and so
-can whoever starts pods in namespaces that are no projects': those are the cluster's owners.
+annotations that schedulers and agents of GPUs write. A user with the right to delete or change the policies, or to
+start pods in namespaces that are not a project's, can get round them: these are the cluster's owners.
 
-A pod comes by way of a Job or a ReplicaSet, so its maker is a controller of Kubernetes: that its labels are gpuctl's is
-worth something only because nobody else may write those labels onto anything that makes pods.
+A pod comes by way of a Job or a ReplicaSet, so its maker is a controller of Kubernetes: its labels of gpuctl prove
+something only because no other user may write those labels onto anything that makes pods.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MAKERS = (
     "system:serviceaccount:kube-system:replicaset-controller",
     "system:serviceaccount:kube-system:resource-claim-controller",
 )
-"""Who makes what carries gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made. Where the
-controllers share one account, it is the second."""
+"""The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made. Where
+the controllers share one account, it is the second."""
 
 _MARK = "gpuctl.dev/"
 _IS_MARK = f"k.startsWith('{_MARK}') && k != '{names.IDLE_SINCE_ANNOTATION}'"

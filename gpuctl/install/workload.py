@@ -29,12 +29,12 @@ _API_PORTS = (443, 6443)
 """Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
 _TERMINATION_S = 30
 _PODS_ON_A_NODE = 110
-"""Of anybody's: the most that Kubernetes puts there by itself."""
+"""Pods of all users: the most that Kubernetes puts on a node by default."""
 BASE_MIB, JOB_KIB, NODE_KIB = 256, 48, 40 + 4 * _PODS_ON_A_NODE
 """What the process may take: with nothing to do, for each declared job and its pods, for each node and its pods.
 
 By `gpuctl bench cluster`: 10,000 jobs on 1,000 nodes take some 330 MiB at rest and at most 450 while they are made; a
-pod of anybody's takes 2 to 3 KiB. A job's environment and arguments count several times over.
+pod of any user takes 2 to 3 KiB. A job's environment and arguments count several times over.
 """
 _STEP_MIB = 64
 
@@ -43,7 +43,8 @@ def controller(wanted: Installation) -> Iterator[Body]:
     """Everything but the account."""
     yield _namespace()
     yield _git_secret(wanted)
-    yield made(kinds.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note="Empty at first: whoever takes it leads.")
+    note = "Empty at first. The replica that acquires it is the leader."
+    yield made(kinds.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note=note)
     note = _sized(wanted) if wanted.guard else f"{_sized(wanted)} {UNGUARDED}"
     yield made(kinds.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME, note=note)
     yield _metrics_service()

@@ -193,7 +193,7 @@ def _key(entry: tuple[RunKey, RunEntry]) -> RunKey:
 def decode_ledger(head: Body, config_maps: Mapping[ObjectRef, Body] | None = None) -> LedgerReading | None:
     """Read a ledger back; None for what does not have a ledger's name. `config_maps` are those its shards are among.
 
-    Never raises: a damaged or missing part reads as empty. Whose it is follows from its name, which nobody can change.
+    Never raises: a damaged or missing part reads as empty. Its owner follows from its name, which can't be changed.
     """
     whose = names.ledger_owner(text(head, "metadata", "name"))
     if whose is None:

@@ -8,7 +8,7 @@ from hashlib import sha256
 FIELD_MANAGER = "gpuctl"
 SYSTEM_NAMESPACE = "gpuctl-system"
 LEASE_NAME = "gpuctl"
-"""In SYSTEM_NAMESPACE: who of several replicas may write."""
+"""The Lease in SYSTEM_NAMESPACE that decides which replica may write."""
 PRIORITY_CLASS = "gpuctl-no-preempt"
 MAIN_CONTAINER = "main"
 

@@ -46,7 +46,7 @@ def job_of(body: Body) -> JobId | None:
 def own_run(ref: ObjectRef, body: Body, cluster: str = "") -> RunKey | None:
     """The run that this is the object of; None for all else, also for a copy under a run's labels and another name.
 
-    Its pods' labels say so before its own: nobody can change those of a Job by hand.
+    The labels in its pod template come before its own: a Job's template can't be changed by hand.
     """
     if not is_workload(ref):
         return None

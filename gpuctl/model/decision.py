@@ -126,7 +126,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """It goes on with another number of workers. `beneficiary`: for whom it gives some up; None when it grows."""
+    """The run goes on with another number of workers. `beneficiary`: the job it gives some up for; None if it grows."""
 
     job: JobId
     reason: Reason
@@ -180,7 +180,7 @@ Decision: TypeAlias = (
 
 
 class JobState(StrEnum):
-    """What people see. Preempted is pending again after a pause; Deleted is a run whose object somebody removed."""
+    """The state that people see. Preempted: pending again after a pause. Deleted: a person removed the run's object."""
 
     PENDING = "Pending"
     STARTING = "Starting"

@@ -292,9 +292,9 @@ class Declared:
     """Everything declared, with all references resolved. All tuples but pools are sorted by name.
 
     `project_contents` are digests of what each project declares, wherever its files say it.
-    `held` are projects that can't be acted for now (no good commit of theirs can be read, their ledger is damaged,
-    their namespace is not gpuctl's): what runs of theirs is left alone, and nothing more is started.
-    `barred` are jobs of which the same is true, each with the code of the reason.
+    `pinned` are projects that stay as they are now: no good commit of them can be read, their ledger is damaged, or
+    their namespace is not gpuctl's. Their runs are left alone, and none is started.
+    `blocked` are jobs of which the same is true, each with the code of the reason.
     """
 
     cluster: Cluster
@@ -304,8 +304,8 @@ class Declared:
     jobs: tuple[Job, ...] = ()
     project_revisions: Mapping[ProjectName, Revision] = field(default_factory=dict)
     project_contents: Mapping[ProjectName, str] = field(default_factory=dict)
-    held: frozenset[ProjectName] = frozenset()
-    barred: Mapping[JobId, str] = field(default_factory=dict)
+    pinned: frozenset[ProjectName] = frozenset()
+    blocked: Mapping[JobId, str] = field(default_factory=dict)
 
     @property
     def tenancy(self) -> Tenancy:

@@ -1,4 +1,4 @@
-"""What a change of the declarations does to jobs: who starts, who is paused for whom, who waits and how long."""
+"""The effect of a change of the declarations: which jobs start, which are paused for which, which wait and how long."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """A job that ran and waits then. `beneficiary` None: nobody takes its place, it can't stay there."""
+    """A job that ran and waits then. `beneficiary` None: it is paused for no other job, it can't stay where it was."""
 
     job: JobId
     gpu_milli: GpuMilli
@@ -57,7 +57,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized:
-    """An elastic job that goes on with another number of workers. `beneficiary`: for whom it gives some up."""
+    """An elastic job that goes on with another number of workers. `beneficiary`: the job for which it gives some up."""
 
     job: JobId
     before: int

@@ -22,7 +22,7 @@ Body: TypeAlias = Mapping[str, Any]
 class RawObjects:
     """Every live object of the kinds gpuctl uses, by reference. Bodies are never changed in place.
 
-    `by_kind`: the very same, by API version and kind too, from who has them so; empty from who has not.
+    `by_kind`: the same objects by API version and kind, if the caller has them so; else empty.
     """
 
     objects: Mapping[ObjectRef, Body] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Node:
     do not tolerate. `ready` alone says whether what runs there can stay: a cordoned node keeps its pods. A GPU that
     is not healthy, or is taken out of use, is in `lost_gpus`.
 
-    `ways` are how its GPUs can be asked for; None: nobody looked. `uuids` by index, "" where it is not told, are given
-    by nodes whose GPUs are asked for by uuid. `cut` are the GPUs that are there in slices. `gpu_slots`: how many
-    workers may share a GPU, where that is limited.
+    `ways` are how its GPUs can be requested; None: not observed. `uuids` by index, "" if not known, are those of nodes
+    whose GPUs are requested by uuid. `cut` are the GPUs that are cut into slices. `gpu_slots`: how many workers may
+    share a GPU, where that is limited.
     """
 
     name: NodeName
@@ -161,12 +161,12 @@ class Charge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """What the ledger keeps of a run: all that counts against others, out of the reach of those who run it.
+    """The ledger's entry of a run: all facts that count against other runs, which the run's tenant can't write.
 
-    `uid` is that of the run's object; "" before it was seen. `is_let_go`: the last thing decided was that it runs,
-    `let_go_at_ms` when that was decided. `placement` is where it runs, or the place that is reserved for it,
-    `started_with` where its pods were sent at its last start, `charge` what each of them is charged. `reason` is that
-    of its last start, pause or reservation. `min_workers`: with how few an elastic run goes on.
+    `uid` is that of the run's object; "" before it was seen. `is_let_go`: by the last decision the run is released,
+    `let_go_at_ms` when that was decided. `placement` is where it runs, or what is reserved for it, `started_with` where
+    its pods were sent at its last start, `charge` what each of them is charged. `reason` is that of its last start,
+    pause or reservation. `min_workers`: the fewest workers with which an elastic run goes on.
     """
 
     uid: str = ""

@@ -1,4 +1,4 @@
-"""The stage: everything read from the API server, in the engine's words.
+"""The stage `observe`: turns everything read from the API server into the engine's values.
 
 Cost: linear in the number of objects.
 """
@@ -15,46 +15,46 @@ from gpuctl.k8s.objects import is_deleting, text
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, RawObjects
 from gpuctl.model.tenancy import Tenancy
+from gpuctl.observe.cache import ObserveCache
 from gpuctl.observe.charges import Excess
 from gpuctl.observe.devices import HeldDevice
 from gpuctl.observe.hami import HamiNode, hami_devices, hami_node, unreadable_hami_node
 from gpuctl.observe.ledgers import Records, read_ledgers
 from gpuctl.observe.nodes import Use, observe_nodes
 from gpuctl.observe.pods import Pod
-from gpuctl.observe.sights import Sights
 from gpuctl.observe.unreadable import Faults, read
 from gpuctl.observe.workloads import observe_runs
 
 
-def observe(raw: RawObjects, tenancy: Tenancy | None = None, sights: Sights | None = None) -> ClusterState:
-    """What the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent, or told by name.
+def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache | None = None) -> ClusterState:
+    """Observe what the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent, or named.
 
-    `tenancy` is what gpuctl acts for: what it did not make itself, for projects of that cluster, is foreign. Without
-    one, all clusters on the API server are taken together, and labels and annotations are believed of projects whose
-    ledger may not be read: for people who look. `sights` are those of the cycle before, where there was one: they save
-    work and change no result.
+    `tenancy` is the cluster that gpuctl acts for: all that it did not make for projects of that cluster is foreign.
+    Without one, all clusters on the API server are taken together, and the labels and annotations of projects whose
+    ledger may not be read are trusted: for commands that only show. `cache` is the one of the cycle before, if there
+    was one: it saves work and changes no result.
     """
-    sights = sights or Sights()
-    sights.turn()
+    cache = cache or ObserveCache()
+    cache.turn()
     bodies = defaultdict[tuple[str, str], Mapping[ObjectRef, Body]](dict, raw.by_kind or _by_kind(raw.objects))
     cluster = tenancy.cluster if tenancy else ""
-    records = read_ledgers(bodies[kinds.CONFIG_MAP], sights.ledgers)
+    records = read_ledgers(bodies[kinds.CONFIG_MAP], cache.ledgers)
     ours = records.of(cluster)
-    trust = sights.trust(tenancy, _kept(records, cluster))
-    told = sights.told(records.ledgers_of(cluster), tenancy)
-    own = sights.workloads({**bodies[kinds.JOB], **bodies[kinds.DEPLOYMENT]}, told, trust)
-    runs_of_pods = sights.pod_runs(bodies[kinds.POD], bodies[kinds.REPLICA_SET], told)
-    inventory = sights.inventory(bodies[kinds.RESOURCE_SLICE].values(), bodies[kinds.DEVICE_CLASS].values())
-    registered = _registered(bodies[kinds.NODE], sights.faults)
+    trust = cache.trust(tenancy, _kept(records, cluster))
+    told = cache.told(records.ledgers_of(cluster), tenancy)
+    own = cache.workloads({**bodies[kinds.JOB], **bodies[kinds.DEPLOYMENT]}, told, trust)
+    runs_of_pods = cache.pod_runs(bodies[kinds.POD], bodies[kinds.REPLICA_SET], told)
+    inventory = cache.inventory(bodies[kinds.RESOURCE_SLICE].values(), bodies[kinds.DEVICE_CLASS].values())
+    registered = _registered(bodies[kinds.NODE], cache.faults)
     our_pods = {pod: run for pod, run in zip(bodies[kinds.POD], runs_of_pods, strict=True) if run is not None}
-    claims = sights.claimed(bodies[kinds.RESOURCE_CLAIM], inventory, our_pods, bodies[kinds.POD])
-    given = _given_by_hami(bodies[kinds.POD], registered, sights.faults)
-    pods = sights.pods(bodies[kinds.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods)
+    claims = cache.claimed(bodies[kinds.RESOURCE_CLAIM], inventory, our_pods, bodies[kinds.POD])
+    given = _given_by_hami(bodies[kinds.POD], registered, cache.faults)
+    pods = cache.pods(bodies[kinds.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods)
     leaving = frozenset(ref.name for ref, body in bodies[kinds.NAMESPACE].items() if _terminates(body))
-    memories = sights.memories(own, told, trust, ours.ledgers)
-    runs = observe_runs(own, memories, told.entries, pods, leaving, sights.runs, sights.faults)
+    memories = cache.memories(own, told, trust, ours.ledgers)
+    runs = observe_runs(own, memories, told.entries, pods, leaving, cache.runs, cache.faults)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
-    excess = sights.excess(pods, runs, registered)
+    excess = cache.excess(pods, runs, registered)
     devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}
     nodes, runs = observe_nodes(
         bodies[kinds.NODE],
@@ -64,8 +64,8 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, sights: Sights | No
         runs,
         own_pods=pods,
         workloads=own,
-        known=sights.nodes,
-        faults=sights.faults,
+        known=cache.nodes,
+        faults=cache.faults,
     )
     return ClusterState(
         nodes=nodes,
@@ -80,12 +80,12 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, sights: Sights | No
         foreign=own.foreign,
         pods=our_pods,
         occupied=frozenset(pod.ref.namespace for pod in foreign),
-        unreadable=tuple(sorted({*sights.faults.found, *inventory.unreadable})),
+        unreadable=tuple(sorted({*cache.faults.found, *inventory.unreadable})),
     )
 
 
 def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:
-    """Projects with a ledger that says all it has to: what is lost of it is not the proof of anything."""
+    """The projects with a ledger that is whole but for parts that prove nothing."""
     ours = records.of(cluster)
     owners = (names.ledger_owner(ref.name) for ref, part in ours.damaged if part not in _PROVES_NOTHING)
     return frozenset(ours.ledgers) - {ProjectName(owner[1]) for owner in owners if owner is not None}
@@ -106,7 +106,7 @@ def _terminates(namespace: Body) -> bool:
 
 
 def _registered(nodes: Mapping[ObjectRef, Body], faults: Faults) -> dict[NodeName, HamiNode]:
-    """Nodes whose GPUs HAMi's device plugin has registered."""
+    """The nodes whose GPUs HAMi's device plugin has registered."""
     refs = list(nodes)
     found = faults.sift(refs, [read(partial(hami_node, body), unreadable_hami_node) for body in nodes.values()])
     return {NodeName(ref.name): node for ref, node in zip(refs, found, strict=True) if node is not None}
@@ -124,7 +124,7 @@ def _given_by_hami(
 
 
 def _foreign_use(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[Use]:
-    """What foreign pods and pods beyond their run's charge request on nodes, but for GPUs that are known by name."""
+    """What foreign pods, and pods beyond their run's charge, request on nodes, without GPUs that are known by name."""
     for pod in foreign:
         if pod.node is not None:
             yield pod.node, replace(pod.requests, gpus=max(0, pod.requests.gpus - len(pod.devices)))
@@ -133,7 +133,7 @@ def _foreign_use(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[U
 
 
 def _foreign_devices(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[HeldDevice]:
-    """GPUs known by name that foreign pods hold, and pods beyond their run's charge."""
+    """The GPUs known by name that foreign pods hold, or pods beyond their run's charge."""
     for pod in foreign:
         yield from pod.devices
     for beyond in excess:

@@ -1,4 +1,4 @@
-"""Devices by name, where a driver publishes them: which node has which, and who holds them.
+"""Devices by name, where a driver publishes them: which node has which, and which claims and pods hold them.
 
 A device's index is its minor: the number by which declarations and placements call it. HAMi's DRA driver publishes it
 as an attribute; NVIDIA's does not, but names its devices by it, and says their uuid. A device that no slice of the
@@ -63,7 +63,7 @@ class NodeDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldDevice:
-    """One device, or a part of it, that somebody was given. `slices`: how many MIG slices of it that is."""
+    """One device, or a part of it, that a pod was given. `slices`: how many MIG slices of it that is."""
 
     node: NodeName
     gpu: int
@@ -199,14 +199,14 @@ def _node_devices(devices: list[_Device], driver: str, *, complete: bool, counte
 
 
 def _part(node: NodeName, device: _Device, cut: Mapping[int, CutGpu]) -> HeldDevice:
-    """What somebody has who holds all of a device."""
+    """What a claim holds that was given the whole of a published device."""
     gpu = cut.get(device.minor)
     share = WHOLE_GPU if gpu is None or not device.profile else WHOLE_GPU // max(1, gpu.slices)
     return HeldDevice(node=node, gpu=device.minor, milli=share, uuid=device.uuid, slices=int(bool(device.profile)))
 
 
 def read_claim(claim: Body, inventory: DeviceInventory) -> Claim:
-    """What one claim says of itself."""
+    """Read one claim."""
     return Claim(
         pods=_users(claim), held=tuple(_held(claim, inventory)), is_removed_with_pod=_is_removed_with_pod(claim)
     )
@@ -215,9 +215,9 @@ def read_claim(claim: Body, inventory: DeviceInventory) -> Claim:
 def claimed_devices(
     claims: Iterable[Claim], our_pods: Container[ObjectRef], pods: Mapping[ObjectRef, Body]
 ) -> ClaimedDevices:
-    """Which devices are held, and for whom. Those of a claim that goes with its pod are free once the pod has ended.
+    """The devices that claims hold, by pod. The devices of a claim that goes with its pod are free once the pod ended.
 
-    Any other claim holds what it was given for as long as it is there: kube-scheduler gives it to no other.
+    Any other claim holds its devices for as long as it exists: kube-scheduler gives them to no other.
     """
     of_pods: dict[ObjectRef, tuple[HeldDevice, ...]] = {}
     foreign: list[HeldDevice] = []

@@ -1,8 +1,8 @@
-"""Nodes: what they can hold and what is taken there by others.
+"""Nodes: what they can hold and what others have taken there.
 
-Where a DRA driver or HAMi publishes a node's devices they are known one by one. Elsewhere the kubelet hands out GPUs
-that nobody else can tell apart: indexes are slots then, and who is known only by a count (pods of others, GPUs that
-broke) gets the highest slots that no run of gpuctl's holds.
+Where a DRA driver or HAMi publishes a node's devices they are known one by one. Elsewhere only the kubelet can tell the
+GPUs apart: indexes are slots then, and what is known only by a count (pods of others, broken GPUs) gets the highest
+slots that no run of gpuctl's holds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpuctl.observe.slices import counted_gpus, with_others
 from gpuctl.observe.unreadable import Faults, Unreadable, read
 
 Use: TypeAlias = tuple[NodeName, Requests]
-"""What a pod that is not gpuctl's requests on its node."""
+"""What a foreign pod requests on its node."""
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 
@@ -62,7 +62,7 @@ _NOT_BELIEVED = _Slots(count=0, certain=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """What is taken on a node: indexes in anybody's hands and how often, what others have by index and by count."""
+    """What is taken on a node: how often each index is held, and what others have by index and by count."""
 
     held: Mapping[int, int]
     foreign_milli: Mapping[int, int]
@@ -70,8 +70,8 @@ class _Taken:
     foreign: Requests
 
 
-class NodeSights:
-    """Nodes as they were read last, each with all it was made of."""
+class NodeCache:
+    """Cache of the nodes as they were last read, each with the inputs it was read from."""
 
     __slots__ = ("_nodes", "_slots")
 
@@ -129,7 +129,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     *,
     own_pods: Iterable[Pod] = (),
     workloads: Workloads,
-    known: NodeSights,
+    known: NodeCache,
     faults: Faults,
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
     """All nodes by name, and the runs with an index for every GPU they hold.
@@ -263,8 +263,8 @@ def _beside_given(
 ) -> tuple[Run, ...]:
     """Where GPUs are asked for by count and known by device once they are given: runs that still wait for theirs.
 
-    One that was planned at a device that somebody else was given meanwhile will get another, nobody knows yet which.
-    One that asks by claim will get that very device, or the slice of it that is left, or nothing.
+    A run that was planned at a device that another pod was given meanwhile will get another one; which is not known
+    yet. A run that asks by claim will get that very device, or the slice of it that is left, or nothing.
     """
     nodes = {name for name, found in slots.items() if found.by_device and Way.COUNT in found.ways}
     if not nodes:

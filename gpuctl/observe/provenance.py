@@ -1,5 +1,5 @@
-"""What gpuctl made: told by where it is and by who made it. A label proves nothing: a tenant who may
-write an object may write its labels.
+"""Decides which objects gpuctl made, by their place and their maker. A label proves nothing: a tenant with the right to
+write an object can write its labels.
 
 A Job or Deployment is a run's own object by one of three proofs, the first that applies:
 
@@ -15,7 +15,7 @@ hold.
 A pod is a run's if its controller is the run's object, or a ReplicaSet of it. When the object is gone, its uid on
 record still tells its pods. A ReplicaSet that is gone is told by its name: Kubernetes removes pods whose owner is gone.
 
-Where people look, and may not read the ledger of a project, labels are all there is to go by; nothing is decided then.
+Commands that only show, for a person without the right to read a project's ledger, go by labels; they decide nothing.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Testimony:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Whom to believe where no ledger speaks: `homes` are the namespaces of projects whose ledger is lost.
+    """Which objects to trust where no ledger names a run: `homes` are the namespaces of projects whose ledger is lost.
 
-    `kept` are projects with a ledger that can be read whole. `cluster` "": people look, and labels are believed of
-    projects without one.
+    `kept` are projects with a ledger that can be read whole. `cluster` "": for commands that only show, the labels in
+    other projects are trusted.
     """
 
     cluster: str = ""

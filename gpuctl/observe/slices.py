@@ -1,7 +1,7 @@
 """MIG slices that a device plugin counts by profile: which GPUs of a node they are of, and how many others hold.
 
-Nobody says which GPU a counted slice is of. GPUs that are whole have the first indexes, cut ones those after them,
-profile by profile; a slice that broke is one of the last GPU of its profile, and so are those that others hold, as far
+It is not known which GPU a counted slice is of. Whole GPUs have the first indexes, cut ones the indexes after them,
+profile by profile; a broken slice is one of the last GPU of its profile, and so are the slices that others hold, as far
 as gpuctl's own runs leave room there.
 """
 

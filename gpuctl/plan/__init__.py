@@ -1,6 +1,6 @@
 """(Manifests, ClusterState) -> Plan: the complete list of writes that make the cluster as it is wanted, in order.
 
-`make_plan` is pure and level-triggered: it looks at what is and what is wanted, never at what it planned before. Run
+`make_plan` is pure and level-triggered: it compares what is live and what is wanted, never what it planned before. Run
 again on the cluster that a plan was applied to, it plans less, and in the end nothing.
 
 Invariants: nothing outside an inventory is deleted; a ledger is written before what it records; a plan for an unchanged
@@ -23,21 +23,21 @@ from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import is_stopped
-from gpuctl.plan.checks import Checks
-from gpuctl.plan.departures import departures, names_in_the_way
+from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.guard import (
     CONFIRM_TRAILER,
     Stops,
     damaged_projects,
+    excluded_projects,
     foreign_namespaces,
     mass_stop,
     review,
-    set_aside,
     taken_names,
     unreadable_jobs,
 )
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
+from gpuctl.plan.inventory_mismatch import inventory_mismatches, names_in_the_way
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.writes import book, delete, remade, writer_of
@@ -45,15 +45,15 @@ from gpuctl.plan.writes import book, delete, remade, writer_of
 __all__ = [
     "CONFIRM_TRAILER",
     "OWN",
-    "Checks",
     "Difference",
+    "PlanCache",
     "Stage",
     "differences",
     "drift",
+    "excluded_projects",
     "is_stopped",
     "make_plan",
     "mass_stop",
-    "set_aside",
     "taken_names",
     "unreadable_jobs",
 ]
@@ -61,7 +61,7 @@ __all__ = [
 _REF = attrgetter("ref")
 
 
-def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, and what is known already
+def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations, and what is known already
     declared: Declared,
     schedule: Schedule,
     manifests: Manifests,
@@ -69,23 +69,23 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     confirmations: frozenset[str],
     *,
     stops: Stops | None = None,
-    checks: Checks | None = None,
+    cache: PlanCache | None = None,
 ) -> Plan:
-    """Everything there is to write now. Cost: a glance at each manifest and live object, and what has changed.
+    """Plan all writes of this cycle. Cost: a comparison of each manifest and live object, and what has changed.
 
-    `stops`, what `mass_stop` said already, and `checks`, those of the plan before, save work and change no result.
+    `stops`, the result of `mass_stop`, and `cache`, the one of the plan before, save work and change no result.
     """
-    checks = checks or Checks()
-    checks.turn()
-    untouched = set_aside(declared, state) | damaged_projects(state)
+    cache = cache or PlanCache()
+    cache.turn()
+    untouched = excluded_projects(declared, state) | damaged_projects(state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
-    gaps = checks.gaps(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
-    gaps = [gap for gap in gaps if gap.item.project not in untouched]
-    anew = remade(gaps, state)
-    books = replace(gather(declared, schedule, manifests, refs, state, checks), remade=anew)
+    diffs = cache.diffs(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
+    diffs = [diff for diff in diffs if diff.item.project not in untouched]
+    anew = remade(diffs, state)
+    books = replace(gather(declared, schedule, manifests, refs, state, cache), remade=anew)
     cluster = declared.cluster.name
-    staying = checks.staying(refs, manifests.retained)
+    staying = cache.staying(refs, manifests.retained)
     changes: list[Change] = []
     stops = stops or mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
@@ -93,8 +93,8 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
-        there = left_over(old, books, state, checks)
-        new = next_ledger(declared, old, books, there, checks)
+        there = left_over(old, books, state, cache)
+        new = next_ledger(declared, old, books, there, cache)
         recorded.append(new.seen)
         closing = project not in books.projects and project != OWN
         gone = [r for r in surplus(cluster, old, there, staying, state) if not _is_stopped_by(r, stops, state)]
@@ -102,25 +102,25 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, a person's word, a
         owner = None if project == OWN else project
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
         write = partial(book, cluster, old, new, state, closing=closing)
-        changes += checks.book(project, (old, new, closing, shards.get(project), bodies), write)
+        changes += cache.book(project, (old, new, closing, shards.get(project), bodies), write)
         changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
-    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(gaps, checks) if gaps else []
+    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(diffs, cache) if diffs else []
     return Plan(
         changes=in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
         notices=sorted_diagnostics([
-            *departures(declared, state, spaces),
-            *names_in_the_way(declared, taken_names(declared, state, checks)),
+            *inventory_mismatches(declared, state, spaces),
+            *names_in_the_way(declared, taken_names(declared, state, cache)),
         ]),
     )
 
 
 def _strays(state: ClusterState) -> frozenset[ObjectRef]:
-    """Objects of runs that are let go, and that gpuctl never let go."""
+    """The objects of runs that run though gpuctl never released them."""
     loose = {(run.job, run.digest) for run in state.runs if not run.starts and run.phase in _LET_GO}
     return frozenset(ref for ref, own in state.own.items() if own.run in loose) if loose else frozenset()
 
@@ -129,6 +129,6 @@ _LET_GO = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
 
 def _is_stopped_by(ref: ObjectRef, stops: Stops, state: ClusterState) -> bool:
-    """Whether a run's object is to go whose end waits for a confirmation."""
+    """Whether the object is of a run whose end waits for a confirmation."""
     own = state.own.get(ref)
     return own is not None and own.run[0] in stops.jobs

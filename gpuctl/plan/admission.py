@@ -6,8 +6,8 @@ written by a later cycle, when what is observed allows it: nothing here remember
 Rules:
 1. An object that is not there is made suspended. A crash right after leaves nothing running that no ledger knows.
 2. Suspended becomes running only when the run is in the ledger that this plan writes first, and no pod of it is left.
-3. What was seen and is gone is not made again, not even while its last pods go: somebody removed it.
-4. What runs without ever having been let go by gpuctl is suspended again.
+3. An object that was seen and is gone is not made again, not even while its last pods go: a person removed it.
+4. An object that runs though gpuctl never released it is suspended again.
 5. The pod template of a running or stopping run stays as it was applied: the API server refuses a Job's change, and
    a Deployment would restart.
 6. A claim template can't be changed: it is made anew, and only while no pod of its run is there.

@@ -1,8 +1,8 @@
-"""Guards: what is too dangerous to do on the word of one commit. They refuse, they never trim or postpone silently.
+"""Guards: refuse what is too dangerous to do because of one commit. They never trim or postpone silently.
 
-A refusal leaves the part it is about exactly as it is, and everything else goes on. It is lifted by a commit whose
-message has the trailer `Gpuctl-Confirm: <digest>`. A project's digest is bound to its ledger object and to the last
-commit that declared it: it stays good while the deletion is under way, over crashes too, and is void for the next one.
+A refusal leaves its part exactly as it is, and everything else goes on. A commit whose message has the trailer
+`Gpuctl-Confirm: <digest>` lifts it. A project's digest is bound to its ledger object and to the last commit that
+declared it: it is valid while the deletion is under way, over crashes too, and void for the next one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import JobType
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, format_gpus
-from gpuctl.plan.checks import Checks
+from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.inventory import OWN
 from gpuctl.plan.prune import is_namespace, is_ours
 
@@ -33,21 +33,21 @@ _HOLDS_GPUS = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """What may be deleted, and why the rest may not."""
+    """The deletions that are allowed, and the refusals of the others."""
 
     allowed: tuple[ObjectRef, ...] = ()
     refusals: tuple[Diagnostic, ...] = ()
 
 
 def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectName, Diagnostic]:
-    """Projects whose namespace is there already and is not gpuctl's, nor to be taken over.
+    """The projects whose namespace exists, is not gpuctl's, and may not be taken over, each with its refusal.
 
-    A project takes over only what an administrator has released for it, and that no foreign pods live in: those who
-    may merge a project must not become the admins of any namespace by its name.
+    A project takes over only a namespace that an administrator has released for it and that has no foreign pods: the
+    right to merge a project must not give the rights of an administrator in any namespace.
 
-    Another cluster's is never taken over, also not with `adopt`: both would write it, and each start its own jobs in
-    it. One that this cluster made keeps being its own under a label that a person changed, unless the other cluster's
-    ledger holds it too: then the label says which was there first.
+    A namespace of another cluster is never taken over, even with `adopt`: both clusters would write it and start jobs
+    in it. One that this cluster created stays its own if a person changed the label, unless the other cluster's ledger
+    holds it too: then the label says which cluster was first.
     """
     found = {}
     for project in declared.projects:
@@ -78,7 +78,7 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
 
 
 def _adoption(project: Project, live: Body, state: ClusterState) -> Mapping[ProjectName, Diagnostic]:
-    """Why a project may not take a namespace over now; nothing when it may."""
+    """Why a project may not take a namespace over now; empty if it may."""
     params = {"namespace": project.namespace, "project": project.name, "label": names.ADOPT_LABEL}
     released = labels_of(live).get(names.ADOPT_LABEL) == project.name
     code = "GPU6008" if not released else "GPU6009" if project.namespace in state.occupied else ""
@@ -90,18 +90,18 @@ def _adoption(project: Project, live: Body, state: ClusterState) -> Mapping[Proj
 
 
 def _other_cluster(declared: Declared, live: Body) -> str:
-    """The cluster that the object's labels say gpuctl made it for, if that is not this one."""
+    """The cluster that gpuctl made the object for, by its labels, if that is not this one."""
     labels = labels_of(live)
     cluster = text(labels, names.CLUSTER_LABEL)
     ours = labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or cluster == declared.cluster.name
     return "" if ours else cluster
 
 
-def taken_names(declared: Declared, state: ClusterState, checks: Checks | None = None) -> Mapping[JobId, ObjectRef]:
-    """Jobs that can't start because a Job or Deployment that gpuctl did not make has the name of their run's object.
+def taken_names(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Mapping[JobId, ObjectRef]:
+    """The jobs that can't start because a Job or Deployment of others has the name of their run's object.
 
-    `checks`, those of the plan before, save work and change no result. Cost: a name for each declared job, where there
-    is such an object in a project's namespace and something has changed.
+    `cache`, the one of the plan before, saves work and changes no result. Cost: a name for each declared job, where
+    there is such an object in a project's namespace and something has changed.
     """
     spaces = {project.name: project.namespace for project in declared.projects}
     inside = frozenset(spaces.values())
@@ -117,50 +117,50 @@ def taken_names(declared: Declared, state: ClusterState, checks: Checks | None =
         }
         return {refs[ref]: ref for ref in sorted(foreign & refs.keys())}
 
-    return (checks or Checks()).taken(foreign, (declared.jobs, spaces), find)
+    return (cache or PlanCache()).taken(foreign, (declared.jobs, spaces), find)
 
 
 def unreadable_jobs(state: ClusterState) -> frozenset[JobId]:
-    """Jobs whose run's object can't be read."""
+    """The jobs whose run's object can't be read."""
     runs = (state.own[ref].run for ref, _ in state.unreadable if ref in state.own)
     return frozenset(run[0] for run in runs)
 
 
-def set_aside(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
-    """Projects that nothing is done for: their namespace is somebody else's, or what their ledger said is lost.
+def excluded_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
+    """Projects that this cycle leaves as they are: pinned, in a foreign namespace, or with a damaged ledger.
 
-    Without its ledger nobody knows which of a project's runs have ended. A damaged revision costs nothing: it is only
-    where the project's files are looked for when the newest are broken.
+    Without the ledger it is not known which of a project's runs have ended. A damaged revision excludes no project: it
+    only says where to find the project's files when the newest are broken.
     """
     damaged = damaged_projects(state).intersection(project.name for project in declared.projects)
-    return declared.held | foreign_namespaces(declared, state).keys() | damaged
+    return declared.pinned | foreign_namespaces(declared, state).keys() | damaged
 
 
 def damaged_projects(state: ClusterState) -> frozenset[ProjectName]:
-    """Whose ledgers are damaged, declared or not: what they held is not known, so nothing of it is removed either."""
+    """The projects with a damaged ledger, declared or not. Its inventory is not known, so nothing of it is removed."""
     lost = (names.ledger_owner(ref.name) for ref, part in state.damaged if part != "revision")
     return frozenset(ProjectName(owner[1]) for owner in lost if owner is not None) - {OWN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stops:
-    """Running jobs that the declarations end all at once, and why they may not; nothing when they may."""
+    """The running jobs that a change of the declarations may not end all at once, and the refusal; empty if it may."""
 
     jobs: frozenset[JobId] = frozenset()
     refusals: tuple[Diagnostic, ...] = ()
 
 
 def mass_stop(
-    declared: Declared, state: ClusterState, confirmed: frozenset[str], checks: Checks | None = None
+    declared: Declared, state: ClusterState, confirmed: frozenset[str], cache: PlanCache | None = None
 ) -> Stops:
-    """Whether jobs that were removed or changed would end more of the running GPUs than the cluster lets one commit.
+    """Check whether removed and changed jobs hold more of the running GPUs than the cluster lets one commit end.
 
-    Pauses that the engine decides are no part of it. The digest is bound to all that is declared: it stays good while
-    the jobs end, over crashes too, and is void for the next change. Projects that are set aside, or are removed as a
-    whole, have guards of their own. `checks`, those of the plan before, save work and change no result.
+    Pauses that the engine decides don't count. The digest is bound to all that is declared: it is valid while the jobs
+    end, over crashes too, and void for the next change. Excluded projects, and projects that are removed as a whole,
+    have guards of their own. `cache`, the one of the plan before, saves work and changes no result.
     """
-    mine = {project.name for project in declared.projects} - set_aside(declared, state)
-    wanted = (checks or Checks()).declared(declared.jobs)
+    mine = {project.name for project in declared.projects} - excluded_projects(declared, state)
+    wanted = (cache or PlanCache()).declared(declared.jobs)
     running = [run for run in state.runs if run.phase is RunPhase.STARTING or run.phase is RunPhase.RUNNING]
     ended = [
         run
@@ -214,7 +214,7 @@ def _review_claims(
     state: ClusterState,
     confirmed: frozenset[str],
 ) -> Review:
-    """A claim of a project that is still declared: each is confirmed by itself, the rest is deleted."""
+    """Check the claims of a project that is still declared: each is confirmed by itself, the rest is deleted."""
     digests = {ref: _digest(str(ref), uid(state.live[ref])) for ref in surplus if _is_claim(ref)}
     refused = [ref for ref, digest in digests.items() if digest not in confirmed]
     span = declared.project(project).span
@@ -230,8 +230,8 @@ def _review_claims(
 def _danger(
     declared: Declared, ledger: Ledger, surplus: tuple[ObjectRef, ...], state: ClusterState
 ) -> tuple[str, str] | None:
-    """The code and the objects of the worst thing about removing a project, if there is any."""
-    if not declared.projects and not declared.held:
+    """The code and the objects of the most dangerous effect of removing a project; None if there is none."""
+    if not declared.projects and not declared.pinned:
         return "GPU6001", _listed(ref.name for ref in surplus)
     running = [run.job.name for run in state.runs if run.job.project == ledger.project and run.phase in _HOLDS_GPUS]
     if running:
@@ -266,7 +266,7 @@ def _digest(*parts: str) -> str:
 
 
 def _listed(words: Iterable[str]) -> str:
-    """A few names, then how many more."""
+    """A list of a few names, then how many more there are."""
     listed = list(words)
     return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")
 

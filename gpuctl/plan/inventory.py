@@ -22,7 +22,7 @@ from gpuctl.model.job import JobType
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run, RunEntry
 from gpuctl.model.usage import Usage
-from gpuctl.plan.checks import Checks, Entries
+from gpuctl.plan.cache import Entries, PlanCache
 
 OWN = ProjectName(names.CLUSTER_LEDGER)
 """The cluster's own part, where a project would stand."""
@@ -71,18 +71,18 @@ def gather(  # noqa: PLR0913, PLR0917 - the four values of a cycle, and what is 
     manifests: Manifests,
     refs: Sequence[ObjectRef],
     state: ClusterState,
-    checks: Checks,
+    cache: PlanCache,
 ) -> Books:
     """Read the books' entries off what is declared, decided and observed; `refs` are those of the manifests."""
-    ended = _ended(declared, schedule, state, checks)
+    ended = _ended(declared, schedule, state, cache)
     return Books(
-        wanted=checks.inventories(refs, (declared.projects,), partial(_by_project, declared, manifests)),
+        wanted=cache.inventories(refs, (declared.projects,), partial(_by_project, declared, manifests)),
         projects=frozenset(project.name for project in declared.projects),
-        declared=checks.declared(declared.jobs),
-        standing=checks.standing(state.own, state.live),
+        declared=cache.declared(declared.jobs),
+        standing=cache.standing(state.own, state.live),
         ended=ended,
         usage=schedule.usage,
-        entries=checks.entries(state, refs, manifests.items, ended, schedule.at_ms),
+        entries=cache.entries(state, refs, manifests.items, ended, schedule.at_ms),
         loose=_loose(state),
     )
 
@@ -97,13 +97,13 @@ def _loose(state: ClusterState) -> frozenset[RunKey]:
 _RUN_KEY: Callable[[Run], RunKey] = attrgetter("job", "digest")
 
 
-def left_over(old: Ledger, books: Books, state: ClusterState, checks: Checks) -> frozenset[ObjectRef]:
+def left_over(old: Ledger, books: Books, state: ClusterState, cache: PlanCache) -> frozenset[ObjectRef]:
     """What is there of a project's inventory besides the objects that are wanted of it."""
     wanted = books.wanted.get(old.project, _NO_OBJECTS)
-    return frozenset(filter(state.live.__contains__, checks.extras(old.project, old.inventory, wanted)))
+    return frozenset(filter(state.live.__contains__, cache.extras(old.project, old.inventory, wanted)))
 
 
-def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[ObjectRef], checks: Checks) -> Ledger:
+def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[ObjectRef], cache: PlanCache) -> Ledger:
     """The project's ledger after `old`; `old` itself when nothing changed. `there` is what is left over.
 
     A run is forgotten as soon as it is no longer declared: declared once more, it is a new wish, and what is still
@@ -135,7 +135,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[
         return old if new == old else new
 
     facts = (old, revision, content, wanted, there, standing, books.remade, kept, ended, usage, entries, books.loose)
-    return checks.ledger(project, facts, find)
+    return cache.ledger(project, facts, find)
 
 
 def _runs(
@@ -184,11 +184,11 @@ def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, f
 
 
 def _ended(
-    declared: Declared, schedule: Schedule, state: ClusterState, checks: Checks
+    declared: Declared, schedule: Schedule, state: ClusterState, cache: PlanCache
 ) -> dict[ProjectName, tuple[FinishedRun, ...]]:
     """Runs this cycle found ended or ends for good, and no ledger says so. A Job is ended by its own deadline, a
     Deployment has none."""
-    jobs = checks.jobs(declared.jobs)
+    jobs = cache.jobs(declared.jobs)
     known = frozenset[RunKey]().union(*(ledger.finished for ledger in state.ledgers.values()))
     ended: dict[RunKey, Finished | TimeOut] = {}
     for decision in compress(schedule.decisions, map(_ENDS.__contains__, map(type, schedule.decisions))):

@@ -50,7 +50,7 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
     if kind == kinds.CLAIM_TEMPLATE:
         return Stage.CLAIM
     if kind == kinds.ROLE_BINDING:
-        return Stage.UPDATE  # people who could make pods before the quotas are there would keep them
+        return Stage.UPDATE  # pods that people make before the quotas exist would stay
     if not is_workload(ref):
         return Stage.SUPPORT
     if live is not None and not (is_let_go(live) or is_let_go(body) or _reserves(live) or _reserves(body)):
@@ -69,7 +69,7 @@ def _resized(body: Body, live: Body | None) -> Stage:
 
 
 def _reserves(body: Body) -> bool:
-    """Whether a run that waits has a place kept for it, and says so to the next cycle."""
+    """Whether a waiting run has reserved GPUs, which its object tells the next cycle."""
     return names.PLACEMENT_ANNOTATION in annotations_of(body)
 
 

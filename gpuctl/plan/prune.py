@@ -1,7 +1,7 @@
 """What is to be deleted: objects of an inventory that are not wanted any more, and nothing else in the cluster.
 
-An object is deleted only when gpuctl's inventory for the project holds it, it is still gpuctl's (a run's object by who
-made it, any other by its labels), and it is the very object that was observed (uid and resource version). A namespace
+An object is deleted only if gpuctl's inventory for the project holds it, it is still gpuctl's (a run's object by its
+maker, any other by its labels), and it is the very object that was observed (uid and resource version). A namespace
 goes last, once it is empty of everything gpuctl put there.
 """
 
@@ -38,7 +38,7 @@ def surplus(
 
 
 def _may_be_deleted(ref: ObjectRef, state: ClusterState, cluster: str, project: ProjectName) -> bool:
-    """Whether an object of the inventory is gpuctl's still: a run's by who made it, any other by its labels."""
+    """Whether an object of the inventory is still gpuctl's: a run's object by its maker, any other by its labels."""
     if is_workload(ref):
         own = state.own.get(ref)
         return own is not None and own.run[0].project == project

@@ -1,4 +1,4 @@
-"""From one object as it is wanted to the writes that bring it about, one or two or none."""
+"""Turns the difference of one object into writes: none, one or two."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import born, permitted
-from gpuctl.plan.checks import Checks
+from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.diff import drift
-from gpuctl.plan.gap import Gap
 from gpuctl.plan.inventory import OWN, shard_owner
+from gpuctl.plan.object_diff import ObjectDiff
 from gpuctl.plan.order import Stage, stage_of
 
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
@@ -28,10 +28,10 @@ _SHOWN_PATHS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """What decides over each write: what is live, which runs were `seen` before, where runs stand.
+    """Finds the writes of each object, by what is live, which runs were `seen` before, and the phases of runs.
 
     `recorded` are the runs that the ledgers of this plan record as seen, before anything else is written. `ending` are
-    namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to make anew.
+    namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to create anew.
     """
 
     state: ClusterState
@@ -41,60 +41,60 @@ class Writer:
     ending: frozenset[str]
     remade: frozenset[RunKey] = frozenset()
 
-    def writes(self, gaps: Iterable[Gap], checks: Checks) -> list[Change]:
-        """What to write to close gaps, worked out anew where anything has changed that it depends on."""
+    def writes(self, diffs: Iterable[ObjectDiff], cache: PlanCache) -> list[Change]:
+        """The writes for the differences, from the cache where nothing has changed that they depend on."""
         found: list[Change] = []
-        for gap in gaps:
-            run = gap.run
+        for diff in diffs:
+            run = diff.run
             facts = (
-                gap.item.ref in self.state.own,
-                gap.item.ref.namespace in self.ending,
+                diff.item.ref in self.state.own,
+                diff.item.ref.namespace in self.ending,
                 run in self.remade,
                 run in self.seen,
                 run in self.recorded,
                 self.phases.get(run),
             )
-            found += checks.writes(gap, facts, self._writes)
+            found += cache.writes(diff, facts, self._writes)
         return found
 
-    def _writes(self, gap: Gap) -> Iterator[Change]:
-        item, live = gap.item, gap.live
+    def _writes(self, diff: ObjectDiff) -> Iterator[Change]:
+        item, live = diff.item, diff.live
         if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
             return
         if live is not None and is_workload(item.ref) and item.ref not in self.state.own:
             return
-        if live is not None and is_workload(item.ref) and gap.run in self.remade:
+        if live is not None and is_workload(item.ref) and diff.run in self.remade:
             yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
             yield replace(_apply(item, born(item.body), None, "made anew: spec.template"), stage=Stage.ADMIT)
             return
-        body = self._writable(gap)
+        body = self._writable(diff)
         if body is None:
             return
         if live is None:
             made = _apply(item, body, None, "missing")
             yield replace(made, stage=Stage.QUEUE) if is_workload(item.ref) and not is_let_go(item.body) else made
             return
-        paths = gap.paths if body is item.body else drift(body, live)
+        paths = diff.paths if body is item.body else drift(body, live)
         if not paths:
             return
         if (item.ref.api_version, item.ref.kind) != kinds.CLAIM_TEMPLATE:
             word = _WORDS.get(stage_of(item.ref, body, live), "drift")
             yield _apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
-        elif self._is_queued(gap.run):
+        elif self._is_queued(diff.run):
             yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
             yield _apply(item, body, None, f"made anew: {shown(paths)}")
 
-    def _writable(self, gap: Gap) -> Body | None:
-        item, live, run = gap.item, gap.live, gap.run
+    def _writable(self, diff: ObjectDiff) -> Body | None:
+        item, live, run = diff.item, diff.live, diff.run
         if not is_workload(item.ref):
             return item.body
         if live is None and run in self.seen:
             return None
         ready = run in self.recorded and self.phases.get(run) is RunPhase.QUEUED
-        return permitted(item.body, live, ready=ready, is_stray=gap.is_stray)
+        return permitted(item.body, live, ready=ready, is_stray=diff.is_stray)
 
     def _is_queued(self, run: RunKey | None) -> bool:
-        """Whether no pod of the run is there."""
+        """Whether the run has no pod."""
         return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
 
 
@@ -105,7 +105,7 @@ def writer_of(
     recorded: Iterable[frozenset[RunKey]],
     anew: frozenset[RunKey],
 ) -> Writer:
-    """What decides over the writes of one plan. `spaces`: the live namespaces."""
+    """The writer of one plan. `spaces`: the live namespaces."""
     keys = map(attrgetter("job", "digest"), state.runs)
     return Writer(
         state=state,
@@ -117,13 +117,13 @@ def writer_of(
     )
 
 
-def remade(gaps: Iterable[Gap], state: ClusterState) -> frozenset[RunKey]:
-    """Queued runs that were never let go and whose Job was made with another pod template than is wanted now.
+def remade(diffs: Iterable[ObjectDiff], state: ClusterState) -> frozenset[RunKey]:
+    """The queued runs that were never released and whose Job was made with another pod template than is wanted now.
 
-    They are taken off the record before they are made anew, so that a crash in between loses none of them. A template
-    that somebody else changes (an admission webhook) is no other one: what counts is what gpuctl made it with.
+    They are taken off the ledger before their Jobs are created anew, so that a crash in between loses none. The
+    template that gpuctl sent is compared: what an admission webhook changes does not count.
     """
-    otherwise = {gap.run for gap in gaps if gap.is_made_otherwise} - {None}
+    otherwise = {diff.run for diff in diffs if diff.is_made_otherwise} - {None}
     if not otherwise:
         return frozenset()
     fresh = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.QUEUED and not run.starts}
@@ -133,9 +133,9 @@ def remade(gaps: Iterable[Gap], state: ClusterState) -> frozenset[RunKey]:
 def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, closing: bool) -> Iterator[Change]:
     """The writes of a ledger, where it differs. `closing`: its project is gone, so an empty one is deleted.
 
-    A large ledger that says what it said is not even worked out: that takes a second for 100,000 runs.
+    An unchanged large ledger is not encoded: that takes a second for 100,000 runs.
     A shard that the live head counts is never deleted: a crash in between would leave a ledger with a part missing.
-    What nothing in this plan depends on is put on record after it: whoever waits for a GPU does not wait for that.
+    What no other write of this plan depends on is recorded last, so that no job that waits for a GPU waits for it.
     """
     ref = ledger_ref(cluster, ledger.project)
     head = state.live.get(ref)
@@ -157,9 +157,9 @@ def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, clos
 
 
 def _only_ends(old: Ledger, new: Ledger) -> bool:
-    """Whether a ledger takes up no more than that runs were seen to end, and lets go what is gone.
+    """Whether a ledger only records that runs were seen to end, and drops what is gone.
 
-    Not so where gpuctl ends them: then nothing else says that they did.
+    Not if gpuctl ends the runs: then nothing else says that they ended.
     """
     added = [run for key, run in new.finished.items() if key not in old.finished]
     return (
@@ -207,7 +207,7 @@ def delete(
 
 
 def shown(paths: tuple[str, ...]) -> str:
-    """A few paths, and how many more there are."""
+    """A list of a few paths, then how many more there are."""
     more = len(paths) - _SHOWN_PATHS
     return ", ".join(paths[:_SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")
 
@@ -226,5 +226,5 @@ def _apply(item: Manifest, body: Body, live: Body | None, reason: str) -> Change
 
 
 def _pinned(body: Body, **identity: str) -> Body:
-    """The body for that object only: were it deleted meanwhile, applying must not make a new one in its place."""
+    """The body with the uid of the live object: if that was deleted meanwhile, applying must not create a new one."""
     return {**body, "metadata": {**mapping(body, "metadata"), **identity}}

@@ -1,4 +1,4 @@
-"""Who may work in a project's namespace: a RoleBinding for each role granted.
+"""The rights in a project's namespace: a RoleBinding for each granted role.
 
 One object a role, not a grant: its subjects may change in place, its role never may.
 """

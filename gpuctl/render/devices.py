@@ -95,7 +95,7 @@ def device_annotations(job: Job, terms: DeviceTerms, place: Placement) -> Spec:
 
 
 def pod_devices(owner: JobOwner, terms: DeviceTerms) -> Spec:
-    """The pod's claim, made from the run's template, which has the run's name; or who schedules it."""
+    """The pod's claim, made from the run's template, which has the run's name; or the name of its scheduler."""
     if terms.claims:
         return {"resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": owner.run}]}
     return {"schedulerName": names.HAMI_SCHEDULER} if terms.hami else {}

@@ -2,8 +2,8 @@
 
 Worker 0 is the meeting point, and the last to be given up. `WORLD_SIZE` is read from a label of the pod: an elastic
 gang may be let go with fewer workers, and a template's labels may change while it waits, its environment never. It is
-the number at the start. Who joins or leaves later is to the others a peer found or lost, as torchrun takes it, between
-`MIN_WORKERS` and `MAX_WORKERS` of them.
+the number at the start. A worker that joins or leaves later is a peer found or lost to the others, as torchrun takes
+it, between `MIN_WORKERS` and `MAX_WORKERS` of them.
 """
 
 from __future__ import annotations

@@ -22,5 +22,9 @@ def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manif
         "selector": {"matchLabels": {**owner.selector, names.RUN_LABEL: owner.job.digest}},
         "template": pod_template(owner, terms, standing.place, {}),
     }
-    facts = {**standing.facts, **owner.departures, names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms))}
+    facts = {
+        **standing.facts,
+        **owner.type_overrides,
+        names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
+    }
     return owner.run_manifest(kinds.DEPLOYMENT, {"spec": spec}, facts)

@@ -1,4 +1,4 @@
-"""The stage: all objects of a cluster, its projects and its jobs.
+"""The stage `render`: makes all objects of a cluster, its projects and its jobs.
 
 A finished run's own object is `retained`: it stays as it ended, and only the claims that hold its data are rendered.
 Cost: linear in jobs, about a twentieth of a millisecond each; a hundredth of that for one that is as it was.
@@ -15,39 +15,39 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifests
-from gpuctl.render.drafts import Drafts, JobDraft
+from gpuctl.render.cache import RenderCache, RenderedJob
 from gpuctl.render.namespace import system_objects
 
 
-def render(declared: Declared, schedule: Schedule, drafts: Drafts | None = None) -> Manifests:
-    """All wanted objects, and those to leave alone. KeyError where a job has no decision: a bug of the caller.
+def render(declared: Declared, schedule: Schedule, cache: RenderCache | None = None) -> Manifests:
+    """Render all wanted objects, and name those to leave alone. KeyError if a job has no decision: the caller's bug.
 
-    `drafts` are those of the cycle before, where there was one: they save work and change no result.
+    `cache` is the one of the cycle before, if there was one: it saves work and changes no result.
     """
-    drafts = drafts or Drafts()
-    drafts.turn()
-    cluster = drafts.cluster(declared.cluster)
+    cache = cache or RenderCache()
+    cache.turn()
+    cluster = cache.cluster(declared.cluster)
     decisions = _of_jobs(declared.jobs, schedule.decisions)
     revisions = declared.project_revisions
     owners = {
-        project.name: drafts.project(cluster, project, revisions.get(project.name, NO_REVISION))
+        project.name: cache.project(cluster, project, revisions.get(project.name, NO_REVISION))
         for project in declared.projects
     }
-    drawn: dict[ProjectName, list[JobDraft]] = {name: [] for name in owners}
-    for draft in drafts.jobs(owners, declared.jobs, decisions):
-        drawn[draft.job.id.project].append(draft)
+    rendered: dict[ProjectName, list[RenderedJob]] = {name: [] for name in owners}
+    for one in cache.jobs(owners, declared.jobs, decisions):
+        rendered[one.job.id.project].append(one)
     found = list(system_objects(cluster))
     retained: list[ObjectRef] = []
     for name, owner in owners.items():
-        own = drawn[name]
-        found.extend([*drafts.space(owner), drafts.quota(owner, declared, own)])
+        own = rendered[name]
+        found.extend([*cache.space(owner), cache.quota(owner, declared, own)])
         found.extend(chain.from_iterable(map(attrgetter("items"), own)))
-        retained.extend(draft.retained for draft in own if draft.retained is not None)
-    return Manifests(items=drafts.in_order(found), retained=frozenset(retained))
+        retained.extend(one.retained for one in own if one.retained is not None)
+    return Manifests(items=cache.in_order(found), retained=frozenset(retained))
 
 
 def _of_jobs(jobs: Sequence[Job], decisions: Sequence[Decision]) -> Sequence[Decision]:
-    """The decision on each job; mostly they come in the order of the jobs."""
+    """The decision on each job. Mostly they already are in the order of the jobs."""
     if list(map(attrgetter("id"), jobs)) == list(map(attrgetter("job"), decisions)):
         return decisions
     by_job = {decision.job: decision for decision in decisions}

@@ -56,12 +56,12 @@ def project_namespace(owner: ProjectOwner) -> Manifest:
 
 
 def _pod_security(level: PodSecurity) -> dict[str, str]:
-    """`enforce` refuses pods; `warn` tells it already to the person who makes their Deployment or Job."""
+    """The labels for a level: `enforce` refuses pods; `warn` warns a person who creates a Deployment or Job."""
     modes = {"enforce": level.value, "enforce-version": "latest", "warn": level.value}
     return {names.POD_SECURITY_LABEL + mode: value for mode, value in modes.items()}
 
 
 def _claims(project: Project) -> dict[str, str]:
-    """For people: nothing is decided by it."""
+    """What the project may have, for people to read: nothing is decided by it."""
     claims = {names.QUOTA_ANNOTATION: encode_allowances(project.allowances)}
     return {**claims, names.DEPARTMENT_ANNOTATION: project.department} if project.department else claims

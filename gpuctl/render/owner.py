@@ -109,8 +109,8 @@ class JobOwner:
         return ObjectRef(*kind, self.namespace, self.run)
 
     @property
-    def departures(self) -> Mapping[str, str]:
-        """What people can't tell from the job's type: that it may be stopped for others, or may not; or may shrink."""
+    def type_overrides(self) -> Mapping[str, str]:
+        """Annotations for what differs from the default of the job's type: whether it is preemptible or may shrink."""
         facts = {names.MIN_WORKERS_ANNOTATION: str(self.job.min_workers)} if self.job.is_elastic else {}
         if self.job.preemptible is not (self.job.type is JobType.TRAINING):
             facts[names.PREEMPTIBLE_ANNOTATION] = "true" if self.job.preemptible else "false"

@@ -1,13 +1,13 @@
 """A project's ResourceQuota: a ceiling against what bypasses Git, never in the way of gpuctl's own pods.
 
-Sharing GPUs is the engine's work; this only bounds what somebody with access to the namespace can take by hand. A
+Sharing GPUs is the engine's work; this only bounds what a person with access to the namespace can take by hand. A
 quota that refused a pod the engine has placed would leave a run that holds GPUs and never starts, so each ceiling is
 at least what the engine may ever let go:
 
 - `requests.nvidia.com/gpu`, GPUs by count: the project's limit, rounded up, or all declared GPUs of such pools in its
   domains, whichever is less; and never less than what it is given right now, which is more after its limit was cut
   (running work drains) or when live nodes are not in the declared inventory. HAMi's are counted by this name as well,
-  one a sharer: there a GPU is as many as may share it. Pools of claims give 0: nobody gets a GPU there by this name.
+  one a sharer: there a GPU is as many as may share it. Pools of claims give 0: no pod gets a GPU there by this name.
   Pods that are gone or terminal don't count in it.
 - `requests.nvidia.com/mig-<profile>`, slices by count: all declared ones of its domains, and never less than it is
   given.

@@ -92,7 +92,7 @@ def _standing(
 
 
 def _within(workers: int, placement: Placement | None) -> Placement | None:
-    """Where it runs, without the pods beyond its workers that somebody added by hand."""
+    """Where the run is, without pods beyond its workers that a person added by hand."""
     if placement is None or len(placement.workers) <= workers:
         return placement
     return Placement(workers=placement.workers[:workers])

@@ -38,7 +38,7 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
         spec["activeDeadlineSeconds"] = standing.deadline_s
     facts = {
         **standing.facts,
-        **owner.departures,
+        **owner.type_overrides,
         names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
         names.TEMPLATE_ANNOTATION: template_digest(template),
     }

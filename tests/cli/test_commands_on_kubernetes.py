@@ -25,8 +25,8 @@ from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.app.cycle import Site, cycle
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, cycle
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 
 CLUSTER = """\
@@ -89,9 +89,9 @@ class Stage:
             closing(connect(str(self.plane.kubeconfig))) as connection,
             closing(KubernetesCluster(connection)) as cluster,
         ):
-            site = Site(mirror=Mirror(cluster), clock=SystemClock())
+            context = CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
             for _ in range(150):
-                report = cycle(declared, site)
+                report = cycle(declared, context)
                 if report.settled and sum(run.phase == "Running" for run in report.state.runs) == 3:
                     return
                 sleep(0.1)
@@ -288,7 +288,7 @@ def test_a_shell_in_a_container(stage: Stage) -> None:
 
 def test_a_job_without_a_container_says_why(run: Run, stage: Stage) -> None:
     waits = run("logs", "large", "-p", "team-s", *stage.where)
-    assert waits.stderr.startswith("error GPU7040: team-s/large has no container to speak to: it waits: GPU5")
+    assert waits.stderr.startswith("error GPU7040: team-s/large has no container to speak to: it is waiting: GPU5")
     nobody = run("exec", "gang", "-p", "team-s", "--worker", "7", *stage.where, "--", "true")
     assert "it has no worker 7, only 0 to 1" in nobody.stderr
     assert run("logs", "nobody", *stage.where).stderr.startswith("error GPU9003: there is no job nobody")

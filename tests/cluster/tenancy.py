@@ -21,9 +21,9 @@ from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.paths import collection
-from gpuctl.app.cycle import CycleReport, Site, converge, cycle
+from gpuctl.app.cycle import CycleContext, CycleReport, converge, cycle
 from gpuctl.app.kept import Keep
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.install import Installation, all_objects
 from gpuctl.k8s import kinds, names
@@ -86,31 +86,31 @@ class Place:
         self.run(RUNNING)
 
     @contextmanager
-    def site(self) -> Iterator[Site]:
+    def context(self) -> Iterator[CycleContext]:
         """Where gpuctl works, with the rights of its account."""
         kubeconfig = self.plane.write_kubeconfig(self.plane.folder / "gpuctl.kubeconfig", self.token)
         connection = connect(str(kubeconfig))
         with closing(connection), closing(KubernetesCluster(connection, keep=Keep())) as cluster:
-            yield Site(mirror=Mirror(cluster), clock=SystemClock())
+            yield CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
 
     def cycles(self, more: Mapping[str, str] | None = None) -> CycleReport:
         """Cycles of a gpuctl that has just begun; the last. Whatever a damaged object raises, they raise."""
-        with self.site() as site:
-            return converge(declared(more), site)[-1]
+        with self.context() as context:
+            return converge(declared(more), context)[-1]
 
     def run(self, pods: int, more: Mapping[str, str] | None = None) -> Sequence[Change]:
         """Cycles of gpuctl until so many pods run; what one more cycle changes."""
         faults = list[str]()
-        with self.site() as site:
+        with self.context() as context:
 
             def runs() -> bool:
-                report = converge(declared(more), site)[-1]
+                report = converge(declared(more), context)[-1]
                 faults[:] = [outcome.error for outcome in report.faults]
                 listed = self.plane.call("GET", f"/api/v1/pods?labelSelector={names.JOB_LABEL}")["items"]
                 return not faults and sum(each["status"].get("phase") == "Running" for each in listed) == pods
 
             within(PATIENCE_S, runs, lambda: faults)
-            return cycle(declared(more), site).plan.changes
+            return cycle(declared(more), context).plan.changes
 
     def attempt(
         self, method: str, path: str, body: object = None, *, user: str = "", media: str = "", code: int = FORBIDDEN

@@ -21,8 +21,8 @@ from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection
-from gpuctl.app.cycle import Site, converge
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, converge
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.install import Installation, all_objects
 from gpuctl.k8s import kinds
@@ -145,11 +145,11 @@ def run_gpuctl(made: Installed, folder: Path) -> None:
     kubeconfig = made.plane.write_kubeconfig(folder / "kubeconfig", made.token)
     connection = connect(str(kubeconfig))
     with closing(connection), closing(KubernetesCluster(connection)) as cluster:
-        site = Site(mirror=Mirror(cluster), clock=SystemClock())
+        context = CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
         faults: list[str] = []
 
         def runs() -> bool:
-            reports = converge(declared(), site)
+            reports = converge(declared(), context)
             faults[:] = [outcome.error for outcome in reports[-1].faults]
             pods = [] if faults else made.plane.call("GET", PODS)["items"]
             return len([each for each in pods if each["status"].get("phase") == "Running"]) == 2

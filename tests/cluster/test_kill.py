@@ -166,7 +166,7 @@ def reconcile(kubeconfig: str, cluster_name: str, number: int, *, doomed: bool) 
 
 
 def at_rest(reconciler: Reconciler) -> bool:
-    state = observe(reconciler._mirror.objects(), reconciler._desired.declared.tenancy)  # type: ignore[union-attr]
+    state = observe(reconciler._object_cache.objects(), reconciler._desired.declared.tenancy)  # type: ignore[union-attr]
     reserved = [run for run in state.runs if run.phase is RunPhase.QUEUED and run.placement is not None]
     return not reserved and not any(run.phase in MOVING for run in state.runs)
 

@@ -11,7 +11,7 @@ from controlplane.server import ControlPlane
 
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.k8s import kinds, names
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
@@ -26,35 +26,35 @@ RUNS = 20_000
 
 
 @pytest.fixture
-def mirror(control_plane: ControlPlane) -> Iterator[Mirror]:
+def object_cache(control_plane: ControlPlane) -> Iterator[ObjectCache]:
     connection = connect(str(control_plane.kubeconfig))
     with closing(connection), closing(KubernetesCluster(connection)) as cluster:
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.SYSTEM_NAMESPACE}})
-        yield Mirror(cluster)
+        yield ObjectCache(cluster)
 
 
-def changes(mirror: Mirror, wanted: Ledger, *, closing: bool = False) -> tuple[Change, ...]:
-    mirror.refresh()
-    state = observe(mirror.objects(), Tenancy(cluster=CLUSTER))
+def changes(object_cache: ObjectCache, wanted: Ledger, *, closing: bool = False) -> tuple[Change, ...]:
+    object_cache.refresh()
+    state = observe(object_cache.objects(), Tenancy(cluster=CLUSTER))
     assert state.damaged == ()
     old = state.ledgers.get(TEAM, Ledger(project=TEAM))
     return in_order(book(CLUSTER, old, wanted, state, closing=closing))
 
 
-def write(mirror: Mirror, wanted: Ledger, *, closing: bool = False) -> int:
+def write(object_cache: ObjectCache, wanted: Ledger, *, closing: bool = False) -> int:
     """How many writes it took."""
     count = 0
-    while todo := changes(mirror, wanted, closing=closing):
+    while todo := changes(object_cache, wanted, closing=closing):
         for change in todo:
             if change.action is Action.DELETE:
-                mirror.delete(change.ref, change.uid, change.resource_version)
+                object_cache.delete(change.ref, change.uid, change.resource_version)
             elif change.body is not None:
-                mirror.apply(change.body)
+                object_cache.apply(change.body)
         count += len(todo)
     return count
 
 
-def test_the_server_takes_it_in_shards_and_one_run_that_ends_costs_one_write(mirror: Mirror) -> None:
+def test_the_server_takes_it_in_shards_and_one_run_that_ends_costs_one_write(object_cache: ObjectCache) -> None:
     jobs = [JobId(TEAM, f"train-model-{i:06d}") for i in range(RUNS)]
     ledger = Ledger(
         project=TEAM,
@@ -62,10 +62,10 @@ def test_the_server_takes_it_in_shards_and_one_run_that_ends_costs_one_write(mir
         seen=frozenset((job, DIGEST) for job in jobs),
         finished={(j, DIGEST): FinishedRun(job=j, digest=DIGEST, state="Failed", at_ms=0) for j in jobs[1:]},
     )
-    assert write(mirror, ledger) == 1 + 8
-    assert observe(mirror.objects(), Tenancy(cluster=CLUSTER)).ledgers == {TEAM: ledger}
+    assert write(object_cache, ledger) == 1 + 8
+    assert observe(object_cache.objects(), Tenancy(cluster=CLUSTER)).ledgers == {TEAM: ledger}
     last = FinishedRun(job=jobs[0], digest=DIGEST, state="Succeeded", at_ms=0)
     ended = replace(ledger, finished={**ledger.finished, (jobs[0], DIGEST): last})
-    assert write(mirror, ended) == 1
-    assert write(mirror, ended) == 0
-    assert write(mirror, Ledger(project=TEAM), closing=True) == 1 + 8
+    assert write(object_cache, ended) == 1
+    assert write(object_cache, ended) == 0
+    assert write(object_cache, Ledger(project=TEAM), closing=True) == 1 + 8

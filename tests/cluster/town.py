@@ -18,8 +18,8 @@ from unattended import account_token, within
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.app.cycle import CycleReport, Site, cycle
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, CycleReport, cycle
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import labels_of, ref_of, resource_version, text, uid
@@ -46,7 +46,7 @@ class Town:
         self.sharing = "device-plugin"
         self.gpu_memory = "32Gi"
         self.jobs: dict[str, str] = {}
-        self.site = Site(mirror=Mirror(cluster), clock=SystemClock())
+        self.context = CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
         self.cluster = cluster
         for each in ("n1", "n2"):
             plane.call("POST", "/api/v1/nodes", node(f"{name}-{each}", gpus=2, labels={"town": name}))
@@ -82,8 +82,8 @@ class Town:
         return compiled.declared
 
     def cycle(self) -> CycleReport:
-        report = cycle(self.declared(), self.site)
-        self.site = replace(self.site, rejected=report.rejected)
+        report = cycle(self.declared(), self.context)
+        self.context = replace(self.context, rejected=report.rejected)
         return report
 
     def until(self, holds: Callable[[], Any]) -> Any:
@@ -99,8 +99,8 @@ class Town:
             time.sleep(0.05)
 
     def state(self) -> ClusterState:
-        self.site.mirror.refresh()
-        return observe(self.site.mirror.objects(), self.declared().tenancy)
+        self.context.object_cache.refresh()
+        return observe(self.context.object_cache.objects(), self.declared().tenancy)
 
     def phases(self) -> dict[str, str]:
         return {run.job.name: str(run.phase) for run in self.state().runs}

@@ -10,7 +10,7 @@ from gpuctl.k8s.bounds import MOST_AMOUNT
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import MOST_NODE_GPUS
 from gpuctl.observe import observe
-from gpuctl.observe.sights import Sights
+from gpuctl.observe.cache import ObserveCache
 
 from .harness import JSON, Target, corpus
 from .town import DECLARED, objects_of
@@ -24,9 +24,9 @@ def check(data: bytes) -> None:
     raw, tenancy = objects_of(data), DECLARED.tenancy
     state = observe(raw, tenancy)
     is_bounded(state)
-    sights = Sights()
-    observe(_before(raw), tenancy, sights)
-    assert observe(raw, tenancy, sights) == state
+    cache = ObserveCache()
+    observe(_before(raw), tenancy, cache)
+    assert observe(raw, tenancy, cache) == state
     kept = observe(RawObjects(objects={ref: _KEEP(body) for ref, body in raw.objects.items()}), tenancy)
     is_bounded(kept)
     assert {run.job for run in kept.runs} == {run.job for run in state.runs}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpuctl.app.caches import CycleCaches
 from gpuctl.app.cycle import CycleReport, foreseen
 from gpuctl.app.kept import Keep
 from gpuctl.app.notes import notes_of
-from gpuctl.app.recall import Recall
 from gpuctl.app.report import LogForm, of_cycle, of_damage, of_troubles, of_unreadable
 from gpuctl.model.state import RawObjects
 
@@ -24,8 +24,8 @@ _KEEP = Keep()
 def check(data: bytes) -> None:
     """Two cycles, without their writes, and all that is told of them."""
     raw = objects_of(data)
-    kept, recall = RawObjects(objects={ref: _KEEP(body) for ref, body in raw.objects.items()}), Recall()
-    first, second = (foreseen(DECLARED, kept, NOW_MS, recall, {}) for _ in range(2))
+    kept, caches = RawObjects(objects={ref: _KEEP(body) for ref, body in raw.objects.items()}), CycleCaches()
+    first, second = (foreseen(DECLARED, kept, NOW_MS, caches, {}) for _ in range(2))
     assert first.plan == second.plan
     is_bounded(first.state)
     assert len(first.plan.changes) <= MOST_WRITES

@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
-from test_recall import EVENTS, Life
+from test_cycle_caches import EVENTS, Life
 
+from gpuctl.app.caches import CycleCaches
 from gpuctl.app.cycle import CycleReport, cycle, foresee
 from gpuctl.app.kept import Keep
-from gpuctl.app.mirror import Mirror
-from gpuctl.app.recall import Recall
+from gpuctl.app.object_cache import ObjectCache
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
@@ -29,11 +29,13 @@ def test_a_cycle_on_what_is_kept_is_the_cycle_on_all_there_is(story: Story, even
     for event, which in (("", 0), ("", 0), *events):
         life.happen(event, which)
         for _ in range(2):
-            whole = Mirror(life.here.cluster, keep=lambda body: body)
-            kept = foresee(life.declared, life.site)
-            assert found(kept) == found(foresee(life.declared, replace(life.site, mirror=whole, recall=Recall())))
+            whole = ObjectCache(life.here.cluster, keep=lambda body: body)
+            kept = foresee(life.declared, life.context)
+            assert found(kept) == found(
+                foresee(life.declared, replace(life.context, object_cache=whole, caches=CycleCaches()))
+            )
             bodies = whole.objects().objects
             assert kept.state.live == {ref: keep(body) for ref, body in bodies.items()}
             assert all(keep(body) is body for body in kept.state.live.values())
-            cycle(life.declared, life.site)
+            cycle(life.declared, life.context)
             life.here.world.settle()

@@ -79,9 +79,9 @@ class Life:
                 new = replace(one, suspend=not one.suspend) if event == "suspend" else replace(one, priority=which % 3)
                 jobs = tuple(new if job is one else job for job in jobs)
             case "hold":
-                self.tree = replace(self.tree, held=self.tree.held ^ {one.id.project})
+                self.tree = replace(self.tree, pinned=self.tree.pinned ^ {one.id.project})
             case _:
-                self.tree = replace(self.tree, barred={} if self.tree.barred else {one.id: "GPU6031"})
+                self.tree = replace(self.tree, blocked={} if self.tree.blocked else {one.id: "GPU6031"})
         self.tree = replace(self.tree, jobs=jobs)
 
     def touch(self, event: str, which: int) -> None:

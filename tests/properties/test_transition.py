@@ -8,14 +8,19 @@ from hypothesis import HealthCheck, given, settings
 from strategies import Story, stories
 
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
-from gpuctl.app.cycle import Site, cycle, foresee
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, cycle, foresee
+from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.play import Sandbox
 from gpuctl.model import transition
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.simulate.scenario import EPOCH_MS
 from gpuctl.wiring import sandbox
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def context_of(here: Sandbox) -> CycleContext:
+    return CycleContext(object_cache=ObjectCache(here.cluster), clock=here.time, settle=here.world.settle)
 
 
 def moved(run: Run, at_ms: int) -> Run:
@@ -41,16 +46,16 @@ def differing(seen: Run | None, wanted: Run | None) -> dict[str, tuple[object, o
 def test_a_run_after_a_decision_is_what_is_observed_of_it(story: Story) -> None:
     here = sandbox(EPOCH_MS)
     here.machines.provide(story.tree.cluster.pools)
-    site = Site(mirror=Mirror(here.cluster), clock=here.time, settle=here.world.settle)
+    context = context_of(here)
     compared = 0
     for batch in story.batches:
         tree = replace(story.tree, jobs=tuple(story.tree.jobs[index] for index in sorted(batch)))
         jobs = {job.id: job for job in tree.jobs}
         for _ in range(6):
             here.time.advance_to(here.time.now_ms() + 1000)
-            before = {run.job: run for run in foresee(tree, site).state.runs}
-            made = cycle(tree, site).schedule
-            after = {run.job: run for run in foresee(tree, site).state.runs}
+            before = {run.job: run for run in foresee(tree, context).state.runs}
+            made = cycle(tree, context).schedule
+            after = {run.job: run for run in foresee(tree, context).state.runs}
             for decision in made.decisions:
                 job = jobs[decision.job]
                 wanted = transition.decided(job, before.get(job.id), decision, made.at_ms)
@@ -58,7 +63,7 @@ def test_a_run_after_a_decision_is_what_is_observed_of_it(story: Story) -> None:
                 compared += 1
             here.time.advance_to(here.time.now_ms() + 30_000)
             here.world.settle()
-            rest = {run.job: run for run in foresee(tree, site).state.runs}
+            rest = {run.job: run for run in foresee(tree, context).state.runs}
             for name, run in after.items():
                 at_rest = moved(run, made.at_ms + EmbeddedTimings().start_ms)
                 assert not (found := differing(rest.get(name), at_rest)), (name, found)

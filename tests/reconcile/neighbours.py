@@ -11,8 +11,8 @@ from typing import Any
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster, merge
-from gpuctl.app.cycle import CycleReport, Site, converge
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, CycleReport, converge
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import text
@@ -67,9 +67,11 @@ class Neighbours:
         self.cluster = EmbeddedCluster(self.clock)
         self.declared = declared(files)
         self.cluster.provide(self.declared.cluster.pools)
-        self.site = Site(mirror=Mirror(self.cluster), clock=self.clock, settle=self.cluster.settle)
+        self.context = CycleContext(
+            object_cache=ObjectCache(self.cluster), clock=self.clock, settle=self.cluster.settle
+        )
         self.reports: list[CycleReport] = []
-        self._whole = Mirror(self.cluster, keep=lambda body: body)
+        self._whole = ObjectCache(self.cluster, keep=lambda body: body)
         self.live_s(60)
 
     def declare(self, files: Files) -> None:
@@ -78,7 +80,7 @@ class Neighbours:
 
     def enforce(self) -> CycleReport:
         """Cycles until nothing is left to write. A damaged object must not make one fail: whatever is raised is."""
-        self.reports += converge(self.declared, self.site)
+        self.reports += converge(self.declared, self.context)
         return self.reports[-1]
 
     def live_s(self, seconds: int) -> None:
@@ -90,8 +92,8 @@ class Neighbours:
         self.enforce()
 
     def state(self) -> ClusterState:
-        self.site.mirror.refresh()
-        return observe(self.site.mirror.objects(), self.declared.tenancy)
+        self.context.object_cache.refresh()
+        return observe(self.context.object_cache.objects(), self.declared.tenancy)
 
     def decisions_about(self, owner: str) -> dict[str, tuple[str, str]]:
         decided = self.reports[-1].schedule.decisions

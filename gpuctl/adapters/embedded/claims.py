@@ -102,7 +102,7 @@ class Volumes:
         return ()
 
     def sync(self, key: Key) -> None:
-        """Bind a new one; let one go that nobody uses any more."""
+        """Bind a new claim; release one that no pod uses any more."""
         claim = self._desk.store.get(key)
         if claim is None:
             return

@@ -146,7 +146,7 @@ def _deployment(body: Body) -> dict[str, Any]:
 
 
 def _strategy(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What belongs to a way of rolling out only. A real server leaves the rest to be taken off by whoever applies."""
+    """The fields of the given strategy only. On a real server the client that applies has to remove the others."""
     if given.get("type") == "Recreate":
         return {"type": "Recreate"}
     rolling = _over({"maxSurge": "25%", "maxUnavailable": "25%"}, given.get("rollingUpdate"))

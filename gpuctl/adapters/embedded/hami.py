@@ -49,8 +49,8 @@ def hami_decision(pod: Body, node: Body, others: Iterable[Body]) -> str | None:
             gpu["devmem"] * asks.get(names.HAMI_MEMORY_PERCENT_RESOURCE, _ALL_CORES) // 100
         )
         cores = asks.get(names.HAMI_CORES_RESOURCE, 0)
-        barred = (allowed and gpu["id"] not in allowed) or gpu["id"] in cordoned or not gpu["health"]
-        if len(given) < wanted and not barred and _fits(gpu, use.get(gpu["id"], _Use()), mem, cores):
+        is_blocked = (allowed and gpu["id"] not in allowed) or gpu["id"] in cordoned or not gpu["health"]
+        if len(given) < wanted and not is_blocked and _fits(gpu, use.get(gpu["id"], _Use()), mem, cores):
             given.append(f"{gpu['id']},NVIDIA,{mem},{cores}:")
     return f"{''.join(given)};" if wanted and len(given) == wanted else None
 

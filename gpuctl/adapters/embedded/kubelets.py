@@ -1,8 +1,8 @@
 """The kubelets of all nodes: pods start a moment after they are bound, run, and end when asked to or when done.
 
 How long a job's workers have run in all is a fact of the store beside the objects, so that a pause does not start them
-over. A pod of a lost node neither progresses nor counts as ready; asked to end, it is gone after `fencing_ms`, as if
-somebody had made sure of the machine. A pod whose node was removed fails at once.
+over. A pod of a lost node neither progresses nor counts as ready; asked to end, it is gone after `fencing_ms`, as after
+a person has fenced the node. A pod whose node was removed fails at once.
 """
 
 from __future__ import annotations

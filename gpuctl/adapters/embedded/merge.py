@@ -1,7 +1,8 @@
-"""Server-side apply and update: what becomes of an object and of the field ownership recorded in `managedFields`.
+"""Server-side apply and update: their results for an object and for the field ownership in its `managedFields`.
 
 Apply is forced: a field another manager owns with another value is taken over. A field that the manager owned and
-leaves out is removed unless someone else owns it too. Source: Kubernetes, server-side apply; structured-merge-diff v6.
+leaves out is removed unless another manager owns it too. Source: Kubernetes, server-side apply; structured-merge-diff
+v6.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def merged(shape: Shape, live: Any, wanted: Any) -> Any:
 
 
 def without(shape: Shape, value: Any, gone: FieldSet, kept: FieldSet) -> Any:
-    """The value without the members in `gone`; None when nothing is left. An item somebody else has a part of stays."""
+    """The value without the members in `gone`; None if nothing is left. An item of which others own a part stays."""
     if not gone:
         return value
     left: list[tuple[str, Any]] = []
@@ -105,11 +106,11 @@ def applied(live: Body | None, wanted: Body, manager: str) -> tuple[dict[str, An
     if taken:
         held, now = leaves(shape, live), leaves(shape, result)
         lost = frozenset(path for path in taken if held.get(path) != now.get(path))
-        owners = {who: fields - lost for who, fields in owners.items()}
+        owners = {owner: fields - lost for owner, fields in owners.items()}
     left_out = before - mine - others
     if left_out:
         result = without(shape, result, left_out, mine | others)
-    return result, {**{who: f for who, f in owners.items() if f}, (manager, "Apply"): mine}
+    return result, {**{owner: f for owner, f in owners.items() if f}, (manager, "Apply"): mine}
 
 
 def made(body: Body, manager: str) -> Owners:
@@ -118,13 +119,14 @@ def made(body: Body, manager: str) -> Owners:
 
 
 def updated(live: Body, new: Body, manager: str) -> Owners:
-    """The owners after `manager` replaced the object: what it changed is its own now, and nobody else's."""
+    """The owners after `manager` replaced the object: it alone owns the fields that it changed."""
     shape = shape_of((new["apiVersion"], new["kind"]))
     moved = changed(shape, _ownable(live), _ownable(new))
     present = _owned(shape, new)
-    owners = {who: fields - moved for who, fields in owners_of(live).items()}
+    owners = {owner: fields - moved for owner, fields in owners_of(live).items()}
     mine = owners.get((manager, "Update"), frozenset()) | (moved & present)
-    return {who: fields & present for who, fields in {**owners, (manager, "Update"): mine}.items() if fields & present}
+    owners[manager, "Update"] = mine
+    return {owner: fields & present for owner, fields in owners.items() if fields & present}
 
 
 def with_owners(body: Body, owners: Owners, live: Body | None, now_ms: Instant) -> dict[str, Any]:

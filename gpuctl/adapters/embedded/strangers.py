@@ -1,7 +1,7 @@
-"""Pods that are not gpuctl's: each holds a GPU of one node, as somebody else's work does on a shared cluster.
+"""Foreign pods: each requests a GPU of one node, as the work of others does on a shared cluster.
 
-They are pods like any other: the scheduler binds them where there is room, and they take no GPU from anybody. They ask
-for a GPU as it is asked for on that node: by count, by a claim, or from HAMi.
+They are pods like any other: the scheduler binds them where they fit, and they take no GPU from other pods. They
+request a GPU in the way of that node: by count, by a claim, or from HAMi.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class EmbeddedTimings:
     """`start_ms`: bound until running. `termination_ms`: asked to end until gone.
 
     `eviction_ms`: a node is lost until its pods are evicted (the server's default toleration of 300 s).
-    `fencing_ms`: a pod of a lost node is asked to end until it is gone; really, somebody must fence the node.
+    `fencing_ms`: a pod of a lost node is asked to end until it is gone; in a real cluster a person must fence the node.
     `retry_ms`: a controller failed until it tries again. `backoff_ms`: a Job's pod failed until its replacement,
     doubled with each failure up to `backoff_limit_ms`.
     """

@@ -1,7 +1,7 @@
 """A real Kubernetes API server, in raw JSON over the connection that the `kubernetes` package makes.
 
-Layers, each knowing only those before it: `timings`, `budget`, `paths`, `faults` (values); `connection` (where, and who
-we are); `requests` (one exchange); `stream` (a watch that is kept going). On these stand the ports: `cluster`,
+Layers, each knowing only those before it: `timings`, `budget`, `paths`, `faults` (values); `connection` (address and
+identity); `requests` (one exchange); `stream` (a watch that is kept going). On these stand the ports: `cluster`,
 `lease` with the rules of `election`, `recorder`, `terminal`; and `discovery`, what the server has.
 """
 

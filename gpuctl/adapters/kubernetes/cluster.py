@@ -49,7 +49,7 @@ _LAST_WAIT_MS = 2_000
 
 
 def nothing() -> None:
-    """Nobody waits for news."""
+    """Drop the news."""
 
 
 def whole(body: Body) -> Body:
@@ -135,7 +135,7 @@ class KubernetesCluster:
     def apply(self, body: Body) -> Body:
         """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says.
 
-        What somebody else's field makes invalid is applied again after that field was taken off.
+        A body that a field of another manager makes invalid is applied again after that field was removed.
         """
         ref = ref_of(body)
         try:

@@ -1,6 +1,6 @@
-"""Where the API server is and who we are: the `kubernetes` package's configuration, and the connections it describes.
+"""The address of the API server and gpuctl's identity there: connections by the `kubernetes` package's configuration.
 
-The package is imported when a connection is made, not before: that takes 0.2 s. Of it we use what is laborious and
+The package is imported when a connection is made, not before: that takes 0.2 s. It is used for what is laborious and
 proven (kubeconfig files, contexts, exec plugins, OIDC, in-cluster tokens, TLS, proxies); its typed calls are not used.
 """
 
@@ -43,7 +43,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Connec
 
 
 class Connection:
-    """One API server and our identity there. Safe for threads. Credentials that change are followed."""
+    """A connection to one API server under one identity. Safe for threads. Changed credentials are read again."""
 
     def __init__(self, read: Callable[[], tuple[str, Configuration]]) -> None:
         self._read = read
@@ -58,7 +58,7 @@ class Connection:
         return str(self.configuration.host).rstrip("/")
 
     def headers(self) -> Mapping[str, str]:
-        """What every request carries: who we are. Short-lived tokens are refreshed here. Raises ClusterUnavailable."""
+        """The headers of every request, with credentials. Refreshes short-lived tokens. Raises ClusterUnavailable."""
         if time.monotonic_ns() < self._fresh_until_ns:
             return self._headers
         with self._lock:
@@ -81,7 +81,7 @@ class Connection:
             return self._identity() != identity
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         self.pool.clear()
 
     def _take(self, where: str, configuration: Configuration) -> None:
@@ -103,7 +103,7 @@ class Connection:
 
 
 def _headers(where: str, configuration: Configuration) -> Mapping[str, str]:
-    """What identifies us, refreshed by the package. Raises ClusterUnavailable where nothing does."""
+    """The headers with the credentials, refreshed by the package. Raises ClusterUnavailable if there are none."""
     headers = {"accept": "application/json", "user-agent": f"gpuctl/{__version__}"}
     with _overheard() as told:
         try:

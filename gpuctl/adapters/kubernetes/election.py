@@ -1,25 +1,27 @@
-"""Who may write, as a pure state machine over one Lease: what one process has seen of it, and what to write next.
+"""Leader election as a pure state machine over one Lease: what one process has seen of it, and what to write next.
 
-Two processes never hold at once. Each measures with its own monotonic clock and only differences, so what the clocks
-show does not matter, nor what stands in the Lease as times:
+Invariant: two processes never lead at once. Each measures only differences of its own monotonic clock, so neither the
+times of the clocks matter nor those in the Lease:
 
-- who holds counts from before the request that renewed was sent, and stops at the renew deadline;
-- who waits counts from after the answer in which a version was first seen, and waits the whole duration.
+- the leader counts from before it sent the request that renewed the Lease, and stops at the renew deadline;
+- a candidate counts from after the answer in which it first saw a version, and waits the whole duration.
 
-So between the last moment of one and the first of the next lies `duration - deadline`, which is what a request may
-still need that was sent in the last moment. Writes name the resource version they stand on, so of two that try at once
+So between the last moment of one leader and the first of the next lies `duration - deadline`: the time that a request
+sent in the last moment may still take. Writes name the resource version they are based on, so of two concurrent writes
 one fails.
 
-A Lease that isn't there, or that isn't the one seen before, may have been deleted under its holder, who does not know
-yet, and more than once since anybody looked. So whoever finds none makes one in its own name at once, which the others
-see and none of them can make again; but it holds only after the whole duration, in which nobody may have deleted it.
+A Lease that does not exist, or is not the one seen before, may have been deleted while it had a leader, which does not
+know it yet; and more than once since the last read. So a candidate that finds none creates one in its own name at once,
+which the other candidates see and can't create again; but it leads only after the whole duration, if the Lease was not
+deleted in that time.
 
-Less would not be safe. Who held the deleted one learns of it at its next renewal, two seconds or so later; but only if
-it runs and is heard. Stopped, or on a slow network, it may write up to the deadline after a renewal that came just
-before the deletion, and what it sent in the last moment may need the rest of the duration. That our making succeeded
-says that there is no Lease now, not since when. Nor do other traces say that there never was one: that no ledger is
-there is so too when somebody won a moment ago and writes its first one next. What is made beforehand costs no wait:
-`gpuctl install` makes an empty Lease, which is taken at once by whom it is the first to be seen.
+A shorter wait would not be safe. The leader of the deleted Lease learns of it at its next renewal, some two seconds
+later, but only if it runs and is connected. If it is stopped, or its network is slow, it may write up to the deadline
+after a renewal that came just before the deletion, and its last request may take the rest of the duration. That the
+creation succeeded proves that there is no Lease now, but not since when. Nor is there other evidence that there never
+was one: also without any ledger, another process may have become leader a moment ago and be about to write its first.
+A Lease that exists beforehand costs no wait: `gpuctl install` creates an empty one, which the first process to read it
+acquires at once.
 """
 
 from __future__ import annotations
@@ -47,11 +49,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidacy:
-    """What one process knows. `lease` is the version last seen (None: there was none), `seen_ms` when it was first.
+    """What one process knows. `lease` is the version last seen (None: there was none), first seen at `seen_ms`.
 
-    `held_until_ms` is when its own term ends by itself; None while it has none. `others_until_ms`: until then a Lease
-    that was deleted may still be held. `last_term` is the highest ever seen. Instants are of its monotonic clock;
-    `seen_ms` None: nothing was read yet.
+    `held_until_ms` is when the process's own term ends by itself; None while it has none. `others_until_ms`: until then
+    a deleted Lease may still have a leader. `last_term` is the highest ever seen. Instants are of the process's
+    monotonic clock; `seen_ms` None: nothing was read yet.
     """
 
     identity: str
@@ -62,19 +64,19 @@ class Candidacy:
     last_term: int = 0
 
     def holds(self, now_ms: Instant) -> bool:
-        """Whether it may write now."""
+        """Whether the process may write now."""
         if self.others_until_ms is not None and now_ms < self.others_until_ms:
             return False
         return self.held_until_ms is not None and now_ms < self.held_until_ms
 
     @property
     def holder(self) -> str:
-        """Who holds it by the version last seen; "" when nobody does."""
+        """The identity of the holder in the version last seen; "" if there is none."""
         return text(self.lease or {}, "spec", "holderIdentity")
 
     @property
     def term(self) -> int:
-        """How often it has changed hands; 0 when it was never seen."""
+        """How often the Lease has changed hands; 0 if it was never seen."""
         return number(self.lease or {}, "spec", "leaseTransitions")
 
     @property
@@ -84,7 +86,7 @@ class Candidacy:
 
 
 def observed(candidacy: Candidacy, lease: Body | None, now_ms: Instant, timing: Timing) -> Candidacy:
-    """After a read whose answer came at `now_ms`. Seen in another's hands, the own term is over at once."""
+    """The candidacy after a read, answered at `now_ms`. If another process holds the Lease, this one's term ends."""
     if candidacy.seen_ms is not None and _version(lease) == _version(candidacy.lease):
         return candidacy
     seen = _replaced(candidacy, now_ms, timing) if _is_other(candidacy, lease) else candidacy
@@ -94,19 +96,19 @@ def observed(candidacy: Candidacy, lease: Body | None, now_ms: Instant, timing: 
 
 
 def made(candidacy: Candidacy, lease: Body, now_ms: Instant, timing: Timing) -> Candidacy:
-    """After it made the Lease, of which it heard at `now_ms`."""
+    """The candidacy after the process created the Lease; the answer came at `now_ms`."""
     seen = _replaced(candidacy, now_ms, timing)
     return replace(seen, lease=lease, seen_ms=now_ms, last_term=candidacy.last_term + 1)
 
 
 def renewed(candidacy: Candidacy, lease: Body, sent_ms: Instant, timing: Timing) -> Candidacy:
-    """After a write to the Lease that it knew, which was sent at `sent_ms` and took effect."""
+    """The candidacy after a write to the known Lease that was sent at `sent_ms` and took effect."""
     held = replace(candidacy, lease=lease, seen_ms=sent_ms, held_until_ms=sent_ms + timing.deadline_ms)
     return replace(held, last_term=max(held.term, held.last_term))
 
 
 def claim(candidacy: Candidacy, timing: Timing, now_ms: Instant, wall_ms: Instant) -> Body | None:
-    """The Lease to write to hold it or go on holding it; None while it is another's.
+    """The Lease to write to acquire or renew it; None while it is another's.
 
     `wall_ms` is the time of day, which is written for people to read and never compared.
     """
@@ -124,14 +126,14 @@ def claim(candidacy: Candidacy, timing: Timing, now_ms: Instant, wall_ms: Instan
 
 
 def dropped(candidacy: Candidacy) -> Candidacy:
-    """Not holding any more, of one's own will."""
+    """The candidacy after the process gave up its term."""
     return replace(candidacy, held_until_ms=None)
 
 
 def release(candidacy: Candidacy, now_ms: Instant, wall_ms: Instant) -> Body | None:
-    """The Lease to write when going, so that the next need not wait; None where it is not ours to release.
+    """The Lease to write at the end, so that the next process need not wait; None if this process can't release it.
 
-    Nor is one that it made but never held: the next has to wait for the same others.
+    A Lease that the process created but never held is not released: the next has to wait for the same earlier leaders.
     """
     if candidacy.lease is None or not candidacy.is_own or now_ms < (candidacy.others_until_ms or now_ms):
         return None
@@ -140,7 +142,7 @@ def release(candidacy: Candidacy, now_ms: Instant, wall_ms: Instant) -> Body | N
 
 
 def _free_ms(candidacy: Candidacy, timing: Timing) -> Instant:
-    """From when on it may be taken, as far as is known."""
+    """From when on the Lease may be acquired, as far as is known."""
     seen_ms = candidacy.seen_ms or 0
     if candidacy.is_own or not candidacy.holder:
         return seen_ms
@@ -148,17 +150,17 @@ def _free_ms(candidacy: Candidacy, timing: Timing) -> Instant:
 
 
 def _is_other(candidacy: Candidacy, lease: Body | None) -> bool:
-    """Whether this is not the Lease that was there when it was last looked for."""
+    """Whether this is not the Lease of the last read."""
     return candidacy.seen_ms is not None and uid(lease or {}) != uid(candidacy.lease or {})
 
 
 def _replaced(candidacy: Candidacy, now_ms: Instant, timing: Timing) -> Candidacy:
-    """What held a Lease that was deleted by now has until then."""
+    """The candidacy after the known Lease was deleted: its leader may still write for one term."""
     return replace(dropped(candidacy), others_until_ms=now_ms + _longest_ms(candidacy, timing))
 
 
 def _longest_ms(candidacy: Candidacy, timing: Timing) -> DurationMs:
-    """As long as a term lasts, by our own measure and that of who holds it."""
+    """How long a term lasts: the longer of this process's setting and the holder's."""
     return max(timing.duration_ms, 1000 * number(candidacy.lease or {}, "spec", "leaseDurationSeconds"))
 
 
@@ -173,5 +175,5 @@ def _with_spec(lease: Body | None, spec: Mapping[str, Any]) -> Body:
 
 
 def _micro_time(wall_ms: Instant) -> str:
-    """As the API takes it: six digits after the second, exactly."""
+    """A time as the API takes it: with exactly six digits after the second."""
     return f"{format_timestamp(wall_ms)[:-1]}000Z"

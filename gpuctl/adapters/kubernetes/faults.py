@@ -34,7 +34,7 @@ class Passing(ClusterUnavailable):
 
 
 class Unauthorized(ClusterUnavailable):
-    """401: who we say we are is not believed."""
+    """401: the server does not accept the credentials."""
 
 
 def unsupported(what: str) -> NotFound:

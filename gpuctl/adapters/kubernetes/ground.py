@@ -1,4 +1,4 @@
-"""A cluster that benchmarks have to themselves: what they do to it beyond gpuctl's own reads and writes."""
+"""A cluster that only benchmarks use: what they do to it beyond gpuctl's own reads and writes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class KubernetesGround:
             return
 
     def clear(self) -> None:
-        """Remove the benchmark's namespaces and ledgers, and wait for it; leave a Lease that nobody holds."""
+        """Remove the benchmark's namespaces and ledgers, wait until they are gone, and leave a Lease without holder."""
         for namespace in self._namespaces():
             self._delete(namespace)
         for body in self.cluster.list(CONFIG_MAP).items:

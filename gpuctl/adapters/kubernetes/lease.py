@@ -1,6 +1,6 @@
-"""The port Leadership by a Lease: a thread renews it, and whether it is held is asked of the clock, not of the thread.
+"""The port Leadership by a Lease: a thread renews it, and the clock, not the thread, decides whether it is held.
 
-So a process that was stopped past its term and goes on does not write: the clock has gone on without it, and counts
+So a process that was stopped past its term and continues does not write: the clock has gone on without it, and counts
 a machine's sleep too where the system has such a clock.
 """
 
@@ -32,19 +32,19 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _MS_NS = 1_000_000
 
 
-def nobody() -> None:
-    """Nobody is told."""
+def no_change() -> None:
+    """Ignore the change: the default `on_change`."""
 
 
 def new_identity() -> str:
-    """Different for each process: the host's name, a pod's in a cluster, and eight random digits."""
+    """An identity that differs for each process: the host's name (in a cluster, the pod's) and eight random digits."""
     return f"{socket.gethostname()}_{uuid4().hex[:8]}"
 
 
 class LeaseLeadership:
-    """Implements the port Leadership. Seeks the Lease from the start; `close` it when nothing is written any more.
+    """Implements the port Leadership. Tries to acquire the Lease from the start; `close` it after the last write.
 
-    `on_change`: called from the thread when it was won or lost. Cost: a request every two seconds or so.
+    `on_change`: called from the thread when the Lease was acquired or lost. Cost: a request every two seconds or so.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LeaseLeadership:
         connection: Connection,
         *,
         identity: str = "",
-        on_change: Callable[[], None] = nobody,
+        on_change: Callable[[], None] = no_change,
         on_request: OnRequest = ignored,
         timing: Timing | None = None,
     ) -> None:
@@ -68,33 +68,33 @@ class LeaseLeadership:
         self._thread.start()
 
     def held(self) -> bool:
-        """Whether the lease is ours by the clock, so that a request sent now arrives before it can be another's."""
+        """Whether this process holds the Lease by the clock: a request sent now arrives before another can hold it."""
         return self._candidacy.holds(_now_ms())
 
     def holder(self) -> str:
-        """Who held it when it was last seen; "" when nobody did, nor we ourselves yet."""
+        """The holder when the Lease was last read; "" if there was none, or this process let its term end."""
         candidacy = self._candidacy
         return "" if candidacy.is_own and not candidacy.holds(_now_ms()) else candidacy.holder
 
     def term(self) -> int:
-        """How often the Lease had changed hands when it was last seen; more each time, as far as this process knows."""
+        """How often the Lease had changed hands when it was last read. It never decreases in this process."""
         return self._candidacy.last_term
 
     def fault(self) -> WorldFault | None:
-        """Why the last round could not read or write the Lease; None when it could.
+        """Why the last round could not read or write the Lease; None if it could.
 
-        GPU7030: its namespace is not there. GPU9001: our own mistake. Else as any request: GPU7001, GPU7015, …
+        GPU7030: its namespace does not exist. GPU9001: a bug of gpuctl. Else as any request: GPU7001, GPU7015, …
         """
         return self._fault
 
     def close(self) -> None:
-        """Stop, and let the next one have it at once. Takes as long as two requests at most."""
+        """Stop, and release the Lease so that the next process gets it at once. Takes two requests at most."""
         self._closing.set()
         self._thread.join()
         body = release(self._candidacy, _now_ms(), _wall_ms())
         self._candidacy = dropped(self._candidacy)
         if body is not None:
-            with suppress(WorldFault):  # then the next one waits until it has run out
+            with suppress(WorldFault):  # then the next process waits until the Lease has expired
                 self._put(body)
 
     def _seek(self) -> None:
@@ -109,7 +109,7 @@ class LeaseLeadership:
             self._closing.wait(_jittered(self._timing.retry_ms) / 1000)
 
     def _round(self) -> WorldFault | None:
-        """Look, unless the last look or write showed it ours, and write if it may be ours."""
+        """Read the Lease, unless this process held it at the last read or write, and write it if it may be acquired."""
         try:
             if not self._candidacy.is_own:
                 self._look()
@@ -128,7 +128,8 @@ class LeaseLeadership:
         self._candidacy = observed(self._candidacy, lease, _now_ms(), self._timing)
 
     def _write(self, body: Body) -> None:
-        """It counts from before it is sent. When somebody was faster, see who: the next round goes on from there."""
+        """Write the Lease. Its term counts from before the request. If another process was faster, read its Lease: the
+        next round continues from that."""
         sent_ms = _now_ms()
         try:
             if self._candidacy.lease is None:

@@ -1,4 +1,4 @@
-"""Who brings the nodes of a real cluster into being: whoever runs it, or KWOK for a demonstration or a benchmark."""
+"""The nodes of a real cluster: its administrators provide them, or KWOK for a demonstration or a benchmark."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Blueprint = Callable[[Sequence[NodePool]], Sequence[Body]]
 
 
 class StandingMachines:
-    """Implements the port Machines where nodes are not gpuctl's to make."""
+    """Implements the port Machines where gpuctl does not provide the nodes."""
 
     def provide(self, pools: Sequence[NodePool]) -> None:
-        """Nothing: what differs from the declared inventory is reported by the cycle."""
+        """Do nothing: the cycle reports how the nodes differ from the declared inventory."""
 
 
 class KwokMachines:

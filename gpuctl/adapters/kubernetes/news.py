@@ -1,4 +1,4 @@
-"""A bell that watches ring, for whoever waits for a real cluster to move on."""
+"""A signal that watches set when they have heard something, to wait for changes of a real cluster."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _PATIENCE_S = 0.05
 
 
 class News:
-    """Implements the port Progress: a real cluster moves on by itself, and nobody knows when."""
+    """Implements the port Progress for a real cluster: it moves on by itself, at instants that are not known."""
 
     def __init__(self) -> None:
         self._rung = Event()
 
     def ring(self) -> None:
-        """Something was heard; from any thread."""
+        """Signal that a watch has heard something. Safe for threads."""
         self._rung.set()
 
     def settle(self) -> None:
-        """Wait for the next news, but not long: some moves are heard of as several."""
+        """Wait for the next signal, but not long: one change may come as several events."""
         self._rung.wait(_PATIENCE_S)
         self._rung.clear()
 
     def next_event_ms(self) -> Instant | None:
-        """Unknown."""
+        """None: unknown."""
         return None

@@ -47,7 +47,7 @@ _MS_NS = 1_000_000
 
 
 def ignored(verb: str, kind: str, code: int, duration_ms: DurationMs) -> None:
-    """Nobody measures."""
+    """Drop the measurement."""
     del verb, kind, code, duration_ms
 
 

@@ -18,8 +18,8 @@ class Timings:
     """How often a request is sent at most that fails for the moment."""
     first_retry_ms: DurationMs = 100
     patience_ms: DurationMs = 5_000
-    """A request is not sent again later than this after it was first sent, whatever Retry-After says: who wants to stop
-    must not wait long, and the next cycle asks anew."""
+    """A request is not repeated later than this after it was first sent, whatever Retry-After says: stopping must not
+    take long, and the next cycle asks anew."""
     silence_ms: DurationMs = 74_000
     """The longest silence of a watch."""
     shortest_watch_ms: DurationMs = 240_000

@@ -1,8 +1,7 @@
 """`gpuctl bench cluster`: a controller under load on a real API server, and the same Jobs there without it.
 
-The controller is a child process, `gpuctl reconcile` as it runs in a cluster, so that its CPU and memory are its own
-and the benchmark's watching is not in them. What is measured is seen from outside, in the watch of Jobs; both kinds of
-run are watched alike.
+The controller is a child process, `gpuctl reconcile` as it runs in a cluster, so that its CPU and memory don't include
+the benchmark's own. All is measured from outside, in the watch of Jobs, the same with and without a controller.
 """
 
 from __future__ import annotations
@@ -57,16 +56,16 @@ _MS_NS = 1_000_000
 
 _QUIET_S, _QUIET_CPU_MS = 5, 100
 SHORT_INTERVAL = "200ms"
-"""How often Git is asked where the time from a commit counts."""
+"""How often Git is fetched where the time from a commit counts."""
 WORKLOADS = ("flow", "turnover", "reclaim", "crowd", "refills", "memory")
 _WITHOUT_BARE = frozenset({"memory"})
-"""What there is nothing of to measure without a controller."""
+"""Workloads that measure only the controller."""
 
 
 def bench_cluster(
     yard: Yard, scale: Scale, workloads: Sequence[str] = WORKLOADS, say: Callable[[str], object] = str
 ) -> ClusterBench:
-    """Measure the workloads one after another on a cluster that has nothing else. Raises WorldFault."""
+    """Measure the workloads one after another on a cluster that runs nothing else. Raises WorldFault."""
     bench = _Bench(yard, scale, say)
     measured: dict[str, Any] = {}
     bench.prepare()
@@ -83,7 +82,7 @@ def bench_cluster(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A controller at work on a repository, and the log of what becomes of the Jobs."""
+    """A controller that follows a repository, and the log of the Jobs."""
 
     log: JobLog
     workshop: Workshop
@@ -91,7 +90,7 @@ class _Run:
     url: str
 
     def declare(self, wishes: Sequence[Wish], text: str) -> int:
-        """Commit jobs; the instant of the commit, in ns."""
+        """Commit jobs. Returns the instant of the commit, in ns."""
         _write(self.workshop, job_files(wishes))
         self.workshop.commit(text, EPOCH_MS)
         return time.monotonic_ns()
@@ -106,14 +105,14 @@ class _Bench:
         self._say = say
 
     def prepare(self) -> None:
-        """Nodes, and nothing else."""
+        """Create the nodes, and remove everything else."""
         self._say(f"{self._scale.nodes} nodes of {GPUS_PER_NODE} GPUs")
         declared = compiled(dict(ground_files(self._scale, teams(self._scale, 0))))
         self._yard.machines.provide(declared.cluster.pools)
         self._yard.ground.clear()
 
     def bare(self, workload: str) -> Costs:
-        """What stands for a workload without gpuctl."""
+        """Measure the equivalent of a workload without gpuctl."""
         self._say(f"{workload} without gpuctl")
         scale, bare = self._scale, Bare(self._yard.ground, self._scale)
         match workload:
@@ -131,7 +130,7 @@ class _Bench:
                 return bare.crowd()
 
     def flow(self) -> Flow:
-        """Brief jobs, twice as many as GPUs."""
+        """Measure short jobs, twice as many as GPUs."""
         scale = self._scale
         self._say(f"{scale.jobs} jobs of {scale.projects} projects")
         with self._run(teams(scale, scale.gpus // scale.projects)) as run:
@@ -143,7 +142,7 @@ class _Bench:
             return fullness(log.lives.values(), scale.gpus, time.monotonic_ns() - costs.wall_ms * _MS_NS, costs)
 
     def turnover(self) -> Flow:
-        """Jobs that last for a while, three times as many as there are GPUs for them."""
+        """Measure jobs that last for a while, three times as many as there are GPUs for them."""
         scale, jobs = self._scale, turning(self._scale)
         gpus = GPUS_PER_NODE * scale.turned_nodes
         holding = held_nodes(scale.nodes - scale.turned_nodes)
@@ -159,7 +158,7 @@ class _Bench:
             return fullness(lives, gpus, time.monotonic_ns() - costs.wall_ms * _MS_NS, costs)
 
     def reclaim(self) -> Reclaimed:
-        """All GPUs lent out, then their owner wants some back."""
+        """Measure a reclaim: all GPUs are borrowed, then jobs of their owner want some back."""
         scale = self._scale
         quotas = {"owner": scale.gpus - sum(borrowers(scale).values()), **borrowers(scale)}
         self._say(f"{scale.owned} jobs want {scale.owned} of {quotas['owner']} lent GPUs")
@@ -183,7 +182,7 @@ class _Bench:
             )
 
     def crowd(self) -> Crowd:
-        """One GPU is left; many want two; one at a time wants one."""
+        """Measure the start of a job among many that can't: one GPU is left, many jobs want two, one job wants one."""
         scale = self._scale
         self._say(f"{scale.pending} jobs that can't start, then {scale.fitting} that can, one after another")
         with self._run({HOLDER: scale.gpus, **teams(scale, 0)}, interval=SHORT_INTERVAL) as run:
@@ -202,7 +201,7 @@ class _Bench:
             )
 
     def refills(self) -> Refills:
-        """Five GPUs are left; brief jobs take turns on them."""
+        """Measure short jobs that follow one another on the five GPUs that are left."""
         scale = self._scale
         self._say(f"{scale.refills} jobs that take turns on {REFILLED_GPUS} GPUs")
         quotas = {HOLDER: scale.gpus - REFILLED_GPUS, "team-0": REFILLED_GPUS}
@@ -216,7 +215,7 @@ class _Bench:
             return Refills(waits_ms=tuple(waits), costs=stretch())
 
     def memory(self) -> Held:
-        """Jobs on all GPUs and others that wait: made from nothing, at rest, and after a restart."""
+        """Measure memory with jobs on all GPUs and others that wait: after their creation, and after a restart."""
         scale, jobs = self._scale, lasting(self._scale)
         self._say(f"{len(jobs)} jobs on {scale.gpus} GPUs, made from nothing and found again")
         with self._run(teams(scale, scale.gpus // scale.projects)) as run:
@@ -235,9 +234,9 @@ class _Bench:
 
     @contextmanager
     def _run(self, quotas: Mapping[str, int], wishes: Sequence[Wish] = (), interval: str = "1s") -> Iterator[_Run]:
-        """A controller that follows a new repository, asked at that interval; it is at rest where nothing is to run.
+        """Start a controller that fetches a new repository at that interval; without wishes, wait until it is at rest.
 
-        Whatever it made is removed afterwards.
+        All objects that it made are removed afterwards.
         """
         url, workshop = self._yard.workshop()
         _write(workshop, ground_files(self._scale, quotas))
@@ -255,13 +254,13 @@ class _Bench:
             ground.clear()
 
     def _hold(self, run: _Run, wishes: Sequence[Wish]) -> None:
-        """Let jobs hold GPUs."""
+        """Start jobs that hold GPUs."""
         run.declare(wishes, "hold")
         run.log.until("GPUs are held", lambda: run.log.count(lambda life: life.holds) == len(wishes))
         self._rest(run)
 
     def _one_more(self, run: _Run, name: str) -> tuple[DurationMs, DurationMs]:
-        """Declare a job that can start and let it end; how long until it was let go, from its commit and its object."""
+        """Declare a job, and wait for its end. Returns the waits for its start, from its commit and from its object."""
         lives = run.log.lives
         known = set(lives)
         began_ns = run.declare([Wish(project="team-0", name=name)], name)
@@ -280,7 +279,7 @@ class _Bench:
             before = now
 
     def _idle(self, run: _Run) -> None:
-        """Wait until the controller has used next to no CPU for some seconds: there may be nothing for it to write."""
+        """Wait until the controller has used next to no CPU for some seconds. It may have nothing to write."""
         quiet, before = 0, run.controller.usage()
         while quiet < _QUIET_S:
             time.sleep(1.0)
@@ -289,7 +288,7 @@ class _Bench:
             before = now
 
     def _begin(self, run: _Run) -> Callable[[], Costs]:
-        """Begin to measure; what it returns says what was used since."""
+        """Begin to measure. Returns a function that returns what was used since."""
         began_ns, cpu_ms, used = time.monotonic_ns(), self._yard.ground.server_cpu_ms(), run.controller.usage()
 
         def end() -> Costs:
@@ -314,7 +313,7 @@ def _ledgers(usage: Usage) -> int:
 
 
 def _by_kind(used: Usage, now: Usage) -> dict[str, Written]:
-    """What was written since, Events too."""
+    """What was written between the two, Events included."""
     counts = {**now.writes, kinds.EVENT[1]: now.events}
     before = {**used.writes, kinds.EVENT[1]: used.events}
     return {

@@ -1,7 +1,7 @@
-"""The workloads of `gpuctl bench cluster` without gpuctl: what the control plane itself needs for them.
+"""The workloads of `gpuctl bench cluster` without gpuctl: what the control plane alone needs for them.
 
-The same Jobs are made directly. Where they have to wait kube-scheduler lets their pods wait; where some are to stop for
-others, that is written by hand, with the choice already made.
+The same Jobs are created directly. Where jobs have to wait, their pods wait for kube-scheduler; where jobs are paused
+for others, the benchmark suspends them, with the choice already made.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from gpuctl.model.units import DurationMs
 
 _MS_NS = 1_000_000
 _AT_A_TIME = 64
-"""So many Jobs are made between two looks at what has ended."""
+"""How many Jobs are created between two checks for ended ones."""
 
 
 class Bare:
-    """Each workload once, on a cluster without projects. Raises WorldFault."""
+    """Runs each workload once, on a cluster without projects. Raises WorldFault."""
 
     def __init__(self, ground: Ground, scale: Scale) -> None:
         self._ground = ground
         self._scale = scale
 
     def queue(self, wishes: Sequence[Wish], holding: Sequence[Wish] = ()) -> Costs:
-        """All Jobs at once, besides those that hold GPUs, until the last has ended."""
+        """Create all Jobs at once, beside the Jobs that hold GPUs, and wait for the end of the last."""
         with self._held(holding, wishes) as (log, bodies):
             begun = self._begin()
             self._make(bodies)
@@ -60,7 +60,7 @@ class Bare:
             return self._since(begun)
 
     def queued(self, wishes: Sequence[Wish]) -> Costs:
-        """All Jobs made suspended, each let go once a GPU is free: what a queue costs where deciding costs nothing."""
+        """Create all Jobs suspended, and release each once a GPU is free: the cost of a queue without decisions."""
         with self._held((), wishes) as (log, bodies):
             begun = self._begin()
             waiting = _Waiting(log, bodies, self._scale.gpus)
@@ -68,7 +68,7 @@ class Bare:
             return self._since(begun)
 
     def reclaim(self) -> Costs:
-        """Jobs on all GPUs; so many of them are suspended, and when their pods are gone as many others are let go."""
+        """With Jobs on all GPUs, suspend some, and release as many others when the pods are gone."""
         scale = self._scale
         lent, wanted = borrowed(scale), owned(scale)
         with self._held(lent, wanted) as (log, bodies):
@@ -83,7 +83,7 @@ class Bare:
             return self._since(begun)
 
     def crowd(self) -> Costs:
-        """Pods that find no place, and single Jobs that do: `wall_ms` is the median of one, its running taken off."""
+        """Run single Jobs beside pods that fit nowhere. `wall_ms` is the median of one Job, less its running time."""
         scale, waits = self._scale, list[DurationMs]()
         singles = [Wish(project="team-0", name=f"fits-{number}") for number in range(scale.fitting)]
         with self._held(held(scale, 1), singles) as (log, bodies):
@@ -99,7 +99,7 @@ class Bare:
 
     @contextmanager
     def _held(self, holding: Sequence[Wish], wishes: Sequence[Wish]) -> Iterator[tuple[JobLog, Sequence[Body]]]:
-        """The Jobs that hold GPUs, on their nodes, and the Jobs that are wished for, not made yet."""
+        """Create the Jobs that hold GPUs. Yields the log, and the bodies of the wished Jobs, not created yet."""
         projects = {wish.project for wish in (*holding, *wishes)} | {f"team-{n}" for n in range(self._scale.projects)}
         log = JobLog(self._ground.cluster)
         try:
@@ -127,7 +127,7 @@ class Bare:
 
 
 class _Waiting:
-    """Jobs that are made suspended, a few at a time, and let go in the order in which they were."""
+    """Creates Jobs suspended, some at a time, and releases them in the same order."""
 
     def __init__(self, log: JobLog, bodies: Sequence[Body], gpus: int) -> None:
         self._log = log
@@ -137,7 +137,7 @@ class _Waiting:
         self._let_go: set[ObjectRef] = set()
 
     def all_ended(self, write: Callable[[Sequence[Body]], None]) -> bool:
-        """Write what is next, if anything is; whether no Job is left."""
+        """Write what is due. Returns whether all Jobs have ended."""
         self._let_go = {ref for ref in self._let_go if not self._log.of_job(ref).ended_ns}
         free = self._gpus - len(self._let_go)
         starts = [self._made.popleft() for _ in range(min(free, len(self._made)))]
@@ -153,7 +153,7 @@ def _has_ended(log: JobLog, ref: ObjectRef) -> bool:
 
 
 def compiled(files: Mapping[str, bytes]) -> Declared:
-    """What made-up files declare."""
+    """Compile generated files."""
     tree = {path: SourceFile(content=content) for path, content in files.items()}
     found = compile_tree(SourceTree(cluster_dir=FOLDER, files=tree))
     if found.declared is None:
@@ -162,7 +162,7 @@ def compiled(files: Mapping[str, bytes]) -> Declared:
 
 
 def _bodies(scale: Scale, projects: Collection[str], wishes: Sequence[Wish], kinds: set[str]) -> Sequence[Body]:
-    """What gpuctl would make of these kinds."""
+    """The objects of these kinds that gpuctl would create."""
     files = {**dict(ground_files(scale, dict.fromkeys(sorted(projects), 0))), **dict(job_files(wishes))}
     return [item.body for item in waiting_manifests(compiled(files)).items if item.body["kind"] in kinds]
 
@@ -172,7 +172,7 @@ def _space_bodies(scale: Scale, projects: Collection[str]) -> Sequence[Body]:
 
 
 def _job_bodies(scale: Scale, wishes: Sequence[Wish]) -> Sequence[Body]:
-    """The Jobs of gpuctl, let go."""
+    """The Jobs that gpuctl would create, released."""
     made = _bodies(scale, {wish.project for wish in wishes}, wishes, {kinds.JOB[1]})
     return [_suspended(body, suspend=False) for body in made]
 

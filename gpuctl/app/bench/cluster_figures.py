@@ -15,7 +15,7 @@ from gpuctl.model.units import DurationMs, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Writes of one kind: how many, and their time from request to answer, added up."""
+    """Writes of one kind: how many, and the sum of their times from request to answer."""
 
     count: int
     taken_ms: DurationMs
@@ -23,10 +23,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What a stretch of work took: `server_cpu_ms` of the API server; `own_cpu_ms`, memory and writes of the
-    controller, none without one; its Events are counted apart. `by_kind`: all of them again, Events too.
+    """What a measured stretch took: `server_cpu_ms` of the API server; `own_cpu_ms`, memory and writes of the
+    controller, 0 without one. Its Events are counted apart. `by_kind`: all writes again, Events included.
 
-    `memory_mib` is resident at the end, `peak_mib` the most since its process began.
+    `memory_mib` is resident at the end, `peak_mib` the maximum since its process began.
     """
 
     wall_ms: DurationMs
@@ -42,10 +42,10 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Brief jobs, from the first write or the commit until the last has ended.
+    """A stream of jobs, from the first write or the commit until the last has ended.
 
-    `filled_ms`: until all GPUs were given away, or all jobs let go; `busy_milli`: what part of the GPUs was given away
-    from then on as long as a job waited, 0 where they never were; `busy_all_milli`: the same from the beginning.
+    `filled_ms`: until all GPUs were allocated, or all jobs released; `busy_milli`: the part of the GPUs allocated from
+    then on while a job waited, 0 if they never all were; `busy_all_milli`: the same from the beginning.
     """
 
     jobs: int
@@ -57,7 +57,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaimed:
-    """Borrowed GPUs go back: from the owner's commit until all its jobs were let go."""
+    """A reclaim of borrowed GPUs: from the owner's commit until all its jobs were released."""
 
     wanted: int
     paused: int
@@ -68,8 +68,8 @@ class Reclaimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """Many jobs that can't start, then single ones that can: how long each took from its commit, and from when its
-    object was there, until it was let go."""
+    """Single jobs that can start among many that can't: how long each took until its release, from its commit and from
+    the creation of its object."""
 
     pending: int
     from_commit_ms: tuple[DurationMs, ...]
@@ -79,21 +79,21 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refills:
-    """Jobs that follow one another on a few GPUs: from the end of one until the next was let go, API included."""
+    """Jobs that follow one another on a few GPUs: the times from the end of one to the release of the next."""
 
     waits_ms: tuple[DurationMs, ...]
     costs: Costs
 
     def percentile(self, percent: int) -> DurationMs:
-        """The wait that so many do not exceed."""
+        """The wait that this percentage of the waits does not exceed."""
         return self.waits_ms[min(len(self.waits_ms) - 1, len(self.waits_ms) * percent // 100)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Jobs that last, more than there are GPUs: made from nothing by one controller, then found by another that starts.
+    """Long jobs, more than there are GPUs: created by one controller, then found by another that starts.
 
-    `made` until all GPUs were given away and nothing was left to write; `found` likewise.
+    `made`: until all GPUs were allocated and nothing was left to write; `found` likewise.
     """
 
     jobs: int
@@ -103,10 +103,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterBench:
-    """All that was measured; None for what was not asked for.
+    """All measurements; None for a workload that was not asked for.
 
-    `bare`: each workload without gpuctl, as often as tried; `queued`: the flow without it, its Jobs made suspended and
-    let go as they are by gpuctl.
+    `bare`: each workload without gpuctl, once a try; `queued`: the flow without gpuctl, its Jobs created suspended and
+    then released, as gpuctl does it.
     """
 
     scale: Scale
@@ -124,7 +124,7 @@ T = TypeVar("T")
 
 
 def medians(rounds: Sequence[T]) -> T:
-    """Several measurements as one: each number the median of its likes, single waits and bare runs all together."""
+    """Merge several measurements into one: the median of each number; single waits and bare runs are pooled."""
     found: Any = _median(rounds)
     return found  # type: ignore[no-any-return]
 
@@ -143,7 +143,7 @@ def _median(values: Sequence[Any]) -> Any:
 
 
 def fullness(lives: Collection[Life], gpus: int, began_ns: Instant, costs: Costs) -> Flow:
-    """How full the cluster was, by when each job of one GPU was let go and ended."""
+    """How full the cluster was, by the instants at which each one-GPU job was released and ended."""
     steps = sorted([(life.let_go_ns, 1) for life in lives] + [(life.ended_ns, -1) for life in lives])
     last_start_ns = max(life.let_go_ns for life in lives)
     given, full_ns, filled, whole, at_ns = 0, 0, last_start_ns, 0, began_ns

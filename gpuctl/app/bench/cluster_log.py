@@ -1,4 +1,4 @@
-"""What becomes of Jobs, with the time at which the watch told of it."""
+"""Logs what happens to Jobs, with the times of their watch events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
 STALL_MS: DurationMs = 120_000
-"""When so long nothing has happened to any Job, nothing more will."""
+"""After that long without an event of any Job none will come."""
 _LOOK_MS = 200
 _MS_NS = 1_000_000
 _ENDS = ("SuccessCriteriaMet", "Complete", "Failed")
@@ -23,7 +23,7 @@ _ENDS = ("SuccessCriteriaMet", "Complete", "Failed")
 
 @dataclass(slots=True)
 class Life:
-    """A Job's instants on the monotonic clock, in nanoseconds; 0 for what has not been seen.
+    """A Job's instants on the monotonic clock, in nanoseconds; 0 for what has not happened.
 
     Its `pods` now, and how many are `ready`.
     """
@@ -37,7 +37,7 @@ class Life:
 
     @property
     def holds(self) -> bool:
-        """Whether its GPUs are its own: let go, and neither ended nor paused since."""
+        """Whether the Job holds its GPUs: it was released, and has neither ended nor been paused since."""
         return bool(self.let_go_ns) and not self.ended_ns and self.paused_ns < self.let_go_ns
 
 
@@ -52,7 +52,7 @@ class JobLog:
         self._follow(0)
 
     def until(self, what: str, done: Callable[[], bool]) -> None:
-        """Follow until it is done. Raises WorldFault GPU7091 when nothing happens any more before that."""
+        """Follow until `done`. Raises WorldFault GPU7091 if no more events come before that."""
         stalls_ns = time.monotonic_ns() + STALL_MS * _MS_NS
         while not done():
             if self._follow(_LOOK_MS):
@@ -66,15 +66,15 @@ class JobLog:
         return (life for ref, life in self.lives.items() if ref.namespace == namespace)
 
     def of_job(self, ref: ObjectRef) -> Life:
-        """What became of that Job; nothing, when none such was seen."""
+        """The life of a Job; an empty one if the Job was not seen."""
         return self.lives.get(ref, Life())
 
     def count(self, holds: Callable[[Life], object]) -> int:
-        """How many Jobs that is so of."""
+        """How many Jobs satisfy a condition."""
         return sum(bool(holds(life)) for life in self.lives.values())
 
     def _follow(self, timeout_ms: DurationMs) -> int:
-        """Take in what has happened; how many Jobs it was about. After a gap in the watch, all of them."""
+        """Take in the events. Returns how many Jobs they were about: all, if the watch missed some."""
         try:
             events = self._cluster.watch(kinds.JOB, self._version, timeout_ms)
         except Gone:

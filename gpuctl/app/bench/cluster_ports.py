@@ -1,4 +1,4 @@
-"""What `gpuctl bench cluster` needs of the world besides the port Cluster."""
+"""The ports that `gpuctl bench cluster` needs besides Cluster."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpuctl.model.units import DurationMs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a controller has used since it was started. `writes` by kind, without those of its Lease and its `events`.
+    """What a controller has used since its start. `writes` are by kind, without its Lease and its `events`.
 
-    `memory_mib` is resident now, `peak_mib` the most that ever was, 0 where the system does not say. `write_ms`: by
-    kind, their time added up, from request to answer: what of all is the API server's own.
+    `memory_mib` is resident now, `peak_mib` the maximum so far, 0 where the system does not say. `write_ms`: by kind,
+    the sum of the times from request to answer, which is the API server's part.
     """
 
     cpu_ms: DurationMs = 0
@@ -28,27 +28,27 @@ class Usage:
 
 
 class Controller(Protocol):
-    """A `gpuctl reconcile` under measurement, a process of its own."""
+    """A measured `gpuctl reconcile`, a process of its own."""
 
     def usage(self) -> Usage:
-        """Asked now. Raises WorldFault GPU7090 when the process is not there any more."""
+        """The usage now. Raises WorldFault GPU7090 if the process has ended."""
         ...
 
     def told(self) -> Sequence[Mapping[str, Any]]:
-        """The entries of its journal so far."""
+        """The entries of the controller's journal so far."""
         ...
 
     def close(self) -> None:
-        """End it and wait for its end."""
+        """Stop the controller and wait for its end."""
         ...
 
 
 class Ground(Protocol):
-    """A cluster that benchmarks have to themselves."""
+    """A cluster that only benchmarks use."""
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, to be watched, and to be written with the same concurrency as by a controller."""
+        """The cluster, written with the same concurrency as by a controller."""
         ...
 
     def create(self, body: Body) -> None:
@@ -56,18 +56,18 @@ class Ground(Protocol):
         ...
 
     def clear(self) -> None:
-        """Remove the namespaces and ledgers that benchmarks have left in it, and wait until they are gone."""
+        """Remove the namespaces and ledgers that benchmarks have left, and wait until they are gone."""
         ...
 
     def server_cpu_ms(self) -> DurationMs:
-        """The CPU time that the API server has used in its life."""
+        """The CPU time that the API server has used since its start."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yard:
-    """Where it is measured. `workshop` makes a new repository, `launch` a controller that asks the one at
-    a URL at an interval."""
+    """Where the benchmark runs. `workshop` makes a new repository, `launch` a controller that fetches the one at a URL
+    at an interval."""
 
     ground: Ground
     machines: Machines

@@ -1,6 +1,6 @@
 """What `gpuctl bench cluster` declares: a cluster of like nodes, projects with quotas, and jobs that run for a time.
 
-How long a job runs is said by its variable RUN_FOR: a stage of KWOK ends its pod then.
+A job's variable RUN_FOR says how long it runs: a stage of KWOK ends its pod then.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ FOLDER = f"clusters/{CLUSTER}"
 PREFIX = "bench-"
 GPUS_PER_NODE = 8
 HOLDER = "holder"
-"""The project of the jobs that hold GPUs for as long as it takes."""
+"""The project of the jobs that hold GPUs during the whole measurement."""
 LASTING = "24h"
 BRIEF, BRIEF_MS = "1s", 1000
 TURN = "10s"
-"""Of the jobs that keep a part of the GPUs full: long enough that a small control plane can start them all in time."""
+"""How long the jobs run that keep some GPUs full: so long that a small control plane can start them all in time."""
 
 _CLUSTER = """\
 apiVersion: gpuctl.dev/v1
@@ -59,8 +59,8 @@ spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much of everything. `owned`: jobs of the project that wants its quota back; `fitting`: jobs that can start
-    among those that can't; `refills`: jobs that come one after the other onto the GPUs that are left.
+    """The sizes of the workloads. `owned`: jobs of the project that wants its quota back; `fitting`: jobs that start
+    among jobs that can't; `refills`: jobs that follow one another on the GPUs that are left.
     """
 
     nodes: int
@@ -73,12 +73,12 @@ class Scale:
 
     @property
     def gpus(self) -> int:
-        """Of the whole cluster."""
+        """The GPUs of the whole cluster."""
         return GPUS_PER_NODE * self.nodes
 
     @property
     def turned_nodes(self) -> int:
-        """The nodes that jobs take turns on which last for a while."""
+        """How many nodes the jobs of the turnover follow one another on."""
         return max(1, self.nodes // 5)
 
 
@@ -87,7 +87,7 @@ FULL = Scale(nodes=125, projects=20, jobs=2000, owned=100, pending=5000, fitting
 SMALL = Scale(nodes=4, projects=2, jobs=40, owned=4, pending=40, fitting=2, refills=20)
 
 REFILLED_GPUS = 5
-"""What the holder leaves free where jobs follow one another."""
+"""The GPUs that the holder leaves free for jobs that follow one another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +102,12 @@ class Wish:
 
 
 def node_names(scale: Scale) -> Sequence[str]:
-    """The nodes' names; benchmarks of all scales call them alike."""
+    """The names of the nodes, the same for all scales."""
     return [f"{PREFIX}{number:03}" for number in range(scale.nodes)]
 
 
 def ground_files(scale: Scale, quotas: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
-    """The cluster and its projects."""
+    """The files of the cluster and its projects."""
     nodes = ", ".join(node_names(scale))
     cluster = _CLUSTER.format(name=CLUSTER, nodes=nodes, gpus=GPUS_PER_NODE, prefix=PREFIX)
     yield f"{FOLDER}/cluster.yaml", cluster.encode()
@@ -116,7 +116,7 @@ def ground_files(scale: Scale, quotas: Mapping[str, int]) -> Iterator[tuple[str,
 
 
 def job_files(wishes: Sequence[Wish]) -> Iterator[tuple[str, bytes]]:
-    """A file a job."""
+    """The files of the jobs, one each."""
     for wish in wishes:
         text = _JOB.format(
             name=wish.name, project=wish.project, gpus=wish.gpus, memory=wish.memory_mib, run_for=wish.run_for
@@ -130,12 +130,12 @@ def teams(scale: Scale, quota: int) -> Mapping[str, int]:
 
 
 def flowing(scale: Scale) -> Sequence[Wish]:
-    """Brief one-GPU jobs of all projects in turn."""
+    """Short one-GPU jobs of all projects in turn."""
     return [Wish(project=f"team-{number % scale.projects}", name=f"job-{number}") for number in range(scale.jobs)]
 
 
 def lasting(scale: Scale) -> Sequence[Wish]:
-    """One-GPU jobs of all projects in turn that go on and on, a quarter more of them than GPUs."""
+    """One-GPU jobs of all projects in turn that don't end, a quarter more than there are GPUs."""
     return [
         Wish(project=f"team-{number % scale.projects}", name=f"job-{number}", run_for=LASTING)
         for number in range(scale.gpus + scale.gpus // 4)
@@ -148,19 +148,19 @@ def borrowers(scale: Scale) -> Mapping[str, int]:
 
 
 def borrowed(scale: Scale) -> Sequence[Wish]:
-    """One-GPU jobs of the four on all GPUs: what is beyond their quotas is the owner's."""
+    """One-GPU jobs of the four projects on all GPUs: beyond their quotas they borrow from the owner."""
     return [
         Wish(project=f"borrower-{number % 4}", name=f"job-{number}", run_for=LASTING) for number in range(scale.gpus)
     ]
 
 
 def owned(scale: Scale) -> Sequence[Wish]:
-    """What the owner wants of its quota."""
+    """The jobs for which the owner wants its quota back."""
     return [Wish(project="owner", name=f"job-{number}", run_for=LASTING) for number in range(scale.owned)]
 
 
 def held(scale: Scale, free_gpus: int) -> Sequence[Wish]:
-    """Jobs of whole nodes on all GPUs but so many, which are on one node."""
+    """Jobs that hold all GPUs but that many, which are on one node."""
     rest = Wish(project=HOLDER, name="rest", gpus=GPUS_PER_NODE - free_gpus, run_for=LASTING)
     return [*held_nodes(scale.nodes - 1), rest]
 

@@ -1,4 +1,4 @@
-"""What compiling costs: a generated tree, timed against merely parsing the same bytes with PyYAML's fastest loader."""
+"""Measures compiling: a generated tree, timed against only parsing the same bytes with PyYAML's fastest loader."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ spec:
 class CompileBench:
     """Medians over the runs. `ratio_milli` is compile over parse in thousandths.
 
-    `peak_mib` is the most memory the process has had, which is the compiler's in a process that does nothing else.
+    `peak_mib` is the maximum memory of the process, which is the compiler's in a process that does nothing else.
     """
 
     jobs: int
@@ -104,7 +104,7 @@ class CompileBench:
 
 
 def bench_compile(jobs: int = JOBS, projects: int = PROJECTS, runs: int = 5) -> CompileBench:
-    """Generate, then time parsing and compiling in turn. RuntimeError if what is generated does not compile."""
+    """Generate a tree, then time parsing and compiling in turn. RuntimeError if the tree does not compile."""
     tree = bench_tree(jobs, projects)
     contents = [file.content for file in tree.files.values()]
     parse, compiled = [], []
@@ -126,7 +126,7 @@ def bench_compile(jobs: int = JOBS, projects: int = PROJECTS, runs: int = 5) -> 
 
 
 def peak_mib() -> int:
-    """The most memory this process has had, in MiB."""
+    """The maximum memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _KIB_IN_MIB
 
 
@@ -166,7 +166,7 @@ def _job(name: str, project: str, random: Random) -> str:
 
 
 def compiled_bench(tree: SourceTree, jobs: int) -> Declared:
-    """What the generated tree declares. RuntimeError if it does not compile."""
+    """Compile the generated tree. RuntimeError if it does not compile."""
     declared = compile_tree(tree).declared
     if declared is None or len(declared.jobs) != jobs:
         raise RuntimeError("the generated tree does not compile")
@@ -174,7 +174,7 @@ def compiled_bench(tree: SourceTree, jobs: int) -> Declared:
 
 
 def _timed(work: Callable[[], object]) -> int:
-    """Microseconds, beginning with a tidy heap."""
+    """The microseconds that the work takes, after a garbage collection."""
     gc.collect()
     begin = time.perf_counter_ns()
     work()

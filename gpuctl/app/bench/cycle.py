@@ -1,7 +1,7 @@
-"""What a cycle costs, stage by stage: a generated cluster brought to rest, then cycles over it.
+"""Measures a cycle, stage by stage: a generated cluster is brought to rest, then cycles run over it.
 
-Three kinds: cold, as a process's first; unchanged, with nothing new; and the one that sees a job end, in which another
-starts. Costs are CPU time of this process, so that others on the machine count little.
+Three kinds of cycle: cold, the first of a process; unchanged, with nothing new; and the cycle after a job ended, in
+which another starts. Costs are CPU time of this process, so that other processes on the machine count little.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gpuctl.app.bench.compile import JOBS, PROJECTS, bench_tree, compiled_bench, peak_mib
-from gpuctl.app.cycle import CycleReport, Site, converge, cycle, foresee
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.caches import CycleCaches
+from gpuctl.app.cycle import CycleContext, CycleReport, converge, cycle, foresee
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.play import Sandbox
-from gpuctl.app.recall import Recall
 from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
 from gpuctl.observe import observe
@@ -28,7 +28,7 @@ from gpuctl.schedule import schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCosts:
-    """Milliseconds of CPU a cycle, its writes not counted: medians of each stage by itself and of all of it."""
+    """Milliseconds of CPU a cycle, without its writes: medians of each stage and of the whole."""
 
     read_ms: int
     observe_ms: int
@@ -40,8 +40,10 @@ class StageCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleBench:
-    """`first_*`: from an empty cluster to rest, the embedded cluster's own work included. `unchanged_writes`: of all
-    unchanged cycles together. `changes`: writes that the cycle plans that sees a job end, in the median.
+    """The figures. `first_*`: from an empty cluster to rest, the embedded cluster's own work included.
+
+    `unchanged_writes`: of all unchanged cycles together. `changes`: the median number of writes in the plan of a cycle
+    after a job ended.
     """
 
     jobs: int
@@ -63,21 +65,21 @@ def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, ru
     """Bring an empty cluster to rest, then time cycles over it. RuntimeError if it does not come to rest."""
     declared = compiled_bench(bench_tree(jobs, projects), jobs)
     sandbox.machines.provide(declared.cluster.pools)
-    site = Site(mirror=Mirror(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
+    context = CycleContext(object_cache=ObjectCache(sandbox.cluster), clock=sandbox.time, settle=sandbox.world.settle)
     begun = time.perf_counter_ns()
-    first = converge(declared, site)
+    first = converge(declared, context)
     first_ms = (time.perf_counter_ns() - begun) // 1_000_000
-    report = _running(declared, site, sandbox, first[-1])
-    cold = [_lap(report, replace(site, recall=Recall())) for _ in range(runs)]
-    unchanged = [_lap(report, site) for _ in range(runs)]
-    writes = sum(cycle(declared, site).result.writes for _ in range(runs))
+    report = _running(declared, context, sandbox, first[-1])
+    cold = [_lap(report, replace(context, caches=CycleCaches())) for _ in range(runs)]
+    unchanged = [_lap(report, context) for _ in range(runs)]
+    writes = sum(cycle(declared, context).result.writes for _ in range(runs))
     event, changes = [], []
     for run in [run for run in report.state.runs if run.phase is RunPhase.RUNNING][:runs]:
         sandbox.world.finish(run.job, 0)
         sandbox.world.settle()
-        event.append(_lap(report, site))
-        changes.append(len(foresee(declared, site).plan.changes))
-        _rested(converge(declared, site))
+        event.append(_lap(report, context))
+        changes.append(len(foresee(declared, context).plan.changes))
+        _rested(converge(declared, context))
     return CycleBench(
         jobs=jobs,
         projects=projects,
@@ -95,15 +97,15 @@ def bench_cycle(sandbox: Sandbox, jobs: int = JOBS, projects: int = PROJECTS, ru
     )
 
 
-def _running(declared: Declared, site: Site, sandbox: Sandbox, report: CycleReport) -> CycleReport:
-    """Let time pass until what was started runs."""
+def _running(declared: Declared, context: CycleContext, sandbox: Sandbox, report: CycleReport) -> CycleReport:
+    """Let time pass until all started runs are running."""
     while not any(run.phase is RunPhase.RUNNING for run in report.state.runs):
         due = sandbox.world.next_event_ms()
         if due is None:
             raise RuntimeError("nothing of the generated cluster runs")
         sandbox.time.advance_to(due)
         sandbox.world.settle()
-        report = _rested(converge(declared, site))
+        report = _rested(converge(declared, context))
     return _rested((report,))
 
 
@@ -113,22 +115,22 @@ def _rested(reports: tuple[CycleReport, ...]) -> CycleReport:
     return reports[-1]
 
 
-def _lap(report: CycleReport, site: Site) -> tuple[int, ...]:
-    """One cycle's stages, in microseconds each: those of `foresee`, on the declarations as they were enforced."""
-    declared, recall = report.declared, site.recall
+def _lap(report: CycleReport, context: CycleContext) -> tuple[int, ...]:
+    """The microseconds of each stage of one cycle: the stages of `foresee`, on the enforced declarations."""
+    declared, caches = report.declared, context.caches
     gc.collect()
     marks = [time.process_time_ns()]
-    site.mirror.refresh()
-    raw = site.mirror.objects()
+    context.object_cache.refresh()
+    raw = context.object_cache.objects()
     marks.append(time.process_time_ns())
-    state = observe(raw, declared.tenancy, recall.sights)
+    state = observe(raw, declared.tenancy, caches.observe)
     marks.append(time.process_time_ns())
-    decided = schedule(declared, state, site.clock.now_ms(), recall.outlook)
+    decided = schedule(declared, state, context.clock.now_ms(), caches.outlook)
     marks.append(time.process_time_ns())
-    manifests = render(declared, decided, recall.drafts)
+    manifests = render(declared, decided, caches.render)
     marks.append(time.process_time_ns())
-    stops = mass_stop(declared, state, frozenset(), recall.checks)
-    make_plan(declared, decided, manifests, state, frozenset(), stops=stops, checks=recall.checks)
+    stops = mass_stop(declared, state, frozenset(), caches.plan)
+    make_plan(declared, decided, manifests, state, frozenset(), stops=stops, cache=caches.plan)
     marks.append(time.process_time_ns())
     return tuple((end - begin) // 1000 for begin, end in (*pairwise(marks), (marks[0], marks[-1])))
 

@@ -1,7 +1,7 @@
-"""What the engine costs by itself: `schedule` on made-up values, each workload a function of how often to measure it.
+"""Measures the engine by itself: `schedule` on generated values, each workload a function of how often to measure it.
 
-Costs are CPU time of this process. A cold call has nothing to go by; an event is one call after one change, with the
-outlook of the call before. What does not depend on the machine is counted: who was paused, and what was tried.
+Costs are CPU time of this process. A cold call has no outlook; an event is one call after one change, with the outlook
+of the call before. What does not depend on the machine is counted: the paused runs, and the attempts.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from gpuctl.schedule.shares.fairshare import Claim, divide
 
 NODE_GPUS = 8
 LARGE_NODES = (8,) * 1000 + (1,) * 2412 + (0,) * 866
-"""4,278 nodes with 10,412 GPUs: as many as in a published production trace."""
+"""4,278 nodes with 10,412 GPUs, as in a published production trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measured cost, in the median, with what it is to be at most, and counts that no machine changes."""
+    """One measured cost: its median, its upper bound, and counts that do not depend on the machine."""
 
     workload: str
     what: str
@@ -51,7 +51,7 @@ Workload = Callable[[int], Iterator[Figure]]
 
 
 def bench_engine(names: Iterable[str], runs: int) -> Iterator[Figure]:
-    """Measure workloads by name, each cost so many times. KeyError for a name that is not in WORKLOADS."""
+    """Measure workloads by name, each cost `runs` times. KeyError for a name that is not in WORKLOADS."""
     for name in names:
         yield from WORKLOADS[name](runs)
 
@@ -133,7 +133,7 @@ WORKLOADS: Mapping[str, Workload] = {
     "cycle": cycle, "fill": fill, "large": large, "waiters": waiters, "reclaim": reclaim,
     "unschedulable": unschedulable, "consolidate": consolidate, "fairshare": fairshare,
 }  # fmt: skip
-"""What can be measured: a name, and what yields its figures when told how often to measure."""
+"""The workloads by name. Each takes how often to measure, and yields its figures."""
 
 
 def cycle_of(name: str, full: World, runs: int, cold_us: int | None, event_us: int | None) -> Iterator[Figure]:
@@ -152,7 +152,7 @@ def reclaimed(nodes: int, runs: int, aim_us: int | None = None) -> Figure:
 
 
 def lent_out(nodes: int) -> World:
-    """Nodes full of one-GPU jobs of a project without quota, and half of them claimed by one gang of the owner's."""
+    """Nodes full of one-GPU jobs of a project without quota, half of which one gang of the owner claims."""
     there = [node(index, NODE_GPUS) for index in range(nodes)]
     empty = world([("lender", 0), ("owner", nodes * NODE_GPUS * WHOLE_GPU)], there)
     gang = job("owner", "gang", NODE_GPUS * WHOLE_GPU, nodes // 2)
@@ -173,7 +173,7 @@ def consolidated(nodes: int, runs: int, aim_us: int | None = None) -> Figure:
 
 
 def scattered(nodes: int) -> World:
-    """Nodes with one GPU free each, all else one-GPU jobs of one project, and a job of its own for a whole node."""
+    """Nodes with one free GPU each, otherwise full of one-GPU jobs of a project that has a job for a whole node."""
     there = [node(index, NODE_GPUS) for index in range(nodes)]
     empty = world([("team", nodes * NODE_GPUS * WHOLE_GPU)], there, consolidation=True)
     large = job("team", "large", NODE_GPUS * WHOLE_GPU)
@@ -188,7 +188,7 @@ def scattered(nodes: int) -> World:
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """One call: what it took, what it decided, and what that needed."""
+    """One call: its cost, its decisions, and its counts."""
 
     microseconds: int
     decided: Schedule
@@ -204,7 +204,7 @@ def _lap(here: World, outlook: Outlook) -> Lap:
 
 
 def _after(before: World, after: World) -> Lap:
-    """A call that has the outlook of a call before the change."""
+    """A call with the outlook of a call before the change."""
     outlook = Outlook()
     schedule(before.declared, before.state, NOW_MS, outlook)
     return _lap(after, outlook)
@@ -228,7 +228,7 @@ def _lost(full: World, index: int) -> World:
 
 
 def _memory(here: World) -> Mapping[str, int]:
-    """Bytes a job of what a call leaves behind: its outlook and what it decided."""
+    """The bytes a job that a call leaves behind: its outlook and its decisions."""
     gc.collect()
     outlook = Outlook()
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Made-up clusters for the engine's benchmark, as values: the same ones every time, by fixed seeds."""
+"""Generates clusters for the engine's benchmark, as values: the same each time, by fixed seeds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MIX: tuple[tuple[int, GpuMilli, int], ...] = (
     (250, 500, 1), (170, 250, 1), (80, 700, 1), (400, 1000, 1), (63, 2000, 1), (28, 4000, 1), (6, 8000, 1),
     (3, 8000, 2),
 )  # fmt: skip
-"""What is asked for, of a thousand jobs: milli-GPU a worker, and workers."""
+"""The requests among a thousand jobs: milli-GPU a worker, and workers."""
 
 _SPAN = SourceSpan(file="bench.yaml")
 _CONTAINER = Container(image="registry.example.com/bench:1")
@@ -44,32 +44,32 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What is declared, and what is there."""
+    """The declarations and the observed state."""
 
     declared: Declared
     state: ClusterState
 
     def jobs(self, jobs: Iterable[Job]) -> World:
-        """With these jobs declared."""
+        """The world with these jobs declared."""
         return replace(self, declared=replace(self.declared, jobs=tuple(sorted(jobs, key=lambda job: job.id))))
 
     def runs(self, runs: Iterable[Run]) -> World:
-        """With these runs in the cluster."""
+        """The world with these runs."""
         return replace(self, state=replace(self.state, runs=tuple(sorted(runs, key=lambda run: run.job))))
 
     def spread(self) -> World:
-        """With pools that spread work: they do not score fragmentation."""
+        """The world with pools that spread work, and so do not score fragmentation."""
         cluster = self.declared.cluster
         pools = tuple(replace(pool, placement=PlacementStrategy.SPREAD) for pool in cluster.pools)
         return replace(self, declared=replace(self.declared, cluster=replace(cluster, pools=pools)))
 
     def nodes(self, nodes: tuple[Node, ...]) -> World:
-        """With these nodes."""
+        """The world with these nodes."""
         return replace(self, state=replace(self.state, nodes=nodes))
 
 
 def node(index: int, gpus: int = 8) -> Node:
-    """The n-th node, with nothing on it."""
+    """The n-th node, empty."""
     return Node(
         name=NodeName(f"node-{index:05}"), labels={"pool": POOL}, gpus=gpus, cpu_milli=128_000, mem_bytes=2048 * _GIB
     )
@@ -85,7 +85,7 @@ def job(project: str, name: str, gpu_milli: GpuMilli, workers: int = 1) -> Job:
 
 
 def run_of(job: Job, placement: Placement | None = None, since_ms: Instant = NOW_MS) -> Run:
-    """Its run: there and waiting, or running where it was placed."""
+    """The job's run: queued, or running where it was placed."""
     return Run(
         job=job.id, digest=job.digest, phase=RunPhase.RUNNING if placement else RunPhase.QUEUED, placement=placement,
         gpu_milli=job.gpu_milli, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes, queued_at_ms=since_ms,
@@ -95,7 +95,7 @@ def run_of(job: Job, placement: Placement | None = None, since_ms: Instant = NOW
 
 
 def world(quotas: Sequence[tuple[str, GpuMilli]], nodes: Iterable[Node], *, consolidation: bool = False) -> World:
-    """Projects with quotas, over one pool; nobody wants anything yet."""
+    """Projects with quotas over one pool, without jobs."""
     projects = (
         Project(
             name=ProjectName(name), namespace=f"gpu-{name}", span=_SPAN,
@@ -122,7 +122,7 @@ def world(quotas: Sequence[tuple[str, GpuMilli]], nodes: Iterable[Node], *, cons
 
 
 def mixed_jobs(count: int, projects: int) -> list[Job]:
-    """So many jobs by MIX, each project's in turn."""
+    """That many jobs with the requests of MIX, of each project in turn."""
     random = Random(SEED)  # noqa: S311 - the same values every time
     weights = [weight for weight, _, _ in MIX]
     kinds = random.choices(MIX, weights, k=count)
@@ -133,7 +133,7 @@ def mixed_jobs(count: int, projects: int) -> list[Job]:
 
 
 def different_jobs(count: int, projects: int) -> list[Job]:
-    """So many jobs that nearly all differ in what they ask for, or rank; each project's in turn."""
+    """That many jobs, of each project in turn, that nearly all differ in their request or rank."""
     random = Random(SEED)  # noqa: S311 - the same values every time
     made = []
     for index in range(count):
@@ -149,7 +149,7 @@ def different_jobs(count: int, projects: int) -> list[Job]:
 
 
 def crowded(nodes: Sequence[int], jobs: int, projects: int) -> World:
-    """A cluster, of nodes with so many GPUs, that is full and at rest: most jobs run, the others wait for room.
+    """A full cluster at rest, of nodes with that many GPUs: most jobs run, the others wait for free GPUs.
 
     Every job has its run. Quotas are half of an equal part, so that most projects borrow.
     """
@@ -157,7 +157,7 @@ def crowded(nodes: Sequence[int], jobs: int, projects: int) -> World:
 
 
 def differing(nodes: Sequence[int], jobs: int, projects: int) -> World:
-    """The same, where nearly all jobs differ, and runs may be moved. On most nodes CPU is short before GPUs are."""
+    """As `full`, but nearly all jobs differ, and runs may be moved. On most nodes CPU is exhausted before GPUs are."""
     return _full(nodes, different_jobs(jobs, projects), projects, sum(nodes) // 5, consolidation=True)
 
 
@@ -178,7 +178,7 @@ def _full(
 
 
 class _Shelves:
-    """First-fit places for made-up runs: nodes in order, each filled before the next; whole ones from the other end."""
+    """Places generated runs by first fit: nodes in order, each filled before the next; whole nodes from the end."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._free = {each.name: [WHOLE_GPU] * each.gpus for each in nodes}
@@ -187,7 +187,7 @@ class _Shelves:
         self._passed: dict[GpuMilli, int] = {}
 
     def place(self, job: Job) -> Placement | None:
-        """All its workers' devices, taken; None when they are not there."""
+        """Take the devices of all workers of a job; None if there are not enough."""
         taken: list[tuple[NodeName, tuple[int, ...]]] = []
         for name in self._open(job.gpu_milli):
             while len(taken) < job.workers:
@@ -203,7 +203,7 @@ class _Shelves:
         return None
 
     def _open(self, milli: GpuMilli) -> Iterator[NodeName]:
-        """The nodes from the first that has room for a worker: nothing is given back, so none before it ever has."""
+        """The nodes from the first on which a worker fits. Nothing is given back, so earlier ones never fit again."""
         order, first = self._names if milli < 8 * WHOLE_GPU else self._backwards, self._passed.get(milli, 0)
         while first < len(order) and self._devices(order[first], milli) is None:
             first += 1

@@ -1,9 +1,9 @@
-"""The openb experiment of FGD (ATC 2023): how much of a cluster's GPUs are given away once as much was asked for.
+"""The openb experiment of FGD (ATC 2023): how many of a cluster's GPUs are allocated once as many were requested.
 
-Pods come in a random order, more of the same follow until 130 % of the GPUs were asked for, and none ever leaves. What
-does not fit is lost. The figure is the mean of what is allocated over all arrivals at which what came rounds to 100 %.
-Nodes are given random names, because a tie goes to the first. By the recipe of the paper's simulator, with seeds 42, 43
-and so on; the random numbers are Python's, so a single run is not one of theirs.
+Pods come in a random order, more of the same follow until 130 % of the GPUs were requested, and none ever leaves. A pod
+that does not fit is lost. The figure is the mean allocation over all arrivals at which the requests round to 100 %.
+Nodes are given random names, because a tie goes to the first. The recipe is that of the paper's simulator, with seeds
+42, 43 and so on; the random numbers are Python's, so a single run is not one of the paper's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ percent: from their repository's analysis_allo_discrete.csv. Lists that ask for 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenbRun:
-    """One run. `allocated_*`: millionths of all GPUs, at so many percent of them asked for. `lost`: without a place."""
+    """One run. `allocated_*`: millionths of all GPUs, at that percentage requested. `lost`: pods that did not fit."""
 
     seed: int
     pods: int
@@ -65,8 +65,8 @@ class OpenbRun:
 class OpenbFigure:
     """All runs of one policy on one list, and their mean in millionths of all GPUs.
 
-    `published`: the paper's, in the same unit; of FGD beside gpuctl's own policy. None where there is none. `*error*`:
-    the standard error of a mean; None of a single run. Two means may differ by chance by twice the root of the sum of
+    `published`: the paper's mean, in the same unit; FGD's beside gpuctl's own policy; None if there is none. `*error*`:
+    the standard error of a mean; None for a single run. Two means may differ by chance by twice the root of the sum of
     both errors' squares.
     """
 
@@ -82,9 +82,9 @@ class OpenbFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenbCase:
-    """What is run: the nodes and one list, by one policy, with so many seeds.
+    """One case: the nodes and one list, one policy, and the number of seeds.
 
-    `blind`: gpuctl's policy learns from what has come so far instead of from the whole list.
+    `blind`: gpuctl's policy learns from the pods that have come so far instead of from the whole list.
     """
 
     pod_list: str
@@ -96,7 +96,7 @@ class OpenbCase:
 
 
 def bench_openb(cases: Sequence[OpenbCase], processes: int = 1) -> Iterable[OpenbFigure]:
-    """The figures of each case, its seeds spread over processes. Cost: a second a run."""
+    """Run the cases, their seeds spread over processes. Returns the figures. Cost: a second a run."""
     if processes == 1:
         for case in cases:
             yield _figure(case, [run_once(case, seed) for seed in _seeds(case)])
@@ -128,7 +128,7 @@ def _figure(case: OpenbCase, runs: Sequence[OpenbRun]) -> OpenbFigure:
 
 
 def _error(values: Sequence[int]) -> int | None:
-    """The standard error of their mean."""
+    """The standard error of the mean of the values."""
     count = len(values)
     squares = count * sum(value * value for value in values) - sum(values) ** 2
     return isqrt(squares // (count * count * (count - 1))) if count > 1 else None
@@ -168,12 +168,12 @@ def run_once(case: OpenbCase, seed: int) -> OpenbRun:
 
 
 def _mean(allocated: Sequence[GpuMilli], capacity: GpuMilli) -> int:
-    """In millionths of the capacity; 0 where a run did not come so far."""
+    """The mean in millionths of the capacity; 0 if a run did not come that far."""
     return MILLION * sum(allocated) // (len(allocated) * capacity) if allocated else 0
 
 
 def _arrivals(pods: Iterable[OpenbPod], capacity: GpuMilli, seed: int) -> list[Request]:
-    """What is asked for, in order: all pods in a random order, and random ones of them again."""
+    """The requests in order: all pods in a random order, then random pods of the list again."""
     chance = random.Random(seed)  # noqa: S311 - the same every time, by a fixed seed
     once = [_request(pod) for pod in sorted(pods, key=lambda pod: pod.name)]
     chance.shuffle(once)

@@ -1,4 +1,4 @@
-"""The policies of the openb experiment: three of the paper's, as its simulator has them, and the engine's own."""
+"""The policies of the openb experiment: three of the paper, as in its simulator, and the engine's own."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def has_room(room: Room, request: Request) -> bool:
 
 
 class Placer(ABC):
-    """A policy at work on one ledger. Its requests have one worker each, and nothing is given back."""
+    """A policy that places requests in one ledger. Requests have one worker each, and nothing is given back."""
 
     def __init__(self, ledger: Ledger, seed: int) -> None:
         self.ledger = ledger
         self.seed = seed
 
     def learn(self, mix: Mix) -> None:  # noqa: B027 - most learn nothing
-        """What is usually asked for."""
+        """Learn the usual requests."""
 
     @abstractmethod
     def place(self, request: Request) -> WorkerPlacement | None:
-        """A place for one worker; None: none has room."""
+        """A place for one worker; None if it fits nowhere."""
 
 
 class Random(Placer):
-    """A random node of all that have room, and random devices of those that have."""
+    """Places a worker on a random node and random devices of all that fit."""
 
     def __init__(self, ledger: Ledger, seed: int) -> None:
         super().__init__(ledger, seed)
@@ -78,7 +78,7 @@ class Random(Placer):
         return WorkerPlacement(node=room.name, gpus=tuple(sorted(self._chance.sample(able, count))))
 
     def _room(self, request: Request) -> Room | None:
-        """Any node, tried again while it has no room: as random as one of those that have, which is looked for last."""
+        """A random node that fits: random ones are tried, and if none of them fits, all nodes are searched."""
         for _ in range(RANDOM_TRIES):
             room = self._chance.choice(self._rooms)
             if has_room(room, request):
@@ -88,7 +88,7 @@ class Random(Placer):
 
 
 class Graded(Placer):
-    """The node with the best grade, the first by name of equals."""
+    """Places a worker on the node with the best grade; among equals, the first by name."""
 
     def place(self, request: Request) -> WorkerPlacement | None:
         """See above."""
@@ -106,15 +106,15 @@ class Graded(Placer):
 
     @abstractmethod
     def _grade(self, room: Room, request: Request) -> Grade:
-        """How little a node is suited; the smallest is best."""
+        """The grade of a node; the smallest is best."""
 
     @abstractmethod
     def _device(self, room: Room, request: Request) -> int:
-        """The device of a node for a part of one."""
+        """The device of a node for a fraction of one."""
 
 
 class BestFit(Graded):
-    """The node with the least left of CPU and GPUs, in hundredths of the largest; the device with the least left."""
+    """Chooses the node with the least CPU and GPUs left, in hundredths of the largest, and its fullest device."""
 
     def _grade(self, room: Room, request: Request) -> Grade:
         cpu = room.cpu_milli - request.cpu_milli
@@ -129,14 +129,14 @@ class BestFit(Graded):
 
 
 class Fgd(Graded):
-    """The node and the device whose fragmentation grows least; the first device of equals."""
+    """Chooses the node and the device whose fragmentation grows least; among equals, the first device."""
 
     def __init__(self, ledger: Ledger, seed: int) -> None:
         super().__init__(ledger, seed)
         self._measure = Fragmentation(())
 
     def learn(self, mix: Mix) -> None:
-        """What is usually asked for: what fragmentation is measured by."""
+        """Learn the usual requests, by which fragmentation is measured."""
         self._measure = Fragmentation(mix)
 
     def _grade(self, room: Room, request: Request) -> Grade:
@@ -152,7 +152,7 @@ class Fgd(Graded):
         return next(index for index, milli in enumerate(room.gpu_milli) if scores.get(milli) == best)
 
     def _scores(self, room: Room, request: Request) -> dict[GpuMilli, int]:
-        """The score of each device that has room, by what is free on it."""
+        """The score of each device that fits, by what is free on it."""
         free, size = room.free, request.fraction_milli
         scores = {}
         for index, milli in enumerate(free):
@@ -168,10 +168,10 @@ class Fgd(Graded):
 
 
 class Engine(Placer):
-    """As gpuctl places one worker in a packed pool."""
+    """Places a worker as gpuctl does in a packed pool."""
 
     def learn(self, mix: Mix) -> None:
-        """What is usually asked for: the pool's habits."""
+        """Learn the usual requests: the pool's habits."""
         self.ledger = Ledger(self.ledger.rooms, habits={POOL.name: Habits(mix)})
 
     def place(self, request: Request) -> WorkerPlacement | None:

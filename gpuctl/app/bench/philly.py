@@ -1,4 +1,4 @@
-"""28 days of the Philly trace, on clusters of several sizes and in every mode: how fair, how long a wait, how fast."""
+"""Replays 28 days of the Philly trace, on clusters of several sizes and in every mode: fairness, waits, speed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhillyRun:
-    """All modes on one size, and the CPU time that each took, reading the trace included."""
+    """All modes on one size of cluster, and the CPU time of each, with reading the trace."""
 
     gpus: int
     cpu_ms: Mapping[ModeName, int]
@@ -30,7 +30,7 @@ class PhillyRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhillyBench:
-    """A run a size; none with what is wrong with the file."""
+    """A run for each size; without runs, the diagnostics of the file."""
 
     runs: tuple[PhillyRun, ...]
     diagnostics: tuple[Diagnostic, ...] = ()

@@ -212,7 +212,7 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     final = _final_state(job, run, state)
     if final is not None:
         return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
-    why = _held(job, declared) if declared.held or declared.barred else None
+    why = _held(job, declared) if declared.pinned or declared.blocked else None
     if why is None and not job.suspend and (run is None or run.phase is not STOPPING):
         return None if job.max_duration_ms is None else _spent(job.id, run, job.max_duration_ms)
     record = record_of(run, now_ms)
@@ -230,9 +230,9 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
 
 def _held(job: Job, declared: Declared) -> Reason | None:
     """Why nothing can be done for the job, if so."""
-    if job.id.project in declared.held:
+    if job.id.project in declared.pinned:
         return reasons.held(job.id.project)
-    code = declared.barred.get(job.id)
+    code = declared.blocked.get(job.id)
     return None if code is None else reasons.barred(code)
 
 

@@ -64,7 +64,7 @@ class Standing:
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: Tree, prospects: Prospects) -> None:
         self._capacity = capacity
-        self._held = declared.held
+        self._held = declared.pinned
         self._barred: Mapping[JobId, str] = {}
         self._ledgers: Mapping[ProjectName, Ledger] = {}
         self._now_ms: Instant = 0
@@ -99,7 +99,7 @@ class Standing:
 
     def fits(self, declared: Declared, now_ms: Instant) -> bool:
         """Whether this can be brought up to date: the clock did not step back, and the same projects are held."""
-        return now_ms >= self._now_ms and declared.held == self._held
+        return now_ms >= self._now_ms and declared.pinned == self._held
 
     @property
     def elastic(self) -> bool:
@@ -129,7 +129,7 @@ class Standing:
         self._now_ms = now_ms
         touched.update(self._changed_jobs(declared.jobs))
         touched.update(self._runs.see(state.runs))
-        touched.update(dict.fromkeys(self._changed_records(declared.barred, state.ledgers)))
+        touched.update(dict.fromkeys(self._changed_records(declared.blocked, state.ledgers)))
         touched.update(dict.fromkeys(self._restless))
         while self._due and self._due[0][0] <= now_ms:
             touched[heappop(self._due)[1]] = None
@@ -296,7 +296,7 @@ class Standing:
 
     def _enter(self, jobs: Iterable[JobId], declared: Declared) -> list[Holder]:
         """Enter what they hold in place, as it was decided about them."""
-        is_hindered = bool(declared.held or declared.barred)
+        is_hindered = bool(declared.pinned or declared.blocked)
         entering: list[Holder] = []
         for job_id in jobs:
             holders, decision = self._raw[job_id], self.decisions.get(job_id)

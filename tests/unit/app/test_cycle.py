@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpuctl.app.bench.cluster_bare import compiled
 from gpuctl.app.bench.cluster_tree import HOLDER, SMALL, Wish, ground_files, held, job_files
-from gpuctl.app.cycle import Site, converge, cycle, until_calm
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, converge, cycle, until_calm
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.model.change import OutcomeStatus
 from gpuctl.model.state import RunPhase
 from gpuctl.plan import Stage
@@ -19,20 +19,20 @@ def test_a_job_that_follows_another_is_let_go_by_two_writes_and_no_cycle_looks_a
     quotas = {HOLDER: SMALL.gpus - free, "team": free}
     declared = compiled({**dict(ground_files(SMALL, quotas)), **dict(job_files([*held(SMALL, free), *turns]))})
     here.machines.provide(declared.cluster.pools)
-    site = Site(mirror=Mirror(here.cluster), clock=here.time, settle=here.world.settle)
-    *_, rested = converge(declared, site)
+    context = CycleContext(object_cache=ObjectCache(here.cluster), clock=here.time, settle=here.world.settle)
+    *_, rested = converge(declared, context)
     assert rested.settled
     assert rested.calm
     here.time.advance_to(EPOCH_MS + 60_000)
     here.world.settle()
-    (*_, rested) = converge(declared, site)
+    (*_, rested) = converge(declared, context)
     running = [run for run in rested.state.runs if run.phase is RunPhase.RUNNING and run.job.project == "team"]
     here.world.finish(running[0].job, 0)
     here.world.settle()
 
-    (report,) = converge(declared, site, done=until_calm)
+    (report,) = converge(declared, context, done=until_calm)
     made = [(o.change.stage, o.change.ref.kind) for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
     assert made == [(Stage.LEDGER, "ConfigMap"), (Stage.ADMIT, "Job")]
     assert report.calm
     assert not report.settled
-    assert cycle(declared, site).settled
+    assert cycle(declared, context).settled

@@ -69,11 +69,11 @@ PLACED = Placement(workers=(WorkerPlacement(node=NodeName("n")),))
         (replace(VIEW, state=JobState.SUSPENDED), "it is suspended in Git"),
         (
             replace(VIEW, state=JobState.STARTING, run=replace(RUN, phase=RunPhase.STARTING, placement=PLACED)),
-            "it is Starting, its pod is not made yet",
+            "it is Starting, its pod is not created yet",
         ),
         (
             replace(VIEW, state=JobState.PENDING, run=replace(RUN, phase=RunPhase.QUEUED, reason=Reason(code="GPU0"))),
-            "it waits: GPU0: GPU0",
+            "it is waiting: GPU0: GPU0",
         ),
         (replace(VIEW, state=JobState.PENDING, run=replace(RUN, phase=RunPhase.QUEUED)), "it is Pending"),
         (job(pod("g-0")), "it has no worker 7, only 0"),

@@ -8,9 +8,9 @@ import pytest
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.app.cycle import CycleReport, Site, cycle
+from gpuctl.app.cycle import CycleContext, CycleReport, cycle
 from gpuctl.app.metrics import measure
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import ClusterUnavailable, Forbidden
 from gpuctl.app.report import Journal, of_fault
 from gpuctl.compile import compile_tree
@@ -47,11 +47,11 @@ class Lab:
         self.cluster = EmbeddedCluster(self.clock)
         self.declared = declared(FILES)
         self.cluster.provide(self.declared.cluster.pools)
-        self.site = Site(mirror=Mirror(self.cluster), clock=self.clock)
+        self.context = CycleContext(object_cache=ObjectCache(self.cluster), clock=self.clock)
         self.reports: list[CycleReport] = []
 
     def cycle(self) -> CycleReport:
-        self.reports.append(cycle(self.declared, self.site))
+        self.reports.append(cycle(self.declared, self.context))
         return self.reports[-1]
 
     def settle(self) -> None:
@@ -122,7 +122,7 @@ def test_a_write_that_fails_is_counted_by_its_code(lab: Lab) -> None:
 
     lab.cluster.close()
     lab.cluster = Full(lab.clock)
-    lab.site = Site(mirror=Mirror(lab.cluster), clock=lab.clock)
+    lab.context = CycleContext(object_cache=ObjectCache(lab.cluster), clock=lab.clock)
     lab.cycle()
     told = measure(*lab.last(), duration_ms=1)
     assert told.writes["create", "GPU7002"] == 3

@@ -152,10 +152,10 @@ def test_a_project_broken_from_the_start_is_absent_and_one_that_ran_is_held() ->
     desired = restart(commits, {})
     assert names_of(desired) == {"b/j2"}
     assert desired.declared is not None
-    assert desired.declared.held == frozenset()
+    assert desired.declared.pinned == frozenset()
     desired = restart(commits, ledgers(Revision("f" * 40)))
     assert desired.declared is not None
-    assert desired.declared.held == {A}
+    assert desired.declared.pinned == {A}
     assert "GPU8010" in codes(desired)
 
 
@@ -166,7 +166,7 @@ def test_a_project_that_is_removed_is_neither_held_nor_kept() -> None:
     for desired in (follow(commits, BASE, gone)[1], restart(commits, ledgers(first))):
         assert names_of(desired) == {"b/j2"}
         assert desired.declared is not None
-        assert desired.declared.held == frozenset()
+        assert desired.declared.pinned == frozenset()
 
 
 def test_a_project_removed_in_a_commit_that_breaks_another_is_gone() -> None:

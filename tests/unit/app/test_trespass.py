@@ -180,7 +180,7 @@ def check_others(desired: Desired, name: str) -> None:
     made = desired.declared
     assert made is not None
     assert {str(one.id) for one in made.jobs if one.id.project != name} == WANTED_JOBS
-    assert not made.held - {ProjectName(name)}
+    assert not made.pinned - {ProjectName(name)}
     assert made.cluster.scheduling.min_runtime_ms == 60_000
     assert quotas(made, name) == {"a": 2000, "new": 1000, "victim": 3000, "z": 2000, "ai": 4000, "zoology": 3000}
 

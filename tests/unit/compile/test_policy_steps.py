@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from trees import CLUSTER, HEAD, job, project, tree_of
 
-from gpuctl.compile import Compiled, Readings, compile_tree
+from gpuctl.compile import CompileCache, Compiled, compile_tree
 from gpuctl.compile.declarations import collect
 from gpuctl.compile.policy import Limits, check_policies
 from gpuctl.compile.rule_form import STEPS, RuleForm, TooMuch, check_form
@@ -271,7 +271,7 @@ def test_policies_that_hold_for_thousands_of_jobs_take_what_is_free() -> None:
 
 def test_what_was_found_out_before_changes_nothing_of_that() -> None:
     files = {"k/projects/evil/j.yaml": "---\n".join(job(f"j{n}", ENV, "evil") for n in range(5))}
-    readings = Readings()
+    cache = CompileCache()
     for extra in (
         {},
         {"policies/p.yaml": policy(SOME)},
@@ -279,7 +279,7 @@ def test_what_was_found_out_before_changes_nothing_of_that() -> None:
     ):
         tree = tree_of({**WHOLE, **files, **extra}, "k")
         for _ in range(2):
-            assert compile_tree(tree, readings).diagnostics == compile_tree(tree).diagnostics
+            assert compile_tree(tree, cache).diagnostics == compile_tree(tree).diagnostics
 
 
 def test_patterns_are_those_of_re2() -> None:

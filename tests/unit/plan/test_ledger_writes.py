@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref, shards_of
 from gpuctl.k8s.objects import resource_version, uid
@@ -41,13 +41,13 @@ class Shelf:
 
     def __init__(self) -> None:
         self.cluster = EmbeddedCluster(VirtualClock(0))
-        self.mirror = Mirror(self.cluster)
+        self.object_cache = ObjectCache(self.cluster)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.SYSTEM_NAMESPACE}}
         self.cluster.apply(namespace)
 
     def state(self) -> ClusterState:
-        self.mirror.refresh()
-        return observe(self.mirror.objects(), Tenancy(cluster=CLUSTER))
+        self.object_cache.refresh()
+        return observe(self.object_cache.objects(), Tenancy(cluster=CLUSTER))
 
     def changes(self, wanted: Ledger, *, closing: bool = False) -> tuple[Change, ...]:
         state = self.state()

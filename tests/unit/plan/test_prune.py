@@ -204,7 +204,7 @@ def test_a_held_project_is_neither_written_nor_pruned() -> None:
     bench = Workbench(only(example(), A1, "team-b/b-3-g"))
     bench.run("team-b/b-3-g", on("dgx1-1", 0))
     bench.decisions = {}
-    bench.declared = replace(without_project(bench.declared, "team-b"), held=frozenset({ProjectName("team-b")}))
+    bench.declared = replace(without_project(bench.declared, "team-b"), pinned=frozenset({ProjectName("team-b")}))
     assert bench.plan().changes == ()
     assert bench.plan().refusals == ()
 

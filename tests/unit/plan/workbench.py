@@ -10,7 +10,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
 from gpuctl.app.apply import apply_plan
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.model.change import ApplyResult, Plan
 from gpuctl.model.decision import Admit, Decision, Pending, Placement, Reason, RunRecord, Schedule, WorkerPlacement
@@ -71,13 +71,13 @@ class Workbench:
         self.clock = VirtualClock(ZERO_MS)
         self.cluster = EmbeddedCluster(self.clock)
         self.cluster.provide(declared.cluster.pools)
-        self.mirror = Mirror(self.cluster)
+        self.object_cache = ObjectCache(self.cluster)
         self.decisions: Mapping[str, Decision] = {}
         self.confirmed: frozenset[str] = frozenset()
 
     def state(self) -> ClusterState:
-        self.mirror.refresh()
-        return observe(self.mirror.objects(), self.declared.tenancy)
+        self.object_cache.refresh()
+        return observe(self.object_cache.objects(), self.declared.tenancy)
 
     def schedule(self) -> Schedule:
         chosen = [self.decisions.get(str(job.id)) or waiting(job.id) for job in self.declared.jobs]

@@ -43,8 +43,8 @@ def test_it_grows_into_what_has_come_free(story: tuple[World, Declared]) -> None
 
 def test_one_of_a_project_that_cannot_be_acted_for_stays_as_it_is(story: tuple[World, Declared]) -> None:
     world, tree = story
-    assert isinstance(decided(world, replace(tree, held=frozenset({ProjectName("a")}))), Keep)
-    assert isinstance(decided(world, replace(tree, barred={JobId.parse("a/e"): "GPU7210"})), Keep)
+    assert isinstance(decided(world, replace(tree, pinned=frozenset({ProjectName("a")}))), Keep)
+    assert isinstance(decided(world, replace(tree, blocked={JobId.parse("a/e"): "GPU7210"})), Keep)
 
 
 def test_one_that_has_lost_a_node_is_stopped_and_does_not_grow_elsewhere(story: tuple[World, Declared]) -> None:

@@ -186,7 +186,7 @@ def test_projects_that_cannot_be_read_are_left_as_they_are() -> None:
     world, _ = at_rest(job("a/runs", 4000))
     tree = declared(
         PROJECTS, [job("a/runs", 4000, suspend=True), job("a/new"), job("b/1", 4000)], POOLS,
-        held=frozenset({ProjectName("a")}),
+        pinned=frozenset({ProjectName("a")}),
     )  # fmt: skip
     made = kinds(world, tree)
     assert made == {"a/runs": "Keep", "a/new": "Pending", "b/1": "Admit"}

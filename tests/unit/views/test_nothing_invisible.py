@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from gpuctl.app.bench.cluster_bare import compiled
 from gpuctl.app.bench.cluster_tree import SMALL, ground_files
-from gpuctl.app.cycle import CycleReport, Site, cycle
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.cycle import CycleContext, CycleReport, cycle
 from gpuctl.app.notes import notes_of
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.report import Entry, FieldValue, Level, LogForm
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
@@ -265,8 +265,8 @@ def test_reasons_of_others_are_told_in_one_line(reason: Reason, code: str) -> No
 @pytest.fixture(scope="module")
 def report() -> CycleReport:
     here = sandbox(EPOCH_MS)
-    site = Site(mirror=Mirror(here.cluster), clock=here.time, settle=here.world.settle)
-    return cycle(compiled(dict(ground_files(SMALL, {"team": 8}))), site)
+    context = CycleContext(object_cache=ObjectCache(here.cluster), clock=here.time, settle=here.world.settle)
+    return cycle(compiled(dict(ground_files(SMALL, {"team": 8}))), context)
 
 
 @settings(max_examples=100)

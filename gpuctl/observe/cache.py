@@ -1,7 +1,6 @@
-"""What was seen in one cycle, for the next: an object that is the same still says the same.
+"""The cache of `observe`: what was read of an object in one cycle is used in the next while the object is the same.
 
-Whatever is there for each object is read in columns, so that a cycle in which nearly all is as it was costs Python
-hardly a step for one of them.
+The inputs are compared in columns, one entry an object, so that an unchanged object costs hardly a Python step.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from gpuctl.observe.devices import (
     read_claim,
 )
 from gpuctl.observe.memories import Memory, memories_of
-from gpuctl.observe.nodes import NodeSights
+from gpuctl.observe.nodes import NodeCache
 from gpuctl.observe.pods import Pod, read_pod, unreadable_pod
 from gpuctl.observe.provenance import (
     NO_OWNER,
@@ -46,10 +45,11 @@ from gpuctl.observe.unreadable import Faults, Unreadable, read
 _NO_CLAIM = Claim(pods=frozenset(), held=())
 
 
-class Sights:
-    """Readings of pods, workloads and ledgers, each with the bodies it was made of: those are never changed in place.
+class ObserveCache:
+    """Cache of what was read of pods, workloads, ledgers and nodes, each value with the bodies it was read from.
 
-    Holds what the last two observations were made of, and no more. `faults` are those of the observation under way.
+    Bodies are never changed in place. The cache holds the values of the last two observations, no more. `faults` are
+    those of the current observation.
     """
 
     __slots__ = (
@@ -71,13 +71,13 @@ class Sights:
         self._roster = Roster([], [])
         self._pods: Sweep[ObjectRef, Pod | Unreadable[Pod]] = Sweep()
         self._excess: Sweep[ObjectRef, Excess | None] = Sweep()
-        self.nodes = NodeSights()
+        self.nodes = NodeCache()
         self.runs: Sweep[RunKey, Run | Unreadable[Run]] = Sweep()
         self.ledgers: Memo[ObjectRef, LedgerReading | None] = Memo()
         self.faults = Faults()
 
     def turn(self) -> None:
-        """Another observation begins."""
+        """Begin another observation: values that it does not use are dropped with the next."""
         memos = (self._inventories, self._lineages, self._witnesses, self._memories, self._trusts, self.ledgers)
         for memo in memos:
             memo.turn()
@@ -90,15 +90,15 @@ class Sights:
         return self._inventories.get(None, (published, served), lambda: device_inventory(published, served))
 
     def trust(self, tenancy: Tenancy | None, kept: frozenset[ProjectName]) -> Trust:
-        """What to believe where ledgers are silent."""
+        """Which objects to trust where no ledger names a run."""
         return self._trusts.get(None, (tenancy, kept), lambda: trust_of(tenancy, kept))
 
     def told(self, ledgers: Iterable[Ledger], tenancy: Tenancy | None) -> Testimony:
-        """What the ledgers say of objects."""
+        """The testimony of the ledgers about objects."""
         return self._testimonies.of(ledgers, tenancy)
 
     def workloads(self, bodies: Mapping[ObjectRef, Body], told: Testimony, trust: Trust) -> Workloads:
-        """The Jobs and Deployments that are runs' own objects; the last by reference, where several would be."""
+        """The Jobs and Deployments that are the own object of a run; if several would be, the last by reference."""
         refs, lives = list(bodies), list(bodies.values())
         said = self._witnesses.get(None, (told, refs), lambda: list(map(told.witnesses.get, refs)))
         found = self._own.over(
@@ -114,7 +114,7 @@ class Sights:
     def memories(
         self, workloads: Workloads, told: Testimony, trust: Trust, ledgers: Mapping[ProjectName, Ledger]
     ) -> list[Memory]:
-        """What is remembered of each of the workloads' runs."""
+        """The memory of each of the workloads' runs."""
         inputs = (told, trust, workloads.runs, workloads.bodies)
         return self._memories.get(None, inputs, lambda: memories_of(workloads, told.entries, trust, ledgers))
 
@@ -135,7 +135,7 @@ class Sights:
         our_pods: Mapping[ObjectRef, RunKey],
         pods: Mapping[ObjectRef, Body],
     ) -> ClaimedDevices:
-        """Which devices are held by claims, and for whom."""
+        """The devices that claims hold, and the pods that they are held for."""
         refs, bodies = list(claims), list(claims.values())
         found = self._claims.over(
             refs,
@@ -150,7 +150,7 @@ class Sights:
         runs: Sequence[RunKey | None],
         devices: Mapping[ObjectRef, tuple[HeldDevice, ...]],
     ) -> list[Pod]:
-        """All pods' facts; `runs` are those of the pods in their order."""
+        """The facts of all pods. `runs` are the pods' runs, in the same order."""
         refs, lives = list(bodies), list(bodies.values())
         given = list(map(devices.get, refs, repeat(())))
         found = self._pods.over(
@@ -164,7 +164,7 @@ class Sights:
         return self.faults.sift(refs, found)
 
     def excess(self, pods: Sequence[Pod], runs: Sequence[Run], named: Container[NodeName | None]) -> list[Excess]:
-        """What runs' pods have beyond what the runs are charged. `named`: nodes where HAMi gives GPUs by name."""
+        """What the pods of runs have beyond the runs' charges. `named`: nodes where HAMi gives GPUs by name."""
         of_run = {
             (run.job, run.digest): Charge(gpu_milli=run.gpu_milli, cpu_milli=run.cpu_milli, mem_bytes=run.mem_bytes)
             for run in runs

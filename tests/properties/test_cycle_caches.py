@@ -1,4 +1,4 @@
-"""RECALL: what a cycle remembers of the one before changes nothing but its cost, whatever happens in between."""
+"""CACHES: what a cycle keeps of the one before changes nothing but its cost, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
 
-from gpuctl.app.cycle import CycleReport, Site, cycle, foresee
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.caches import CycleCaches
+from gpuctl.app.cycle import CycleContext, CycleReport, cycle, foresee
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.play import Sandbox
-from gpuctl.app.recall import Recall
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import resource_version, uid
 from gpuctl.model.declared import Declared
@@ -33,22 +33,24 @@ class Life:
         self.here: Sandbox = sandbox(EPOCH_MS)
         self.here.machines.provide(story.tree.cluster.pools)
         self.whole = self.declared = story.tree
-        self.site = Site(mirror=Mirror(self.here.cluster), clock=self.here.time, settle=self.here.world.settle)
+        self.context = CycleContext(
+            object_cache=ObjectCache(self.here.cluster), clock=self.here.time, settle=self.here.world.settle
+        )
         self.node = story.tree.cluster.pools[0].nodes[0].name
 
     def cycles(self, events: list[tuple[str, int]]) -> Iterator[tuple[CycleReport, CycleReport]]:
-        """Each cycle as it is with all that is remembered, and as it is with nothing."""
+        """Each cycle as it is with the caches, and as it is with empty ones."""
         for event, which in (("", 0), ("", 0), *events):
             self.happen(event, which)
             for _ in range(2):
-                fresh = foresee(self.declared, replace(self.site, recall=Recall()))
-                yield foresee(self.declared, self.site), fresh
-                cycle(self.declared, self.site)
+                fresh = foresee(self.declared, replace(self.context, caches=CycleCaches()))
+                yield foresee(self.declared, self.context), fresh
+                cycle(self.declared, self.context)
                 self.here.world.settle()
 
     def happen(self, event: str, which: int) -> None:
         """What the event does; nothing, where there is nothing to do it to."""
-        state = foresee(self.declared, self.site).state
+        state = foresee(self.declared, self.context).state
         running = [run.job for run in state.runs if run.phase is RunPhase.RUNNING]
         owned = sorted(
             ref for ref in state.live if (ref.api_version, ref.kind) in {kinds.JOB, kinds.POD, kinds.SERVICE}
@@ -62,7 +64,7 @@ class Life:
         elif event in {"lose a node", "find it"}:
             self.here.world.set_node_ready(self.node, ready=event == "find it")
         elif event == "restart":
-            self.site = replace(self.site, recall=Recall())
+            self.context = replace(self.context, caches=CycleCaches())
         else:
             self.declared = self.committed(event, which)
         self.here.world.settle()
@@ -74,7 +76,7 @@ class Life:
 
     def delete(self, ref: ObjectRef) -> None:
         """Somebody deletes an object by hand."""
-        live = foresee(self.declared, self.site).state.live[ref]
+        live = foresee(self.declared, self.context).state.live[ref]
         self.here.cluster.delete(ref, uid(live), resource_version(live))
 
 

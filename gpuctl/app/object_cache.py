@@ -1,35 +1,35 @@
-"""A local copy of the cluster, kept current by watches, so that a cycle over an unchanged cluster costs no reads.
+"""The object cache: a local copy of the cluster, kept current by watches. An unchanged cluster is not read again.
 
-Level-triggered: events only bring the copy up to date, what to do is decided from the whole of it. A watch that can't
-be continued is answered by a new list, which replaces everything of its kind.
+Level-triggered: watch events only bring the cache up to date; what to do is decided from the whole of it. When a watch
+can't be continued, a new list replaces everything of its kind.
 
-Of each object only what a cycle reads is in it (`gpuctl/app/kept.py`), however large the object is.
+Of each object the cache has only what a cycle reads (`gpuctl/app/kept.py`), however large the object is.
 
-What is written goes through the copy too and is in it at once: the next cycle never decides on a cluster as it was
-before this one's writes, however late the watch tells of them. Versions decide which of two is newer: the API server
-gives them out in ascending order (KEP-5504).
+Writes go through the cache and are in it at once: the next cycle never decides on a cluster as it was before the writes
+of this one, however late the watch reports them. Versions tell which of two bodies is newer: the API server gives them
+out in ascending order (KEP-5504).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Gone, NotFound, R, T
-from gpuctl.app.stir import alters
 from gpuctl.k8s.kinds import OBSERVED, Kind
 from gpuctl.k8s.objects import ref_of, resource_version
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
 
 
-class Mirror:
-    """The copy, and the way to write what is in it. Bodies in it are never changed, only replaced."""
+class ObjectCache:
+    """A local copy of the cluster's objects, which writes go through. Bodies in it are replaced, never changed."""
 
     def __init__(
         self, cluster: Cluster, kinds: Iterable[Kind] = OBSERVED, keep: Callable[[Body], Body] | None = None
     ) -> None:
-        """`keep` makes of a body what is kept of it; as `Keep` does, where nothing else is said."""
+        """`keep` cuts a body down to what is cached of it; the default is a `Keep`."""
         self._cluster = cluster
         self._keep = keep or Keep()
         self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in kinds}
@@ -39,7 +39,7 @@ class Mirror:
 
     @property
     def altered(self) -> bool:
-        """Whether the last refresh brought a change that matters by itself, whatever is observed of it."""
+        """Whether the last refresh brought a change that needs a cycle, whatever is observed of it."""
         return self._altered
 
     @property
@@ -48,16 +48,16 @@ class Mirror:
         return len(self._versions) == len(self._objects)
 
     def refresh(self) -> int:
-        """Take in what happened since the last call, and say how many objects that were; own writes don't count.
+        """Take in what happened since the last call. Returns how many objects changed, gpuctl's own writes not counted.
 
-        Errors: ClusterUnavailable, Forbidden; what was taken in until then stays.
+        Errors: ClusterUnavailable, Forbidden; the changes taken in before it stay.
         Cost: a list a kind at first and after a 410; else a request a kind and the changes.
         """
         self._altered = False
         return sum(self._refresh_kind(kind) for kind in self._objects)
 
     def objects(self) -> RawObjects:
-        """The copy as it is now, the same value until something changes; what was returned never does."""
+        """The objects as they are now: the same value until one changes. A returned value never changes."""
         if self._copy is None:
             by_kind = {kind: dict(of_kind) for kind, of_kind in self._objects.items()}
             bodies: dict[ObjectRef, Body] = {}
@@ -67,13 +67,13 @@ class Mirror:
         return self._copy
 
     def apply(self, body: Body) -> Body:
-        """As the port's: and what was stored is in the copy."""
+        """Apply, as the port does. The cache has the stored object at once."""
         stored = self._cluster.apply(body)
         self._take(ref_of(stored), stored)
         return stored
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """As the port's: and what is gone is no more in the copy."""
+        """Delete, as the port does. The cache drops the object at once, or has it as it is while it ends."""
         ending = self._cluster.delete(ref, uid, resource_version)
         if ending is not None:
             self._take(ref, ending)
@@ -83,15 +83,15 @@ class Mirror:
         return ending
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
-        """As the port's."""
+        """Do the work for every item, as the port does."""
         return self._cluster.each(work, items)
 
     def _of_kind(self, ref: ObjectRef) -> dict[ObjectRef, Body]:
-        """Where an object belongs; nowhere that lasts, for a kind that is not followed."""
+        """The cached objects of the kind of `ref`; a new mapping, which is dropped, for a kind that is not watched."""
         return self._objects.get((ref.api_version, ref.kind), {})
 
     def _take(self, ref: ObjectRef, body: Body) -> bool:
-        """Have what is kept of it, unless what is there is as new or newer. Whether it was news."""
+        """Cache a body, unless the cached one is as new or newer. Returns whether it was cached."""
         objects = self._of_kind(ref)
         if ref in objects and _age(objects[ref]) >= _age(body):
             return False
@@ -123,7 +123,7 @@ class Mirror:
         return changes
 
     def _drop(self, body: Body) -> bool:
-        """Have it no more, unless it was made again since. Whether it was there."""
+        """Drop an object, unless it was made again since. Returns whether it was there."""
         ref = ref_of(body)
         objects = self._of_kind(ref)
         if ref not in objects or _age(objects[ref]) > _age(body):
@@ -133,7 +133,7 @@ class Mirror:
         return True
 
     def _relist(self, kind: Kind) -> int:
-        """Read a kind anew. A list may be older than what was written since: that stays."""
+        """Read a kind anew. Objects written after the version of the list stay."""
         try:
             listed = self._cluster.list(kind)
         except NotFound:
@@ -151,6 +151,6 @@ class Mirror:
 
 
 def _age(body: Body) -> int:
-    """A version as a number; what has none is older than all."""
+    """The resource version as a number; an object without one is older than all."""
     version = resource_version(body)
     return int(version) if version.isdecimal() else -1

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from trees import CLUSTER, HEAD, job, project, tree_of
 
-from gpuctl.compile import Readings, compile_tree
+from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.model.ids import Revision
 from gpuctl.model.source import SourceFault, SourceFile, SourceTree
 
@@ -95,26 +95,26 @@ def at(path: str, text: str) -> tuple[str, SourceFile]:
 @given(st.lists(edits(), min_size=1, max_size=12))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_what_was_read_before_changes_nothing(commits: list[tuple[str, SourceFile | None]]) -> None:
-    readings, tree = Readings(), START
-    assert compile_tree(tree, readings) == compile_tree(tree)
+    cache, tree = CompileCache(), START
+    assert compile_tree(tree, cache) == compile_tree(tree)
     for path, file in commits:
         tree = edited(tree, {path: file})
-        assert compile_tree(tree, readings) == compile_tree(tree)
-    assert compile_tree(START, readings) == compile_tree(START)
+        assert compile_tree(tree, cache) == compile_tree(tree)
+    assert compile_tree(START, cache) == compile_tree(START)
 
 
 def test_only_what_changed_is_made_anew() -> None:
-    readings = Readings()
-    first = compile_tree(START, readings).declared
+    cache = CompileCache()
+    first = compile_tree(START, cache).declared
     changed = {"k/projects/team-a/2.yaml": SourceFile(content=job("j-2").encode())}
-    second = compile_tree(edited(START, dict(changed)), readings).declared
+    second = compile_tree(edited(START, dict(changed)), cache).declared
     assert first is not None
     assert second is not None
     before = {one.id: one for one in first.jobs}
     assert [one.id.name for one in second.jobs if one is not before.get(one.id)] == ["j-2"]
 
     wider = {"k/projects/team-a/project.yaml": SourceFile(content=project("team-a", "{quota: 5}").encode())}
-    third = compile_tree(edited(START, {**changed, **wider}), readings).declared
+    third = compile_tree(edited(START, {**changed, **wider}), cache).declared
     assert third is not None
     of_before = {id(one) for one in second.jobs}
     assert [str(one.id) for one in third.jobs if id(one) in of_before] == ["team-b/j-0", "team-b/j-1"]

@@ -1,4 +1,4 @@
-"""Where a wanted object and the live one are not alike: all that a plan may have to write, and nearly nothing is."""
+"""The difference between a wanted object and the live one. Only where there is one may a plan have to write."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from gpuctl.plan.diff import drift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gap:
-    """A wanted object of a run or of none, what is there of it, and the paths at which they differ.
+class ObjectDiff:
+    """A wanted object, the live one if there is one, and the paths at which they differ.
 
-    `is_made_otherwise`: a Job that was made with another pod template and has no pods. `is_stray`: a run's object that
-    runs, and that gpuctl never let go. Two gaps are never equal: one that is the same is the same object.
+    `run`: the run that the object belongs to, if any. `is_made_otherwise`: a Job that was made with another pod
+    template and has no pods. `is_stray`: a run's object that runs though gpuctl never released it. Compared by
+    identity: an unchanged difference is the same object.
     """
 
     item: Manifest
@@ -30,16 +31,16 @@ class Gap:
     is_stray: bool = False
 
 
-def gap_between(item: Manifest, live: Body | None, *, is_stray: bool = False) -> Gap | None:
-    """None where nothing is to be written, whatever else is so. A stray is never as it is wanted."""
+def object_diff(item: Manifest, live: Body | None, *, is_stray: bool = False) -> ObjectDiff | None:
+    """The difference; None where nothing is to be written. A stray object always differs."""
     run = run_of(item.body)
     if live is None:
-        return Gap(item=item, live=None, run=run)
+        return ObjectDiff(item=item, live=None, run=run)
     paths = drift(item.body, live)
     if not paths and not is_stray:
         return None
     otherwise = _is_made_otherwise(item, live)
-    return Gap(item=item, live=live, run=run, paths=paths, is_made_otherwise=otherwise, is_stray=is_stray)
+    return ObjectDiff(item=item, live=live, run=run, paths=paths, is_made_otherwise=otherwise, is_stray=is_stray)
 
 
 def _is_made_otherwise(item: Manifest, live: Body) -> bool:

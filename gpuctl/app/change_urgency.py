@@ -1,9 +1,9 @@
 """Which changes of objects are worth a cycle, and how soon. Most are not: a running job's counters, a pod on its way.
 
-A change matters when it is to what somebody declares of an object (its own fields, its labels, who owns them), when a
-workload has come to its rest, or when what is observed of the whole cluster is another. All else a cycle would look at
-and write nothing; what this overlooks is seen by the next cycle at the latest. That runs which were let go come up
-where they were sent is worth a look, but nobody waits for it: a job that ends meanwhile must not wait for that look.
+A change matters when it is to the declared part of an object (its own fields, its labels, its field managers), when a
+workload has stopped, or when the observed state of the cluster differs. After any other change a cycle would write
+nothing, and the next cycle sees it at the latest. That released runs start where they were placed is worth a cycle,
+but not at once: a job that ends meanwhile must not wait for that cycle.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gpuctl.model.state import Body, ClusterState, Run, RunPhase
 from gpuctl.plan import is_stopped
 
 _ONLY_OBSERVED = frozenset({kinds.POD, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE})
-"""Kinds that gpuctl never writes: of them only matters what is observed."""
+"""Kinds that gpuctl never writes: only their observed state matters."""
 _OF_EVERY_WRITE = frozenset({"resourceVersion", "managedFields"})
 
 
 def alters(ref: ObjectRef, old: Body | None, new: Body | None) -> bool:
-    """Whether an object that came, changed or went may have something else be written, whatever is observed of it."""
+    """Whether an object that came, changed or went may change what is written, whatever is observed of it."""
     if (ref.api_version, ref.kind) in _ONLY_OBSERVED:
         return False
     if old is None or new is None:
@@ -38,30 +38,30 @@ def alters(ref: ObjectRef, old: Body | None, new: Body | None) -> bool:
     return _declared_part(old) != _declared_part(new) or _owners(old) != _owners(new)
 
 
-class Stir(Enum):
-    """How much has changed: nothing; only what was to be expected; or something that may have others wait."""
+class ChangeUrgency(Enum):
+    """How soon a change needs a cycle: none; soon, for expected progress; or now, when other jobs may wait for it."""
 
-    NOTHING = 0
-    PROGRESS = 1
-    NEWS = 2
+    NONE = 0
+    SOON = 1
+    NOW = 2
 
 
-def stir(before: ClusterState, now: ClusterState) -> Stir:
-    """How much else is observed than before. Cheap where both are made of the same values."""
+def urgency_of(before: ClusterState, now: ClusterState) -> ChangeUrgency:
+    """How soon the difference of two observed states needs a cycle. Cheap where both share the same values."""
     if len(before.runs) != len(now.runs) or (
         (before.nodes, before.ledgers, before.damaged, before.shards, before.claimed)
         != (now.nodes, now.ledgers, now.damaged, now.shards, now.claimed)
     ):
-        return Stir.NEWS
+        return ChangeUrgency.NOW
     pairs = zip(before.runs, now.runs, strict=True)
     changed = [(old, new) for old, new in compress(pairs, map(is_not, before.runs, now.runs)) if old != new]
     if not changed:
-        return Stir.NOTHING
-    return Stir.PROGRESS if all(_comes_up(old, new) for old, new in changed) else Stir.NEWS
+        return ChangeUrgency.NONE
+    return ChangeUrgency.SOON if all(_comes_up(old, new) for old, new in changed) else ChangeUrgency.NOW
 
 
 def _comes_up(old: Run, new: Run) -> bool:
-    """Whether a run that was let go is just further on its way, in the place that it had."""
+    """Whether a released run has only come further in its start, on the nodes that it had."""
     if old.phase is not RunPhase.STARTING or new.phase not in (RunPhase.STARTING, RunPhase.RUNNING):
         return False
     onward = replace(
@@ -71,13 +71,13 @@ def _comes_up(old: Run, new: Run) -> bool:
 
 
 def _declared_part(body: Body) -> Mapping[str, Any]:
-    """All but its status and what every write changes."""
+    """A body without its status and without the fields that every write changes."""
     meta = {key: value for key, value in mapping(body, "metadata").items() if key not in _OF_EVERY_WRITE}
     return {**{key: value for key, value in body.items() if key != "status"}, "metadata": meta}
 
 
 def _owners(body: Body) -> list[tuple[object, ...]]:
-    """Who owns which fields, those of the status left out."""
+    """Which manager owns which fields, without the fields of the status."""
     return [
         (entry.get("manager"), entry.get("operation"), entry.get("fieldsV1"))
         for entry in items(body, "metadata", "managedFields")

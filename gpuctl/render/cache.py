@@ -1,4 +1,4 @@
-"""A job's objects, drawn once for one decision: as long as that stays, so do they, the very same objects.
+"""The cache of `render`: a job's objects are rendered once for one decision, and reused while the decision is the same.
 
 A cycle decides anew about every job, and nearly always what it decided before.
 """
@@ -34,7 +34,7 @@ from gpuctl.render.workload import batch_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobDraft:
+class RenderedJob:
     """A job's objects. `place`: where it is to run now. `retained`: the finished run that is left as it ended."""
 
     job: Job
@@ -44,22 +44,22 @@ class JobDraft:
     retained: ObjectRef | None = None
 
 
-class Drafts:
-    """What rendering may carry from one cycle to the next: owners and jobs' objects, of the last two cycles."""
+class RenderCache:
+    """Cache of owners and of the objects of jobs and projects, of the last two cycles."""
 
     __slots__ = ("_clusters", "_jobs", "_order", "_projects", "_quotas", "_refs", "_spaces")
 
     def __init__(self) -> None:
         self._clusters: Memo[str, ClusterOwner] = Memo()
         self._projects: Memo[ProjectName, ProjectOwner] = Memo()
-        self._jobs: Sweep[JobId, JobDraft] = Sweep()
+        self._jobs: Sweep[JobId, RenderedJob] = Sweep()
         self._quotas: Memo[ProjectName, Manifest] = Memo()
         self._spaces: Memo[ProjectName, tuple[Manifest, ...]] = Memo()
         self._refs: list[ObjectRef] = []
         self._order: list[int] = []
 
     def turn(self) -> None:
-        """Another rendering begins."""
+        """Begin another rendering: values that it does not use are dropped with the next."""
         for memo in (self._clusters, self._projects, self._quotas, self._spaces):
             memo.turn()
 
@@ -74,7 +74,7 @@ class Drafts:
 
     def jobs(
         self, owners: Mapping[ProjectName, ProjectOwner], jobs: Sequence[Job], decisions: Sequence[Decision]
-    ) -> list[JobDraft]:
+    ) -> list[RenderedJob]:
         """The objects of all jobs, each under its decision."""
         own = [owners[job.id.project] for job in jobs]
         # Of the project's commit nothing is written on objects of a job that has its own: see `JobOwner.annotations`.
@@ -82,23 +82,23 @@ class Drafts:
         return self._jobs.over(
             map(attrgetter("id"), jobs),
             [map(attrgetter("cluster"), own), map(attrgetter("project"), own), commits, jobs, decisions],
-            lambda place: _draw(own[place], jobs[place], decisions[place]),
+            lambda place: _rendered(own[place], jobs[place], decisions[place]),
         )
 
     def space(self, owner: ProjectOwner) -> tuple[Manifest, ...]:
-        """A project's namespace, what bounds its pods, and who may work in it."""
+        """A project's namespace, the bounds of its pods, and its role bindings."""
         return self._spaces.get(owner.project.name, (owner,), partial(_space, owner))
 
-    def quota(self, owner: ProjectOwner, declared: Declared, drawn: Sequence[JobDraft]) -> Manifest:
-        """A project's ceiling."""
+    def quota(self, owner: ProjectOwner, declared: Declared, rendered: Sequence[RenderedJob]) -> Manifest:
+        """A project's ResourceQuota."""
 
         def make() -> Manifest:
-            return resource_quota(owner, declared, [(draft.job, draft.terms, draft.place) for draft in drawn])
+            return resource_quota(owner, declared, [(one.job, one.terms, one.place) for one in rendered])
 
-        return self._quotas.get(owner.project.name, (owner, declared.cluster, declared.domains, tuple(drawn)), make)
+        return self._quotas.get(owner.project.name, (owner, declared.cluster, declared.domains, tuple(rendered)), make)
 
     def in_order(self, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
-        """All of them, sorted by reference."""
+        """The manifests sorted by reference."""
         refs = list(map(attrgetter("ref"), manifests))
         if refs != self._refs:
             self._order = in_order(refs, list(map(self._refs.__getitem__, self._order)))
@@ -115,13 +115,13 @@ def _space(owner: ProjectOwner) -> tuple[Manifest, ...]:
     return project_namespace(owner), *pod_bounds(owner), *role_bindings(owner)
 
 
-def _draw(project: ProjectOwner, job: Job, decision: Decision) -> JobDraft:
+def _rendered(project: ProjectOwner, job: Job, decision: Decision) -> RenderedJob:
     owner, standing = JobOwner(project=project, job=job), standing_of(decision, job)
     claims = tuple(volume_claims(owner))
     terms = device_terms(project.cluster, job, None if standing is None else standing.place)
     if standing is None:
-        return JobDraft(job=job, terms=terms, items=claims, retained=owner.run_ref)
-    return JobDraft(job=job, terms=terms, items=(*claims, *_of_run(owner, terms, standing)), place=standing.place)
+        return RenderedJob(job=job, terms=terms, items=claims, retained=owner.run_ref)
+    return RenderedJob(job=job, terms=terms, items=(*claims, *_of_run(owner, terms, standing)), place=standing.place)
 
 
 def _of_run(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Iterator[Manifest]:

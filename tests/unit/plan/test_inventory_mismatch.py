@@ -8,7 +8,7 @@ from workbench import Workbench, example
 
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import PoolName
-from gpuctl.plan.departures import departures
+from gpuctl.plan.inventory_mismatch import inventory_mismatches
 
 DECLARED = example()
 
@@ -17,7 +17,7 @@ def codes(declared: Declared) -> list[tuple[str, str]]:
     bench = Workbench(DECLARED)
     state = bench.state()
     spaces = {ref: live for ref, live in state.live.items() if ref.kind == "Namespace"}
-    return [(found.code, found.message) for found in departures(declared, state, spaces)]
+    return [(found.code, found.message) for found in inventory_mismatches(declared, state, spaces)]
 
 
 def with_pool(**labels: str) -> Declared:

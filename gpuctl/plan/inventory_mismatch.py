@@ -1,7 +1,7 @@
-"""Where the cluster is otherwise than declared, and nothing gpuctl may write would change that: told, never in the way.
+"""Mismatches of the declared inventory and the cluster that gpuctl can't write away: reported, and block nothing.
 
-The engine uses the nodes that are there; the declared inventory is what commits are judged by before they are merged.
-A difference between the two means that one of them is wrong.
+The engine uses the live nodes; commits are checked against the declared inventory before they are merged. A mismatch
+means that one of the two is wrong.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from gpuctl.model.state import Body, ClusterState, Node
 _SHOWN_NODES = 5
 
 
-def departures(declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body]) -> Iterator[Diagnostic]:
-    """Each kind of difference once a pool, with its nodes. `spaces`: the live namespaces.
+def inventory_mismatches(
+    declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body]
+) -> Iterator[Diagnostic]:
+    """A notice for each kind of mismatch of a pool, with its nodes. `spaces`: the live namespaces.
 
     Cost: linear in nodes times pools, and in namespaces.
     """
@@ -43,7 +45,7 @@ def departures(declared: Declared, state: ClusterState, spaces: Mapping[ObjectRe
 
 
 def names_in_the_way(declared: Declared, taken: Mapping[JobId, ObjectRef]) -> Iterator[Diagnostic]:
-    """Foreign objects that have the names of runs' objects: their jobs wait."""
+    """A notice for each foreign object that has the name of a run's object: the job of the run waits."""
     if not taken:
         return
     spans = {job.id: job.span for job in declared.jobs}
@@ -75,7 +77,7 @@ def _of_pool(pool: NodePool, members: list[Node], live: Mapping[NodeName, Node])
 
 
 def _told(code: str, pool: NodePool, nodes: Iterable[str], **more: str) -> Iterator[Diagnostic]:
-    """One notice for all the nodes, none for no nodes."""
+    """One notice for all the nodes; none if there are no nodes."""
     listed = sorted(nodes)
     if listed:
         rest = len(listed) - _SHOWN_NODES
@@ -88,7 +90,7 @@ def _notice(code: str, pool: NodePool, params: Mapping[str, str | int]) -> Diagn
 
 
 def _shared_prefix(declared: Declared, spaces: Mapping[ObjectRef, Body]) -> Iterator[Diagnostic]:
-    """Other clusters whose namespaces begin as this one's do: a project of either name would find its own taken."""
+    """A notice for each other cluster with the same prefix: projects of one name would need the same namespace."""
     prefix = declared.cluster.namespace_prefix
     others: dict[str, list[str]] = defaultdict(list)
     for ref, body in spaces.items():

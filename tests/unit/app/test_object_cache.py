@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.kept import Keep
-from gpuctl.app.mirror import Mirror
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.k8s.kinds import CONFIG_MAP, NAMESPACE, OBSERVED
 from gpuctl.k8s.objects import ref_of, resource_version, uid
 from gpuctl.model.state import Body
@@ -35,8 +35,8 @@ def test_after_a_refresh_it_is_what_a_list_says_however_old_the_watch(
     writes: list[tuple[str, str | None, bool]], history: int
 ) -> None:
     cluster = cluster_of(history)
-    mirror = Mirror(cluster, (NAMESPACE, CONFIG_MAP))
-    mirror.refresh()
+    object_cache = ObjectCache(cluster, (NAMESPACE, CONFIG_MAP))
+    object_cache.refresh()
     for name, value, refresh in writes:
         if value is not None:
             cluster.apply(config(name, value))
@@ -44,25 +44,25 @@ def test_after_a_refresh_it_is_what_a_list_says_however_old_the_watch(
             if body["metadata"]["name"] == name:
                 cluster.delete(ref_of(body), uid(body), resource_version(body))
         if refresh:
-            mirror.refresh()
-            assert mirror.objects().objects == listed(cluster)
-    mirror.refresh()
-    assert mirror.objects().objects == listed(cluster)
-    assert mirror.refresh() == 0
+            object_cache.refresh()
+            assert object_cache.objects().objects == listed(cluster)
+    object_cache.refresh()
+    assert object_cache.objects().objects == listed(cluster)
+    assert object_cache.refresh() == 0
 
 
 def test_it_counts_what_changed_and_keeps_what_it_gave_out() -> None:
     cluster = cluster_of()
-    mirror = Mirror(cluster, OBSERVED)
-    assert mirror.refresh() > 0
-    before = mirror.objects()
+    object_cache = ObjectCache(cluster, OBSERVED)
+    assert object_cache.refresh() > 0
+    before = object_cache.objects()
     cluster.apply(config("a", "x"))
     cluster.apply(config("b", "x"))
-    assert mirror.refresh() == 2
-    assert len(mirror.objects().objects) == len(before.objects) + 2
+    assert object_cache.refresh() == 2
+    assert len(object_cache.objects().objects) == len(before.objects) + 2
 
 
 def test_a_kind_the_server_does_not_have_is_empty() -> None:
-    mirror = Mirror(cluster_of(), (("example.com/v1", "Nothing"), NAMESPACE))
-    assert mirror.refresh() == len(mirror.objects().objects) > 0
-    assert mirror.refresh() == 0
+    object_cache = ObjectCache(cluster_of(), (("example.com/v1", "Nothing"), NAMESPACE))
+    assert object_cache.refresh() == len(object_cache.objects().objects) > 0
+    assert object_cache.refresh() == 0

@@ -1,4 +1,4 @@
-"""What a plan found out, for the next: an object that is as it was, and wanted as it was, needs the same writes."""
+"""The cache of `plan`: an object that is live as it was, and wanted as it was, needs the same writes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,33 @@ from gpuctl.model.memo import Memo, Sweep
 from gpuctl.model.state import Body, ClusterState, FinishedRun, Ledger, OwnObject, RunEntry
 from gpuctl.model.units import Instant
 from gpuctl.plan.entries import ended_entry, next_entry
-from gpuctl.plan.gap import Gap, gap_between
+from gpuctl.plan.object_diff import ObjectDiff, object_diff
 
 Inventories: TypeAlias = Mapping[ProjectName, frozenset[ObjectRef]]
 Entries: TypeAlias = Mapping[ProjectName, Mapping[RunKey, RunEntry]]
 
 
-class Checks:
-    """Findings about objects, wanted and live, each with all it depends on: of the last two plans, and no more.
+class PlanCache:
+    """Cache of what was found of wanted and live objects, each value with its inputs; of the last two plans, no more.
 
-    Objects are looked at all at once: those that are as they were cost next to nothing.
+    All objects are compared at once: an unchanged one costs next to nothing.
     """
 
     __slots__ = (
-        "_books", "_by_project", "_declared", "_entries", "_extras", "_gaps", "_going", "_inventories", "_jobs",
-        "_ledgers", "_runs", "_staying", "_taken", "_writes",
+        "_books",
+        "_by_project",
+        "_declared",
+        "_diffs",
+        "_entries",
+        "_extras",
+        "_going",
+        "_inventories",
+        "_jobs",
+        "_ledgers",
+        "_runs",
+        "_staying",
+        "_taken",
+        "_writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,14 +54,14 @@ class Checks:
         self._ledgers: Memo[ProjectName, Ledger] = Memo()
         self._taken: Memo[None, Mapping[JobId, ObjectRef]] = Memo()
         self._staying: Memo[None, frozenset[ObjectRef]] = Memo()
-        self._gaps: Sweep[ObjectRef, Gap | None] = Sweep()
+        self._diffs: Sweep[ObjectRef, ObjectDiff | None] = Sweep()
         self._going: Sweep[ObjectRef, bool] = Sweep()
         self._entries: Sweep[RunKey, RunEntry | None] = Sweep()
         self._by_project: Memo[None, Entries] = Memo()
         self._writes: Memo[ObjectRef, tuple[Change, ...]] = Memo()
 
     def turn(self) -> None:
-        """Another plan begins."""
+        """Begin another plan: values that it does not use are dropped with the next."""
         for memo in (
             self._books, self._by_project, self._declared, self._extras, self._inventories, self._jobs,
             self._ledgers, self._runs, self._staying, self._taken, self._writes,
@@ -64,27 +76,27 @@ class Checks:
         """The declared jobs by name."""
         return self._jobs.get(None, (jobs,), lambda: {job.id: job for job in jobs})
 
-    def gaps(
+    def diffs(
         self,
         refs: Sequence[ObjectRef],
         items: Sequence[Manifest],
         lives: Sequence[Body | None],
         strays: frozenset[ObjectRef],
-    ) -> list[Gap]:
-        """Where a wanted object is not there as it is wanted, in the order of the objects.
+    ) -> list[ObjectDiff]:
+        """The wanted objects that are not live as they are wanted, with their differences, in the order of the objects.
 
-        `strays` are runs' objects that run, and that gpuctl never let go.
+        `strays` are objects of runs that run though gpuctl never released them.
         """
         loose = list(map(strays.__contains__, refs)) if strays else [False] * len(refs)
-        found = self._gaps.over(
-            refs, [items, lives, loose], lambda place: gap_between(items[place], lives[place], is_stray=loose[place])
+        found = self._diffs.over(
+            refs, [items, lives, loose], lambda place: object_diff(items[place], lives[place], is_stray=loose[place])
         )
-        return [gap for gap in found if gap is not None]
+        return [diff for diff in found if diff is not None]
 
     def standing(
         self, own: Mapping[ObjectRef, OwnObject], live: Mapping[ObjectRef, Body]
     ) -> Mapping[ProjectName, frozenset[RunKey]]:
-        """The runs whose object is there and is not being deleted, by project."""
+        """The runs whose object is live and is not being deleted, by project."""
         runs, bodies = [each.run for each in own.values()], list(map(live.__getitem__, own))
         going = self._going.over(own, [bodies], lambda place: is_deleting(bodies[place]))
         return self._runs.get(
@@ -99,10 +111,10 @@ class Checks:
         ended: Mapping[ProjectName, tuple[FinishedRun, ...]],
         at_ms: Instant,
     ) -> Entries:
-        """What the ledgers are to keep of runs whose object is there, by project. Cost: a glance at each run.
+        """The ledger entries of runs whose object is live, by project. Cost: a comparison of each run.
 
-        `items`: all wanted objects, with their references; `ended`: the runs that this cycle ends; `at_ms`: now. As a
-        whole they are kept for the next plan: with 10,000 jobs an unchanged plan takes two thirds of the time.
+        `items`: all wanted objects, with their references; `ended`: the runs that this cycle ends; `at_ms`: now. The
+        whole result is cached too: with 10,000 jobs an unchanged plan takes two thirds of the time.
         """
         ledgers = [ledger for _, ledger in sorted(state.ledgers.items())]
 
@@ -144,39 +156,39 @@ class Checks:
     def inventories(
         self, refs: Sequence[ObjectRef], facts: tuple[object, ...], find: Callable[[], Inventories]
     ) -> Inventories:
-        """The wanted objects by project, by their names and by `facts` that are all else they depend on."""
+        """The wanted objects by project. They depend on their names and on `facts`."""
         return self._inventories.get(None, (refs, *facts), find)
 
     def staying(self, refs: Sequence[ObjectRef], retained: frozenset[ObjectRef]) -> frozenset[ObjectRef]:
-        """All that is wanted, and what is left as it is."""
+        """The wanted objects, and those that are left as they are."""
         return self._staying.get(None, (refs, retained), lambda: retained.union(refs))
 
     def taken(
         self, foreign: frozenset[ObjectRef], facts: tuple[object, ...], find: Callable[[], Mapping[JobId, ObjectRef]]
     ) -> Mapping[JobId, ObjectRef]:
-        """The jobs whose run's object has the name of a foreign one, by `facts` that are all else it depends on."""
+        """The jobs whose run's object has the name of a foreign one. They depend on `foreign` and `facts`."""
         return self._taken.get(None, (foreign, *facts), find)
 
     def extras(
         self, project: ProjectName, inventory: frozenset[ObjectRef], wanted: frozenset[ObjectRef]
     ) -> frozenset[ObjectRef]:
-        """What a project's inventory has besides the objects that are wanted of it."""
+        """The objects of a project's inventory that are not wanted."""
         return self._extras.get(project, (inventory, wanted), lambda: inventory - wanted)
 
     def ledger(self, project: ProjectName, facts: tuple[object, ...], find: Callable[[], Ledger]) -> Ledger:
-        """The ledger as it is to be written, by `facts` that are all it depends on."""
+        """The ledger as it is to be written. It depends on `facts`."""
         return self._ledgers.get(project, facts, find)
 
     def writes(
-        self, gap: Gap, facts: tuple[object, ...], find: Callable[[Gap], Iterable[Change]]
+        self, diff: ObjectDiff, facts: tuple[object, ...], find: Callable[[ObjectDiff], Iterable[Change]]
     ) -> tuple[Change, ...]:
-        """What to write to close a gap; `facts` are all it depends on besides."""
-        return self._writes.get(gap.item.ref, (gap, *facts), lambda: tuple(find(gap)))
+        """The writes for a difference. They depend on it and on `facts`."""
+        return self._writes.get(diff.item.ref, (diff, *facts), lambda: tuple(find(diff)))
 
     def book(
         self, project: ProjectName, facts: tuple[object, ...], find: Callable[[], Iterable[Change]]
     ) -> tuple[Change, ...]:
-        """The writes of a project's ledger, by `facts` that are all they depend on."""
+        """The writes of a project's ledger. They depend on `facts`."""
         return self._books.get(project, facts, lambda: tuple(find()))
 
 

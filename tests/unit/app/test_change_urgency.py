@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpuctl.app.stir import Stir, alters, stir
+from gpuctl.app.change_urgency import ChangeUrgency, alters, urgency_of
 from gpuctl.k8s.kinds import JOB, POD
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
@@ -45,8 +45,8 @@ def test_of_pods_only_what_is_observed_matters() -> None:
     assert not alters(ObjectRef(*POD, "a", "p"), None, {"kind": "Pod"})
     node = Node(name=NodeName("n"), labels={}, gpus=8, cpu_milli=0, mem_bytes=0)
     before = ClusterState(nodes=(node,))
-    assert stir(before, ClusterState(nodes=(replace(node),), live={REF: LIVE})) is Stir.NOTHING
-    assert stir(before, ClusterState(nodes=(replace(node, gpus=7),))) is Stir.NEWS
+    assert urgency_of(before, ClusterState(nodes=(replace(node),), live={REF: LIVE})) is ChangeUrgency.NONE
+    assert urgency_of(before, ClusterState(nodes=(replace(node, gpus=7),))) is ChangeUrgency.NOW
 
 
 def test_nobody_waits_for_a_run_that_comes_up_but_for_one_that_ends() -> None:
@@ -57,10 +57,10 @@ def test_nobody_waits_for_a_run_that_comes_up_but_for_one_that_ends() -> None:
     elsewhere = replace(up, placement=Placement(workers=(WorkerPlacement(node=NodeName("m"), gpus=(0,)),)))
     ended = replace(up, phase=RunPhase.SUCCEEDED, placement=None)
 
-    def found(old: Run, new: Run) -> Stir:
-        return stir(ClusterState(runs=(old,)), ClusterState(runs=(new,)))
+    def found(old: Run, new: Run) -> ChangeUrgency:
+        return urgency_of(ClusterState(runs=(old,)), ClusterState(runs=(new,)))
 
-    assert found(sent, replace(sent)) is Stir.NOTHING
-    assert found(sent, up) is Stir.PROGRESS
-    assert [found(sent, elsewhere), found(up, sent), found(up, ended)] == [Stir.NEWS] * 3
-    assert stir(ClusterState(), ClusterState(runs=(sent,))) is Stir.NEWS
+    assert found(sent, replace(sent)) is ChangeUrgency.NONE
+    assert found(sent, up) is ChangeUrgency.SOON
+    assert [found(sent, elsewhere), found(up, sent), found(up, ended)] == [ChangeUrgency.NOW] * 3
+    assert urgency_of(ClusterState(), ClusterState(runs=(sent,))) is ChangeUrgency.NOW

@@ -1,0 +1,31 @@
+"""The cache of `compile`: what files say, which jobs fit, and the jobs they were lowered to.
+
+A tree is compiled anew for each commit, and nearly all of it is as it was. Each value is kept with all its inputs, so
+that a compilation with a cache gives what one without gives, the same diagnostics included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuctl.compile.declarations import Declaration, FileDeclarations
+from gpuctl.compile.document import Document
+from gpuctl.compile.fit import Fitted
+from gpuctl.compile.resolve import ResolvedJob
+from gpuctl.model.job import Job
+from gpuctl.model.memo import Memo
+
+
+class CompileCache:
+    """Cache of the last two compilations, no more. A declaration is known by its object: a file that is read again
+    makes new ones. The values of policies are `Any`: only a tree with policies imports their types.
+    """
+
+    __slots__ = ("breaches", "files", "fitted", "jobs", "rules")
+
+    def __init__(self) -> None:
+        self.files: Memo[str, FileDeclarations] = Memo()
+        self.fitted: Memo[Declaration[Any], Fitted] = Memo()
+        self.jobs: Memo[ResolvedJob, Job] = Memo()
+        self.rules: Memo[Declaration[Any], Any] = Memo()
+        self.breaches: Memo[tuple[Declaration[Any], Document], Any] = Memo()
