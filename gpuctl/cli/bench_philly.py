@@ -18,7 +18,7 @@ from gpuctl.cli.output import print_json
 from gpuctl.cli.simulate_trace import show_report
 from gpuctl.cli.terminal import say
 from gpuctl.simulate.modes import ModeName
-from gpuctl.simulate.replay import Pace
+from gpuctl.simulate.replay import PauseCost
 from gpuctl.simulate.replay_report import document
 from gpuctl.simulate.trace import MOST_BYTES
 
@@ -59,8 +59,8 @@ def philly(  # noqa: PLR0913, PLR0917 - one argument an option
     """
     collect_seldom()
     chosen = [ModeName(mode) for mode in dict.fromkeys(modes or sorted(MODES, key="floor".__ne__))]
-    pace = Pace(stop_ms=stop, checkpoint_ms=checkpoint)
-    bench = bench_philly(File(path=str(trace), content=named_file(trace, MOST_BYTES)), gpus, chosen, days, pace)
+    pause_cost = PauseCost(stop_ms=stop, checkpoint_ms=checkpoint)
+    bench = bench_philly(File(path=str(trace), content=named_file(trace, MOST_BYTES)), gpus, chosen, days, pause_cost)
     tell(bench.diagnostics)
     if not bench.runs:
         raise click.exceptions.Exit(EXIT_FAILED)

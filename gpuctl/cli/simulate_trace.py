@@ -35,7 +35,7 @@ def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
     from gpuctl.app.replay import Order, replay_trace  # noqa: PLC0415 - only now
     from gpuctl.model.declared import SchedulingPolicy  # noqa: PLC0415
     from gpuctl.simulate.modes import ModeName  # noqa: PLC0415
-    from gpuctl.simulate.replay import Pace  # noqa: PLC0415
+    from gpuctl.simulate.replay import PauseCost  # noqa: PLC0415
 
     quotas = options["quotas"]
     checkpoint = options["checkpoint"]
@@ -48,7 +48,7 @@ def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
             modes=[ModeName(mode) for mode in dict.fromkeys(options["modes"])],
             begin=_bound(options["begin"], "--from"),
             end=_bound(options["end"], "--until"),
-            pace=Pace(stop_ms=options["stop"], checkpoint_ms=checkpoint),
+            pause_cost=PauseCost(stop_ms=options["stop"], checkpoint_ms=checkpoint),
             policy=SchedulingPolicy(min_runtime_ms=options["min_runtime"]),
         )
     )
@@ -103,7 +103,7 @@ def _table(report: ReplayReport) -> None:
     say(
         f"{report.name}: {counted(report.jobs, 'job')} of {hours} GPU-hours on {report.layout} = {gpus} GPUs,"
         f" {_day(report.window[0])} to {_day(report.window[1])};"
-        f" a paused job leaves in {duration(report.pace.stop_ms)}; quotas {_source(report)}"
+        f" a paused job leaves in {duration(report.pause_cost.stop_ms)}; quotas {_source(report)}"
     )
     rows = [
         ModeRow(
