@@ -157,7 +157,7 @@ def test_get_tells_what_was_noted(run: Run, stage: Stage) -> None:
 
 def test_explain_says_why_it_waits(run: Run, stage: Stage) -> None:
     said = run("explain", "large", "-p", "team-s", *stage.where).stdout
-    assert said.startswith("team-s/large asks for 4 GPUs and is Pending.\n")
+    assert said.startswith("team-s/large requests 4 GPUs and is Pending.\n")
     assert "limit" in said
 
 

@@ -73,7 +73,7 @@ def test_a_job_that_is_not_there(run: Run, embedded: Path, command: str) -> None
 
 def test_explain_a_job(run: Run, embedded: Path) -> None:
     said = run("explain", "team-b/b-4-gg", "--embedded", embedded).stdout
-    assert said.startswith("team-b/b-4-gg asks for 2 GPUs and is Running.\n")
+    assert said.startswith("team-b/b-4-gg requests 2 GPUs and is Running.\n")
     assert "GPU5002: runs over the quota of team-b" in said
 
 
@@ -83,14 +83,14 @@ def test_explain_asks_the_engine_over_declarations(run: Run, embedded: Path, clu
         job.read_text().replace("b-4-gg", "b-9-gggg").replace("gpus: 2", "gpus: 4")
     )
     said = run("explain", "b-9-gggg", cluster, "--embedded", embedded).stdout.splitlines()
-    assert said[0].startswith("team-b/b-9-gggg: it waits. GPU5011: ")
-    assert "team-b holds 4 GPUs; its fair share is 4, its quota 2, and it wants 8." in said
-    assert "It is number 1 of 1 that wait in team-b, and 1 of 1 in all." in said
-    assert "It would start when team-d/d-1-gggg ends." in said
+    assert said[0].startswith("team-b/b-9-gggg waits. GPU5011: ")
+    assert "team-b holds 4 GPUs; its fair share is 4, its quota 2 and its demand 8." in said
+    assert "Its position in the queue is 1 of 1 in team-b, and 1 of 1 overall." in said
+    assert "It would start if team-d/d-1-gggg ended." in said
     form = json.loads(run("explain", "b-9-gggg", cluster, "-o", "json", "--embedded", embedded).stdout)
-    assert form["text"] == said[1:]
+    assert (form["decision"], form["text"]) == ("wait", said[1:])
     runs = run("explain", "team-b/b-4-gg", cluster, "--embedded", embedded).stdout
-    assert runs.startswith("team-b/b-4-gg: it goes on as was decided before. GPU5002: ")
+    assert runs.startswith("team-b/b-4-gg stays as it is. GPU5002: ")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_no_drift_right_after_reconciling_and_what_a_folder_changes(run: Run, em
     assert result.exit_code == 1
     assert "@@ metadata.annotations.gpuctl.dev/quota @@\n-" in result.stdout
     assert "+++ nothing\n@@ no longer declared @@\n" in result.stdout
-    assert "4 objects differ: 2 changed, 2 too many; " in result.stdout
+    assert "4 objects differ: 2 changed, 2 not declared; " in result.stdout
 
 
 def test_projects_and_nodes_of_the_embedded_cluster(run: Run, embedded: Path) -> None:
@@ -200,8 +200,8 @@ def test_a_paused_job_says_for_whom_and_how_long_it_waits(run: Run, an_hour_on: 
     (paused,) = [job for job in forms if job["state"] == "Preempted"]
     assert (paused["pausedFor"], paused["starts"], paused["placement"]) == ("team-d/d-2-gg", 1, [])
     said = run("explain", f"{paused['project']}/{paused['name']}", "--embedded", an_hour_on).stdout
-    assert "asks for 2 GPUs and is Preempted.\nIt waits since 1h" in said
-    assert "so far it was started once.\nIt was paused for team-d/d-2-gg.\nGPU50" in said
+    assert "requests 2 GPUs and is Preempted.\nWaiting for 1h" in said
+    assert "; started once so far.\nIt was paused for team-d/d-2-gg.\nGPU50" in said
 
 
 def test_the_newest_start_comes_first(run: Run, an_hour_on: Path) -> None:
