@@ -46,7 +46,7 @@ def test_list_of_an_unknown_project_is_empty(run: Run, embedded: Path) -> None:
     result = run("list", "-p", "nobody", "--embedded", embedded)
     told, hint = result.stderr.splitlines()
     assert (result.exit_code, result.stdout, told) == (0, "", "No jobs found in project nobody.")
-    assert hint == "help: this cluster keeps no record of such a project; gpuctl project list shows them"
+    assert hint == "help: the project is unknown in this cluster; gpuctl project list shows all"
     near = run("list", "-p", "team-aa", "--embedded", embedded).stderr
     assert near.endswith("; did you mean team-a?\n")
     assert run("get", "a-1-gg", "--embedded", embedded).stderr.endswith("did you mean team-a/a-1-g?\n")
@@ -96,7 +96,7 @@ def test_explain_asks_the_engine_over_declarations(run: Run, embedded: Path, clu
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (("explain", "b-4-g", "CLUSTER"), "GPU9003: no job b-4-g is declared there"),
+        (("explain", "b-4-g", "CLUSTER"), "GPU9003: no job b-4-g is declared in "),
         (("explain", "b-4-gg", "-o", "json"), "GPU9002: -o json needs the declarations"),
     ],
 )
@@ -140,7 +140,9 @@ def test_the_environment_names_the_embedded_cluster_and_options_another(
     monkeypatch.setenv("GPUCTL_EMBEDDED", str(embedded))
     assert len(run("list", "-o", "name").stdout.splitlines()) == 13
     assert run("list", "--kubeconfig", "no-such-file").stderr.startswith("error GPU7010: ")
-    assert run("list", "--embedded", embedded, "--context", "x").stderr.startswith("error GPU9002: --embedded excludes")
+    assert run("list", "--embedded", embedded, "--context", "x").stderr.startswith(
+        "error GPU9002: --embedded and --kubeconfig or --context each name a cluster"
+    )
 
 
 def test_explain_a_code(run: Run) -> None:

@@ -96,7 +96,7 @@ def test_a_line_that_is_far_too_long_is_told(cells: str) -> None:
 def test_missing_columns_are_told_once() -> None:
     _, told = read_philly("t.csv", b"timestamp,gpus\n1,2\n")
     assert [(d.code, d.message) for d in told] == [
-        ("GPU3911", "the first line names no column duration, num_gpus, cluster")
+        ("GPU3911", "the first line has no column duration, num_gpus, cluster")
     ]
 
 
