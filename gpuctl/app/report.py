@@ -229,7 +229,7 @@ def of_fights(fought: Iterable[ObjectRef], state: ClusterState) -> Iterator[Entr
     """Objects that are left alone for a while because they were written too often, with who else writes them."""
     for ref in sorted(fought):
         other = rival(state.live.get(ref))
-        who = f"{other} wrote it too" if other else "nobody else wrote it"
+        who = f"{other} wrote it, too" if other else "no other client wrote it"
         text = message("GPU7007", {"object": str(ref), "times": WRITES_IN_A_WINDOW, "rival": who})
         facts = {"code": "GPU7007", "object": str(ref), "message": text}
         yield Entry(event="restless", level=Level.WARNING, fields=facts)

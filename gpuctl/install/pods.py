@@ -50,16 +50,16 @@ def _ways_to_a_gpu() -> Iterator[tuple[str, str]]:
     )
     yield (
         _any_container(f"c.?env.orValue([]).exists(e, {_SHOWS})"),
-        f"{_VISIBLE} gives a container GPUs that nobody counts",
+        f"{_VISIBLE} gives a container GPUs that no quota counts",
     )
     unseen = f"c.?envFrom.orValue([]).size() > 0 || c.?env.orValue([]).exists(e, e.name == '{_LEGACY}')"
     yield (
         _any_container(f"({unseen}) && !c.?env.orValue([]).exists(e, {_HIDES})"),
-        f"a container with envFrom or {_LEGACY} may get GPUs that nobody counts: add {_VISIBLE}: void to its env",
+        f"a container with envFrom or {_LEGACY} may get GPUs that no quota counts: add {_VISIBLE}: void to its env",
     )
     yield (
         _any_container(f"c.?volumeMounts.orValue([]).exists(m, m.mountPath.contains('{_DEVICE_MOUNTS}'))"),
-        f"a mount at {_DEVICE_MOUNTS} gives a container GPUs that nobody counts",
+        f"a mount at {_DEVICE_MOUNTS} gives a container GPUs that no quota counts",
     )
     yield (
         f"variables.notes.exists(k, {is_gpu_note()})",
