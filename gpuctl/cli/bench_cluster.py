@@ -120,7 +120,7 @@ def _writes(costs: Costs) -> str:
 
 
 def _of_flow(flow: Flow, bare: Sequence[Costs], queued: Costs) -> Iterator[Row]:
-    """Against the bare Jobs before and after, and against those that are made suspended and let go by nobody."""
+    """Compare with the bare Jobs before and after, and with Jobs that are created suspended and resumed at once."""
     what, costs = f"{flow.jobs} jobs of 1 s", flow.costs
     bare_ms, bare_cpu = _median_ms(bare), median_low(one.server_cpu_ms for one in bare)
     rate, bare_rate = (1_000_000 * flow.jobs // wall_ms for wall_ms in (costs.wall_ms, bare_ms))

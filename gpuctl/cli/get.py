@@ -52,7 +52,7 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
 
 
 def _events(view: JobView, sessions: Sessions) -> tuple[EventView, ...]:
-    """What was noted of the run and its pods; a person who may not see it is told so."""
+    """The events of the run and its pods; a missing right to read them is noted on standard error."""
     from gpuctl.app.ports import Forbidden  # noqa: PLC0415 - only now
     from gpuctl.k8s import kinds  # noqa: PLC0415
     from gpuctl.model.ids import ObjectRef  # noqa: PLC0415
