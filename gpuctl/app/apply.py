@@ -53,7 +53,7 @@ def apply_plan(
         if stop():
             return "stopped"
         if change.ref in protected:
-            return "left alone"
+            return "left unchanged"
         return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""
 
     def attempt(change: Change) -> Outcome:

@@ -15,7 +15,7 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.simulate import trace_openb, trace_philly
 from gpuctl.simulate.modes import ModeName
-from gpuctl.simulate.replay import Pace
+from gpuctl.simulate.replay import PauseCost
 from gpuctl.simulate.replay_report import ReplayReport, replay_all
 from gpuctl.simulate.trace import ReadTrace, Table, Trace, header_of, lines_of
 from gpuctl.simulate.workload import Layout, equal_quotas, quotas_by_history, read_quotas, workload
@@ -71,7 +71,7 @@ class Order:
     layout: Layout
     quotas: str | File | None
     modes: Sequence[ModeName]
-    pace: Pace
+    pause_cost: PauseCost
     policy: SchedulingPolicy
     begin: Bound | None = None
     end: Bound | None = None
@@ -106,7 +106,7 @@ def replay_trace(order: Order) -> Replayed:
     if not quotas:
         return _wrong("GPU3912", order.trace)
     load = workload(trace, order.layout, quotas, order.policy)
-    report = replay_all(load, str(order.layout), order.modes, order.pace, _window(trace, from_ms, until_ms))
+    report = replay_all(load, str(order.layout), order.modes, order.pause_cost, _window(trace, from_ms, until_ms))
     told = wanted.path if isinstance(wanted, File) else wanted
     return Replayed(report=replace(report, quotas_from=told))
 

@@ -22,21 +22,21 @@ class DurationType(click.ParamType[int]):
         try:
             return duration(value)
         except ValueError:
-            self.fail(f"{value!r} is no duration; write 30s, 5m or 1h", param, ctx)
+            self.fail(f"{value!r} is not a duration; write 30s, 5m or 1h", param, ctx)
 
 
 def write_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that bound the controller's writes, `write_qps` and `write_burst`; None as usual."""
+    """Add the options that bound the controller's writes, `write_qps` and `write_burst`; None: the default."""
     qps = click.option(
         "--write-qps",
         metavar="N",
         type=click.IntRange(1, 10_000),
-        help="Writes a second to the API server at most. Default: 400.",
+        help="The most writes a second to the API server. Default: 400.",
     )
     burst = click.option(
         "--write-burst",
         metavar="N",
         type=click.IntRange(1, 100_000),
-        help="As many writes may go out at once first. Default: twice --write-qps.",
+        help="The most writes in a burst. Default: twice --write-qps.",
     )
     return qps(burst(function))

@@ -43,7 +43,7 @@ OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), def
 @RUNS
 @OUTPUT
 def compile_(jobs: int, projects: int, runs: int, output: str) -> None:
-    """Time compiling made-up jobs against merely parsing their YAML."""
+    """Time compiling made-up jobs, and parsing their YAML alone."""
     from gpuctl.app.bench.compile import bench_compile  # noqa: PLC0415 - only now
 
     measured = bench_compile(jobs, projects, runs)

@@ -45,11 +45,11 @@ def cluster(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Measure a controller under load on a real API server.
 
-    The cluster needs KWOK, with a stage that ends a pod after the time that its variable RUN_FOR says, and must have no
-    nodes: the benchmark makes its own, and removes all it makes besides. The controller is a process of its own. Each
-    workload is run without it too: the same Jobs, that wait for kube-scheduler or are stopped by hand; the brief ones
-    also made suspended and let go, as any queue does, with nobody who decides. Memory is what the controller's process
-    has at the end, and the most that it ever had.
+    The cluster needs KWOK, with a stage that ends a pod after the time in its variable RUN_FOR, and must have no nodes:
+    the benchmark creates its own, and removes everything else that it creates. The controller is a separate process.
+    Each workload also runs without it: the same Jobs, which wait for kube-scheduler or are stopped by hand; short Jobs
+    also created suspended and then resumed at once, as any queue does, without decisions. Memory is that of the
+    controller's process at the end, and its maximum.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.bench.cluster import bench_cluster  # noqa: PLC0415
@@ -120,7 +120,7 @@ def _writes(costs: Costs) -> str:
 
 
 def _of_flow(flow: Flow, bare: Sequence[Costs], queued: Costs) -> Iterator[Row]:
-    """Against the bare Jobs before and after, and against those that are made suspended and let go by nobody."""
+    """Compare with the bare Jobs before and after, and with Jobs that are created suspended and resumed at once."""
     what, costs = f"{flow.jobs} jobs of 1 s", flow.costs
     bare_ms, bare_cpu = _median_ms(bare), median_low(one.server_cpu_ms for one in bare)
     rate, bare_rate = (1_000_000 * flow.jobs // wall_ms for wall_ms in (costs.wall_ms, bare_ms))

@@ -1,4 +1,4 @@
-"""`gpuctl bench openb`: where GPUs are given away best, on Alibaba's traces, beside the published policies."""
+"""`gpuctl bench openb`: GPUs allocated on Alibaba's traces, by the engine and by published policies."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HEADER = ("LIST", "POLICY", "AT 100 %", "PUBLISHED", "AT 130 %", "LEAST", "MOST
 @click.option(
     "--seeds", type=click.IntRange(1, 100), default=10, show_default=True, help=f"Runs, from {FIRST_SEED} on."
 )
-@click.option("--blind", is_flag=True, help="Policies learn from what has come so far, not from the whole list.")
+@click.option("--blind", is_flag=True, help="Policies learn from the pods so far, not from the whole list.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at a time.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def openb(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -58,9 +58,10 @@ def openb(  # noqa: PLR0913, PLR0917 - one argument an option
 ) -> None:
     """Fill a cluster until nothing fits, by several policies.
 
-    The experiment of FGD (ATC 2023) on Alibaba's openb traces. Pods come and never leave; what does not fit is lost.
-    Told is what part of the GPUs is given away when 100 % of them were asked for, the mean of all runs and twice its
-    standard error, beside what the paper's authors published of theirs: for gpuctl's own policy beside their FGD.
+    The experiment of FGD (ATC 2023) on Alibaba's openb traces. Pods arrive and never end; pods that do not fit are
+    lost. The figure is the part of the GPUs that is allocated when 100 % of them have been requested: the mean of all
+    runs and twice its standard error. Beside it stands what the paper's authors published; for gpuctl's own policy,
+    the figure of their FGD.
     """
     nodes, mistakes = read_nodes(*_file(traces / NODE_LIST))
     names = lists or tuple(sorted(path.stem.removeprefix(_POD_LIST) for path in traces.glob(f"{_POD_LIST}*.csv")))

@@ -18,7 +18,7 @@ from gpuctl.cli.output import print_json
 from gpuctl.cli.simulate_trace import show_report
 from gpuctl.cli.terminal import say
 from gpuctl.simulate.modes import ModeName
-from gpuctl.simulate.replay import Pace
+from gpuctl.simulate.replay import PauseCost
 from gpuctl.simulate.replay_report import document
 from gpuctl.simulate.trace import MOST_BYTES
 
@@ -43,24 +43,32 @@ def _sizes(_ctx: click.Context, _param: click.Parameter, value: str) -> list[int
 @click.option("--trace", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The table.")
 @click.option("--gpus", default=SIZES, show_default=True, callback=_sizes, help="Sizes of the cluster, in nodes of 8.")
 @click.option("--mode", "modes", type=click.Choice(MODES), multiple=True, help="Default: all of them.")
-@click.option("--days", type=click.IntRange(1, 28), default=28, show_default=True, help="So many days of it.")
-@click.option("--stop", type=DurationType(), default="30s", show_default=True, help="What a paused job needs to leave.")
-@click.option("--checkpoint", type=DurationType(), default="30m", show_default=True, help="0s: a pause loses nothing.")
+@click.option("--days", type=click.IntRange(1, 28), default=28, show_default=True, help="Days to replay.")
+@click.option(
+    "--stop", type=DurationType(), default="30s", show_default=True, help="The time that a paused job takes to stop."
+)
+@click.option(
+    "--checkpoint",
+    type=DurationType(),
+    default="30m",
+    show_default=True,
+    help="Interval of checkpoints; 0s: a pause loses nothing.",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def philly(  # noqa: PLR0913, PLR0917 - one argument an option
     trace: Path, gpus: list[int], modes: tuple[str, ...], days: int, stop: int, checkpoint: int, output: str
 ) -> None:
     """Replay a month of Philly's jobs in several modes.
 
-    They are 28 days from 2017-10-09 on: 38,489 jobs of 13 teams. Quotas are each team's part of what was used in the
-    five weeks before. A paused job goes on from its last checkpoint: DISPLACED is what it did since its last start,
-    WASTED what of that it does again and what it held while it left. OF FLOOR is the mean wait by that of the mode
-    `floor`, which counts GPUs without nodes and pauses nobody.
+    The trace has 28 days from 2017-10-09 on: 38,489 jobs of 13 teams. Quotas are each team's part of the usage in the
+    five weeks before. A paused job resumes from its last checkpoint. DISPLACED: work of paused jobs since their last
+    start; WASTED: the part of it that is repeated, and the GPU time that they held while stopping. OF FLOOR: the mean
+    wait divided by that of the mode `floor`, which counts GPUs without nodes and never pauses a job.
     """
     collect_seldom()
     chosen = [ModeName(mode) for mode in dict.fromkeys(modes or sorted(MODES, key="floor".__ne__))]
-    pace = Pace(stop_ms=stop, checkpoint_ms=checkpoint)
-    bench = bench_philly(File(path=str(trace), content=named_file(trace, MOST_BYTES)), gpus, chosen, days, pace)
+    pause_cost = PauseCost(stop_ms=stop, checkpoint_ms=checkpoint)
+    bench = bench_philly(File(path=str(trace), content=named_file(trace, MOST_BYTES)), gpus, chosen, days, pause_cost)
     tell(bench.diagnostics)
     if not bench.runs:
         raise click.exceptions.Exit(EXIT_FAILED)

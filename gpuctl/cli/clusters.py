@@ -1,4 +1,4 @@
-"""Which cluster a command looks at, and which job of it is meant: the same words for every command."""
+"""Shared by all commands: the options that name a cluster, and the argument that names a job."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """The cluster that is meant: an embedded one in a file, else the one that a kubeconfig's context names.
+    """The cluster of a command: an embedded one in a file, else the one of a kubeconfig's context.
 
-    None stands for what kubectl would take: KUBECONFIG, ~/.kube/config, its current context; in a pod, its own cluster.
-    `namespace`: only what is there is looked at.
+    None means kubectl's defaults: KUBECONFIG, ~/.kube/config, its current context; in a pod, its own cluster.
+    `namespace`: only objects there are read.
     """
 
     embedded: Path | None = None
@@ -43,13 +43,13 @@ class Where:
 
     @contextmanager
     def reading(self) -> Iterator[Cluster]:
-        """The cluster, to be read."""
+        """The cluster, for reading."""
         with self.looking() as (cluster, _):
             yield cluster
 
     @contextmanager
     def looking(self) -> Iterator[tuple[Cluster, Sessions | None]]:
-        """The cluster, to be read, and what else is to be had of it; the embedded one has no more."""
+        """The cluster, for reading, and sessions with its containers; None for the embedded cluster."""
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
@@ -57,14 +57,14 @@ class Where:
                 with wiring.reading_embedded(str(self.embedded)) as cluster:
                     yield cluster, None
             except ClusterUnavailable as fault:
-                hint = "name a file that `gpuctl reconcile --embedded FILE` has made"
+                hint = "name a file that `gpuctl reconcile --embedded FILE` has created"
                 raise Failure(fault.code, str(fault), hint=hint) from fault
         else:
             with wiring.looking(self.kubeconfig, self.context, self.namespace) as found:
                 yield found
 
     def sessions(self) -> AbstractContextManager[tuple[Cluster, Sessions]]:
-        """The cluster, and its containers to speak to. The embedded one has none: GPU7041."""
+        """The cluster, and sessions with its containers. The embedded one has no containers: GPU7041."""
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
@@ -73,7 +73,7 @@ class Where:
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that name a cluster; it gets them as one argument `where`."""
+    """Add the options that name a cluster; the command gets them as one argument `where`."""
 
     @click.option("--kubeconfig", metavar="FILE", help="The cluster's kubeconfig. Default: as kubectl.")
     @click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
@@ -96,8 +96,10 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if embedded is not None and any(given is not None for given in (kubeconfig, context, namespace)):
             if click.get_current_context().get_parameter_source("embedded") is not ParameterSource.ENVIRONMENT:
                 if kubeconfig is None and context is None:
-                    raise Failure("GPU9002", "the embedded cluster is read as a whole", hint="leave out -n")
-                raise Failure("GPU9002", "--embedded excludes other names of a cluster", hint="name one cluster")
+                    raise Failure("GPU9002", "the embedded cluster has no -n", hint="leave out -n")
+                raise Failure(
+                    "GPU9002", "--embedded and --kubeconfig or --context each name a cluster", hint="name one cluster"
+                )
             embedded = None
         where = Where(embedded=embedded, kubeconfig=kubeconfig, context=context, namespace=namespace)
         return function(*args, where=where, **options)
@@ -106,19 +108,19 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 namespace_option: Callable[[Any], Any] = click.option(
-    "-n", "--namespace", metavar="NAME", help="Look at this namespace only, where you may see no more."
+    "-n", "--namespace", metavar="NAME", help="Read only this namespace, for accounts without further rights."
 )
-"""For commands that can do with a part of a cluster; stands above `cluster_options`."""
+"""For commands that can work with a part of a cluster; goes above `cluster_options`."""
 
 
 def read_live(where: Where, needed: Iterable[Kind] | None = None) -> Live:
-    """The cluster as it is now; what of it may not be read is told on standard error."""
+    """Read the cluster; kinds that may not be read are noted on standard error."""
     with where.reading() as cluster:
         return told_live(cluster, needed)
 
 
 def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None) -> Live:
-    """An open cluster as it is now; `needed` are kinds that must be readable, by default those of jobs."""
+    """Read an open cluster; `needed`: the kinds that must be readable, by default those of jobs."""
     from gpuctl.app.inspect import WORKLOADS, live  # noqa: PLC0415 - only now
     from gpuctl.app.ports import Forbidden  # noqa: PLC0415
 
@@ -127,7 +129,7 @@ def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None) -> Live:
     except Forbidden as fault:
         if needed is not None:
             raise
-        hint = "-n NAMESPACE looks at one namespace only, if you may see that"
+        hint = "-n NAMESPACE reads only that namespace, if you have the right"
         raise Failure(fault.code, str(fault), hint=hint) from fault
     for unread in current.unread:
         say(f"note: {unread.code}: {unread}", err=True)
@@ -135,7 +137,7 @@ def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None) -> Live:
 
 
 def one_job(name: str, project: str | None, current: Live) -> JobView:
-    """The newest run of the job that is meant; a bare name must be one project's only."""
+    """The newest run of the named job; a bare name must be unique over all projects."""
     try:
         wanted: JobId | str = JobId.parse(f"{project}/{name}" if project and "/" not in name else name)
     except ValueError:
@@ -154,5 +156,5 @@ def _absent(wanted: JobId | str, current: Live) -> Failure:
     if ended is not None:
         said = f"{ended.job} has ended ({ended.state}), and its object is gone"
         return Failure("GPU9003", said, hint="raise its runIndex in Git to run it again")
-    hint = nearest_job(str(wanted), {view.id for view in current.jobs}) or "gpuctl list -A shows what there is"
+    hint = nearest_job(str(wanted), {view.id for view in current.jobs}) or "gpuctl list -A shows all"
     return Failure("GPU9003", f"there is no job {wanted} in this cluster", hint=hint)

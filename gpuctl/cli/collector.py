@@ -1,4 +1,4 @@
-"""How often Python looks for garbage that counting references leaves behind: seldom, where many objects live long.
+"""Tune the garbage collector: collect rarely, where many objects live long.
 
 A copy of a cluster is millions of objects without a cycle among them. A full collection looks at them all, which
 takes a second for 10,000 jobs, and finds nothing. What does make cycles (exceptions, generators) is little.
@@ -16,5 +16,5 @@ YOUNG_PASSES, OLDER_PASSES = 50, 100
 
 
 def collect_seldom() -> None:
-    """For a process that keeps a cluster in memory for long."""
+    """Collect rarely, for a process that keeps a cluster in memory for long."""
     gc.set_threshold(YOUNG_OBJECTS, YOUNG_PASSES, OLDER_PASSES)

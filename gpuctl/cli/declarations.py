@@ -1,4 +1,4 @@
-"""Declarations for commands that need them to be right."""
+"""Compile declarations for commands that need valid ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.model.declared import Declared
 
 
 def compiled_folder(folder: str, *, exit_code: int = EXIT_FAILED) -> Declared:
-    """What a folder declares; when it is wrong, its diagnostics on standard error and that exit code."""
+    """The declarations of a folder; with mistakes, print diagnostics on standard error and exit with that code."""
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
     from gpuctl.compile import compile_tree  # noqa: PLC0415
 

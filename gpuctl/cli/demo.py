@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -22,17 +23,17 @@ TEXT_WIDTH = 20
 
 @command("demo", examples=("gpuctl demo", "gpuctl demo --keep story -o json", "gpuctl demo --kubeconfig kwok.yaml"))
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the Git repository there.")
-@click.option("--kubeconfig", metavar="FILE", help="Play it on this cluster: one with KWOK, and no nodes.")
+@click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the Git repository in this folder.")
+@click.option("--kubeconfig", metavar="FILE", help="Play it on this cluster, which must have KWOK and no nodes.")
 @click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
 def demo(output: str, keep: Path | None, kubeconfig: str | None, context: str | None) -> None:
     """Watch four teams share 16 GPUs, in seconds.
 
     The story of NetApp's report TR-4858, sections 4.8 to 4.10, from Git commits.
     Four teams share two DGX-1 with 16 GPUs. Every commit goes through the reconciler, against the embedded cluster in
-    virtual time; or, with --kubeconfig, against a real API server whose two nodes KWOK plays: then each commit's line
-    says how long it took until nothing started or stopped any more.
-    Exit code 1 when a section does not end as it does in the report.
+    virtual time; or, with --kubeconfig, against a real API server whose two nodes KWOK simulates: then each commit's
+    line shows the time until the cluster was at rest.
+    Exit code 1 when a section does not end as in the report.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
@@ -67,18 +68,23 @@ def _show(part: Opening | Step | Ending, board: Storyboard, *, timed: bool) -> N
 
 
 def _print_ending(ending: Ending) -> None:
-    """The state that was reached, in one line; what was expected and is not so, below it."""
+    """The state at the end of a section, in one line, and failed expectations below it."""
     checkpoint = ending.checkpoint
     wrong = [outcome for outcome in ending.outcomes if not outcome.ok]
     running = sum(row.state is JobState.RUNNING for row in checkpoint.jobs)
     held = sum(row.allocated_milli for row in checkpoint.projects)
     total = held + checkpoint.free_milli
-    queued = ", ".join(name for row in checkpoint.projects for name in row.pending) or "nobody"
+    queued = [name for row in checkpoint.projects for name in row.pending]
     mark = Segment("as in the report", "good") if not wrong else Segment("not as in the report", "bad")
     say(
         mark,
-        f": {running} jobs run on {format_gpus(held)} of {format_gpus(total)} GPUs; {queued} "
-        f"{'waits' if queued == 'nobody' else 'wait'}",
+        f": {running} jobs run on {format_gpus(held)} of {format_gpus(total)} GPUs; {_waits(queued)}",
     )
     for outcome in wrong:
         say(f"  {outcome.path}: want {outcome.want}, got {outcome.got}")
+
+
+def _waits(queued: Sequence[str]) -> str:
+    if not queued:
+        return "no job waits"
+    return f"{', '.join(queued)} {'waits' if len(queued) == 1 else 'wait'}"

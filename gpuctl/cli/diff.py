@@ -1,4 +1,4 @@
-"""`gpuctl diff`: where a cluster is not as its declarations say."""
+"""`gpuctl diff`: the differences between a cluster and its declarations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EXIT_DRIFT = 1
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster_options
 def diff(folder: str, output: str, where: Where) -> None:
-    """Show where a cluster is not as declared.
+    """Show where a cluster differs from its declarations.
 
-    It is what the next cycle of `gpuctl reconcile` would write if DIR were the newest commit. Only fields that are
-    gpuctl's are compared; nothing is written.
+    The output is what the next cycle of `gpuctl reconcile` would write if DIR were the newest commit. Only fields that
+    gpuctl owns are compared; nothing is written.
 
-    Exit code: 0 no drift, 1 drift, 2 an error.
+    Exit code: 0 no drift, 1 drift, 2 error.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.drift import drift_report  # noqa: PLC0415

@@ -12,7 +12,7 @@ from gpuctl.cli.sessions import job_options, run_there
 @command("exec", examples=("gpuctl exec a-1-g -p team-a -- nvidia-smi", "gpuctl exec team-a/a-1-g -it -- python3"))
 @job_options
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True)
-@click.option("-i", "--stdin", is_flag=True, help="Pass on what is typed.")
+@click.option("-i", "--stdin", is_flag=True, help="Pass standard input to the command.")
 @click.option("-t", "--tty", is_flag=True, help="Give the command a terminal.")
 @namespace_option
 @cluster_options

@@ -1,4 +1,4 @@
-"""`gpuctl explain`: what a code means, or why a job is where it is."""
+"""`gpuctl explain`: what a code means, or why a job is in its state."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _WAITS = frozenset({JobState.PENDING, JobState.PREEMPTED})
 def explain(subject: str, folder: str | None, project: str | None, output: str, where: Where) -> None:
     """Explain a code, or why a job waits or runs.
 
-    CODE is one of any message; JOB is a name or PROJECT/NAME. With DIR, the cluster's declarations, the engine itself
-    is asked, as if DIR were the newest commit: what its numbers are, where the job stands in the queue, what would
-    start it, and when it starts if nothing changes. Nothing is written.
+    CODE is the code of a message; JOB is a name or PROJECT/NAME. With DIR, the cluster's declarations, the engine
+    computes the next decision for the job as it would if DIR were the newest commit: the rule and its numbers, the
+    position in the queue, what would start the job, and when it starts if nothing else changes. Nothing is written.
     """
     if _CODE.fullmatch(subject):
         _explain_code(subject.upper())
@@ -71,7 +71,7 @@ def _explain_code(code: str) -> None:
 
 
 def _explain_live(subject: str, project: str | None, where: Where) -> None:
-    """What is written on the job: all that somebody needs who may see no more than a namespace."""
+    """Explain a job by its objects alone, which works with rights for one namespace only."""
     from gpuctl import wiring  # noqa: PLC0415 - only for jobs
     from gpuctl.views.explain import explain_job  # noqa: PLC0415
 
@@ -79,18 +79,18 @@ def _explain_live(subject: str, project: str | None, where: Where) -> None:
     for line in explain_job(view, wiring.now_ms()):
         say(line)
     if view.state in _WAITS:
-        say(f"Its place in the queue, what would start it, and when: gpuctl explain {view.id} DIR")
+        say(f"For its position in the queue, what would start it, and when: gpuctl explain {view.id} DIR")
 
 
 def _asked(subject: str, project: str | None, folder: str, where: Where) -> Explanation:
-    """The engine's own explanation, over the declarations and the cluster as it is."""
+    """The engine's own explanation, from the declarations and the cluster."""
     from gpuctl import wiring  # noqa: PLC0415 - only for jobs
     from gpuctl.app.explaining import explain_live  # noqa: PLC0415
 
     if where.namespace is not None:
         raise Failure("GPU9002", "with DIR the whole cluster is read", hint="leave out -n, or leave out DIR")
     declared = compiled_folder(folder)
-    job = _declared_job(declared, subject, project)
+    job = _declared_job(declared, folder, subject, project)
     with where.reading() as cluster:
         told = explain_live(declared, cluster, wiring.clock(), job)
     if told is None:
@@ -98,12 +98,14 @@ def _asked(subject: str, project: str | None, folder: str, where: Where) -> Expl
     return told
 
 
-def _declared_job(declared: Declared, subject: str, project: str | None) -> JobId:
+def _declared_job(declared: Declared, folder: str, subject: str, project: str | None) -> JobId:
     name = f"{project}/{subject}" if project and "/" not in subject else subject
     found = [str(job.id) for job in declared.jobs if name in {str(job.id), job.id.name}]
     if len(found) > 1:
         raise Failure("GPU9003", f"{name} could be {one_of(found)}", hint="name the project: -p PROJECT")
     if not found:
         near = nearest_job(name, (job.id for job in declared.jobs))
-        raise Failure("GPU9003", f"no job {name} is declared there", hint=near or "gpuctl validate DIR counts them")
+        raise Failure(
+            "GPU9003", f"no job {name} is declared in {folder}", hint=near or "gpuctl list shows the jobs of a cluster"
+        )
     return JobId.parse(found[0])

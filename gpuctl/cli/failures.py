@@ -1,4 +1,4 @@
-"""What the command line says when it can't go on: one line with a code, one line of help, an exit code."""
+"""Failures of a command: one line with a code, one line of help, an exit code."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Failure(click.ClickException):
 
 
 def usage_failure(error: click.UsageError) -> Failure:
-    """A wrong command line, with the command whose help tells more."""
+    """A wrong command line, with the command whose help has more."""
     path = error.ctx.command_path if error.ctx else "gpuctl"
     return Failure("GPU9002", error.format_message(), hint=f"gpuctl explain GPU9002, or: {path} --help")
 
 
 def world_failure(fault: WorldFault) -> Failure:
-    """What failed outside, with what to do about it."""
+    """A fault of the outside world, with what to do."""
     return Failure(fault.code, str(fault), hint=f"{CODES[fault.code].fix}   more: gpuctl explain {fault.code}")
 
 
 def internal_failure(error: Exception) -> Failure:
-    """A broken promise of ours, with the place, and how to report it."""
+    """A bug of gpuctl, with its place and how to report it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rpartition('/gpuctl/')[2]}:{frames[-1].lineno})" if frames else ""
     what = " ".join(str(error).split()) or "no message"

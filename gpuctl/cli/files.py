@@ -1,4 +1,4 @@
-"""Files that are named on the command line: read as a whole, but no further than a bound."""
+"""Read files that are named on the command line, up to a bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuctl.cli.failures import Failure
 
 
 def named_file(path: str | Path, most_bytes: int) -> bytes:
-    """The content; of a larger file, or one without end, `most_bytes` and one more. It may be a pipe."""
+    """The content, which may come from a pipe; of a larger file the first `most_bytes` and one more."""
     try:
         with Path(path).open("rb") as file:
             return file.read(most_bytes + 1)

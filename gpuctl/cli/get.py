@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuctl.views.jobs import JobView
 
 MOST_PODS = 8
-"""Pods of a gang whose events are shown: one of its workers is like another."""
+"""The most pods of a gang whose events are shown."""
 
 
 @command("get", examples=("gpuctl get a-1-g -p team-a", "gpuctl get team-a/a-1-g -o yaml"))
@@ -29,7 +29,7 @@ MOST_PODS = 8
 def get(job: str, project: str | None, output: str, where: Where) -> None:
     """Show one job in full.
 
-    Its state and why, its place, its pods, its events. JOB is a name or PROJECT/NAME."""
+    Its state and the reason, its placement, its pods and its events. JOB is a name or PROJECT/NAME."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.events import event_table  # noqa: PLC0415
     from gpuctl.views.listing import job_form, job_table, job_text  # noqa: PLC0415
@@ -52,7 +52,7 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
 
 
 def _events(view: JobView, sessions: Sessions) -> tuple[EventView, ...]:
-    """What was noted of the run and its pods; a person who may not see it is told so."""
+    """The events of the run and its pods; a missing right to read them is noted on standard error."""
     from gpuctl.app.ports import Forbidden  # noqa: PLC0415 - only now
     from gpuctl.k8s import kinds  # noqa: PLC0415
     from gpuctl.model.ids import ObjectRef  # noqa: PLC0415

@@ -62,21 +62,21 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
     type=click.IntRange(1, 100_000),
     default=1_000,
     show_default=True,
-    help="Nodes, with 110 pods of anybody's each, that it has room for.",
+    help="Nodes, each with 110 pods of any owner, that it has room for.",
 )
 @write_options
-@click.option("--guard", is_flag=True, help="Policies that leave Git as the only way to GPUs and their nodes.")
+@click.option("--guard", is_flag=True, help="Add policies that make Git the only way to GPUs and their nodes.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def install(output: str, **options: Any) -> None:
     """Print the manifests that run gpuctl in a cluster.
 
-    The same bytes for the same options; nothing is sent anywhere. Credentials for Git go into the Secret gpuctl-git,
+    The same bytes for the same options; nothing is sent anywhere. Credentials for Git belong in the Secret gpuctl-git,
     which is printed empty: its annotation has the command that fills it, with a deploy key for ssh or a token for
-    https. Applying the manifests again leaves them there. A public https repository needs none. Without --guard,
-    standard error and the Deployment's description say what people can then do past Git.
+    https. Applying the manifests again keeps them. A public https repository needs none. Without --guard, standard
+    error and the Deployment's description say what people can do without Git.
 
     The controller's memory limit follows from --jobs and --nodes: 256Mi, 48Ki a job and 480Ki a node; half of it is
-    requested. The annotation of the Deployment says it.
+    requested. The annotation of the Deployment says so.
     """
     from gpuctl.install import UNGUARDED, Installation, all_objects  # noqa: PLC0415 - only now
 
@@ -96,13 +96,13 @@ def install(output: str, **options: Any) -> None:
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Refuse what the API server, or the controller in its pod, would only refuse later."""
+    """Refuse values early that the API server, or the controller in its pod, would refuse later."""
     wrong = [
-        (not _REPOSITORY.fullmatch(options["repo"]), f"--repo {options['repo']!r} is no https or ssh URL"),
-        (not _PATH.fullmatch(options["path"]), f"--path {options['path']!r} is no folder inside a repository"),
-        (not _PREFIX.fullmatch(options["cluster_prefix"]), "--cluster-prefix is the beginning of a DNS label"),
-        (not all(map(_ROLE.fullmatch, options["roles"])), "--access-role names a ClusterRole"),
-        (not _IMAGE.fullmatch(options["image"]), f"--image {options['image']!r} is no image"),
+        (not _REPOSITORY.fullmatch(options["repo"]), f"--repo {options['repo']!r} is not an https or ssh URL"),
+        (not _PATH.fullmatch(options["path"]), f"--path {options['path']!r} is not a folder inside a repository"),
+        (not _PREFIX.fullmatch(options["cluster_prefix"]), "--cluster-prefix must be the beginning of a DNS label"),
+        (not all(map(_ROLE.fullmatch, options["roles"])), "--access-role must name a ClusterRole"),
+        (not _IMAGE.fullmatch(options["image"]), f"--image {options['image']!r} is not an image"),
     ]
     for is_wrong, text in wrong:
         if is_wrong:

@@ -22,8 +22,8 @@ from gpuctl.model.ids import ProjectName
 def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool) -> None:
     """List jobs, the newest start first.
 
-    The columns are Run:ai's. USER is always "-": jobs are declared in Git, which knows who wrote a file
-    (git log FILE); gpuctl writes no person's name onto objects.
+    The columns are Run:ai's. USER is always "-": jobs are declared in Git, and `git log FILE` has the author of a
+    declaration; gpuctl writes no names of people onto objects.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.listing import heading, job_form, job_table, name_lines  # noqa: PLC0415
@@ -40,8 +40,8 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
     elif not views:
         say(f"No jobs found{f' in project {project}' if project else ''}.", err=True)
         if project and project not in current.state.ledgers:
-            near = nearest(project, current.state.ledgers) or "gpuctl project list shows them"
-            say(f"help: this cluster keeps no record of such a project; {near}", err=True)
+            near = nearest(project, current.state.ledgers) or "gpuctl project list shows all"
+            say(f"help: the project is unknown in this cluster; {near}", err=True)
     else:
         say(heading(chosen))
         show(job_table(views, wiring.now_ms(), wide=output == "wide"))

@@ -14,17 +14,17 @@ from gpuctl.cli.sessions import EXIT_INTERRUPTED, job_options, pod_meant
 
 @command("logs", examples=("gpuctl logs a-1-g -p team-a", "gpuctl logs team-a/a-1-g -f --tail 100"))
 @job_options
-@click.option("-f", "--follow", is_flag=True, help="Go on as the job prints more.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing as the job writes more.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines. Default: all.")
-@click.option("--since", type=DurationType(), help="What is not older than this: 5m.")
-@click.option("--timestamps", is_flag=True, help="When each line was printed.")
-@click.option("--previous", is_flag=True, help="Of the container before the one there now, after it was restarted.")
+@click.option("--since", type=DurationType(), help="Only lines that are not older than this: 5m.")
+@click.option("--timestamps", is_flag=True, help="Print the time of each line.")
+@click.option("--previous", is_flag=True, help="The log of the previous container, after a restart.")
 @namespace_option
 @cluster_options
 def logs(job: str, project: str | None, worker: int, where: Where, **options: Any) -> None:
     """Print the log of a job's current run.
 
-    JOB is a name or PROJECT/NAME. Of a gang it is worker 0's unless told otherwise.
+    JOB is a name or PROJECT/NAME. For a gang it is the log of worker 0, unless --worker is given.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.ports import LogRequest  # noqa: PLC0415

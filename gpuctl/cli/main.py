@@ -1,4 +1,4 @@
-"""The root command. Commands are imported when they are used; whatever goes wrong becomes one line with a code."""
+"""The root command. Commands are imported when they are used; every error becomes one line with a code."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ COMMANDS = {
     "bench": "gpuctl.cli.bench:bench",
     "version": "gpuctl.cli.version:version",
 }
-"""Every command and where it is, in the order a newcomer meets them."""
+"""Every command and its module, in the order of the help text."""
 
 EXAMPLES = ("gpuctl demo", "gpuctl validate clusters/tr4858", "gpuctl plan clusters/tr4858 --base origin/main")
 
 
 class RootGroup(ExampleGroup):
-    """Commands by name from COMMANDS, and the one place where exceptions become messages and exit codes."""
+    """Loads commands by name from COMMANDS; the one place where exceptions become messages and exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The names, in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import one command; None for a name that is none."""
+        """Import one command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module, attribute = COMMANDS[cmd_name].split(":")
@@ -56,14 +56,14 @@ class RootGroup(ExampleGroup):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with mistakes told as failures."""
+        """Parse, with mistakes as failures."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             raise usage_failure(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the chosen command. World faults keep their code; anything unforeseen is GPU9001, exit 2."""
+        """Run the chosen command. World faults keep their code; any other exception is GPU9001, exit 2."""
         try:
             return self._invoke(ctx)
         except Failure as failure:
@@ -75,14 +75,14 @@ class RootGroup(ExampleGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
-        """The command that is meant; a name that is none is told with the nearest one."""
+        """Find the command; an unknown name is reported with the nearest known one."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             hint = nearest(args[0], COMMANDS) or "gpuctl --help lists them"
             raise Failure("GPU9002", f"there is no command {args[0]}", hint=hint)
         return super().resolve_command(ctx, args)
 
     def _invoke(self, ctx: click.Context) -> Any:
-        """What goes wrong in a command, as a failure."""
+        """Run the command, with its errors as failures."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:

@@ -1,4 +1,4 @@
-"""What a name that is none was probably meant to be."""
+"""Suggest the nearest known name for an unknown one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuctl.model.ids import JobId
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`did you mean …?`, or nothing where no name is near."""
+    """`did you mean …?`, or "" where no name is near."""
     return _question(word, {name: name for name in known})
 
 

@@ -1,4 +1,5 @@
-"""Printing values: JSON and YAML, and counts in words. Standard output carries the answer, standard error all else."""
+"""Print values as JSON and YAML, and counts in words. Results go to standard output, everything else to standard
+error."""
 
 from __future__ import annotations
 

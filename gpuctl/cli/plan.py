@@ -1,4 +1,4 @@
-"""`gpuctl plan`: what merging head into base would change, of objects and of jobs."""
+"""`gpuctl plan`: what merging head into base would change: objects and jobs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json, tally
 from gpuctl.cli.terminal import say, show
 from gpuctl.model.declared import Declared
-from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.source import WORKING_TREE, SourceFile, SourceTree
 
 if TYPE_CHECKING:
     from gpuctl.app.effects import Foreseen
 
 EXIT_CHANGES = 2
 STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,resourceslices,deviceclasses"
-"""What `kubectl get` is asked for that --state takes."""
-WORKING_TREE = "working tree"
+"""The resources that --state needs from `kubectl get`."""
 
 
 @command(
@@ -41,9 +40,9 @@ WORKING_TREE = "working tree"
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--base", metavar="REV", required=True, help="The revision to compare with: a branch, tag or commit.")
-@click.option("--head", metavar="REV", help="The revision that changes things. Default: the working tree.")
-@click.option("--kubeconfig", metavar="FILE", help="Foresee the effect on this cluster, as it is now.")
-@click.option("--context", metavar="NAME", help="The same, by a context of the kubeconfig that kubectl would take.")
+@click.option("--head", metavar="REV", help="The revision with the change. Default: the working tree.")
+@click.option("--kubeconfig", metavar="FILE", help="Compute the effect on this cluster, as it is now.")
+@click.option("--context", metavar="NAME", help="The same, by a context of kubectl's kubeconfig.")
 @click.option(
     "--embedded",
     metavar="FILE",
@@ -60,12 +59,13 @@ WORKING_TREE = "working tree"
 def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any) -> None:
     """Show what a change does to jobs, objects and quotas.
 
-    Who would start, be paused for whom, be moved or wait, and until when: as the engine decides, from a cluster as it
-    is, if one is named. Else it begins with the declared nodes, on which all that can run of the base has just been
-    let go. Objects are compared as rendered, with no job started; quotas and other settings as declared.
+    The effect on jobs is the engine's own decision: which jobs would start, be paused (and for which job), be moved or
+    wait, and until when. It is computed on the cluster that is named, as it is now. Without a cluster it starts from
+    the declared nodes, on which every job of the base that can run has just been started. Objects are compared as
+    rendered, with no job started; quotas and other settings as declared.
 
-    --state is for where the cluster can't be reached. It takes what one who may read the cluster was told by the
-    `kubectl get` of the last example.
+    --state is for clusters that can't be reached from here. It takes the output of the `kubectl get` in the last
+    example.
 
     Exit code: 0 no change, 2 changes, 1 error.
     """
@@ -78,8 +78,8 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
     revisions = (base, head or WORKING_TREE)
     before, after = _compiled(trees, revisions)
     if before is None and after is None:
-        said = f"{folder} is in neither {base} nor the {revisions[1]}"
-        raise Failure("GPU8003", said, hint="name the folder of a cluster: clusters/NAME")
+        missing = f"{folder} is in neither {base} nor {head or f'the {WORKING_TREE}'}"
+        raise Failure("GPU8003", missing, hint="name the folder of a cluster: clusters/NAME")
     foreseen = None if after is None else _foreseen(before, after, Basis(**cluster))
     report = plan_report(before, after, revisions, foreseen)
     if output == "json":
@@ -95,7 +95,7 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """The cluster on which an effect is foreseen, as it was named; nothing: what is declared."""
+    """The cluster that an effect is computed on, as the options name it; without any, the declared nodes."""
 
     kubeconfig: str | None
     context: str | None
@@ -109,8 +109,8 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
 
     named = bool(basis.kubeconfig or basis.context)
     if sum((named, basis.embedded is not None, basis.state is not None)) > 1:
-        said = "--state and --embedded exclude other names of a cluster"
-        raise Failure("GPU9002", said, hint="name one cluster")
+        wrong = "--state, --embedded and --context or --kubeconfig each name a cluster"
+        raise Failure("GPU9002", wrong, hint="name one cluster")
     if basis.state is not None:
         return on_cluster(before, after, objects_of(_bodies(basis.state)), wiring.now_ms())
     if not named and basis.embedded is None:
@@ -121,7 +121,7 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
 
 
 def _bodies(file: IO[str]) -> list[dict[str, Any]]:
-    """The objects of a list that kubectl printed, in whatever order."""
+    """The objects of a list that kubectl printed, in any order."""
     try:
         read = json.load(file)
     except (ValueError, RecursionError) as error:
@@ -138,10 +138,10 @@ def _no_state(file: IO[str], why: str) -> Failure:
 
 
 def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> Iterator[Declared | None]:
-    """What trees declare; None for a folder that isn't there. Mistakes end the command with exit 1.
+    """Compile trees; None for a missing folder. Mistakes end the command with exit 1.
 
-    What files of one say is not read again in the next, where those are the same. Only the last is to be confirmed, by
-    the digests of its contents.
+    Files that are equal in both trees are read once. Only the last tree, which a commit could confirm, gets the digests
+    of its contents.
     """
     from gpuctl.app.revisions import as_seen, contents_of  # noqa: PLC0415
     from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415

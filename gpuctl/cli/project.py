@@ -20,9 +20,9 @@ def project() -> None:
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml", "name"]), default="table")
 @cluster_options
 def list_projects(output: str, where: Where) -> None:
-    """List projects: their quota, and what they have.
+    """List projects: their quotas, held GPUs, and jobs.
 
-    As they stand in the cluster. Quotas by node pool are told pool by pool.
+    As recorded in the cluster. Quotas by node pool are shown for each pool.
     """
     from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
     from gpuctl.views.projects import project_form, project_table, project_views  # noqa: PLC0415

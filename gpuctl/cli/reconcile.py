@@ -1,4 +1,4 @@
-"""`gpuctl reconcile`: the controller. Follows a branch and makes a cluster as it says, until told to stop."""
+"""`gpuctl reconcile`: the controller. Follows a branch and makes a cluster match it, until it is stopped."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LEAST_INTERVAL_MS = 200
 @click.option("--repo", metavar="URL", required=True, help="A Git repository: a folder, or a file, https or ssh URL.")
 @click.option("--path", metavar="DIR", required=True, help="The cluster's folder in the repository.")
 @click.option("--branch", help="The branch to follow. Default: the one the repository has checked out.")
-@click.option("--once", is_flag=True, help="Fetch and reconcile once; exit 1 if an error stands then.")
-@click.option("--interval", type=DurationType(), default="30s", show_default=True, help="How often Git is asked.")
+@click.option("--once", is_flag=True, help="Fetch and reconcile once; exit 1 if an error remains.")
+@click.option("--interval", type=DurationType(), default="30s", show_default=True, help="The interval between fetches.")
 @click.option("--kubeconfig", metavar="FILE", help="The cluster's kubeconfig. Default: as kubectl; in a pod its own.")
 @click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
 @click.option(
@@ -42,11 +42,11 @@ LEAST_INTERVAL_MS = 200
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def reconcile(interval: int, **options: Any) -> None:
-    """Follow a branch and make a cluster like it.
+    """Follow a branch and make a cluster match it.
 
     It runs until SIGTERM or SIGINT. Of several replicas the one that holds the Lease writes; `gpuctl install` prints
-    what they need in the cluster. A bad commit stops only the projects it breaks: they stay at their last good commit.
-    One line is logged for each thing that happens, on standard error.
+    what they need in the cluster. A bad commit affects only the projects it breaks: they stay at their last good
+    commit. Each event is one line of the log, on standard error.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.report import Journal, LogForm  # noqa: PLC0415
@@ -58,7 +58,11 @@ def reconcile(interval: int, **options: Any) -> None:
     if "--embedded" in named and len(named) > 1:
         raise Failure("GPU9002", f"{all_of(named)} name different clusters", hint="name one")
     if "--embedded" in named and (options["write_qps"] or options["write_burst"]):
-        raise Failure("GPU9002", "the embedded cluster has no API server to spare", hint="leave out --write-*")
+        raise Failure(
+            "GPU9002",
+            "the embedded cluster has no API server, so there are no writes to bound",
+            hint="leave out --write-*",
+        )
     follow = wiring.Follow(
         url=options["repo"],
         path=options["path"],

@@ -21,8 +21,8 @@ from gpuctl.cli.terminal import say, show
 def render(folder: str, output: Path | None) -> None:
     """Print the Kubernetes objects of declarations.
 
-    One YAML stream, the same bytes for the same declarations. No cluster is looked at and nothing is scheduled:
-    jobs are as they are born, suspended.
+    One YAML stream, the same bytes for the same declarations. No cluster is read and nothing is scheduled: all jobs are
+    suspended, as when they are created.
     """
     from gpuctl.app.planning import waiting_manifests  # noqa: PLC0415 - only now
     from gpuctl.views.yamltext import yaml_document, yaml_stream  # noqa: PLC0415

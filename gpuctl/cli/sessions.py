@@ -1,4 +1,4 @@
-"""What logs, exec and bash share: whose container is meant, and a command run in it."""
+"""Shared by logs, exec and bash: find the job's container, and run a command in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXIT_INTERRUPTED = 130
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command what names a job's container: JOB, its project, its worker."""
+    """Add the arguments that name a job's container: JOB, its project, its worker."""
 
     @click.argument("job")
     @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB.")
@@ -33,7 +33,7 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pod_meant(cluster: Cluster, job: str, project: str | None, worker: int, *, running: bool) -> ObjectRef:
-    """The pod of that worker of the job's current run. Raises Unreachable: why there is none."""
+    """The pod of that worker of the job's current run. Raises Unreachable with the reason where there is none."""
     from gpuctl.app.inspect import pod_of  # noqa: PLC0415 - only now
     from gpuctl.k8s import kinds  # noqa: PLC0415
 
@@ -52,7 +52,7 @@ def run_there(  # noqa: PLR0913 - a job's name has three parts
     with where.sessions() as (cluster, sessions):
         pod = pod_meant(cluster, job, project, worker, running=True)
         if tty and not (stdin and console.is_terminal):
-            say("note: standard input is no terminal, so the command gets none", err=True)
+            say("note: standard input is not a terminal, so the command runs without one", err=True)
             tty = False
         request = CommandRequest(command=command, stdin=stdin, tty=tty)
         try:

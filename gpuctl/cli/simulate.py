@@ -1,4 +1,4 @@
-"""`gpuctl simulate`: scenario files in virtual time, and whether what they expect came true."""
+"""`gpuctl simulate`: run scenario files in virtual time, and check their expectations."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ FAILED = Segment("failed", "bad")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "chart", "svg"]), default="table", show_default=True
 )
-@click.option("--trace", type=click.Path(exists=True, dir_okay=False), help="Replay this trace; no scenario then.")
+@click.option("--trace", type=click.Path(exists=True, dir_okay=False), help="Replay this trace, in place of scenarios.")
 @click.option("--format", "format_", type=click.Choice(["philly", "openb"]), help="Default: by its columns.")
-@click.option("--nodes", default="64x8", show_default=True, help="Nodes by GPUs of each, for the trace.")
+@click.option("--nodes", default="64x8", show_default=True, help="Number of nodes x GPUs of each, for the trace.")
 @click.option(
     "--quotas",
     metavar="from-history|equal|FILE",
-    help="From what was used before the first job; or all alike, the default where nothing was; or a table with the"
-    " columns project and quota.",
+    help="By usage before the first job; or equal, the default without such usage; or a table with the columns project"
+    " and quota.",
 )
 @click.option(
     "--mode",
@@ -57,35 +57,43 @@ FAILED = Segment("failed", "bad")
     type=click.Choice(["fair", "fifo", "static", "drf", "floor"]),
     default=("fair",),
     show_default=True,
-    help="How the trace is scheduled; several are shown side by side.",
+    help="How the trace is scheduled. Repeatable; modes are shown side by side.",
 )
-@click.option("--from", "begin", metavar="TIME", help="Leave out jobs before: a date, or a duration after the first.")
+@click.option(
+    "--from", "begin", metavar="TIME", help="Leave out jobs before this: a date, or a duration after the first."
+)
 @click.option("--until", "end", metavar="TIME", help="Leave out jobs from then on.")
-@click.option("--stop", type=DurationType(), default="30s", show_default=True, help="What a paused job needs to leave.")
+@click.option(
+    "--stop", type=DurationType(), default="30s", show_default=True, help="The time that a paused job takes to stop."
+)
 @click.option(
     "--checkpoint",
     type=DurationType(),
     default="0s",
     show_default=True,
-    help="A paused job goes on from its last checkpoint, one every so often; 0s: it loses nothing.",
+    help="The interval of checkpoints, from the last of which a paused job resumes; 0s: it loses nothing.",
 )
-@click.option("--min-runtime", type=DurationType(), default="0s", show_default=True, help="The policy of that name.")
+@click.option(
+    "--min-runtime", type=DurationType(), default="0s", show_default=True, help="The cluster's scheduling.minRuntime."
+)
 def simulate(scenarios: tuple[str, ...], output: str, trace: str | None, **options: Any) -> None:
     """Run scenario files, or a trace, in virtual time.
 
-    Scenarios go through the ordinary compiler and reconciler, against the embedded cluster. With -o json the report of
-    one file is one document, those of several are a list. Charts show GPUs by project over time.
+    Scenarios run in the ordinary compiler and reconciler, against the embedded cluster. With -o json the report of one
+    file is one document, those of several are a list. Charts show GPUs by project over time.
 
-    A trace goes through the engine alone (fair), or through simpler modes to compare it with: fifo, first come, first
-    served; static, the same within each quota, and nothing is lent; drf, who holds least is next; floor, who holds
-    least of its quota, by counting GPUs without nodes. None of these pauses anybody.
+    A trace is scheduled by the engine alone (fair), or by simpler modes to compare with: fifo, first come, first
+    served; static, the same within each quota, without lending; drf, next is the project that holds the fewest GPUs;
+    floor, next is the project that holds the smallest part of its quota, counting GPUs without nodes. These modes never
+    pause a job.
 
-    UNFAIR and BELOW QUOTA are what projects were short of their fluid share, and of min(quota, demand), in parts of all
-    work; VIOLATIONS jobs within quota that waited longer than a pause takes, LONGEST the longest wait of one within
-    quota. DISPLACED is what paused jobs had done since they started, WASTED what of it they did again, and what they
-    held while they left. OF FLOOR is the mean wait by that of floor, USED of all GPU time while jobs came.
+    UNFAIR and BELOW QUOTA: what projects were short of their fluid share, and of min(quota, demand), in parts of all
+    work. VIOLATIONS: jobs within quota that waited longer than a pause takes; LONGEST: the longest such wait.
+    DISPLACED: work that paused jobs had done since their start; WASTED: the part of it that was repeated, and the GPU
+    time that they held while stopping. OF FLOOR: the mean wait divided by that of floor. USED: the part of all GPU time
+    that was used while jobs were submitted.
 
-    Exit code: 0 all as expected, 1 an expectation failed or a file is wrong, 2 wrong use or internal error.
+    Exit code: 0 all as expected, 1 an expectation failed or a file is wrong, 2 usage or internal error.
     """
     if (trace is None) is not bool(scenarios):
         raise click.UsageError("give scenario files, or --trace FILE")
@@ -140,7 +148,7 @@ def _draw(report: SimulationReport, output: str) -> None:
 
 
 def _print(report: SimulationReport) -> None:
-    """A line a checkpoint with what led to it, then what was expected and is not so."""
+    """Print a line for each checkpoint with what led to it, then the failed expectations."""
     board = Storyboard(TEXT_WIDTH, most_sentences=4)
     board.open(report.name)
     if report.why:

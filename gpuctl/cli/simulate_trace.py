@@ -1,4 +1,4 @@
-"""`gpuctl simulate --trace`: a trace in virtual time, in one mode of scheduling or in several side by side."""
+"""`gpuctl simulate --trace`: replay a trace in virtual time, in one mode of scheduling or several."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from gpuctl.simulate.workload import Layout
 
 WORDS = frozenset({"from-history", "equal"})
-"""What --quotas may say instead of a file."""
+"""The values of --quotas that are not a file."""
 
 
 MOST_MS = 36_500 * 86_400_000
-"""No trace is longer."""
+"""The longest duration that a bound may have."""
 
 
 def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
-    """Replay a trace and print what came of it. `options` are those of the command, by name."""
+    """Replay a trace and print the report. `options` are those of the command, by name."""
     from gpuctl.app.replay import Order, replay_trace  # noqa: PLC0415 - only now
     from gpuctl.model.declared import SchedulingPolicy  # noqa: PLC0415
     from gpuctl.simulate.modes import ModeName  # noqa: PLC0415
-    from gpuctl.simulate.replay import Pace  # noqa: PLC0415
+    from gpuctl.simulate.replay import PauseCost  # noqa: PLC0415
 
     quotas = options["quotas"]
     checkpoint = options["checkpoint"]
@@ -48,7 +48,7 @@ def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
             modes=[ModeName(mode) for mode in dict.fromkeys(options["modes"])],
             begin=_bound(options["begin"], "--from"),
             end=_bound(options["end"], "--until"),
-            pace=Pace(stop_ms=options["stop"], checkpoint_ms=checkpoint),
+            pause_cost=PauseCost(stop_ms=options["stop"], checkpoint_ms=checkpoint),
             policy=SchedulingPolicy(min_runtime_ms=options["min_runtime"]),
         )
     )
@@ -103,7 +103,7 @@ def _table(report: ReplayReport) -> None:
     say(
         f"{report.name}: {counted(report.jobs, 'job')} of {hours} GPU-hours on {report.layout} = {gpus} GPUs,"
         f" {_day(report.window[0])} to {_day(report.window[1])};"
-        f" a paused job leaves in {duration(report.pace.stop_ms)}; quotas {_source(report)}"
+        f" a paused job stops within {duration(report.pause_cost.stop_ms)}; quotas {_source(report)}"
     )
     rows = [
         ModeRow(
@@ -127,9 +127,9 @@ def _table(report: ReplayReport) -> None:
 
 
 def _source(report: ReplayReport) -> str:
-    """Where quotas are from."""
-    named = {"from-history": "by what was used before", "equal": "all alike"}
-    return named.get(report.quotas_from, f"of {report.quotas_from}")
+    """The source of the quotas, in words."""
+    named = {"from-history": "by usage before", "equal": "equal"}
+    return named.get(report.quotas_from, f"from {report.quotas_from}")
 
 
 def _file(path: str) -> File:
@@ -144,7 +144,7 @@ def _layout(text: str) -> Layout:
 
     layout = Layout.parse(text)
     if layout is None:
-        raise click.BadParameter(f"{text!r} is no layout; write nodes x GPUs: 64x8", param_hint="--nodes")
+        raise click.BadParameter(f"{text!r} is not a layout; write nodes x GPUs: 64x8", param_hint="--nodes")
     return layout
 
 
@@ -166,5 +166,5 @@ def _bound(text: str | None, option: str) -> Bound | None:
         after_ms = MOST_MS + 1
     if after_ms > MOST_MS:
         wanted = "write 2017-10-16, 2017-10-16T12:00:00 (UTC), or 7d after the first job"
-        raise click.BadParameter(f"{text!r} is no time; {wanted}", param_hint=option)
+        raise click.BadParameter(f"{text!r} is not a time; {wanted}", param_hint=option)
     return Bound(ms=after_ms, after_first=True)

@@ -1,4 +1,4 @@
-"""A story on the terminal: a line a moment, with what happened in words beside or below it."""
+"""Print a story on the terminal: a line for each moment, with what happened in words beside or below it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINE_WIDTH = 100
 
 
 class Storyboard:
-    """Prints moments under one heading. `text_width` is what the first column takes."""
+    """Prints moments under one heading. `text_width`: the width of the first column."""
 
     def __init__(self, text_width: int, most_sentences: int = 8) -> None:
         self._text_width = text_width

@@ -1,4 +1,4 @@
-"""The only way to the terminal: everything is escaped here, in one line or in several. Nothing else calls click.echo.
+"""Print to the terminal, with everything escaped. Nothing else calls click.echo.
 
 Colour: only on a terminal, never with NO_COLOR. Styles are words; what they look like is decided here.
 """
@@ -35,12 +35,12 @@ STYLES = {
 
 
 def colour_wanted() -> bool:
-    """True when standard output is a terminal that shows colours and nobody asked for none."""
+    """Whether standard output is a terminal with colours, and NO_COLOR is not set."""
     return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
 
 
 def say(*parts: str | Segment, err: bool = False) -> None:
-    """Print one line, made of plain and styled parts; nothing in them can end it or drive the terminal."""
+    """Print one line of plain and styled parts; line breaks and control characters in them are escaped."""
     shown = (_paint(part.text, part.style) if isinstance(part, Segment) else printable(part) for part in parts)
     click.echo("".join(shown).rstrip(" "), err=err)
 

@@ -1,4 +1,4 @@
-"""`gpuctl top node`: what nodes have, and what is taken of it."""
+"""`gpuctl top node`: the capacity of nodes, and what is allocated of it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class _Top(ExampleGroup):
 
 @click.group("top", cls=_Top, examples=("gpuctl top node", "gpuctl top node -d"))
 def top() -> None:
-    """Show what is taken of nodes."""
+    """Show the allocated resources of nodes."""
 
 
 @command("node", examples=("gpuctl top node", "gpuctl top node dgx1-1 -d", "gpuctl top node -o json"))
 @click.argument("names", metavar="[NODE]...", nargs=-1)
-@click.option("-d", "--details", is_flag=True, help="GPU by GPU, with the jobs that have it.")
+@click.option("-d", "--details", is_flag=True, help="One line for each GPU, with its jobs.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml", "name"]), default="table")
 @cluster_options
 def node(names: tuple[str, ...], output: str, where: Where, *, details: bool) -> None:
-    """Show what is allocated of nodes: GPUs, CPU, memory.
+    """Show the allocated GPUs, CPU and memory of nodes.
 
-    Allocated is what jobs were given and what other pods ask for (Others), not what they make use of.
+    Allocated are the requests of jobs and of other pods (Others), not their utilisation.
     """
     from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
     from gpuctl.views.nodes import device_table, node_form, node_table, node_views  # noqa: PLC0415

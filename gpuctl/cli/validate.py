@@ -1,4 +1,4 @@
-"""`gpuctl validate`: every mistake in the declarations, at its place."""
+"""`gpuctl validate`: report every mistake in the declarations, at its place."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
 @click.argument("dirs", metavar="[CLUSTER_DIR]...", nargs=-1, type=click.Path(exists=True, file_okay=False))
 @click.option("--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
 def validate(dirs: tuple[str, ...], form: str) -> None:
-    """Check declarations, and tell every mistake.
+    """Check declarations, and report every mistake.
 
-    Without CLUSTER_DIR, those of every folder in clusters/.
-    Exit code: 0 valid, 1 invalid, 2 wrong use or internal error.
+    Without CLUSTER_DIR, every folder in clusters/ is checked.
+    Exit code: 0 valid, 1 invalid, 2 usage or internal error.
     """
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - nothing else of the shell is needed
     from gpuctl.app.validate import validate as check  # noqa: PLC0415

@@ -1,1 +1,1 @@
-"""How gpuctl tells people things: spans, diagnostics, the error catalogue and its text forms."""
+"""Messages for people: source spans, diagnostics, the error catalogue and its text forms."""

@@ -19,10 +19,10 @@ class CodeEntry:
 
 
 def catalogue(families: Iterable[Iterable[CodeEntry]]) -> Mapping[str, CodeEntry]:
-    """Index entries by code; ValueError where a code stands twice."""
+    """Index entries by code; ValueError for a duplicate code."""
     entries: dict[str, CodeEntry] = {}
     for entry in (e for family in families for e in family):
         if entry.code in entries:
-            raise ValueError(f"code {entry.code} stands twice in the catalogue")
+            raise ValueError(f"duplicate code {entry.code} in the catalogue")
         entries[entry.code] = entry
     return dict(sorted(entries.items()))

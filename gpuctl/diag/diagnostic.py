@@ -1,4 +1,4 @@
-"""A diagnostic is data: a code, a place, what is wrong and what to do. Text is made of it in `diag.text` only."""
+"""Diagnostics as data: a code, a place, a message and a fix. Only `diag.text` turns them into text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Diagnostic:
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
-        """By place, then code: the order in which a person would fix them."""
+        """Sort by place, then code: the reading order of a file."""
         return (self.span.file, self.span.line, self.span.column, self.code, self.message)
 
 

@@ -1,7 +1,7 @@
-"""What others wrote, made harmless where it leaves for people and programs: names, messages, the server's words.
+"""Escape untrusted text, such as names and messages of a server, in output for people and programs.
 
-Control characters drive a terminal, marks that turn the direction of text show what is not there, and Markdown makes
-links and mentions. All of them are shown as visible escapes; nothing is left out.
+Control characters can drive a terminal, marks that change the direction of text can hide content, and Markdown can
+contain links and mentions. All of them become visible escapes; nothing is removed.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same of a text of several lines, whose line breaks stay."""
+    """The same for a text of several lines; line breaks stay."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
 def json_text(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """JSON in which nothing is invisible: what JSON itself lets stand in a text is escaped as well."""
+    """JSON without invisible characters: those that JSON allows in strings are escaped as well."""
     text = json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
     return text if text.isprintable() else "".join(c if c in _SEEN or c.isprintable() else _in_json(c) for c in text)
 
 
 def yaml_text(text: str) -> str:
-    """YAML in which nothing is invisible, of one where all that is stands in double quotes."""
+    """Escape invisible characters in YAML, where all of them are in double-quoted strings."""
     return text if text.isprintable() else "".join(c if c in _SEEN or c.isprintable() else _in_yaml(c) for c in text)
 
 
 def markdown_text(text: str) -> str:
-    """Text that stands in Markdown as it is: it makes no markup, no link and no mention of anybody."""
+    """Text for Markdown, with markup, links and mentions escaped."""
     plain = _MARKS.sub(r"\\\1", printable(text))
     return _MENTIONS.sub(r"\1<!-- -->", _LINKS.sub(r"\\\g<0>", plain))
 

@@ -1,4 +1,4 @@
-"""Where a declared value stands in its file. Lines and columns are 1-based, in characters, as editors show them."""
+"""The place of a declared value in its file. Lines and columns are 1-based, in characters, as in editors."""
 
 from __future__ import annotations
 

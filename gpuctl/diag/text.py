@@ -1,4 +1,4 @@
-"""Diagnostics for people and programs: text with a caret, JSON, and annotations of GitHub Actions."""
+"""Format diagnostics: text with a caret, JSON, and annotations of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SHOWN_WIDTH = 120
 
 
 def text_form(diagnostics: Sequence[Diagnostic]) -> str:
-    """Every diagnostic as `file:line:column: severity CODE: message`, the line with a caret under the place, help."""
+    """Each diagnostic as `file:line:column: severity CODE: message`, the line with a caret under the place, and
+    help."""
     return "\n".join(_text(diagnostic) for diagnostic in diagnostics)
 
 
@@ -64,7 +65,7 @@ def _shown(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes: wide characters two, combining marks none."""
+    """The width of a text on a terminal: 2 for wide characters, 0 for combining marks."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 

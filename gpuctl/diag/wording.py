@@ -2,7 +2,7 @@
 
 A message is a `str.format` template with plain names and, where a parameter is an amount, its unit after a colon:
 `{quota:gpus}` milli-GPU as GPUs, `{limit:duration}` milliseconds, `{size:memory}` bytes, `{cores:cpu}` milli-CPU.
-Anything a person typed is made printable here, so that no file can send control sequences to a terminal.
+Values are made printable here, so that no file can send control sequences to a terminal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuctl.diag.escapes import printable
 _DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 _LONGEST_LIST = 8
 _LONGEST_VALUE = 200
-"""What a message shows of a list of words, and of a value that somebody typed."""
+"""The most that a message shows of a list, in words, and of a value, in characters."""
 _MEMORY_UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 

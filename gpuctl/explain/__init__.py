@@ -1,19 +1,34 @@
-"""Why a decision is as it is, from what the engine wrote down; and what would change it, by asking the engine again.
+"""Explain decisions: the facts behind one, from the engine's trace, and what would change it, from what-if schedules.
 
-Nothing here decides: each "it would start if" is a schedule by the same engine of a cluster that differs in just that.
+Nothing here decides. Each "it would start if" is a schedule by the same engine of a cluster with just that difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpuctl.explain.effect import effect_of, queue_places
 from gpuctl.explain.forecast import forecast
 from gpuctl.explain.remedies import remedies_for
 from gpuctl.explain.rest import at_rest
-from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, Resize, Schedule
+from gpuctl.model.decision import (
+    Admit,
+    Decision,
+    Displace,
+    Finished,
+    Keep,
+    Move,
+    Pending,
+    Placement,
+    Preempt,
+    Reclaim,
+    Resize,
+    Schedule,
+    Suspended,
+    TimeOut,
+)
 from gpuctl.model.declared import Declared
-from gpuctl.model.explanation import Explanation, Spent, Vacancy
+from gpuctl.model.explanation import DecisionKind, Explanation, Spent, Vacancy
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
@@ -23,39 +38,53 @@ from gpuctl.schedule.reasons import GUARDED
 
 __all__ = ["at_rest", "effect_of", "explain"]
 
+_KINDS: Mapping[type[Decision], DecisionKind] = {
+    Admit: DecisionKind.START,
+    Keep: DecisionKind.KEEP,
+    Reclaim: DecisionKind.RECLAIM,
+    Preempt: DecisionKind.PREEMPT,
+    Displace: DecisionKind.DISPLACE,
+    Move: DecisionKind.MOVE,
+    Resize: DecisionKind.RESIZE,
+    Pending: DecisionKind.WAIT,
+    Suspended: DecisionKind.SUSPEND,
+    TimeOut: DecisionKind.TIME_OUT,
+    Finished: DecisionKind.FINISHED,
+}
+
 
 def explain(
     declared: Declared, state: ClusterState, schedule: Schedule, job: JobId, vacancies: tuple[Vacancy, ...] = ()
 ) -> Explanation | None:
-    """Explain the decision of one job in a schedule of that state; None for a job that has none.
+    """Explain the decision of one job in a schedule of that state; None for a job without one.
 
-    `vacancies` are what that schedule leaves free. Cost: for a job that waits, up to some twenty schedules of the
-    whole cluster, and those of a forecast; else a look at the trace.
+    `vacancies`: the GPUs that the schedule leaves free. Cost: for a waiting job up to some twenty schedules of the
+    whole cluster, and those of a forecast; for others the trace is read.
     """
     decision = next((d for d in schedule.decisions if d.job == job), None)
-    asks = next((each for each in declared.jobs if each.id == job), None)
-    if decision is None or asks is None:
+    asked = next((each for each in declared.jobs if each.id == job), None)
+    if decision is None or asked is None:
         return None
     waits = isinstance(decision, Pending) and (decision.reserved is None or decision.reason.code == GUARDED)
     queued = waits and job in schedule.queue
-    run = next((each for each in state.runs if (each.job, each.digest) == (job, asks.digest)), None)
+    run = next((each for each in state.runs if (each.job, each.digest) == (job, asked.digest)), None)
     return Explanation(
         job=job,
         at_ms=schedule.at_ms,
-        decision=type(decision).__name__,
+        decision=_KINDS[type(decision)],
         reason=decision.reason,
-        workers=asks.workers,
-        gpu_milli=asks.gpu_milli,
-        min_workers=asks.min_workers,
+        workers=asked.workers,
+        gpu_milli=asked.gpu_milli,
+        min_workers=asked.min_workers,
         placement=_placement(decision),
         leaving=run is not None and run.phase is RunPhase.STOPPING,
-        spent=tuple(_spent(asks, run, schedule.at_ms)) if run is not None else (),
+        spent=tuple(_spent(asked, run, schedule.at_ms)) if run is not None else (),
         beneficiary=_beneficiary(decision),
         victims=tuple(each.job for each in schedule.decisions if _makes_way(each, job)),
         shares=tuple(row for row in schedule.shares if row.project == job.project),
         steps=tuple(step for step in schedule.trace if step.job == job),
-        vacancies=tuple(each for each in vacancies if each.pool in asks.pools) if waits else (),
-        kept_for=tuple(_kept_for(declared, state, schedule, asks)) if waits else (),
+        vacancies=tuple(each for each in vacancies if each.pool in asked.pools) if waits else (),
+        kept_for=tuple(_kept_for(declared, state, schedule, asked)) if waits else (),
         place=queue_places(schedule.queue)[job] if queued else None,
         remedies=remedies_for(declared, state, schedule, job) if waits else (),
         forecast=forecast(declared, state, schedule.at_ms, job) if queued else None,
@@ -68,13 +97,13 @@ def _beneficiary(decision: Decision) -> JobId | None:
 
 
 def _makes_way(decision: Decision, job: JobId) -> bool:
-    """Whether it is paused, moved or made smaller for a job, or waits since it was."""
+    """Whether a run is paused, moved or scaled down for a job, or waits since it was."""
     stops = isinstance(decision, Reclaim | Preempt | Move | Resize | Pending)
     return stops and _beneficiary(decision) == job
 
 
 def _kept_for(declared: Declared, state: ClusterState, schedule: Schedule, job: Job) -> Iterator[JobId]:
-    """Others for whom places are kept in pools that a job may use."""
+    """Other jobs with a reservation in pools that a job may use."""
     pools = [pool for pool in declared.cluster.pools if pool.name in job.pools]
     nodes = {node.name for node in state.nodes if any(pool.selects(node.labels) for pool in pools)}
     for each in schedule.decisions:
@@ -94,7 +123,7 @@ def _placement(decision: Decision) -> Placement | None:
 
 
 def _spent(job: Job, run: Run, now_ms: Instant) -> Iterator[Spent]:
-    """What is over of the limits of a run that runs."""
+    """How much of its limits a running run has used."""
     if run.phase is not RunPhase.RUNNING:
         return
     if job.max_duration_ms is not None:

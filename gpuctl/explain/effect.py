@@ -1,7 +1,7 @@
-"""What a change of the declarations does to jobs: the cluster at rest without it, then at rest with it.
+"""The effect of a change on jobs: compare the cluster at rest without the change and at rest with it.
 
-Both are the same engine's decisions carried out as values, so whatever was about to happen anyway is no part of the
-effect: a job that would start by itself is not said to be started by a change.
+Both are the engine's decisions carried out as values. So what would happen anyway is not part of the effect: a job that
+would start without the change is not reported as started by it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gpuctl.schedule.reasons import GUARDED
 
 
 def effect_of(before: Rest | None, after: Rest) -> Effect:
-    """What a change does to the jobs of a cluster that was at rest before it; None: nothing was declared.
+    """The effect of a change on the jobs of a cluster that was at rest before it; None: nothing was declared.
 
-    Cost: two forecasts, besides what is linear.
+    Cost: two forecasts; the rest is linear.
     """
     old, new = {} if before is None else before.running, after.running
     waits = tuple(_waits(before, after))
@@ -41,7 +41,7 @@ def effect_of(before: Rest | None, after: Rest) -> Effect:
 
 
 def _is_same(old: Run | None, new: Run) -> bool:
-    """Whether a run goes on untouched."""
+    """Whether a run continues unchanged."""
     return old is not None and (old.digest, old.starts, old.placement) == (new.digest, new.starts, new.placement)
 
 
@@ -93,7 +93,7 @@ def _resized(old: Mapping[JobId, Run], after: Rest) -> Iterator[Resized]:
 
 
 def _stopped(old: Mapping[JobId, Run], after: Rest) -> Iterator[Stopped]:
-    """Runs that end for good, but for those whose job runs anew."""
+    """Runs that end for good, except where a new run of the job has started."""
     running = after.running
     declared = {job.id: job for job in after.declared.jobs}
     decisions: dict[JobId, Decision] = {decision.job: decision for decision in after.decided.decisions}
@@ -142,14 +142,14 @@ def _prospects(rest: Rest, jobs: Iterable[JobId]) -> dict[JobId, Prospect]:
 
 
 def _advances(before: tuple[JobId, ...], after: tuple[JobId, ...]) -> dict[JobId, int]:
-    """How many places each job goes forward among those that are in both queues."""
+    """How many positions each job advances, among the jobs that are in both queues."""
     both = frozenset(before) & frozenset(after)
     then = {job: index for index, job in enumerate(job for job in before if job in both)}
     return {job: then[job] - index for index, job in enumerate(job for job in after if job in both)}
 
 
 def queue_places(queue: tuple[JobId, ...]) -> dict[JobId, QueuePlace]:
-    """Where each job of a queue stands. Cost: linear."""
+    """The position of each job of a queue. Cost: linear."""
     own: dict[str, int] = {}
     for job in queue:
         own[job.project] = own.get(job.project, 0) + 1
@@ -164,7 +164,7 @@ def queue_places(queue: tuple[JobId, ...]) -> dict[JobId, QueuePlace]:
 
 
 def _holdings(before: Rest | None, after: Rest) -> Iterator[Holding]:
-    """Projects whose GPUs or share change."""
+    """Projects whose GPUs or fair share change."""
     then = {} if before is None else {(row.project, row.domain): row for row in before.decided.shares}
     now = {(row.project, row.domain): row for row in after.decided.shares}
     for project, domain in sorted(then.keys() | now.keys()):

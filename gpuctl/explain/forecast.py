@@ -1,8 +1,8 @@
-"""When waiting jobs start, if jobs end at their limits and nobody changes anything.
+"""Forecast when waiting jobs start, if jobs end at their limits and nothing else changes.
 
-The cluster is carried forward as values: what the engine decides is done at once, and time goes on to the next limit
-that ends a run, to when runs may be paused, or to when a place is kept for who has waited too long. What has no limit
-is taken to run on, so a forecast is the latest start and not a promise.
+The cluster is simulated as values: decisions take effect at once, and time advances to the next instant at which a run
+reaches its limit or minRuntime, or the starvation guard applies to a job. Runs without a limit are assumed to keep
+running, so a forecast is an estimate of the latest start, without a guarantee.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from gpuctl.model.units import DurationMs, Instant
 from gpuctl.schedule.jobs.interactive import latest_end_ms
 
 MAX_ENDS = 24
-"""Instants at which something ends, or is due, that are looked at: a bound on what a question may cost."""
+"""The most instants that a forecast simulates: a bound on its cost."""
 MAX_ASKED = 12_000
-"""Jobs that are asked whether they can start, in all schedules together: a long queue is not followed as far."""
+"""The most attempts to start a job, in all schedules together: the longer the queue, the shorter the forecast."""
 STEPS = 8
-"""So many instants at which runs may be paused, or places be kept, are looked at one by one; more, in eighths of what
-it takes."""
+"""Up to so many instants of minRuntime or the starvation guard are simulated one by one; more are merged, in steps of
+an eighth of that time."""
 CYCLES_AN_END = 2
-"""Schedules that an end takes at least, where it lets somebody start."""
+"""The least number of schedules after a run's end that starts a job."""
 
 
 def forecast(declared: Declared, state: ClusterState, now_ms: Instant, job: JobId) -> Forecast:
-    """Carry the cluster forward until the job starts. Cost: up to some MAX_ENDS x 4 schedules."""
+    """Simulate the cluster until the job starts. Cost: up to some MAX_ENDS x 4 schedules."""
     return forecasts(at_rest(declared, settled(declared, state, now_ms), now_ms), {job})[job]
 
 
 def forecasts(rest: Rest, wanted: AbstractSet[JobId]) -> Mapping[JobId, Forecast]:
-    """When jobs start in a cluster that goes on from its rest, at the cost of the one that starts last.
+    """Forecast the starts of several jobs, from a cluster at rest, in one simulation.
 
-    What the engine remembers of the cluster goes ahead in time with it. Cost: bounded by MAX_ENDS and MAX_ASKED.
+    The engine's cache is used throughout. Cost: that of the last start, bounded by MAX_ENDS and MAX_ASKED.
     """
     declared, state, now_ms = rest.declared, rest.state, rest.at_ms
     jobs = {job.id: job for job in declared.jobs}
@@ -78,7 +78,7 @@ def _ends(jobs: Jobs, state: ClusterState, at_ms: Instant) -> Iterator[tuple[Job
 
 
 def _grown_ms(declared: Declared, state: ClusterState, at_ms: Instant) -> Instant | None:
-    """When more runs have run for minRuntime, and may be paused for others."""
+    """When the next runs reach minRuntime, so that they may be paused."""
     least_ms = declared.cluster.scheduling.min_runtime_ms
     active = (run.started_at_ms for run in state.runs if run.phase in ACTIVE)
     grown = (started_ms + least_ms for started_ms in active if started_ms is not None)
@@ -86,14 +86,14 @@ def _grown_ms(declared: Declared, state: ClusterState, at_ms: Instant) -> Instan
 
 
 def _guarded_ms(declared: Declared, state: ClusterState, queue: Collection[JobId], at_ms: Instant) -> Instant | None:
-    """When more jobs have waited so long that places are kept for them."""
+    """When the starvation guard applies to the next jobs."""
     patience_ms, asking = declared.cluster.scheduling.starvation_guard_ms, frozenset(queue)
     due = (run.queued_at_ms + patience_ms for run in state.runs if run.job in asking)
     return _soonest(due, at_ms, patience_ms)
 
 
 def _soonest(due: Iterable[Instant], at_ms: Instant, span_ms: DurationMs) -> Instant | None:
-    """The soonest of some instants; of many, the last of those that come close to it."""
+    """The next instant; where there are many, the last of those that are close to it."""
     later = {due_ms for due_ms in due if due_ms > at_ms}
     near_ms = min(later, default=at_ms) + (span_ms // STEPS if len(later) > STEPS else 0)
     return max((due_ms for due_ms in later if due_ms <= near_ms), default=None)

@@ -1,8 +1,7 @@
-"""What a schedule comes to: the cluster as it is once everything decided has been done and has taken effect.
+"""Carry decisions out as values: the cluster once every decision has taken effect.
 
-It goes as in a cluster: a run is made suspended and let go when it was seen, and what stops is there still for a while,
-for who starts, and where, may depend on that. How long that takes, and whether nodes and pods do as they should, is no
-part of it.
+The steps are those of a real cluster: a run is created suspended and admitted in a later cycle, and a stopping run
+holds its GPUs until it is gone, since later decisions may depend on that. Durations and failures are not simulated.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from gpuctl.schedule import Outlook, schedule
 Jobs: TypeAlias = Mapping[JobId, Job]
 """Declared jobs by their names."""
 MAX_CYCLES = 24
-"""Schedules at one instant: a pause, the start that it was for, and what follows from that."""
+"""The most schedules at one instant: pauses, the starts that they are for, and what follows from those."""
 
 
 def come_to_rest(
     declared: Declared, state: ClusterState, at_ms: Instant, outlook: Outlook
 ) -> Iterator[tuple[Schedule, ClusterState]]:
-    """What is decided at an instant, and the state after each: the last pair is the cluster at rest.
+    """Schedule repeatedly at one instant; yields each schedule with the state after it. The last is the cluster at
+    rest.
 
     Cost: a few schedules; the first of an outlook is a cold one.
     """
@@ -47,8 +47,10 @@ def come_to_rest(
 
 
 def settled(declared: Declared, state: ClusterState, at_ms: Instant) -> ClusterState:
-    """The state once what is under way is done: pods that start run, those that stop are gone, and with them the runs
-    that are not declared, as far as anything may be done for their project. The very same when nothing was."""
+    """The state once starting pods run and stopping pods are gone, with undeclared runs removed where that is allowed.
+
+    The same object when nothing changes.
+    """
     stays = _stays(declared)
     runs = tuple(_arrived(run, at_ms) for run in state.runs if stays(run))
     same = len(runs) == len(state.runs) and all(map(is_, runs, state.runs))
@@ -56,7 +58,7 @@ def settled(declared: Declared, state: ClusterState, at_ms: Instant) -> ClusterS
 
 
 def _stays(declared: Declared) -> Callable[[Run], bool]:
-    """Whether a run is declared, or must be left alone."""
+    """Make the test whether a run is declared, or must not be touched."""
     wanted = {(job.id, job.digest) for job in declared.jobs}
 
     def stays(run: Run) -> bool:
@@ -70,7 +72,7 @@ def _arrived(run: Run, at_ms: Instant) -> Run:
 
 
 def carried_out(declared: Declared, jobs: Jobs, state: ClusterState, made: Schedule) -> ClusterState:
-    """The state afterwards, with what starts running and what stops stopping; the very same when nothing was to do.
+    """The state after a schedule: admitted runs run, paused runs are stopping. The same object when nothing changes.
 
     Cost: O(decisions + runs).
     """
@@ -92,7 +94,7 @@ def carried_out(declared: Declared, jobs: Jobs, state: ClusterState, made: Sched
 
 
 def _charge(declared: Declared, job: Job, labels: Mapping[NodeName, Mapping[str, str]], placement: Placement) -> Charge:
-    """What a worker is charged where it starts, by the labels of nodes."""
+    """What a worker is charged on the pool that it starts in, found by the labels of nodes."""
     where, milli = labels.get(placement.workers[0].node, {}), job.gpu_milli
     pool = next((pool for pool in declared.cluster.pools if pool.selects(where)), None)
     grant = pool.grant(job.gpu_milli_on(pool.gpu_mem_bytes)) if pool is not None else None

@@ -1,7 +1,7 @@
-"""What would start a waiting job: one thing changed at a time, and the engine asked again.
+"""Find single changes that would start a waiting job, each by a what-if schedule.
 
-Changes that people make are tried: a quota or a limit raised by what is missing, a node brought back or added, a
-running job ended. What the engine then decides is the answer; nothing is concluded from the reason.
+The changes are those that people make: raise a quota or a limit, end a running job, repair or add a node. The answer is
+what the engine then decides; nothing is concluded from the job's reason.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from gpuctl.schedule import Outlook
 from gpuctl.schedule.reasons import GUARDED
 
 Owner: TypeAlias = Project | Department
-"""Who has claims on GPUs."""
+"""The owner of a quota and a limit."""
 
 MAX_ENDS = 12
-"""Running jobs whose end is tried."""
+"""The most running jobs whose end is tried."""
 MAX_NODES = 4
-"""Nodes out of use whose return is tried."""
+"""The most unusable nodes whose return is tried."""
 _NOTHING = Allowance(quota_milli=0)
 
 
 def remedies_for(declared: Declared, state: ClusterState, decided: Schedule, job_id: JobId) -> tuple[Remedy, ...]:
-    """The single changes that start the job at once: at most one of each kind, the smallest found.
+    """Find the single changes that start the job at once: at most one of each kind, the smallest found.
 
     Cost: a schedule for each change tried, at most some twenty, and a few more for those that help.
     """
     job = next((job for job in declared.jobs if job.id == job_id), None)
     if job is None or all(project.name != job_id.project for project in declared.projects):
         return ()
-    by_limit, by_claim = _by_limit(declared, state, decided, job), _by_claim(declared, state, decided, job)
-    if by_limit is not None and by_claim is not None and by_claim.also:
-        by_claim = None  # the limit alone does as well
-    found = by_limit, by_claim, _by_end(declared, state, decided, job), _by_node(declared, state, decided, job)
+    by_limit, by_quota = _by_limit(declared, state, decided, job), _by_quota(declared, state, decided, job)
+    if by_limit is not None and by_quota is not None and by_quota.also:
+        by_quota = None  # raising the limit alone is enough
+    found = by_limit, by_quota, _by_end(declared, state, decided, job), _by_node(declared, state, decided, job)
     return tuple(remedy for remedy in found if remedy is not None)
 
 
 def _starts(declared: Declared, state: ClusterState, at: Schedule, job: Job) -> tuple[JobId, ...] | None:
-    """Who is paused for the job if it starts, now or as soon as they have left; None when it does not."""
+    """The jobs that are paused for the job to start, now or once they are gone; None when it does not start."""
     paused: list[JobId] = []
     for decided, _ in come_to_rest(declared, state, at.at_ms, Outlook()):
         mine = next(decision for decision in decided.decisions if decision.job == job.id)
@@ -60,12 +60,12 @@ def _starts(declared: Declared, state: ClusterState, at: Schedule, job: Job) -> 
 
 
 def _least(job: Job) -> GpuMilli:
-    """GPUs of the fewest workers with which it starts."""
+    """The GPUs of the fewest workers that the job starts with."""
     return job.gpu_milli * job.min_workers
 
 
 def _domains(declared: Declared, job: Job) -> Iterator[QuotaDomain]:
-    """Where the job may hold GPUs."""
+    """The quota domains in which the job may hold GPUs."""
     return (domain for domain in declared.domains if any(pool in domain.pools for pool in job.pools))
 
 
@@ -73,7 +73,7 @@ def _domains(declared: Declared, job: Job) -> Iterator[QuotaDomain]:
 
 
 def _chain(declared: Declared, job: Job) -> list[Owner]:
-    """Whose claims bind the job: its project's, and those of all above it."""
+    """The owners whose quotas and limits apply to the job: its project and all departments above."""
     project = declared.project(job.id.project)
     above = {department.name: department for department in declared.departments}
     chain: list[Owner] = [project]
@@ -85,7 +85,7 @@ def _chain(declared: Declared, job: Job) -> list[Owner]:
 
 
 def _members(declared: Declared, owner: Owner) -> set[ProjectName]:
-    """A project itself, or all below a department."""
+    """The project itself, or all projects below a department."""
     if isinstance(owner, Project):
         return {owner.name}
     below = (each for each in declared.departments if each.parent == owner.name and each.name != owner.name)
@@ -94,7 +94,7 @@ def _members(declared: Declared, owner: Owner) -> set[ProjectName]:
 
 
 def _held_by(declared: Declared, decided: Schedule, domain: DomainName, owner: Owner) -> GpuMilli:
-    """What a project holds, or all of a department."""
+    """The GPUs that a project holds, or all projects of a department."""
     names = _members(declared, owner)
     return sum(row.allocated_milli for row in decided.shares if row.domain == domain and row.project in names)
 
@@ -102,20 +102,20 @@ def _held_by(declared: Declared, decided: Schedule, domain: DomainName, owner: O
 def _short_limits(
     declared: Declared, decided: Schedule, domain: DomainName, job: Job
 ) -> Iterator[tuple[Owner, GpuMilli]]:
-    """Those with a limit that the job would break now, and what it would have to be."""
+    """The owners whose limit the job would exceed now, and the limit that it needs."""
     for owner in _chain(declared, job):
-        claim = owner.allowances.get(domain)
+        allowance = owner.allowances.get(domain)
         needed = _held_by(declared, decided, domain, owner) + _least(job)
-        if claim is not None and claim.limit_milli is not None and claim.limit_milli < needed:
+        if allowance is not None and allowance.limit_milli is not None and allowance.limit_milli < needed:
             yield owner, needed
 
 
 def _by_limit(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """Raise one limit that is in the way, the project's or a department's, as far as it must be."""
+    """Raise one limit, the project's or a department's, as far as is needed."""
     for domain in _domains(declared, job):
         for owner, needed in _short_limits(declared, decided, domain.name, job):
-            claim = owner.allowances[domain.name]
-            higher = _with_claim(declared, owner, domain.name, replace(claim, limit_milli=needed))
+            allowance = replace(owner.allowances[domain.name], limit_milli=needed)
+            higher = _with_allowance(declared, owner, domain.name, allowance)
             paused = _starts(higher, state, decided, job)
             if paused is not None:
                 return Remedy(
@@ -124,9 +124,9 @@ def _by_limit(declared: Declared, state: ClusterState, decided: Schedule, job: J
     return None
 
 
-def _with_claim(declared: Declared, owner: Owner, domain: DomainName, claim: Allowance) -> Declared:
-    """The declarations in which somebody has another claim on a domain."""
-    other = replace(owner, allowances={**owner.allowances, domain: claim})
+def _with_allowance(declared: Declared, owner: Owner, domain: DomainName, allowance: Allowance) -> Declared:
+    """The declarations with another quota and limit of an owner in a domain."""
+    other = replace(owner, allowances={**owner.allowances, domain: allowance})
     if isinstance(other, Project):
         projects = tuple(other if each.name == other.name else each for each in declared.projects)
         return replace(declared, projects=projects)
@@ -134,8 +134,8 @@ def _with_claim(declared: Declared, owner: Owner, domain: DomainName, claim: All
     return replace(declared, departments=departments)
 
 
-def _by_claim(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """Raise the project's quota until the job is within it, as far as there are GPUs, and what must go up with it."""
+def _by_quota(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
+    """Raise the project's quota until the job is within it, and what else must be raised for that to be valid."""
     for domain in _domains(declared, job):
         project = declared.project(job.id.project)
         held = _held_by(declared, decided, domain.name, project)
@@ -143,7 +143,7 @@ def _by_claim(declared: Declared, state: ClusterState, decided: Schedule, job: J
         if project.allowances.get(domain.name, _NOTHING).quota_milli >= needed:
             continue
         changed, raised = _raised(declared, decided, domain.name, job, needed)
-        if _promised(changed, domain) > max(_there(declared, domain), _promised(declared, domain)):
+        if _guaranteed(changed, domain) > max(_capacity(declared, domain), _guaranteed(declared, domain)):
             continue
         paused = _starts(changed, state, decided, job)
         if paused is not None:
@@ -158,38 +158,38 @@ def _by_claim(declared: Declared, state: ClusterState, decided: Schedule, job: J
     return None
 
 
-def _promised(declared: Declared, domain: QuotaDomain) -> GpuMilli:
-    """What all projects are guaranteed of a domain."""
-    claims = (project.allowances.get(domain.name) for project in declared.projects)
-    return sum(claim.quota_milli for claim in claims if claim is not None)
+def _guaranteed(declared: Declared, domain: QuotaDomain) -> GpuMilli:
+    """The sum of all projects' quotas in a domain."""
+    allowances = (project.allowances.get(domain.name) for project in declared.projects)
+    return sum(allowance.quota_milli for allowance in allowances if allowance is not None)
 
 
-def _there(declared: Declared, domain: QuotaDomain) -> GpuMilli:
-    """What is declared to be there: more can't be promised."""
+def _capacity(declared: Declared, domain: QuotaDomain) -> GpuMilli:
+    """The declared GPUs of a domain: quotas can't add up to more."""
     return sum(pool.gpu_milli for pool in declared.cluster.pools if pool.name in domain.pools)
 
 
 def _raised(
     declared: Declared, decided: Schedule, domain: DomainName, job: Job, needed: GpuMilli
 ) -> tuple[Declared, tuple[Raise, ...]]:
-    """The declarations with the project's quota as large as is needed, and what else had to be raised for it: limits
-    that are less than is held then or than a quota, and quotas of departments that are less than what they divide."""
+    """The declarations with the project's quota as large as is needed, and what else was raised to keep them valid:
+    limits below a quota or below what is then held, and department quotas below the sum of what they divide."""
     changed, raised = declared, list[Raise]()
     for owner in _chain(declared, job):
-        claim = owner.allowances.get(domain, _NOTHING)
-        quota = needed if isinstance(owner, Project) else max(claim.quota_milli, _divided(changed, domain, owner))
+        allowance = owner.allowances.get(domain, _NOTHING)
+        quota = needed if isinstance(owner, Project) else max(allowance.quota_milli, _divided(changed, domain, owner))
         held = _held_by(declared, decided, domain, owner) + _least(job)
-        limit = None if claim.limit_milli is None else max(claim.limit_milli, quota, held)
-        if quota > claim.quota_milli and isinstance(owner, Department):
+        limit = None if allowance.limit_milli is None else max(allowance.limit_milli, quota, held)
+        if quota > allowance.quota_milli and isinstance(owner, Department):
             raised.append(Raise(kind=RemedyKind.QUOTA, subject=owner.name, milli=quota))
-        if limit is not None and limit != claim.limit_milli:
+        if limit is not None and limit != allowance.limit_milli:
             raised.append(Raise(kind=RemedyKind.LIMIT, subject=owner.name, milli=limit))
-        changed = _with_claim(changed, owner, domain, replace(claim, quota_milli=quota, limit_milli=limit))
+        changed = _with_allowance(changed, owner, domain, replace(allowance, quota_milli=quota, limit_milli=limit))
     return changed, tuple(raised)
 
 
 def _divided(declared: Declared, domain: DomainName, owner: Department) -> GpuMilli:
-    """What the quotas right below a department add up to."""
+    """The sum of the quotas directly below a department."""
     below: list[Owner] = [project for project in declared.projects if project.department == owner.name]
     below += [department for department in declared.departments if department.parent == owner.name]
     return sum(each.allowances.get(domain, _NOTHING).quota_milli for each in below)
@@ -199,7 +199,7 @@ def _divided(declared: Declared, domain: DomainName, owner: Department) -> GpuMi
 
 
 def _by_end(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """End one running job: those that free enough by themselves first, the smallest of them before the others."""
+    """End one running job: jobs that free enough GPUs are tried first, the smallest of them first."""
     for run in sorted(_in_the_way(declared, state, decided, job), key=lambda r: _nearness(r, job))[:MAX_ENDS]:
         ended = replace(run, phase=RunPhase.SUCCEEDED, placement=None, leaving=None)
         runs = tuple(ended if other is run else other for other in state.runs)
@@ -209,21 +209,21 @@ def _by_end(declared: Declared, state: ClusterState, decided: Schedule, job: Job
 
 
 def _in_the_way(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Iterator[Run]:
-    """Those under a limit or in a quota that the job would break; if there is none, those on nodes it may use."""
-    crowded = {
-        project for domain in _domains(declared, job) for project in _crowded(declared, decided, domain.name, job)
+    """Runs under a limit that the job would exceed; if there is none, runs on nodes that it may use."""
+    limited = {
+        project for domain in _domains(declared, job) for project in _limited(declared, decided, domain.name, job)
     }
     pools = [declared.cluster.pool(name) for name in job.pools]
     nodes = {node.name for node in state.nodes if any(pool.selects(node.labels) for pool in pools)}
     for run in state.runs:
         workers = run.placement.workers if run.placement is not None else ()
-        near = run.job.project in crowded if crowded else any(worker.node in nodes for worker in workers)
+        near = run.job.project in limited if limited else any(worker.node in nodes for worker in workers)
         if near and run.phase in ACTIVE:
             yield run
 
 
-def _crowded(declared: Declared, decided: Schedule, domain: DomainName, job: Job) -> set[ProjectName]:
-    """Whose work counts where there is no room for the job."""
+def _limited(declared: Declared, decided: Schedule, domain: DomainName, job: Job) -> set[ProjectName]:
+    """The projects whose runs count against a limit that the job would exceed."""
     owners = [owner for owner, _ in _short_limits(declared, decided, domain, job)]
     return set().union(*(_members(declared, owner) for owner in owners))
 
@@ -238,7 +238,7 @@ def _nearness(run: Run, job: Job) -> tuple[bool, GpuMilli, JobId]:
 
 
 def _by_node(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """Bring back one node that is out of use; else add one like those there are."""
+    """Bring back one unusable node; else add a node like the largest one."""
     pools = [declared.cluster.pool(name) for name in job.pools]
     mine = [node for node in state.nodes if any(pool.selects(node.labels) for pool in pools)]
     for node in [node for node in mine if not (node.ready and node.usable)][:MAX_NODES]:

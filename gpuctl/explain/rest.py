@@ -1,4 +1,4 @@
-"""A cluster at rest, and how it came to be: everything done that declarations ask for at an instant."""
+"""A cluster at rest: every decision for its declarations at one instant has been carried out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Pause: TypeAlias = Reclaim | Preempt | Displace | Move
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """A cluster at rest, what was decided last, and on the way there: pauses, starts, sizes.
+    """A cluster at rest, its last schedule, and the pauses, starts and resizes that led to it.
 
-    `outlook` is what the engine remembers of it, to go on from.
+    `outlook`: the engine's cache, to continue with.
     """
 
     declared: Declared
@@ -34,24 +34,24 @@ class Rest:
 
     @property
     def at_ms(self) -> Instant:
-        """When it is."""
+        """The instant of the last schedule."""
         return self.decided.at_ms
 
     @property
     def running(self) -> dict[JobId, Run]:
-        """The runs in place, by job."""
+        """The runs that hold GPUs, by job."""
         return {run.job: run for run in self.state.runs if run.phase in ACTIVE}
 
     @property
     def waiting(self) -> dict[JobId, Pending]:
-        """Why others wait, by job."""
+        """The decisions of waiting jobs, by job."""
         return {d.job: d for d in self.decided.decisions if isinstance(d, Pending)}
 
 
 def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, outlook: Outlook | None = None) -> Rest:
-    """The cluster once everything is done that the declarations ask for now. `outlook`: of a schedule of much the same.
+    """Bring the cluster to rest at one instant. `outlook`: the engine's cache of a similar schedule.
 
-    Cost: a cold schedule where there is no outlook, and a few of what has changed.
+    Cost: one schedule without a cache where there is no outlook, and a few of what has changed.
     """
     pauses: dict[JobId, Pause] = {}
     starts: dict[JobId, Admit] = {}

@@ -1,4 +1,5 @@
-"""Why a job is where it is: what its decision rests on, what would change it, and when that is to be expected."""
+"""Why a job is in its state: the facts behind the decision, what would change it, and when the job is expected to
+start."""
 
 from __future__ import annotations
 
@@ -11,8 +12,25 @@ from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 
+class DecisionKind(StrEnum):
+    """What was decided of a job, by the words of the JSON form; one for each type of `decision.Decision`."""
+
+    START = "start"
+    KEEP = "keep"
+    RECLAIM = "reclaim"
+    PREEMPT = "preempt"
+    DISPLACE = "displace"
+    MOVE = "move"
+    RESIZE = "resize"
+    WAIT = "wait"
+    SUSPEND = "suspend"
+    TIME_OUT = "timeOut"
+    FINISHED = "finished"
+
+
 class RemedyKind(StrEnum):
-    """What would have to be otherwise: a quota or a limit higher, a job ended, a node usable, a node more."""
+    """A change that would start a job: a higher quota or limit, a job's end, a node that is usable again, a new
+    node."""
 
     QUOTA = "quota"
     LIMIT = "limit"
@@ -23,7 +41,7 @@ class RemedyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raise:
-    """A quota or a limit that must be no less than that, and whose."""
+    """A quota or a limit that must be at least `milli`, and the project or department that has it."""
 
     kind: RemedyKind
     subject: str
@@ -32,11 +50,11 @@ class Raise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """One change that would start the job at once, as the engine itself decides it.
+    """One change that would start the job at once, as the engine itself decides.
 
-    `subject`: whose quota or limit, which job, which node, or which node's like. `milli`: a quota or limit as it would
-    have to be, in a quota `domain`. `paused`: who would be paused then. `also`: what must go up with a quota, or it is
-    none.
+    `subject`: the owner of the quota or limit, the job, the node, or the node that a new one would be like. `milli`:
+    the quota or limit that is needed in the quota `domain`. `paused`: the jobs that would be paused for it. `also`:
+    other quotas and limits that must be raised for the quota to be valid.
     """
 
     kind: RemedyKind
@@ -49,7 +67,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlace:
-    """Where a waiting job stands, each counted from 1: among its project's, and among all who were asked."""
+    """A waiting job's position, counted from 1: in its project's queue, and in the queue of all projects."""
 
     in_project: int
     of_project: int
@@ -59,11 +77,11 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """When a waiting job starts if jobs end at their limits and nothing else changes; None: not in what was foreseen.
+    """When a waiting job starts if jobs end at their limits and nothing else changes; None: not within the horizon.
 
-    `ends` are the jobs whose limit makes room just then. `endless`: how many running jobs have no limit, and are taken
-    to run on. `grown`: runs are old enough to be paused just then. `horizon_ms`: how far was looked; `more`: though
-    jobs end after that, too.
+    `ends`: the jobs that end at their limits at that instant. `endless`: running jobs without a limit, which are
+    assumed to keep running. `grown`: runs reach minRuntime at that instant, so that they may be paused. `horizon_ms`:
+    how far the forecast went; `more`: limits end after the horizon, too.
     """
 
     start_ms: Instant | None
@@ -76,7 +94,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vacancy:
-    """What a cycle leaves free in a pool: in all, the most whole GPUs on one node, and the most of one GPU."""
+    """Free GPUs of a pool after a cycle: in total, the most whole GPUs on one node, and the largest part of one GPU."""
 
     pool: PoolName
     free_milli: GpuMilli
@@ -86,7 +104,7 @@ class Vacancy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """A time limit of a run, and how much of it is over."""
+    """A time limit of a run, and how much of it has passed."""
 
     limit: str
     limit_ms: DurationMs
@@ -95,19 +113,19 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All that is known of one decision.
+    """Everything known about one decision.
 
-    `decision` is its kind (Admit, Keep, Pending ...), `beneficiary` whom it was paused for, `victims` who makes way for
-    it or did, `shares` its project's rows, `steps` the engine's own record of the job in that cycle. It asks for
-    `workers` with `gpu_milli` each, `min_workers` at the least. `placement`: where it is, or what is kept for it.
-    `leaving`: its pods are still there, though it is to stop. `spent`: its limits, while it runs.
+    `beneficiary`: the job that this one was paused for. `victims`: the jobs paused or scaled down for this one.
+    `shares`: the rows of its project. `steps`: the engine's trace of the job in that cycle. The job requests `workers`
+    with `gpu_milli` each, at least `min_workers`. `placement`: where it is, or its reservation. `leaving`: it is to
+    stop, and its pods are still there. `spent`: its limits, while it runs.
 
-    The rest is for jobs that wait; `vacancies` are of the pools that it may use, without what is `kept_for` others.
+    The rest is for jobs that wait. `vacancies`: of the pools that it may use, without GPUs reserved for `kept_for`.
     """
 
     job: JobId
     at_ms: Instant
-    decision: str
+    decision: DecisionKind
     reason: Reason
     workers: int
     gpu_milli: GpuMilli

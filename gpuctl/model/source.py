@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from gpuctl.model.ids import NO_REVISION, Revision
 
+WORKING_TREE = "working tree"
+"""The name of files that are not committed, in place of a revision."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """A larger file is not read: its content stays empty and its fault says why. No list of jobs comes near."""
 MAX_LINK_BYTES = 4096

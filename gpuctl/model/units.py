@@ -25,3 +25,8 @@ def format_gpus(gpu_milli: GpuMilli) -> str:
     whole, rest = divmod(abs(gpu_milli), WHOLE_GPU)
     sign = "-" if gpu_milli < 0 else ""
     return f"{sign}{whole}" if not rest else f"{sign}{whole}.{rest:03d}".rstrip("0")
+
+
+def count_gpus(gpu_milli: GpuMilli) -> str:
+    """Milli-GPU with the noun: 1000 -> "1 GPU", 500 -> "0.5 GPUs"."""
+    return f"{format_gpus(gpu_milli)} {'GPU' if gpu_milli == WHOLE_GPU else 'GPUs'}"

@@ -64,8 +64,8 @@ class Writer:
         if live is not None and is_workload(item.ref) and item.ref not in self.state.own:
             return
         if live is not None and is_workload(item.ref) and diff.run in self.remade:
-            yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
-            yield replace(_apply(item, born(item.body), None, "made anew: spec.template"), stage=Stage.ADMIT)
+            yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
+            yield replace(_apply(item, born(item.body), None, "recreated: spec.template"), stage=Stage.ADMIT)
             return
         body = self._writable(diff)
         if body is None:
@@ -81,8 +81,8 @@ class Writer:
             word = _WORDS.get(stage_of(item.ref, body, live), "drift")
             yield _apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
         elif self._is_queued(diff.run):
-            yield delete(item.ref, live, item.project, "made anew", stage=Stage.RELEASE)
-            yield _apply(item, body, None, f"made anew: {shown(paths)}")
+            yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
+            yield _apply(item, body, None, f"recreated: {shown(paths)}")
 
     def _writable(self, diff: ObjectDiff) -> Body | None:
         item, live, run = diff.item, diff.live, diff.run

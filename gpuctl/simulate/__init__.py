@@ -1,1 +1,1 @@
-"""Scenarios as data: what is given, what happens when, what is expected, and the report of what came of it."""
+"""Scenarios and traces as data, replayed in virtual time: what is given, the events, the expectations, the report."""

@@ -1,4 +1,4 @@
-"""Whether a scenario is about things that are there: jobs, projects, nodes and devices it names."""
+"""Check that the jobs, projects, nodes and devices that a scenario names exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuctl.simulate.scenario import Delete, Event, Finish, Given, GivenRun, Sce
 
 
 def mistakes(scenario: Scenario, stages: Sequence[Declared]) -> tuple[Diagnostic, ...]:
-    """All names that mean nothing. `stages` are the declarations at 0s, then after each event."""
+    """Report each unknown name. `stages` are the declarations at 0s, then after each event."""
     return (
         *_given(scenario, stages[0]),
         *(found for event, before in zip(scenario.events, stages, strict=False) for found in _event(event, before)),
@@ -43,7 +43,7 @@ def _given(scenario: Scenario, declared: Declared) -> Iterator[Diagnostic]:
 
 
 def _foreign(given: Given, devices: Mapping[NodeName, int]) -> Iterator[Diagnostic]:
-    """GPUs that a node does not have besides those that given jobs hold; a fraction holds its GPU."""
+    """Report foreign GPUs beyond what a node has besides its given jobs; a fraction holds its whole GPU."""
     held: dict[NodeName, set[int]] = {}
     for run in given.running:
         for worker in run.placement.workers:
@@ -62,11 +62,11 @@ def _too_many(node: NodeName, gpus: int, free: int, span: SourceSpan) -> Diagnos
 
 
 def _problem(run: GivenRun, job: Job, declared: Declared) -> str:
-    """Why a job can't be where it is said to run; "" when it can."""
+    """Why a job can't run where the scenario says; "" when it can."""
     devices = _devices(declared)
     workers = run.placement.workers
     if not job.min_workers <= len(workers) <= job.workers:
-        return f"it has {job.workers} workers, not {len(workers)}"
+        return f"it has {job.workers} {_plural(job.workers, 'worker')}, not {len(workers)}"
     wanted = -(-job.gpu_milli // 1000)
     for worker in workers:
         if worker.node not in devices:
@@ -74,8 +74,12 @@ def _problem(run: GivenRun, job: Job, declared: Declared) -> str:
         if len(set(worker.gpus)) != len(worker.gpus) or any(not 0 <= gpu < devices[worker.node] for gpu in worker.gpus):
             return f"{worker.node} has GPUs 0 to {devices[worker.node] - 1}"
         if len(worker.gpus) != wanted:
-            return f"a worker needs {wanted} devices, not {len(worker.gpus)}"
+            return f"a worker needs {wanted} {_plural(wanted, 'device')}, not {len(worker.gpus)}"
     return ""
+
+
+def _plural(count: int, noun: str) -> str:
+    return noun if count == 1 else f"{noun}s"
 
 
 def _event(event: Event, before: Declared) -> Iterator[Diagnostic]:

@@ -1,4 +1,4 @@
-"""The declarations of a scenario as they change: a tree of files in which documents are replaced and removed.
+"""Change the declarations of a scenario: a tree of files in which documents are replaced and removed.
 
 A removed document is blanked where it stood, so that every other one keeps its line and column.
 """
@@ -18,14 +18,14 @@ from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.simulate.scenario import InlineDocument
 
 Identity: TypeAlias = tuple[str, str, str]
-"""(kind, project, name); project is "" for kinds that belong to none."""
+"""(kind, project, name); project is "" for kinds that have no project."""
 
 _NOT_BREAK = re.compile(r"[^\r\n]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a document stands: its file, and its characters there."""
+    """Where a document is: its file, and its range of characters."""
 
     path: str
     start: int
@@ -34,14 +34,14 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declarations:
-    """A tree, where each of its documents stands, and the name of each inline file in messages."""
+    """A tree, the place of each document in it, and the name of each inline file in messages."""
 
     tree: SourceTree
     places: Mapping[Identity, _Place]
     inline: Mapping[str, str]
 
     def with_documents(self, documents: Iterable[InlineDocument], file: str) -> Declarations:
-        """The documents added, each in place of the one of its identity. `file` is the scenario that holds them."""
+        """Add documents; each replaces the one of its identity. `file` is the scenario that holds them."""
         changed = self
         for document in documents:
             identity = (document.kind, document.project, document.name)
@@ -49,7 +49,7 @@ class Declarations:
         return changed
 
     def without_jobs(self, jobs: Iterable[JobId]) -> tuple[Declarations, tuple[JobId, ...]]:
-        """The jobs' documents removed, and the jobs that are not declared."""
+        """Remove the jobs' documents; returns the jobs that are not declared as well."""
         changed, missing = self, []
         for job in jobs:
             identity = ("Job", job.project, job.name)
@@ -60,7 +60,7 @@ class Declarations:
         return changed, tuple(missing)
 
     def own_names(self, diagnostic: Diagnostic) -> Diagnostic:
-        """A diagnostic in an inline document, told in terms of the scenario's file."""
+        """The diagnostic with the scenario's file in place of an inline document's."""
         file = self.inline.get(diagnostic.span.file)
         related = tuple(
             (text, replace(span, file=self.inline.get(span.file, span.file))) for text, span in diagnostic.related
@@ -93,7 +93,7 @@ class Declarations:
 
 
 def declarations(tree: SourceTree) -> Declarations:
-    """The declarations of a tree. Cost: reads every file once; what can't be read is left for the compiler to tell."""
+    """Read the declarations of a tree. Cost: reads each file once. The compiler reports what can't be read."""
     places: dict[Identity, _Place] = {}
     for path, file in sorted(tree.files.items()):
         for document in parse_documents(path, file.content)[0]:

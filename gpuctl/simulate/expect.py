@@ -1,4 +1,4 @@
-"""Compares what a scenario expects with what a report holds. Lists of names are compared as sets."""
+"""Compare a scenario's expectations with its report. Lists of names are compared as sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.simulate.scenario import Expectation, WantedEviction
 
 
 def gpus_form(gpu_milli: GpuMilli) -> int | float:
-    """GPUs as JSON shows them: 4, 0.5. For output only, nothing is computed with it."""
+    """GPUs as JSON shows them: 4, 0.5. For output only: nothing is computed with it."""
     return gpu_milli // 1000 if gpu_milli % 1000 == 0 else gpu_milli / 1000
 
 
@@ -35,13 +35,13 @@ JOB_FACTS: dict[str, Callable[[JobRow], Any]] = {
     "reason": lambda row: row.reason,
     "pausedFor": lambda row: str(row.paused_for) if row.paused_for else None,
 }
-"""What may be expected of a job. A job that is not there has none of these: each reads as null."""
+"""What may be expected of a job. For a job that is not declared, each reads as null."""
 
 
 def evaluate(
     expectations: Iterable[Expectation], at: Callable[[Instant | None], Checkpoint], transitions: Sequence[Transition]
 ) -> tuple[Outcome, ...]:
-    """One outcome for each single expectation, in the order of the file. `at` gives the checkpoint of an instant."""
+    """Evaluate each single expectation, in the order of the file. `at` returns the checkpoint of an instant."""
     outcomes: list[Outcome] = []
     for expectation in expectations:
         checkpoint = at(expectation.at_ms)
@@ -76,7 +76,7 @@ def _outcome(when: str, path: str, want: Any, got: Any) -> Outcome:
 
 
 def _evictions(wanted: Sequence[WantedEviction], past: Sequence[Transition], when: str) -> Outcome:
-    """The list is complete: as many as expected, each with its beneficiary where one is named."""
+    """Compare a complete list: as many pauses as expected, each with its beneficiary where one is named."""
     left: list[tuple[JobId, JobId | None]] = [(t.job, t.paused_for) for t in past]
     unmet = 0
     for eviction in sorted(wanted, key=lambda e: e.beneficiary is None):

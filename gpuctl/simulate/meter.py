@@ -1,7 +1,7 @@
-"""What a replay is measured by: integrals over time of what projects hold, want and are short of. Integers only.
+"""Measure a replay: integrals over time of what projects hold, demand and are short of. Integers only.
 
 Amounts are milli-GPU and milliseconds, so work is milli-GPU-milliseconds. Between two changes everything is constant;
-states that last no time count for nothing.
+a state that takes no time adds nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gpuctl.model.units import DurationMs, GpuMilli, Instant
 from gpuctl.schedule.shares.fairshare import Claim, Portion, divide
 
 Place: TypeAlias = tuple[int, Instant, JobId]
-"""A job's in its project's order, least first: 0 and since when it has a promise, or 1 and since when it waits."""
+"""A job's rank in its project, least first: 0 and since when it has a reservation, or 1 and since when it waits."""
 
 Lines: TypeAlias = dict[GpuMilli, list[Place]]
-"""Those that wait by their size, in order."""
+"""A project's waiting jobs by their size, in order of rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class Short:
     """What one project was short of.
 
     `unfair`: work by which it held less than its fluid share. `below_quota`: the same for min(quota, demand), whether
-    or not a job of it was small enough for the difference. `violation_ms`: time that jobs waited although they were
-    `owed` GPUs, beyond what a reclaim takes; `longest_ms` the longest such wait, a reclaim included. A paused job is
-    held no more at once, and waits from when it has left.
+    or not one of its jobs would have fit the difference. `violation_ms`: time that jobs waited although they were
+    `entitled` to GPUs, beyond the time of a reclaim; `longest_ms`: the longest such wait, the reclaim included. From
+    its pause on a job no longer counts as held; it waits once its pods are gone.
     """
 
     unfair: int
@@ -41,9 +41,9 @@ class Short:
 
 
 class Meter:
-    """Kept up to date by the replay: `advance` first, then what changes at that instant.
+    """The measurement of one replay: call `advance` first, then record what changes at that instant.
 
-    Integrals are over the window from `from_ms` to `until_ms`. `reclaim_ms` is what a reclaim takes.
+    Integrals are over the window from `from_ms` to `until_ms`. `reclaim_ms`: the time that a reclaim takes.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Meter:
         self._violations = {project: [0, 0, 0] for project in quotas}
 
     def advance(self, at_ms: Instant) -> None:
-        """Time passes with everything as it is."""
+        """Add up the time until an instant, with everything as it is."""
         end_ms = min(at_ms, self._until_ms)
         lasted_ms = end_ms - self._at_ms
         if lasted_ms <= 0:
@@ -94,26 +94,26 @@ class Meter:
         self._at_ms = end_ms
 
     def come(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
-        """A new job, which waits."""
+        """Record a new job, which waits."""
         self._want(job.project, milli)
         self.wait(job, milli, since_ms)
 
     def wait(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
-        """A job could start from now on; in its project's order it stands where it has been since an instant."""
+        """Record that a job could start from now on; `since_ms` is its rank in its project."""
         self._touched.add(job.project)
         if job in self._moving:
             self._moving.remove(job)
         else:
             self._stand(job, milli, (1, since_ms, job))
 
-    def promise(self, job: JobId, milli: GpuMilli, at_ms: Instant) -> None:
-        """A waiting job has the promise of a place from now on, if it had none."""
+    def reserve(self, job: JobId, milli: GpuMilli, at_ms: Instant) -> None:
+        """Record that a waiting job has a reservation from now on, unless it had one."""
         if self._places[job][0]:
             self._step_out(job, milli)
             self._stand(job, milli, (0, at_ms, job))
 
-    def lapse(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
-        """A job that waits, or moves, has no promise any more, if it had one."""
+    def cancel_reservation(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
+        """Record that a job that waits or moves has lost its reservation, if it had one."""
         place = self._places.get(job)
         if place is not None and not place[0]:
             self._step_out(job, milli)
@@ -123,32 +123,32 @@ class Meter:
                 self._stand(job, milli, (1, since_ms, job))
 
     def pause(self, job: JobId, milli: GpuMilli) -> None:
-        """A running job is told to leave: what it holds from now on is of no use to it."""
+        """Record that a running job is paused: from now on its GPUs do not count as held."""
         self._hold(job.project, -milli)
 
     def move(self, job: JobId, milli: GpuMilli, at_ms: Instant) -> None:
-        """The same, to go on in another place, which is promised to it while it leaves."""
+        """Record that a running job is moved: paused, with a reservation elsewhere while it stops."""
         self._hold(job.project, -milli)
         self._moving.add(job)
         self._stand(job, milli, (0, at_ms, job))
 
     def start(self, job: JobId, milli: GpuMilli) -> None:
-        """A waiting job starts."""
+        """Record that a waiting job starts."""
         self._hold(job.project, milli)
         self._step_out(job, milli)
 
     def end(self, job: JobId, milli: GpuMilli) -> None:
-        """A running job ends."""
+        """Record that a running job ends."""
         self._hold(job.project, -milli)
         self._want(job.project, -milli)
 
     def counted(self, project: ProjectName) -> GpuMilli:
-        """What a project has of its guarantee, held or promised. Cost: O(its jobs that wait)."""
+        """The GPUs that a project holds or has reserved. Cost: O(its waiting jobs)."""
         lines = self._lines[project].items()
-        return self._held[project] + sum(size for size, line in lines for without, _, _ in line if not without)
+        return self._held[project] + sum(size for size, line in lines for unreserved, _, _ in line if not unreserved)
 
     def close(self) -> dict[ProjectName, Short]:
-        """The window ends."""
+        """End the window and return what each project was short of."""
         self.advance(self._until_ms)
         for project, clocks in self._clocks.items():
             for job in list(clocks):
@@ -185,7 +185,7 @@ class Meter:
         self._demand_milli += milli
 
     def _settle(self) -> None:
-        """Work out anew what depends on what was touched; what is so now has been so since the last instant."""
+        """Recompute what depends on the touched projects; it holds from the last instant on."""
         for project in self._share_out():
             _note(self._short, project, self._portions[project].share_milli - self._held[project])
         for project in self._touched:
@@ -199,7 +199,7 @@ class Meter:
         self._touched.clear()
 
     def _share_out(self) -> Collection[ProjectName]:
-        """Bring the shares up to date; whoever may now be short of another amount."""
+        """Update the shares; returns the projects whose shortfall may have changed."""
         enough = self._demand_milli <= self._capacity_milli
         if enough and self._enough:
             for project in self._touched:
@@ -215,14 +215,14 @@ class Meter:
         return self._touched
 
     def _is_open(self, project: ProjectName) -> bool:
-        """It wanted and wants more than its share, so that what it wants above that changes nobody's."""
+        """Whether its demand was and is above its share: a change of demand above it changes no share."""
         return self._portions[project].share_milli < min(self._asked[project], self._demand[project])
 
     def _set_clocks(self, project: ProjectName, room_milli: GpuMilli) -> None:
-        """A clock for each job from when it is owed GPUs until it is no more."""
+        """Run a clock for each job while it is entitled to GPUs and waits."""
         clocks = self._clocks[project]
         if room_milli > 0 or clocks:
-            waiting = owed(room_milli, self._lines[project])
+            waiting = entitled(room_milli, self._lines[project])
             for job in [job for job in clocks if job not in waiting]:
                 self._stop_clock(project, job)
             for job in waiting - self._moving:
@@ -238,19 +238,18 @@ class Meter:
 
 
 def _note(short: dict[ProjectName, GpuMilli], project: ProjectName, milli: GpuMilli) -> None:
-    """Only who is short of something stands there: most of the time nobody is."""
+    """Keep only projects that are short of something: most of the time there is none."""
     if milli > 0:
         short[project] = milli
     else:
         short.pop(project, None)
 
 
-def owed(room_milli: GpuMilli, lines: Lines) -> set[JobId]:
-    """Those that what is left of a project's guarantee has room for, one after another.
+def entitled(room_milli: GpuMilli, lines: Lines) -> set[JobId]:
+    """The waiting jobs that fit, one after another, into what is left of a project's guarantee.
 
-    What is promised counts as held, as it does in the engine's accounts, whoever else has waited longer; who has no
-    promise follows in the order in which they wait. Who is larger than what is left is passed over.
-    Cost: O(found x log(sizes)).
+    Jobs with a reservation come first, since the engine's accounts count reserved GPUs as held; the others follow in
+    the order in which they wait. A job larger than what is left is skipped. Cost: O(found x log(sizes)).
     """
     heads = [(line[0], size, 0) for size, line in lines.items() if line and size <= room_milli]
     heapify(heads)
@@ -273,7 +272,7 @@ def owed(room_milli: GpuMilli, lines: Lines) -> set[JobId]:
 def fluid_shares(
     capacity_milli: GpuMilli, quotas: Mapping[ProjectName, GpuMilli], demand: Mapping[ProjectName, GpuMilli]
 ) -> dict[ProjectName, Portion]:
-    """Each project's guarantee and fair share: guaranteed quota first, then what is spare by quota.
+    """Each project's guarantee and fair share: the guaranteed quota first, then spare GPUs by quota.
 
     Cost: O(n log n).
     """

@@ -1,7 +1,7 @@
-"""Ways to schedule a replay: the engine, and simple ones to compare it with.
+"""Modes of a replay: the engine, and simple policies to compare it with.
 
-The simple ones never pause anybody. They place jobs as the engine does, and pass over a job that has no place; `floor`
-knows no places at all, only how many GPUs there are: no policy without pauses can place better.
+The simple policies never pause a job. They place jobs with the engine's placement and skip a job that fits nowhere.
+`floor` only counts GPUs and ignores nodes: no policy without pauses can place jobs better.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from gpuctl.schedule.places.fit import Request, request_on
 from gpuctl.schedule.places.gang import Offer, place_in
 from gpuctl.schedule.places.ledger import Ledger
 from gpuctl.schedule.reasons import GUARDED
-from gpuctl.simulate.replay import Deed, Mode
+from gpuctl.simulate.replay import Mode, RunTransition
 from gpuctl.simulate.workload import Workload
 
 NOWHERE = Placement(workers=())
 
 
 class ModeName(StrEnum):
-    """FAIR is the engine. FIFO: first come, first served, whosever it is. STATIC: the same within each project's quota,
-    nothing is lent. DRF: who holds the least is next, without quotas. FLOOR: who holds the least of its quota is next,
-    by count alone.
+    """FAIR is the engine. FIFO: first come, first served, over all projects. STATIC: the same within each project's
+    quota; no GPU is lent. DRF: the project that holds the fewest GPUs is next; quotas are ignored. FLOOR: the project
+    that holds the smallest part of its quota is next, and GPUs are only counted.
     """
 
     FAIR = "fair"
@@ -46,7 +46,7 @@ class ModeName(StrEnum):
 
 
 def mode_of(name: ModeName, workload: Workload) -> Mode:
-    """The mode of a name over a workload."""
+    """Make the mode for a workload."""
     match name:
         case ModeName.FAIR:
             return Engine(workload)
@@ -61,11 +61,11 @@ def mode_of(name: ModeName, workload: Workload) -> Mode:
 
 
 class Engine:
-    """`schedule`, over declarations and runs that change by what happens: nothing else is told to it.
+    """The engine: `schedule` over declarations and runs that the replay's events change.
 
-    It is asked only while somebody waits or leaves: jobs of a trace have no limits and one size, so all others go on.
-    Nor is it asked when nothing but somebody's patience has run out and a place is kept already: a pool has one.
-    Of what it decides only what it did not decide the last time is looked at. `last` is all of it.
+    A cycle runs only while a job is queued or stopping: jobs of a trace have no limits and one size, so all others
+    keep running. Nor does one run when a job has only come due for the starvation guard and the pool's one
+    reservation is taken. Only decisions that differ from the last cycle's are returned; `last` is the whole schedule.
     """
 
     last: Schedule | None = None
@@ -78,12 +78,12 @@ class Engine:
         self._jobs: list[Job] = []
         self._runs: list[Run] = []
         self._restless: set[JobId] = set()
-        self._promised: set[JobId] = set()
+        self._reserved: set[JobId] = set()
         self._ripe: list[Instant] = []
         self._declared_anew = self._changed = True
 
     def put(self, job: Job, run: Run) -> None:
-        """The job's run is like this now."""
+        """Take over the job's run as it is now."""
         self._changed = True
         if run.phase is RunPhase.RUNNING:
             self._restless.discard(job.id)
@@ -99,18 +99,18 @@ class Engine:
             self._declared_anew = True
 
     def drop(self, job: JobId) -> None:
-        """The job has ended, and is declared no more."""
+        """Remove a job that has ended from the declarations."""
         index = bisect_left(self._ids, job)
         del self._ids[index], self._jobs[index], self._runs[index]
-        self._promised.discard(job)
+        self._reserved.discard(job)
         self._declared_anew = self._changed = True
 
-    def decide(self, now_ms: Instant) -> Sequence[Deed]:
-        """One cycle, if it may come to anything."""
+    def decide(self, now_ms: Instant) -> Sequence[RunTransition]:
+        """Run one cycle, unless its outcome is known to be the last one's."""
         while self._ripe and self._ripe[0] <= now_ms:
             heappop(self._ripe)
             self._changed = True
-        if not self._restless or not (self._changed or self._keeps_none()):
+        if not self._restless or not (self._changed or self._has_no_guarded()):
             return ()
         self._changed = False
         if self._declared_anew:
@@ -118,31 +118,31 @@ class Engine:
             self._declared_anew = False
         state = replace(self._state, runs=tuple(self._runs))
         self.last = schedule(self._declared, state, now_ms, self._outlook)
-        return [decision for decision in self._outlook.changed() if self._is_deed(decision)]
+        return [decision for decision in self._outlook.changed() if self._is_transition(decision)]
 
-    def _keeps_none(self) -> bool:
-        """For nobody a place was kept the last time."""
+    def _has_no_guarded(self) -> bool:
+        """Whether the last cycle made no reservation by the starvation guard."""
         return self.last is None or all(decision.reason.code != GUARDED for decision in self.last.decisions)
 
-    def _is_deed(self, decision: Decision) -> TypeGuard[Deed]:
-        """It changes something; whose place is promised is known from then on."""
+    def _is_transition(self, decision: Decision) -> TypeGuard[RunTransition]:
+        """Whether the decision changes a run; keeps track of the jobs with a reservation."""
         match decision:
             case Keep():
                 return False
             case Pending(job=job, reserved=None):
-                promised = job in self._promised
-                self._promised.discard(job)
-                return promised
+                reserved = job in self._reserved
+                self._reserved.discard(job)
+                return reserved
             case Admit(job=job) | Reclaim(job=job, reserved=None) | Preempt(job=job, reserved=None):
-                self._promised.discard(job)
+                self._reserved.discard(job)
             case Pending(job=job) | Move(job=job) | Reclaim(job=job) | Preempt(job=job):
-                self._promised.add(job)
+                self._reserved.add(job)
             case _:
-                raise AssertionError(f"no such thing happens in a replay: {decision}")
+                raise AssertionError(f"a replay has no such decision: {decision}")
         return True
 
     def look_again_ms(self, run: Run) -> Instant | None:
-        """Patience runs out, or a run may be paused from then on."""
+        """When the starvation guard applies to a queued run, or a running one has run for minRuntime."""
         policy = self._declared.cluster.scheduling
         if run.phase is RunPhase.QUEUED:
             return run.queued_at_ms + policy.starvation_guard_ms
@@ -154,7 +154,8 @@ class Engine:
 
 
 Level: TypeAlias = Callable[[GpuMilli, GpuMilli, GpuMilli], int | None]
-"""How far a project is, by what it holds, would hold with the job, and its quota: the lowest is next. None: it may not.
+"""A project's level by what it holds, what it would hold with the job, and its quota: the lowest is next. None: the job
+may not start.
 """
 
 _PARTS = 1_000_000
@@ -177,7 +178,7 @@ def _weighted(held: GpuMilli, _after: GpuMilli, quota: GpuMilli) -> int | None:
 
 
 class Simple:
-    """First come, first served among the projects that are at the lowest level; jobs alike wait in one line."""
+    """First come, first served among the projects at the lowest level. Jobs with equal requests share one queue."""
 
     def __init__(self, workload: Workload, level: Level, *, count_only: bool = False) -> None:
         capacity = survey(workload.declared, workload.nodes)
@@ -191,23 +192,23 @@ class Simple:
         self._placed: dict[JobId, tuple[Request, Placement]] = {}
 
     def put(self, job: Job, run: Run) -> None:
-        """The job's run is like this now."""
+        """Queue the job's run if it waits."""
         request = request_on(job, self._pool)
         if run.phase is RunPhase.QUEUED and request is not None:
             self._lines.setdefault((job.id.project, request), OrderedDict())[job.id] = run
 
     def drop(self, job: JobId) -> None:
-        """The job has ended."""
+        """Release the GPUs of a job that has ended."""
         request, placement = self._placed.pop(job)
         self._hold(job.project, request, placement, -1)
 
     def look_again_ms(self, run: Run) -> Instant | None:  # noqa: ARG002 - the mode's shape
-        """Only what happens counts."""
+        """None: these policies decide differently only after an event."""
         return None
 
-    def decide(self, now_ms: Instant) -> Sequence[Deed]:  # noqa: ARG002 - the mode's shape
-        """Start whoever is next and has a place, until nobody has."""
-        starts: list[Deed] = []
+    def decide(self, now_ms: Instant) -> Sequence[RunTransition]:  # noqa: ARG002 - the mode's shape
+        """Start the next job that has a place, until no queued job has one."""
+        starts: list[RunTransition] = []
         refused: set[Request] = set()
         while (following := self._following(refused)) is not None:
             project, request = following
@@ -223,7 +224,7 @@ class Simple:
         return starts
 
     def _following(self, refused: set[Request]) -> tuple[ProjectName, Request] | None:
-        """The line whose first job is next."""
+        """The queue whose first job is next."""
         best: tuple[int, Instant, JobId] | None = None
         chosen = None
         for key, line in self._lines.items():

@@ -1,4 +1,4 @@
-"""Scenario files to scenarios. Every mistake is a diagnostic at its place in the file."""
+"""Read scenario files. Every mistake is a diagnostic at its place in the file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GPU_FIELDS = frozenset({"allocated", "quota", "fairShare"})
 
 
 def read(path: str, content: bytes) -> tuple[Scenario | None, tuple[Diagnostic, ...]]:
-    """The scenario a file holds; None when something is wrong with it."""
+    """Read the scenario of a file; None when it has a mistake."""
     spec, documents, diagnostics = read_scenario(path, content)
     if len(documents) != 1 and not has_errors(diagnostics):
         source = SourceText(path, content.decode("utf-8", "replace"))
@@ -129,7 +129,7 @@ def _inline(documents: list[dict[str, Any]], document: Document, path: Path) -> 
 
 
 def expectation(expect: ExpectV1, document: Document, path: Path) -> Expectation:
-    """What is expected at one time, with its places in the file."""
+    """The expectations of one time, with their places in the file."""
     return Expectation(
         at_ms=expect.at,
         projects={
@@ -151,7 +151,7 @@ def expectation(expect: ExpectV1, document: Document, path: Path) -> Expectation
 
 
 def _wanted(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Expected values in the terms in which a report tells what it got."""
+    """Expected values in the form of a report's values."""
     return {name: _comparable(name, value) for name, value in fields.items()}
 
 

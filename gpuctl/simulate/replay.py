@@ -1,7 +1,7 @@
-"""A trace against a mode of scheduling, in virtual time, on values alone: what came when, what became of it.
+"""Replay a trace in virtual time, with one mode that schedules it; on values alone, without an embedded cluster.
 
-From instant to instant: jobs come, end, and have left the place from which they were paused; then the mode decides.
-Nothing is decided here. A job starts at once where it is let go; a paused one needs `stop_ms` to leave.
+At each instant: jobs are submitted, jobs end, and paused jobs release their GPUs; then the mode decides. The replay
+itself decides nothing. An admitted job starts at once; a paused job holds its GPUs for `stop_ms` more.
 """
 
 from __future__ import annotations
@@ -22,56 +22,55 @@ from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.workload import Workload
 
 ROUNDS = 16
-"""Times a mode is asked at one instant, at most, as long as jobs are gone at once, or in place."""
-
+"""The most rounds at one instant. A round follows where a pause takes no time, or where a start waits for another."""
 
 Due: TypeAlias = tuple[Instant, JobId, int, RunPhase]
-"""When something is due of a run, as long as it has been started so often and is in that phase."""
+"""When a run ends, leaves or may be decided otherwise. Void once its number of starts or its phase has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """`stop_ms`: from a pause until the place is free. `checkpoint_ms`: a paused job goes on from its last checkpoint,
-    one every so often since it started; 0: it loses nothing; None: it has none and begins anew.
+class PauseCost:
+    """What a pause costs. `stop_ms`: time from the pause until the GPUs are free. `checkpoint_ms`: interval of
+    checkpoints since the start; a paused job resumes from the last one. 0: no work is lost; None: all of it is.
     """
 
     stop_ms: DurationMs = 30_000
     checkpoint_ms: DurationMs | None = 0
 
     def lost_ms(self, ran_ms: DurationMs) -> DurationMs:
-        """What a paused job has to do again of what it did since it last started."""
+        """Work since the last start that a paused job has to repeat."""
         if self.checkpoint_ms is None:
             return ran_ms
         return ran_ms % self.checkpoint_ms if self.checkpoint_ms else 0
 
 
-Deed: TypeAlias = Admit | Reclaim | Preempt | Move | Pending
-"""A decision that changes something: Pending is one when a place is promised or no longer promised by it."""
+RunTransition: TypeAlias = Admit | Reclaim | Preempt | Move | Pending
+"""A decision that changes a run. Pending is one where it makes a reservation or cancels one."""
 
 
 class Mode(Protocol):
-    """A way to schedule. It is told of every run as it is from now on, and then asked."""
+    """A way to schedule: `put` and `drop` tell it how runs are now, then `decide` asks it."""
 
     def put(self, job: Job, run: Run) -> None:
-        """The job's run is like this now."""
+        """Take over the job's run as it is now."""
         ...
 
     def drop(self, job: JobId) -> None:
-        """The job has ended."""
+        """Forget a job that has ended."""
         ...
 
-    def decide(self, now_ms: Instant) -> Sequence[Deed]:
-        """What is to be done, one decision a job."""
+    def decide(self, now_ms: Instant) -> Sequence[RunTransition]:
+        """The decisions that change a run, at most one for each job."""
         ...
 
     def look_again_ms(self, run: Run) -> Instant | None:
-        """When the mode may decide differently about a run though nothing happens."""
+        """The next instant at which the mode may decide differently about a run without an event; None: none."""
         ...
 
 
 @dataclass(slots=True)
-class Ticket:
-    """A job under way. `left_ms` is what it has to run still, as of its last start."""
+class TrackedJob:
+    """A submitted job that has not ended. `left_ms`: run time that was left at its last start."""
 
     job: Job
     run: Run
@@ -82,22 +81,22 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
-    """A job was started or paused."""
+class ReplayEvent:
+    """A start or a pause, and when it happened."""
 
     at_ms: Instant
-    deed: Deed
+    decision: RunTransition
 
 
 @dataclass(slots=True)
-class Course:
-    """What came of all jobs. `displaced`: work since the last start of those that were paused; `lost`: what of it had
-    to be done again; `leaving`: what they held while they left, and did nothing with. `waits_ms`: of each job that
-    ended, all the time it was there and did not run.
+class ReplayResult:
+    """What all jobs went through. `displaced`: work that paused jobs had done since their last start; `lost`: the part
+    of it that was repeated; `leaving`: GPU time that they held while stopping. `waits_ms`: for each job that ended, the
+    time since its submission in which it did not run.
     """
 
     waits_ms: list[DurationMs]
-    acts: list[Act]
+    events: list[ReplayEvent]
     pauses: int = 0
     displaced: int = 0
     lost: int = 0
@@ -107,41 +106,43 @@ class Course:
 
 
 class Replay:
-    """One trace, one mode. `acts` are written down only when asked for."""
+    """One trace replayed with one mode. `events` are recorded only with `keep_events`."""
 
-    def __init__(self, workload: Workload, mode: Mode, pace: Pace, meter: Meter, *, keep_acts: bool = False) -> None:
+    def __init__(
+        self, workload: Workload, mode: Mode, pause_cost: PauseCost, meter: Meter, *, keep_events: bool = False
+    ) -> None:
         self._arrivals = workload.jobs
         self._next = 0
         self._mode = mode
-        self._pace = pace
+        self._pause_cost = pause_cost
         self._meter = meter
-        self._keep_acts = keep_acts
+        self._keep_events = keep_events
         self._due: list[Due] = []
         self._looks: list[Due] = []
-        self._tickets: dict[JobId, Ticket] = {}
-        self.course = Course(waits_ms=[], acts=[])
+        self._tracked: dict[JobId, TrackedJob] = {}
+        self.result = ReplayResult(waits_ms=[], events=[])
 
     @property
     def unfinished(self) -> int:
-        """Jobs that never ended: no mode could start them."""
-        return len(self._tickets)
+        """Jobs that have not ended. After `run`: those that the mode could not start."""
+        return len(self._tracked)
 
-    def run(self) -> Course:
-        """Until nothing is due any more."""
+    def run(self) -> ReplayResult:
+        """Replay until no event is left."""
         now_ms = self._upcoming()
         while now_ms is not None:
             self._meter.advance(now_ms)
-            self.course.instants += 1
-            self.course.end_ms = now_ms
+            self.result.instants += 1
+            self.result.end_ms = now_ms
             self._happen(now_ms)
             for _ in range(ROUNDS):
                 if not self._carry_out(self._mode.decide(now_ms), now_ms):
                     break
             now_ms = self._upcoming()
-        return self.course
+        return self.result
 
     def _upcoming(self) -> Instant | None:
-        """The next instant at which something happens."""
+        """The instant of the next event; None: there is none."""
         due = [self._arrivals[self._next][0].submitted_ms] if self._next < len(self._arrivals) else []
         for heap in (self._due, self._looks):
             while heap and self._is_stale(heap[0]):
@@ -150,20 +151,20 @@ class Replay:
         return min(due, default=None)
 
     def _is_stale(self, due: Due) -> bool:
-        """The run is not as it was when this was expected of it."""
+        """Whether the run has changed since this event was planned."""
         _, job, starts, phase = due
-        ticket = self._tickets.get(job)
-        return ticket is None or (ticket.run.starts, ticket.run.phase) != (starts, phase)
+        tracked = self._tracked.get(job)
+        return tracked is None or (tracked.run.starts, tracked.run.phase) != (starts, phase)
 
     def _happen(self, now_ms: Instant) -> None:
         while self._due and self._due[0][0] <= now_ms:
             due = heappop(self._due)
             if not self._is_stale(due):
-                ticket = self._tickets[due[1]]
-                if ticket.run.phase is RunPhase.STOPPING:
-                    self._leave(ticket)
+                tracked = self._tracked[due[1]]
+                if tracked.run.phase is RunPhase.STOPPING:
+                    self._leave(tracked)
                 else:
-                    self._end(ticket, now_ms)
+                    self._end(tracked, now_ms)
         while self._looks and self._looks[0][0] <= now_ms:
             heappop(self._looks)
         while self._next < len(self._arrivals) and self._arrivals[self._next][0].submitted_ms <= now_ms:
@@ -176,94 +177,94 @@ class Replay:
             job=job.id, digest=job.digest, phase=RunPhase.QUEUED, gpu_milli=job.gpu_milli, cpu_milli=job.cpu_milli,
             mem_bytes=job.mem_bytes, queued_at_ms=now_ms,
         )  # fmt: skip
-        ticket = Ticket(job, run, now_ms, traced.duration_ms, traced.duration_ms, job.total_gpu_milli)
-        self._tickets[job.id] = ticket
-        self._meter.come(job.id, ticket.total_milli, now_ms)
-        self._put(ticket, run)
+        tracked = TrackedJob(job, run, now_ms, traced.duration_ms, traced.duration_ms, job.total_gpu_milli)
+        self._tracked[job.id] = tracked
+        self._meter.come(job.id, tracked.total_milli, now_ms)
+        self._put(tracked, run)
 
-    def _put(self, ticket: Ticket, run: Run) -> None:
-        ticket.run = run
-        self._mode.put(ticket.job, run)
+    def _put(self, tracked: TrackedJob, run: Run) -> None:
+        tracked.run = run
+        self._mode.put(tracked.job, run)
         again_ms = self._mode.look_again_ms(run)
         if again_ms is not None:
             heappush(self._looks, (again_ms, run.job, run.starts, run.phase))
 
-    def _end(self, ticket: Ticket, now_ms: Instant) -> None:
-        job = ticket.job.id
-        del self._tickets[job]
+    def _end(self, tracked: TrackedJob, now_ms: Instant) -> None:
+        job = tracked.job.id
+        del self._tracked[job]
         self._mode.drop(job)
-        self._meter.end(job, ticket.total_milli)
-        self.course.waits_ms.append(now_ms - ticket.submitted_ms - ticket.duration_ms)
+        self._meter.end(job, tracked.total_milli)
+        self.result.waits_ms.append(now_ms - tracked.submitted_ms - tracked.duration_ms)
 
-    def _leave(self, ticket: Ticket) -> None:
-        """A paused job's place is free, and it waits."""
-        run = ticket.run
-        self._meter.wait(run.job, ticket.total_milli, run.queued_at_ms)
-        self._put(ticket, transition.stopped(run))
+    def _leave(self, tracked: TrackedJob) -> None:
+        """A paused job has released its GPUs and is queued again."""
+        run = tracked.run
+        self._meter.wait(run.job, tracked.total_milli, run.queued_at_ms)
+        self._put(tracked, transition.stopped(run))
 
-    def _carry_out(self, deeds: Sequence[Deed], now_ms: Instant) -> bool:
-        """Returns whether there is more to be done at once: somebody has left, or is in the place he started in."""
+    def _carry_out(self, decisions: Sequence[RunTransition], now_ms: Instant) -> bool:
+        """Returns whether another round follows at this instant: GPUs were released, or a start waits for another."""
         more = False
-        for deed in deeds:
-            ticket = self._tickets[deed.job]
-            match deed:
+        for decision in decisions:
+            tracked = self._tracked[decision.job]
+            match decision:
                 case Admit():
-                    self._start(ticket, deed, now_ms)
+                    self._start(tracked, decision, now_ms)
                 case Pending():
-                    self._promise(ticket, deed, now_ms)
-                    more = more or deed.reason.code == FOR_START
+                    self._reserve(tracked, decision, now_ms)
+                    more = more or decision.reason.code == FOR_START
                 case _:
-                    self._pause(ticket, deed, now_ms)
-                    more = more or not self._pace.stop_ms
+                    self._pause(tracked, decision, now_ms)
+                    more = more or not self._pause_cost.stop_ms
         return more
 
-    def _start(self, ticket: Ticket, admit: Admit, now_ms: Instant) -> None:
-        run = transition.started(_decided(ticket, admit, now_ms), now_ms)
-        self._meter.start(run.job, ticket.total_milli)
-        heappush(self._due, (now_ms + ticket.left_ms, run.job, run.starts, run.phase))
-        self._put(ticket, run)
-        self._note(Act(at_ms=now_ms, deed=admit))
+    def _start(self, tracked: TrackedJob, admit: Admit, now_ms: Instant) -> None:
+        run = transition.started(_decided(tracked, admit, now_ms), now_ms)
+        self._meter.start(run.job, tracked.total_milli)
+        heappush(self._due, (now_ms + tracked.left_ms, run.job, run.starts, run.phase))
+        self._put(tracked, run)
+        self._note(ReplayEvent(at_ms=now_ms, decision=admit))
 
-    def _promise(self, ticket: Ticket, pending: Pending, now_ms: Instant) -> None:
-        """A place kept for it stands on its run: where it goes, not where it still is.
+    def _reserve(self, tracked: TrackedJob, pending: Pending, now_ms: Instant) -> None:
+        """Make, change or cancel the reservation on a job's run: the place where it will start.
 
-        One that is kept as it empties counts as nobody's in the engine's accounts.
+        The engine charges no project for a reservation whose GPUs are still in use by others (GPU5080).
         """
-        run, place = _decided(ticket, pending, now_ms), pending.reserved
+        run, place = _decided(tracked, pending, now_ms), pending.reserved
         if place is None or pending.reason.code == GUARDED:
-            self._meter.lapse(run.job, ticket.total_milli, run.queued_at_ms)
+            self._meter.cancel_reservation(run.job, tracked.total_milli, run.queued_at_ms)
         elif run.phase is RunPhase.QUEUED:
-            self._meter.promise(run.job, ticket.total_milli, now_ms)
-        ticket.run = run
-        self._mode.put(ticket.job, run)
+            self._meter.reserve(run.job, tracked.total_milli, now_ms)
+        tracked.run = run
+        self._mode.put(tracked.job, run)
 
-    def _pause(self, ticket: Ticket, pause: Reclaim | Preempt | Move, now_ms: Instant) -> None:
-        run = ticket.run
+    def _pause(self, tracked: TrackedJob, pause: Reclaim | Preempt | Move, now_ms: Instant) -> None:
+        run = tracked.run
         ran_ms = now_ms - (now_ms if run.started_at_ms is None else run.started_at_ms)
-        lost_ms = self._pace.lost_ms(ran_ms)
-        ticket.left_ms -= ran_ms - lost_ms
-        self.course.pauses += 1
-        self.course.displaced += ticket.total_milli * ran_ms
-        self.course.lost += ticket.total_milli * lost_ms
-        self.course.leaving += ticket.total_milli * self._pace.stop_ms
+        lost_ms = self._pause_cost.lost_ms(ran_ms)
+        tracked.left_ms -= ran_ms - lost_ms
+        self.result.pauses += 1
+        self.result.displaced += tracked.total_milli * ran_ms
+        self.result.lost += tracked.total_milli * lost_ms
+        self.result.leaving += tracked.total_milli * self._pause_cost.stop_ms
         reserved = pause.reserved
         if reserved is None:
-            self._meter.pause(run.job, ticket.total_milli)
+            self._meter.pause(run.job, tracked.total_milli)
         else:
-            self._meter.move(run.job, ticket.total_milli, now_ms)
-        ticket.run = _decided(ticket, pause, now_ms)
-        self._note(Act(at_ms=now_ms, deed=pause))
-        if self._pace.stop_ms:
-            self._put(ticket, ticket.run)
-            heappush(self._due, (now_ms + self._pace.stop_ms, run.job, ticket.run.starts, RunPhase.STOPPING))
+            self._meter.move(run.job, tracked.total_milli, now_ms)
+        tracked.run = _decided(tracked, pause, now_ms)
+        self._note(ReplayEvent(at_ms=now_ms, decision=pause))
+        if self._pause_cost.stop_ms:
+            self._put(tracked, tracked.run)
+            heappush(self._due, (now_ms + self._pause_cost.stop_ms, run.job, tracked.run.starts, RunPhase.STOPPING))
         else:
-            self._leave(ticket)
+            self._leave(tracked)
 
-    def _note(self, act: Act) -> None:
-        if self._keep_acts:
-            self.course.acts.append(act)
+    def _note(self, event: ReplayEvent) -> None:
+        if self._keep_events:
+            self.result.events.append(event)
 
 
-def _decided(ticket: Ticket, deed: Deed, now_ms: Instant) -> Run:
-    """The run as what is decided about it leaves it."""
-    return transition.decided(ticket.job, ticket.run, deed, now_ms) or ticket.run
+def _decided(tracked: TrackedJob, decision: RunTransition, now_ms: Instant) -> Run:
+    """The run once the decision is carried out."""
+    return transition.decided(tracked.job, tracked.run, decision, now_ms) or tracked.run

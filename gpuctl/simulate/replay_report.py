@@ -1,4 +1,4 @@
-"""What a replay came to: one set of figures a mode, and its JSON form. Fields of that form are only ever added."""
+"""The report of a replay: figures for each mode, and the JSON form. Fields of that form are only ever added."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 from gpuctl.simulate.meter import Meter, Short
 from gpuctl.simulate.modes import ModeName, mode_of
-from gpuctl.simulate.replay import Pace, Replay
+from gpuctl.simulate.replay import PauseCost, Replay
 from gpuctl.simulate.report import API_VERSION
 from gpuctl.simulate.series import Series, series
 from gpuctl.simulate.workload import Workload
@@ -23,11 +23,11 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One mode's. `wait` is all the time that a job was there and did not run; jobs that never ended are not in it.
+    """The figures of one mode. Waits: time since its submission in which a job did not run, of the jobs that ended.
 
-    `displaced`: work done since their last start by jobs that were paused; `lost`: what of it was done again; `wasted`:
-    that, and the GPU time that they held while they left: all that pausing costs. These, `unfair` and `below_quota`
-    (see `meter.Short`) are parts per million of the work of all jobs, `used` of all GPU time of the window.
+    `displaced`: work that paused jobs had done since their last start; `lost`: the part of it that was repeated;
+    `wasted`: `lost` and the GPU time that they held while stopping, so all that pauses cost. These, `unfair` and
+    `below_quota` (see `meter.Short`) are parts per million of the work of all jobs; `used` of the window's GPU time.
     """
 
     mode: ModeName
@@ -54,9 +54,9 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """Several modes over the same jobs on the same nodes. The window is what integrals are over.
+    """Several modes with the same jobs on the same nodes. `window`: the time over which integrals are taken.
 
-    `quotas_from` tells where quotas are from.
+    `quotas_from` says where the quotas come from.
     """
 
     name: str
@@ -65,54 +65,54 @@ class ReplayReport:
     layout: str
     capacity_milli: GpuMilli
     window: tuple[Instant, Instant]
-    pace: Pace
+    pause_cost: PauseCost
     quotas: Mapping[ProjectName, GpuMilli]
     modes: tuple[Figures, ...]
     quotas_from: str = ""
 
     def wait_ratio_milli(self, figures: Figures) -> int | None:
-        """A mode's mean wait in thousandths of the floor's; None where the floor is not among the modes, or 0."""
+        """A mode's mean wait in thousandths of the floor's; None where the floor's is unknown or 0."""
         floor = next((f.mean_wait_ms for f in self.modes if f.mode is ModeName.FLOOR), 0)
         return figures.mean_wait_ms * 1000 // floor if floor else None
 
 
-def replay(workload: Workload, mode: ModeName, pace: Pace, window: tuple[Instant, Instant]) -> Figures:
+def replay(workload: Workload, mode: ModeName, pause_cost: PauseCost, window: tuple[Instant, Instant]) -> Figures:
     """Replay a workload in one mode, and measure it."""
-    meter = Meter(workload.quotas, workload.capacity_milli, window, pace.stop_ms)
-    course = Replay(workload, mode_of(mode, workload), pace, meter)
-    came = course.run()
+    meter = Meter(workload.quotas, workload.capacity_milli, window, pause_cost.stop_ms)
+    replayed = Replay(workload, mode_of(mode, workload), pause_cost, meter)
+    result = replayed.run()
     projects = meter.close()
     work = max(1, sum(job.work_ms for job, _ in workload.jobs))
-    waits = sorted(came.waits_ms) or [0]
+    waits = sorted(result.waits_ms) or [0]
     span = workload.capacity_milli * (window[1] - window[0])
     return Figures(
         mode=mode,
-        ended=len(came.waits_ms),
-        unfinished=course.unfinished,
+        ended=len(result.waits_ms),
+        unfinished=replayed.unfinished,
         mean_wait_ms=sum(waits) // len(waits),
         p95_wait_ms=waits[len(waits) * 95 // 100],
         max_wait_ms=waits[-1],
-        pauses=came.pauses,
-        displaced_ppm=came.displaced * MILLION // work,
-        lost_ppm=came.lost * MILLION // work,
-        wasted_ppm=(came.lost + came.leaving) * MILLION // work,
+        pauses=result.pauses,
+        displaced_ppm=result.displaced * MILLION // work,
+        lost_ppm=result.lost * MILLION // work,
+        wasted_ppm=(result.lost + result.leaving) * MILLION // work,
         unfair_ppm=sum(short.unfair for short in projects.values()) * MILLION // work,
         below_quota_ppm=sum(short.below_quota for short in projects.values()) * MILLION // work,
         used_ppm=meter.used * MILLION // max(1, span),
         violations=sum(short.violations for short in projects.values()),
         violation_ms=sum(short.violation_ms for short in projects.values()),
         longest_ms=max((short.longest_ms for short in projects.values()), default=0),
-        instants=came.instants,
-        end_ms=came.end_ms,
+        instants=result.instants,
+        end_ms=result.end_ms,
         projects=projects,
         series=series(meter.steps, window, workload.capacity_milli, STEPS),
     )
 
 
 def replay_all(
-    workload: Workload, layout: str, modes: Sequence[ModeName], pace: Pace, window: tuple[Instant, Instant]
+    workload: Workload, layout: str, modes: Sequence[ModeName], pause_cost: PauseCost, window: tuple[Instant, Instant]
 ) -> ReplayReport:
-    """The same jobs in each of the modes."""
+    """Replay the same jobs in each mode."""
     return ReplayReport(
         name=workload.declared.cluster.name,
         jobs=len(workload.jobs),
@@ -120,9 +120,9 @@ def replay_all(
         layout=layout,
         capacity_milli=workload.capacity_milli,
         window=window,
-        pace=pace,
+        pause_cost=pause_cost,
         quotas=workload.quotas,
-        modes=tuple(replay(workload, mode, pace, window) for mode in modes),
+        modes=tuple(replay(workload, mode, pause_cost, window) for mode in modes),
     )
 
 
@@ -138,8 +138,8 @@ def document(report: ReplayReport) -> dict[str, Any]:
         "capacityGpuMilli": report.capacity_milli,
         "fromMs": report.window[0],
         "untilMs": report.window[1],
-        "stopMs": report.pace.stop_ms,
-        "checkpointMs": report.pace.checkpoint_ms,
+        "stopMs": report.pause_cost.stop_ms,
+        "checkpointMs": report.pause_cost.checkpoint_ms,
         "quotasFrom": report.quotas_from,
         "modes": [_mode(report, figures) for figures in report.modes],
     }

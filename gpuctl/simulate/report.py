@@ -30,7 +30,7 @@ class ProjectRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A job at one time. `reason` is a catalogue code and `message` its text; `gpu_milli` of all workers together.
+    """A job at one time. `reason` is a catalogue code and `message` its text; `gpu_milli` is of all workers together.
 
     `queued_ms` is how long it has waited so far, 0 when it does not wait.
     """
@@ -48,7 +48,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A node at one time: how many devices it has that are well, and whether it takes jobs."""
+    """A node at one time: its healthy devices, and whether it takes jobs."""
 
     name: NodeName
     gpus: int
@@ -57,9 +57,9 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The cluster at one time: after an event had settled, at a time that was asked for, or at the end.
+    """The cluster at one time: at rest after an event, at a time of an expectation, or at the end.
 
-    `begun_ms` is when the event was.
+    `begun_ms` is the instant of the event.
     """
 
     at_ms: Instant
@@ -74,7 +74,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A job's change of state. `before` None: it was not there; `after` None: it is gone. `paused_for`: on a pause."""
+    """A job's change of state. `before` None: it is new; `after` None: it is gone. `paused_for`: set on a pause."""
 
     at_ms: Instant
     job: JobId
@@ -89,7 +89,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One expectation and what was found. `want` and `got` are JSON values in the terms of the scenario file."""
+    """One expectation and what was found. `want` and `got` are JSON values in the form of the scenario file."""
 
     at: str
     path: str
@@ -100,7 +100,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationReport:
-    """All that happened. `stable` is False when the cluster did not come to rest within the bound of cycles."""
+    """The report of one scenario. `stable`: the cluster came to rest within the bound of cycles."""
 
     name: str
     why: str
@@ -148,7 +148,7 @@ def document(report: SimulationReport) -> dict[str, Any]:
 
 
 def placement_form(placement: Placement | None) -> list[dict[str, Any]]:
-    """A placement as `[{node, gpus}]`, a worker each; empty for none."""
+    """A placement as `[{node, gpus}]`, one for each worker; empty for none."""
     workers = placement.workers if placement else ()
     return [{"node": worker.node, "gpus": list(worker.gpus)} for worker in workers]
 

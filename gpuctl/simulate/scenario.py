@@ -1,4 +1,4 @@
-"""A scenario as values. Instants are milliseconds after the scenario's 0s; what is given lies before it."""
+"""A scenario as values. Instants are milliseconds after the scenario's 0s; given ones lie before it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineDocument:
-    """A document written in the scenario: its identity, and a file in which it stands at the place it has there."""
+    """A document in the scenario: its identity, and a file in which it has the same line and column."""
 
     kind: str
     project: str
@@ -55,7 +55,7 @@ class GivenQueued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenForeign:
-    """GPUs of a node that pods hold which are not gpuctl's."""
+    """GPUs of a node that pods of others hold."""
 
     node: NodeName
     gpus: int
@@ -64,7 +64,7 @@ class GivenForeign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """How things stand at 0s, beside the declarations."""
+    """The state at 0s, besides the declarations."""
 
     documents: tuple[InlineDocument, ...] = ()
     nodes_ready: Mapping[NodeName, bool] = field(default_factory=dict)
@@ -75,14 +75,14 @@ class Given:
 
     @property
     def since_ms(self) -> dict[JobId, Instant]:
-        """When each job that is there already began to wait, or to run."""
+        """When each given job began to wait, or to run."""
         waiting = {queued.job: queued.since_ms for queued in self.queued}
         return waiting | {run.job: run.since_ms for run in self.running}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """Documents are added, or take the place of those of the same name."""
+    """Documents are added, or replace those of the same name."""
 
     documents: tuple[InlineDocument, ...]
 
@@ -104,7 +104,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetNode:
-    """A node is lost, or takes no new pods, or is as it should be again."""
+    """A node becomes unready, is cordoned, or is ready again."""
 
     node: NodeName
     ready: bool
@@ -121,7 +121,7 @@ class SetIdle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetForeign:
-    """Pods that are not gpuctl's ask for so many GPUs of a node from now on."""
+    """Pods of others request so many GPUs of a node from now on."""
 
     node: NodeName
     gpus: int
@@ -132,7 +132,7 @@ Happening: TypeAlias = Apply | Delete | Finish | SetNode | SetIdle | SetForeign
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happens at an instant."""
+    """An event of the scenario at an instant."""
 
     at_ms: Instant
     what: Happening
@@ -141,7 +141,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEviction:
-    """A pause that is expected; `beneficiary` None: for whomever."""
+    """A pause that is expected; `beneficiary` None: for any job."""
 
     job: JobId
     beneficiary: JobId | None
@@ -149,9 +149,9 @@ class WantedEviction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What should be so at an instant; None is the end. The fields of a project or job are those of `expect`.
+    """What is expected at an instant; None is the end. The fields of a project or job are those of `expect`.
 
-    `spans` is where each stands: by ("project" or "job", name).
+    `spans`: the place of each in the file, by ("project" or "job", name).
     """
 
     at_ms: Instant | None

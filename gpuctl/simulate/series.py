@@ -1,4 +1,4 @@
-"""GPUs by project over time, in equal steps: what a chart is drawn of."""
+"""GPUs by project over time, in equal steps: the data of a chart."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 from gpuctl.simulate.report import SimulationReport
 
 HOLDING = frozenset({JobState.STARTING, JobState.RUNNING})
-"""States in which a job holds what it was given."""
+"""States in which a job holds its GPUs."""
 
 Steps = Mapping[ProjectName, Sequence[tuple[Instant, GpuMilli]]]
-"""For each project from when on it held how much, in order of time."""
+"""For each project the amounts that it held, each with the instant from which on, in order of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """`held_milli`: the mean of each step of time, the first of which begins at `from_ms`."""
+    """Means over equal steps of time. `held_milli`: for each project one mean a step; the first begins at `from_ms`."""
 
     from_ms: Instant
     step_ms: DurationMs
@@ -28,7 +28,7 @@ class Series:
 
 
 def series(steps: Steps, window: tuple[Instant, Instant], capacity_milli: GpuMilli, count: int) -> Series:
-    """So many steps over a window, or fewer where it is short: a step is whole milliseconds."""
+    """Divide a window into `count` steps, or fewer where it is short: a step is whole milliseconds."""
     from_ms, until_ms = window
     step_ms = max(1, -(-(until_ms - from_ms) // count))
     count = max(1, -(-(until_ms - from_ms) // step_ms))
@@ -58,7 +58,7 @@ def _means(
 
 
 def series_of(report: SimulationReport, count: int) -> Series:
-    """A simulation's: what its jobs held from one change of state to the next."""
+    """The series of a simulation: what its jobs held from one change of state to the next."""
     size = {row.job: row.gpu_milli for checkpoint in report.checkpoints for row in checkpoint.jobs}
     end_ms = max((checkpoint.at_ms for checkpoint in report.checkpoints), default=0)
     steps: dict[ProjectName, list[tuple[Instant, GpuMilli]]] = {

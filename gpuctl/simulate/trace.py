@@ -1,6 +1,6 @@
-"""Traces: what was once asked of a real cluster, as values, and the tables they come in.
+"""Traces of real clusters as values, and the tables that hold them.
 
-A trace says when each job came, how long it ran and how many GPUs it held. It says nothing of where.
+A trace says when each job was submitted, how long it ran and how many GPUs it held, but not where it ran.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 
 MOST_BYTES = 64 << 20
-"""A larger file is not read: it is held in memory line by line. The published ones are below a tenth of that."""
+"""A larger file is not read, since its lines are held in memory. Published traces are below a tenth of that."""
 MOST_TOLD = 20
-"""Lines of one file that are told to be wrong; the first are enough to see what is."""
+"""Wrong lines of one file that are reported: the first ones show the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceJob:
-    """One job. `gpu_milli` of all its workers together: a fraction of one device, or whole devices."""
+    """One job. `gpu_milli` is of all its workers together: a fraction of one device, or whole devices."""
 
     project: ProjectName
     submitted_ms: Instant
@@ -42,14 +42,14 @@ class TraceJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All jobs in the order in which they came. `history` is each project's work before the first of them."""
+    """All jobs in order of submission. `history`: each project's work before the first of them."""
 
     name: str
     jobs: tuple[TraceJob, ...]
     history: Mapping[ProjectName, int] = field(default_factory=dict)
 
     def between(self, from_ms: Instant | None, until_ms: Instant | None) -> Trace:
-        """The jobs that came in a span of time. What came before it becomes history."""
+        """Keep the jobs submitted in a span of time. Earlier ones become history."""
         history = dict(self.history)
         inside = []
         for job in self.jobs:
@@ -61,7 +61,7 @@ class Trace:
 
 
 class Table:
-    """A file of comma-separated columns with a header; what is wrong in it is gathered with its place."""
+    """A file of comma-separated columns with a header; collects its mistakes with their places."""
 
     def __init__(self, path: str, content: bytes, columns: Sequence[str]) -> None:
         self.path = path
@@ -80,7 +80,7 @@ class Table:
             self.mistakes.append(self.mistake("GPU3911", 1, columns=", ".join(missing)))
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The wanted columns of each line that has them, with the line's number; empty lines are passed over."""
+        """The wanted columns of each line, with the line's number. Empty lines are skipped, short ones reported."""
         reader = csv.reader(self.lines[1:] if self.positions else [])
         while True:
             number = reader.line_num + 2
@@ -97,16 +97,16 @@ class Table:
                 self.wrong(number, "too few columns")
 
     def nothing(self, problem: str) -> None:
-        """The file holds nothing that can be used, and no line of it is to blame."""
+        """Report a file without usable content, where no single line is wrong."""
         self.mistakes.append(self.mistake("GPU3915", 1, problem=problem))
 
     def wrong(self, number: int, problem: str) -> None:
-        """A line can't be used."""
+        """Report a line that can't be used."""
         if len(self.mistakes) < MOST_TOLD:
             self.mistakes.append(self.mistake("GPU3910", number, problem=problem))
 
     def mistake(self, code: str, number: int, **params: str | int) -> Diagnostic:
-        """A diagnostic of a line."""
+        """Make a diagnostic of a line."""
         text = self.lines[number - 1] if number <= len(self.lines) else ""
         text = text if len(text) <= LONGEST_QUOTED_LINE else ""
         span = SourceSpan(file=self.path, line=number, column=1, end_column=len(text) + 1)
@@ -114,7 +114,7 @@ class Table:
 
 
 def lines_of(content: bytes) -> list[str]:
-    """A file's lines, without the mark that some programs begin a file with; none of one that is too large."""
+    """A file's lines, without a byte order mark; none of a file that is too large."""
     return [] if len(content) > MOST_BYTES else content.decode("utf-8-sig", "replace").splitlines()
 
 

@@ -1,4 +1,4 @@
-"""Alibaba's openb traces, 2023: nodes with GPUs, and lists of pods that ask for parts of a GPU, whole ones, or none.
+"""Read Alibaba's openb traces, 2023: nodes with GPUs, and lists of pods with a part of a GPU, whole ones, or none.
 
 Columns of a list: name, cpu_milli, memory_mib, num_gpu, gpu_milli (of each GPU), and in most gpu_spec (models, "A|B"),
 qos, creation_time and deletion_time (seconds from the trace's begin). Source: data/csv of
@@ -19,7 +19,7 @@ NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIME_COLUMNS = ("qos", "creation_time", "deletion_time")
 COLUMNS = (*POD_COLUMNS, *TIME_COLUMNS)
-"""Of a list that tells when pods came and went."""
+"""The columns of a list that has the times of its pods."""
 
 T = TypeVar("T")
 _MIB = 1 << 20
@@ -51,7 +51,7 @@ class OpenbPod:
 
 
 def read_nodes(path: str, content: bytes) -> tuple[tuple[OpenbNode, ...], tuple[Diagnostic, ...]]:
-    """The nodes of a list, as they stand in it; none when something is wrong with it."""
+    """Read the nodes of a list, in its order; none when a line is wrong."""
     table = Table(path, content, NODE_COLUMNS)
     nodes: list[OpenbNode] = []
     for number, (name, cpu, mib, gpus, model) in table.rows():
@@ -69,7 +69,7 @@ def read_nodes(path: str, content: bytes) -> tuple[tuple[OpenbNode, ...], tuple[
 
 
 def read_pods(path: str, content: bytes) -> tuple[tuple[OpenbPod, ...], tuple[Diagnostic, ...]]:
-    """The pods of a list, as they stand in it; none when something is wrong with it."""
+    """Read the pods of a list, in its order; none when a line is wrong."""
     table = Table(path, content, POD_COLUMNS)
     pods: list[OpenbPod] = []
     for number, cells in table.rows():
@@ -82,9 +82,9 @@ def read_pods(path: str, content: bytes) -> tuple[tuple[OpenbPod, ...], tuple[Di
 
 
 def read_openb(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnostic, ...]]:
-    """The pods with GPUs as jobs, by time: each ran until it was deleted. A project for each class of service.
+    """Read the pods with GPUs as jobs, by time: each ran until its deletion. A project is a class of service.
 
-    openb tells of no teams. A pod that was deleted when it came held nothing and is left out.
+    openb has no teams. A pod that was deleted at its creation held nothing and is left out.
     """
     table = Table(path, content, COLUMNS)
     jobs: list[TraceJob] = []
@@ -99,7 +99,7 @@ def read_openb(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnosti
         elif pod.gpu_milli and times[0] < times[1]:
             jobs.append(_job(pod, cells[len(POD_COLUMNS)], times[0], times[1]))
     if not jobs and not table.mistakes:
-        table.nothing("no pod of it held GPUs for any time")
+        table.nothing("no pod in it held GPUs for any time")
     if table.mistakes:
         return None, tuple(table.mistakes)
     return Trace(name="openb", jobs=tuple(sorted(jobs, key=lambda job: job.submitted_ms))), ()
@@ -125,16 +125,16 @@ def _pod(cells: list[str]) -> OpenbPod | str:
         return "name is a name"
     cpu, mib, gpus, gpu_milli = amounts
     if gpus > _MOST_GPUS_OF_A_POD:
-        return f"no pod has {gpus} GPUs"
+        return f"{gpus} GPUs are more than a pod can have"
     if gpus and not 0 < gpu_milli <= WHOLE_GPU:
-        return f"{gpu_milli} milli are no part of a GPU"
+        return f"gpu_milli {gpu_milli} is not a part of one GPU"
     if gpus > 1 and gpu_milli != WHOLE_GPU:
         return "parts of several GPUs"
     return OpenbPod(name=cells[0], cpu_milli=cpu, mem_bytes=mib * _MIB, gpu_milli=gpus * gpu_milli)
 
 
 def _times(created: str, deleted: str) -> list[int] | str:
-    """When a pod came and went, in seconds, or what is wrong with it."""
+    """When a pod was created and deleted, in seconds, or what is wrong with the line."""
     times = _numbers(created, deleted)
     if times is None or max(times) > _MOST_SECONDS:
         return "creation_time and deletion_time are whole numbers of seconds"
@@ -146,7 +146,7 @@ def _is_name(text: str) -> bool:
 
 
 def _numbers(*cells: str) -> list[int] | None:
-    """Whole numbers that are no larger than anything there could be."""
+    """Whole numbers of at most _MOST_DIGITS digits; None for anything else."""
     if all(cell.isdecimal() and len(cell) <= _MOST_DIGITS for cell in cells):
         return [int(cell) for cell in cells]
     return None

@@ -1,4 +1,4 @@
-"""Microsoft's Philly cluster, 2017: jobs of its virtual clusters, in the table that the authors of Pollux made of it.
+"""Read the trace of Microsoft's Philly cluster, 2017: jobs of its virtual clusters, as a table by Pollux's authors.
 
 Columns: timestamp, duration (seconds), num_gpus, gpu_time, cluster. Times without a zone are read as UTC; lines may
 be in any order.
@@ -19,7 +19,7 @@ COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 MOST_GPUS = 100_000
 MOST_SECONDS = 10**9
 LATEST_MS: Instant = 10**13
-"""A line that says more is wrong."""
+"""The largest instant; a line with a larger one is wrong."""
 
 _MOST_DIGITS = 9
 _LONGEST_NAME = 253
@@ -35,9 +35,7 @@ HISTORY_GPU_HOURS = {
 
 
 def read_philly(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnostic, ...]]:
-    """The jobs of a table, by time. One of these clusters' that begins with HISTORY_UNTIL_MS or later has the history
-    above.
-    """
+    """Read the jobs of a table, by time. A table of these clusters from HISTORY_UNTIL_MS on gets the history above."""
     table = Table(path, content, COLUMNS)
     jobs: list[TraceJob] = []
     for number, (timestamp, duration, gpus, cluster) in table.rows():
@@ -60,18 +58,18 @@ def _job(timestamp: str, duration: str, gpus: str, cluster: str) -> TraceJob | s
     """The job of a line, or what is wrong with it."""
     submitted_ms = instant_of(timestamp)
     if submitted_ms is None or not 0 <= submitted_ms < LATEST_MS:
-        return f"{timestamp!r} is no time from 1970 on"
+        return f"{timestamp!r} is not a time from 1970 on"
     try:
         seconds = Decimal(duration)
         duration_ms = int(seconds * 1000) if 0 < seconds < MOST_SECONDS else 0
     except InvalidOperation:
         duration_ms = 0
     if not duration_ms:
-        return f"{duration!r} is no duration in seconds"
+        return f"{duration!r} is not a duration in seconds"
     if not gpus.isdecimal() or len(gpus) > _MOST_DIGITS or not 0 < int(gpus) <= MOST_GPUS:
-        return f"{gpus!r} is no number of GPUs"
+        return f"{gpus!r} is not a number of GPUs"
     if not cluster.strip() or not cluster.isprintable() or len(cluster) > _LONGEST_NAME:
-        return "no cluster" if not cluster.strip() else f"{cluster!r} is no name of a cluster"
+        return "cluster is empty" if not cluster.strip() else f"{cluster!r} is not a cluster name"
     return TraceJob(
         project=ProjectName(cluster),
         submitted_ms=submitted_ms,

@@ -1,5 +1,5 @@
-"""Instants from which on the engine may decide differently though nothing happens: limits and patience run out, and
-past use fades.
+"""Instants at which the engine may decide differently without any event: limits end, the starvation guard applies, and
+past usage decays.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from gpuctl.schedule.jobs.interactive import latest_end_ms
 from gpuctl.schedule.memory.outlook import Outlook
 
 LOOKS_A_HALF_LIFE = 16
-"""How often a half-life is looked at, twice over; then ever more seldom, for ever less of past use is left."""
+"""Checks in each of the first two half-lives; later ones are further and further apart, as less past usage is left."""
 
 PRECISION_MS: DurationMs = 1000
-"""How exactly it is found out when past use has faded enough."""
+"""How exactly the instant is found at which past usage has decayed enough."""
 
 _HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
 
 def wakeups(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterator[Instant]:
-    """Those still to come. Cost: linear in jobs and runs."""
+    """The instants after now at which a run's limit or delay ends. Cost: linear in jobs and runs."""
     jobs = {job.id: job for job in declared.jobs}
     for run in state.runs:
         job = jobs.get(run.job)
@@ -50,9 +50,9 @@ def _of_run(declared: Declared, job: Job, run: Run, now_ms: Instant) -> Iterator
 
 
 def faded(declared: Declared, state: ClusterState, now: Schedule, until_ms: Instant) -> Instant | None:
-    """When past use has faded so far, or grown, that the engine decides otherwise than now; None: not until then.
+    """The first instant until `until_ms` at which decayed usage changes the engine's decisions; None: there is none.
 
-    That is found out by asking it. Nothing else may happen before. Cost: some sixty schedules, while somebody waits.
+    Found by running the engine; valid until the next event. Cost: some sixty schedules, while a job waits.
     """
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     waits = any(isinstance(decision, Pending) and decision.reserved is None for decision in now.decisions)
@@ -72,7 +72,7 @@ def faded(declared: Declared, state: ClusterState, now: Schedule, until_ms: Inst
 
 
 def _first(otherwise: Callable[[Instant], bool], same_ms: Instant, other_ms: Instant) -> Instant:
-    """The first instant after one at which it is otherwise, up to one at which it is known to be, by halving."""
+    """The first instant in (same_ms, other_ms] at which decisions differ, by bisection."""
     while other_ms - same_ms > PRECISION_MS:
         between_ms = (same_ms + other_ms) // 2
         if otherwise(between_ms):
@@ -83,7 +83,7 @@ def _first(otherwise: Callable[[Instant], bool], same_ms: Instant, other_ms: Ins
 
 
 def _looks(now_ms: Instant, until_ms: Instant, half_life_ms: DurationMs) -> Iterator[Instant]:
-    """Instants to look at, ever further apart, the last one of them `until_ms`."""
+    """The instants to check, further and further apart; the last is `until_ms`."""
     step_ms = max(PRECISION_MS, half_life_ms // LOOKS_A_HALF_LIFE)
     at_ms = now_ms + step_ms
     while at_ms < until_ms:
@@ -96,7 +96,7 @@ def _looks(now_ms: Instant, until_ms: Instant, half_life_ms: DurationMs) -> Iter
 
 
 def _kinds(decided: Schedule) -> dict[JobId, tuple[type, bool]]:
-    """What is decided about each job, and whether a place is kept for it."""
+    """The kind of each job's decision, and whether it has a reservation."""
     return {
         decision.job: (type(decision), isinstance(decision, Pending) and decision.reserved is not None)
         for decision in decided.decisions

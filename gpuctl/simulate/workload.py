@@ -1,4 +1,4 @@
-"""A trace as declarations: a pool of equal nodes, a project for each of the trace's, its quota, and the jobs."""
+"""Turn a trace into declarations: a pool of equal nodes, the projects with their quotas, and the jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LAYOUT = re.compile(r"(?P<nodes>[1-9][0-9]{0,4})x(?P<gpus>[1-9][0-9]?)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """So many nodes with so many GPUs each, written 64x8."""
+    """A number of nodes with a number of GPUs each, written 64x8."""
 
     nodes: int
     gpus: int
@@ -56,13 +56,13 @@ class Layout:
 
     @property
     def gpu_milli(self) -> GpuMilli:
-        """All of them."""
+        """The GPUs of all nodes."""
         return self.nodes * self.gpus * WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What is replayed: the declarations without jobs, the live nodes, and each job with what the trace says of it."""
+    """The input of a replay: declarations without jobs, live nodes, and each job beside its line of the trace."""
 
     declared: Declared
     nodes: tuple[Node, ...]
@@ -82,7 +82,7 @@ class Workload:
 def workload(
     trace: Trace, layout: Layout, quotas: Mapping[ProjectName, GpuMilli], policy: SchedulingPolicy
 ) -> Workload:
-    """The trace on such nodes with such quotas. A job of more GPUs than a node has is a gang of equal workers."""
+    """Lay a trace out on nodes with quotas. A job with more GPUs than a node has becomes a gang of equal workers."""
     names = [NodeName(f"node-{index:04d}") for index in range(1, layout.nodes + 1)]
     pool = NodePool(
         name=POOL,
@@ -136,24 +136,24 @@ def _job(job: TraceJob, name: str, gpus_per_node: int) -> Job:
 
 
 def _workers(gpus: int, gpus_per_node: int) -> int:
-    """As few equal workers as fit nodes: 12 GPUs are two workers of six where a node has eight."""
+    """The fewest equal workers that fit nodes: 12 GPUs are two workers of six where a node has eight."""
     if gpus <= gpus_per_node:
         return 1
     return gpus // next(size for size in range(gpus_per_node, 0, -1) if gpus % size == 0)
 
 
 def equal_quotas(projects: Iterable[ProjectName], layout: Layout) -> dict[ProjectName, GpuMilli]:
-    """The same for each project."""
+    """Divide the GPUs equally among the projects."""
     return _apportioned(layout, dict.fromkeys(projects, 1))
 
 
 def quotas_by_history(trace: Trace, layout: Layout) -> dict[ProjectName, GpuMilli]:
-    """To each project its part of all work done before; {} when nothing was."""
+    """Divide the GPUs by each project's work before the trace; {} when there was none."""
     return _apportioned(layout, {project: work for project, work in trace.history.items() if work > 0})
 
 
 def _apportioned(layout: Layout, weights: Mapping[ProjectName, int]) -> dict[ProjectName, GpuMilli]:
-    """Whole GPUs by weight, the rest by largest remainder; all of them together are what there is."""
+    """Whole GPUs by weight, by largest remainder; they add up to all GPUs."""
     gpus, total = layout.gpu_milli // WHOLE_GPU, sum(weights.values())
     given = {project: gpus * weight // total for project, weight in weights.items()}
     by_remainder = sorted(weights, key=lambda project: (-(gpus * weights[project] % total), project))
@@ -163,14 +163,14 @@ def _apportioned(layout: Layout, weights: Mapping[ProjectName, int]) -> dict[Pro
 
 
 def read_quotas(path: str, content: bytes) -> tuple[dict[ProjectName, GpuMilli], tuple[Diagnostic, ...]]:
-    """A table with the columns project and quota, in whole GPUs."""
+    """Read a table with the columns project and quota, in whole GPUs."""
     table = Table(path, content, ("project", "quota"))
     quotas: dict[ProjectName, GpuMilli] = {}
     for number, (project, quota) in table.rows():
         if not quota.isdecimal() or len(quota) > 6:
-            table.wrong(number, f"{quota!r} is no number of GPUs")
+            table.wrong(number, f"{quota!r} is not a number of GPUs")
         elif not project.isprintable() or len(project) > _LONGEST_NAME:
-            table.wrong(number, f"{project!r} is no name of a project")
+            table.wrong(number, f"{project!r} is not a project name")
         elif ProjectName(project) in quotas:
             table.wrong(number, f"{project} has a quota already")
         else:

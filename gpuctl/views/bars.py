@@ -1,4 +1,4 @@
-"""The devices of a few nodes as one character each: the letter of the team that holds it, or a dot."""
+"""The devices of a few nodes as one character each: the letter of the team that holds the device, or a dot."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gpuctl.views.styled import Line, Segment, team_style
 
 FREE = "."
 SHARED = "+"
-"""A device that jobs of several teams share."""
+"""The character of a device that jobs of several teams share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """How a project is drawn."""
+    """A project's letter and style."""
 
     project: ProjectName
     letter: str
@@ -24,7 +24,7 @@ class Team:
 
 
 def teams(projects: Iterable[ProjectName]) -> dict[ProjectName, Team]:
-    """A letter and a style for each project: the last letter of its name where those differ, else a, b, c in order."""
+    """Give each project a letter and a style: the last letter of its name where all differ, else a, b, c in order."""
     names = sorted(projects)
     last = [name[-1:] for name in names]
     distinct = len(set(last)) == len(last) and all(letter.isalpha() for letter in last)
@@ -61,6 +61,6 @@ def _cell(projects: set[ProjectName], drawn: Mapping[ProjectName, Team]) -> Segm
 
 
 def _ordinal(index: int) -> str:
-    """A to z, then A to Z, then digits; after those a hash sign for all."""
+    """A to z, then A to Z, then digits, then # for all others."""
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
     return letters[index] if index < len(letters) else "#"

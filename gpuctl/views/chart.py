@@ -7,12 +7,12 @@ from xml.sax.saxutils import escape
 
 from gpuctl.diag.escapes import printable
 from gpuctl.model.ids import ProjectName
-from gpuctl.model.units import GpuMilli, format_gpus
+from gpuctl.model.units import GpuMilli, count_gpus, format_gpus
 from gpuctl.views.bars import FREE, teams
 from gpuctl.views.styled import Line, Segment
 
 Held = Mapping[ProjectName, Sequence[GpuMilli]]
-"""For each project what it held in each step of time; all of them have the same number of steps."""
+"""What each project held in each step of time; the number of steps is the same for all."""
 
 HEIGHT = 16
 """Lines of a chart in text."""
@@ -25,7 +25,7 @@ _COLOURS = (
 
 
 def text_chart(held: Held, capacity_milli: GpuMilli, begin: str, end: str) -> tuple[Line, ...]:
-    """A column a step, a letter for each HEIGHT-th of all GPUs that a project held, and below it who is who."""
+    """A column for each step, a letter for each HEIGHT-th of all GPUs that a project held, and a legend below."""
     drawn = teams(held)
     columns = [_column(held, capacity_milli, step) for step in range(_steps(held))]
     width = len(format_gpus(capacity_milli))
@@ -41,7 +41,7 @@ def text_chart(held: Held, capacity_milli: GpuMilli, begin: str, end: str) -> tu
         most = max(held[project], default=0)
         lines.append((
             Segment(" " * (width + 1)), Segment(team.letter, team.style),
-            Segment(f" {project}: at most {format_gpus(most // 100 * 100)} GPUs in a step"),
+            Segment(f" {project}: at most {count_gpus(most // 100 * 100)} in a step"),
         ))  # fmt: skip
     return tuple(lines)
 
@@ -51,7 +51,7 @@ def _steps(held: Held) -> int:
 
 
 def _column(held: Held, capacity_milli: GpuMilli, step: int) -> list[ProjectName | None]:
-    """Who has each level of one step, bottom-up: amounts are added up before they are rounded."""
+    """The project at each level of one step, bottom-up. Amounts are added up before they are rounded."""
     column: list[ProjectName | None] = []
     total = 0
     for project in sorted(held):
@@ -92,7 +92,7 @@ def svg_chart(held: Held, capacity_milli: GpuMilli, begin: str, end: str) -> str
 
 
 def svg_sheet(charts: Mapping[str, str]) -> str:
-    """Several drawings of `svg_chart` in one, one below the other, each under its name."""
+    """Combine several drawings of `svg_chart`, one below the other, each with its name."""
     wide, tall = _LEFT + _WIDTH + _LEGEND, _TOP + _TALL + 40
     step = tall + _TOP
     parts = [

@@ -1,4 +1,4 @@
-"""Drift as text, in the manner of `kubectl diff`, and as JSON: object by object, what is live and what is wanted."""
+"""Drift as text, similar to `kubectl diff`, and as JSON: for each object the live and the declared fields."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpuctl.model.change import Action
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.views.styled import Line, Segment
 
-_COUNTED = ((Action.CREATE, "missing"), (Action.UPDATE, "changed"), (Action.DELETE, "too many"))
+_COUNTED = ((Action.CREATE, "missing"), (Action.UPDATE, "changed"), (Action.DELETE, "not declared"))
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDrift:
-    """One field of an object. None: it is not there, or not wanted."""
+    """One field of an object. `live` None: it is missing; `wanted` None: it is not declared."""
 
     path: str
     live: object
@@ -26,7 +26,7 @@ class FieldDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectDrift:
-    """One object that is not as it is wanted. `source` is where it is declared, `file:line`, or ""."""
+    """One object that differs from its declaration. `source`: where it is declared, `file:line`, or ""."""
 
     action: Action
     ref: ObjectRef
@@ -38,7 +38,7 @@ class ObjectDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftReport:
-    """All drift, in the order in which a cycle would undo it. `refusals` is what it would not."""
+    """All drift, in the order in which a cycle would correct it. `refusals`: what a guard refuses to correct."""
 
     objects: tuple[ObjectDrift, ...]
     unchanged: int
@@ -85,12 +85,12 @@ def text(report: DriftReport) -> Iterator[Line]:
 
 
 def summary(report: DriftReport) -> str:
-    """`3 objects differ: 1 missing, 2 changed; 45 are as wanted`."""
+    """`3 objects differ: 1 missing, 2 changed; 45 are as declared`."""
     actions = [drift.action for drift in report.objects]
     kinds = ", ".join(f"{actions.count(action)} {word}" for action, word in _COUNTED if action in actions)
     differ = "1 object differs" if len(actions) == 1 else f"{len(actions)} objects differ"
     are = "is" if report.unchanged == 1 else "are"
-    return f"{differ}: {kinds}; {report.unchanged} {are} as wanted"
+    return f"{differ}: {kinds}; {report.unchanged} {are} as declared"
 
 
 def _object_lines(drift: ObjectDrift) -> Iterator[Line]:
@@ -108,7 +108,7 @@ def _object_lines(drift: ObjectDrift) -> Iterator[Line]:
 
 
 def _value_lines(value: object) -> list[str]:
-    """A text as it stands, line by line, anything else as JSON."""
+    """A string line by line, any other value as JSON."""
     if isinstance(value, str):
         return [printable(line) for line in value.splitlines()] or ['""']
     return json_text(value, indent=2, sort_keys=True).split("\n")

@@ -1,4 +1,4 @@
-"""What was noted of a job's objects, as Run:ai's `get` lists it."""
+"""The Kubernetes events of a job's objects, in the columns of Run:ai's `get`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMES = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class EventView:
-    """One event: when it was last seen, of which object, and what it says."""
+    """One event: when it was last seen, its object, and its message."""
 
     at_ms: Instant
     source: str
@@ -26,7 +26,7 @@ class EventView:
 
 
 def event_views(bodies: Iterable[Body]) -> tuple[EventView, ...]:
-    """Events of the core API, the oldest first; the same of one object and time once."""
+    """Views of core/v1 events, the oldest first; equal ones once."""
     return tuple(sorted({_view(body) for body in bodies}))
 
 
@@ -43,6 +43,6 @@ def _view(body: Body) -> EventView:
 
 
 def event_table(views: Sequence[EventView], now_ms: Instant) -> str:
-    """The table, or `none`."""
+    """The events as a table, or `none`."""
     rows = [(view.source, view.type, age(now_ms - view.at_ms), view.message) for view in views]
     return table(COLUMNS, rows) if rows else "none\n"

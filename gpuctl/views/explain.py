@@ -1,4 +1,4 @@
-"""Why a job is where it is, in sentences: as it is written on the job, and as the engine explains it."""
+"""Why a job is in its state, in sentences, from its objects in the cluster alone."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from collections.abc import Iterator
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.wording import duration, reason_text
 from gpuctl.model.decision import JobState
-from gpuctl.model.units import Instant, format_gpus
+from gpuctl.model.units import Instant, count_gpus
+from gpuctl.views.explanation import on_devices
 from gpuctl.views.jobs import JobView
 
 _SECOND_MS = 1000
 
 
 def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
-    """What a job asks for, how it stands, why, for whom it was paused, and what to do about it."""
-    asked = format_gpus(view.run.gpu_milli * view.asked_workers)
-    yield f"{view.id} asks for {asked} GPUs{_workers(view)} and is {view.state.value}."
+    """What a job requests, its state and the reason, the job it was paused for, and what to do."""
+    asked = count_gpus(view.run.gpu_milli * view.asked_workers)
+    yield f"{view.id} requests {asked}{_workers(view)} and is {view.state.value}."
     if view.placement is not None:
-        places = (f"{worker.node} (GPU {_devices(worker.gpus)})" for worker in view.placement.workers)
-        yield f"It is on {', '.join(places)} since {_ago(now_ms - view.since_ms)}."
+        places = ", ".join(map(on_devices, view.placement.workers))
+        yield f"It has been on {places} for {_ago(now_ms - view.since_ms)}."
     elif view.state in {JobState.PENDING, JobState.PREEMPTED}:
-        yield f"It waits since {_ago(now_ms - view.run.queued_at_ms)}; so far it was started {_times(view.run.starts)}."
+        yield f"Waiting for {_ago(now_ms - view.run.queued_at_ms)}; {_starts(view.run.starts)}."
     if view.run.paused_for is not None:
         yield f"It was paused for {view.run.paused_for}."
     reason = view.run.reason
@@ -31,7 +32,7 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
     yield f"{reason.code}: {reason_text(reason)}."
     if view.run.placement is not None and view.placement is None:
         nodes = ", ".join(sorted(view.run.placement.nodes))
-        yield f"A place on {nodes} is reserved for it."
+        yield f"It has a reservation on {nodes}."
     entry = CODES.get(reason.code)
     if entry is not None:
         yield f"Why: {entry.why}"
@@ -40,16 +41,14 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
 
 def _workers(view: JobView) -> str:
     asked = f" in {view.asked_workers} workers" if view.asked_workers > 1 else ""
-    return f"{asked}, goes on with {view.workers} of them," if view.workers < view.asked_workers else asked
-
-
-def _devices(gpus: tuple[int, ...]) -> str:
-    return ", ".join(str(gpu) for gpu in gpus) or "none"
+    return f"{asked}, has {view.workers} of them" if view.workers < view.asked_workers else asked
 
 
 def _ago(ms: int) -> str:
     return duration(max(0, ms) // _SECOND_MS * _SECOND_MS)
 
 
-def _times(count: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+def _starts(count: int) -> str:
+    if not count:
+        return "not started yet"
+    return f"started { ({1: 'once', 2: 'twice'}.get(count, f'{count} times')) } so far"

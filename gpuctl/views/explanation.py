@@ -1,4 +1,4 @@
-"""An explanation of the engine in sentences, and as a document for programs."""
+"""An explanation in sentences for people, and as a document for programs."""
 
 from __future__ import annotations
 
@@ -7,114 +7,127 @@ from typing import Any
 
 from gpuctl.diag.wording import all_of, duration, reason_text
 from gpuctl.k8s.timestamps import format_timestamp
-from gpuctl.model.decision import FairShare, Placement
+from gpuctl.model.decision import FairShare, Placement, WorkerPlacement
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
-from gpuctl.model.explanation import Explanation, Forecast, QueuePlace, Remedy, RemedyKind, Spent, Vacancy
+from gpuctl.model.explanation import (
+    DecisionKind,
+    Explanation,
+    Forecast,
+    QueuePlace,
+    Remedy,
+    RemedyKind,
+    Spent,
+    Vacancy,
+)
 from gpuctl.model.ids import JobId
-from gpuctl.model.units import WHOLE_GPU, Instant, format_gpus
-from gpuctl.views.trace import counted_gpus, step_text
+from gpuctl.model.units import WHOLE_GPU, Instant, count_gpus, format_gpus
+from gpuctl.views.trace import step_text
 
 SHOWN = 3
-"""Jobs that a sentence names."""
+"""The most jobs that a sentence names."""
 _SECOND_MS = 1000
 _DECIDED = {
-    "Admit": "it starts now",
-    "Keep": "it goes on as was decided before",
-    "Pending": "it waits",
-    "Reclaim": "it is paused for another project",
-    "Preempt": "it is paused for its own project",
-    "Displace": "it can't stay where it is",
-    "Move": "it is moved",
-    "Resize": "it goes on with another number of workers",
-    "Suspended": "it is suspended",
-    "TimeOut": "its time is over",
-    "Finished": "it has ended",
+    DecisionKind.START: "starts now",
+    DecisionKind.KEEP: "stays as it is",
+    DecisionKind.WAIT: "waits",
+    DecisionKind.RECLAIM: "is paused for another project",
+    DecisionKind.PREEMPT: "is paused for a job of its own project",
+    DecisionKind.DISPLACE: "is paused: it can't stay on its nodes",
+    DecisionKind.MOVE: "is moved",
+    DecisionKind.RESIZE: "changes its number of workers",
+    DecisionKind.SUSPEND: "is suspended",
+    DecisionKind.TIME_OUT: "has reached a time limit",
+    DecisionKind.FINISHED: "has ended",
 }
 
 
 def headline(told: Explanation) -> str:
-    """The decision and its reason, and whom it was for."""
-    decided = _DECIDED.get(told.decision, told.decision)
-    if told.decision == "Pending" and told.leaving:
-        decided = "it is stopping"
-    elif told.decision == "Pending" and told.place is None and told.placement is None:
-        decided = "it can't start"
+    """The decision with its reason, and the job that this one was paused for."""
+    decided = _DECIDED[told.decision]
+    if told.decision is DecisionKind.WAIT and told.leaving:
+        decided = "is stopping"
+    elif told.decision is DecisionKind.WAIT and told.place is None and told.placement is None:
+        decided = "can't start"
     known = told.beneficiary is None or _is_named(told.beneficiary, told)
     paused = "" if known else f" It was paused for {told.beneficiary} before."
-    return f"{told.job}: {decided}. {told.reason.code}: {reason_text(told.reason)}.{paused}"
+    return f"{told.job} {decided}. {told.reason.code}: {reason_text(told.reason)}.{paused}"
 
 
 def _is_named(job: JobId, told: Explanation) -> bool:
-    """Whether the reason names it already."""
+    """Whether the reason names the job already."""
     return any(str(job) in str(value).split(", ") for _, value in told.reason.params)
 
 
 def explanation_text(told: Explanation) -> Iterator[str]:
-    """What the engine knows of a job besides what is written on it."""
+    """Everything behind a decision besides its reason, a sentence a fact."""
     yield _asked(told)
     if told.placement is not None:
         yield _where(told, told.placement)
     for row in told.shares:
         yield _standing(row)
     for step in told.steps:
-        yield f"The engine: {step_text(step, told.job.project)}."
+        yield f"Engine: {step_text(step, told.job.project)}."
     if not all(_is_named(victim, told) for victim in told.victims):
-        yield f"Paused or made smaller for it: {_some(told.victims)}."
+        yield f"Paused or scaled down for it: {_some(told.victims)}."
     for spent in told.spent:
         yield _limit(spent)
     if told.place is not None:
         yield _place(told.place, told.job)
-    elif told.decision == "Pending" and told.leaving:
-        then = "It takes its place in the queue" if told.placement is None else "It goes on there"
-        yield f"{then} when its own pods are gone."
-    elif told.decision == "Pending" and told.placement is None:
-        yield "It has no place in the queue: no job's end would start it."
+    elif told.decision is DecisionKind.WAIT and told.leaving:
+        then = "It joins the queue" if told.placement is None else "It starts there"
+        yield f"{then} once its own pods are gone."
+    elif told.decision is DecisionKind.WAIT and told.placement is None:
+        yield "It is not in the queue: the end of other jobs would not start it."
     for remedy in told.remedies:
         yield f"It would start {_remedy(remedy)}."
     if told.forecast is not None:
-        yield _forecast(told.forecast, told.at_ms, alone=not told.remedies)
+        yield _forecast(told.forecast, told.at_ms)
 
 
 def _asked(told: Explanation) -> str:
-    """What it asks for, and what is free of that where it may go."""
-    gpus = counted_gpus(told.gpu_milli) if told.gpu_milli else "no GPU"
-    asks = f"It asks for {gpus}" if told.workers == 1 else f"It asks for {told.workers} workers with {gpus} each"
+    """What the job requests, and the free GPUs of the pools that it may use."""
+    gpus = count_gpus(told.gpu_milli) if told.gpu_milli else "no GPU"
+    request = f"It requests {gpus}" if told.workers == 1 else f"It requests {told.workers} workers with {gpus} each"
     if told.min_workers < told.workers:
-        asks = f"{asks}, {told.min_workers} at the least"
+        request = f"{request}, at least {told.min_workers}"
     free = [_free(each, told) for each in told.vacancies if told.gpu_milli]
-    kept = f", besides what is kept for {_some(told.kept_for)}" if free and told.kept_for else ""
-    return f"{'; '.join((asks, *free))}{kept}."
+    kept = f", not counting GPUs reserved for {_some(told.kept_for)}" if free and told.kept_for else ""
+    return f"{'; '.join((request, *free))}{kept}."
 
 
 def _where(told: Explanation, placement: Placement) -> str:
-    """Where it is, or where a place is kept for it."""
+    """Where the job is, or its reservation."""
     workers = placement.workers
     if len(workers) == 1:
-        gpus = ", ".join(map(str, workers[0].gpus))
-        nodes = f"{workers[0].node} (GPU {gpus})" if gpus else workers[0].node
+        nodes = on_devices(workers[0])
     else:
         nodes = f"{all_of(sorted({worker.node for worker in workers}))} with {len(workers)} workers"
-    if told.decision in {"Pending", "Move"}:
-        return f"A place on {nodes} is kept for it."
-    return f"It {'goes to' if told.decision == 'Admit' else 'is on'} {nodes}."
+    if told.decision in {DecisionKind.WAIT, DecisionKind.MOVE}:
+        return f"It has a reservation on {nodes}."
+    return f"It {'starts' if told.decision is DecisionKind.START else 'is'} on {nodes}."
+
+
+def on_devices(worker: WorkerPlacement) -> str:
+    """`dgx1-1 (GPU 0)`, `dgx1-1 (GPUs 0, 1)`; the node alone where the worker has no GPU."""
+    gpus = ", ".join(map(str, worker.gpus))
+    return f"{worker.node} ({'GPU' if len(worker.gpus) == 1 else 'GPUs'} {gpus})" if gpus else worker.node
 
 
 def _limit(spent: Spent) -> str:
     limit, over = _whole(spent.limit_ms), _whole(spent.spent_ms)
     if spent.limit == "idleTimeout":
-        return f"Its GPUs are idle since {over}, of an idleTimeout of {limit}."
-    return f"It has run {over} of its {spent.limit} of {limit}."
+        return f"Its GPUs have been idle for {over}; its idleTimeout is {limit}."
+    return f"It has run for {over}; its {spent.limit} is {limit}."
 
 
 def _free(vacancy: Vacancy, told: Explanation) -> str:
     if not vacancy.free_milli:
-        return f"none are free in {vacancy.pool}"
-    most = (
-        f"{format_gpus(vacancy.part_milli)} of one GPU"
-        if told.gpu_milli < WHOLE_GPU
-        else f"{vacancy.whole} whole on one node"
-    )
-    return f"free in {vacancy.pool} are {format_gpus(vacancy.free_milli)}, at most {most}"
+        return f"{vacancy.pool} has no free GPUs"
+    if told.gpu_milli < WHOLE_GPU:
+        most = f"{format_gpus(vacancy.part_milli)} of one GPU"
+    else:
+        most = f"{vacancy.whole} whole {'GPU' if vacancy.whole == 1 else 'GPUs'} on one node"
+    return f"{vacancy.pool} has {count_gpus(vacancy.free_milli)} free, at most {most}"
 
 
 def document(told: Explanation) -> dict[str, Any]:
@@ -125,7 +138,7 @@ def document(told: Explanation) -> dict[str, Any]:
         "kind": "Explanation",
         "job": str(told.job),
         "at": format_timestamp(told.at_ms),
-        "decision": told.decision,
+        "decision": told.decision.value,
         "reason": {"code": told.reason.code, "message": reason_text(told.reason), "params": dict(told.reason.params)},
         "beneficiary": None if told.beneficiary is None else str(told.beneficiary),
         "madeWay": [str(job) for job in told.victims],
@@ -194,16 +207,14 @@ def _share_form(row: FairShare) -> dict[str, Any]:
 
 def _standing(row: FairShare) -> str:
     where = _where_of(row.domain)
-    held, share = format_gpus(row.allocated_milli), format_gpus(row.share_milli)
+    held, share = count_gpus(row.allocated_milli), format_gpus(row.share_milli)
     quota, demand = format_gpus(row.quota_milli), format_gpus(row.demand_milli)
-    return (
-        f"{row.project} holds {held} GPUs{where}; its fair share is {share}, its quota {quota}, and it wants {demand}."
-    )
+    return f"{row.project} holds {held}{where}; its fair share is {share}, its quota {quota} and its demand {demand}."
 
 
 def _place(place: QueuePlace, job: JobId) -> str:
-    own = f"number {place.in_project} of {place.of_project} that wait in {job.project}"
-    return f"It is {own}, and {place.overall} of {place.of_all} in all."
+    own = f"{place.in_project} of {place.of_project} in {job.project}"
+    return f"Its position in the queue is {own}, and {place.overall} of {place.of_all} overall."
 
 
 def _remedy(remedy: Remedy) -> str:
@@ -214,9 +225,9 @@ def _remedy(remedy: Remedy) -> str:
             raised = [_claim(remedy.kind, format_gpus(remedy.milli or 0), remedy.subject), *also]
             return f"with {all_of(raised)}{_where_of(remedy.domain)}{pausing}"
         case RemedyKind.JOB_END:
-            return f"when {remedy.subject} ends"
+            return f"if {remedy.subject} ended"
         case RemedyKind.NODE:
-            return f"when node {remedy.subject} is back in use"
+            return f"if node {remedy.subject} were usable again"
         case RemedyKind.ANOTHER_NODE:
             return f"with one more node like {remedy.subject}"
 
@@ -234,28 +245,27 @@ def _some(jobs: tuple[JobId, ...]) -> str:
     return all_of(names if len(names) <= SHOWN else [*names[:SHOWN], f"{len(names) - SHOWN} more"])
 
 
-def _forecast(forecast: Forecast, now_ms: Instant, *, alone: bool) -> str:
-    unlimited = ""
-    if forecast.endless:
-        jobs = (
-            "1 running job has no maxDuration and is"
-            if forecast.endless == 1
-            else (f"{forecast.endless} running jobs have no maxDuration and are")
-        )
-        unlimited = f"; {jobs} taken to run on"
+def _forecast(forecast: Forecast, now_ms: Instant) -> str:
+    unlimited = f"; {without_limit(forecast.endless)}" if forecast.endless else ""
     if forecast.start_ms is None:
         if forecast.more and not forecast.horizon_ms:
-            return "Too many jobs wait to foresee its start."
+            return "The queue is too long to forecast its start."
         far = f" within {_whole(forecast.horizon_ms)}" if forecast.more else ""
-        nothing = f"Nothing is known that would start it{far}" if alone else f"Left alone, no start is in sight{far}"
-        return f"{nothing}{unlimited}."
+        return f"If nothing else changes, no start is forecast{far}{unlimited}."
     within = _whole(forecast.start_ms - now_ms)
     reach = "reaches its limit" if len(forecast.ends) == 1 else "reach their limits"
     after = f", when {_some(forecast.ends)} {reach}" if forecast.ends else ""
     if forecast.grown and not forecast.ends:
-        after = ", when those that run have run for minRuntime and may be paused"
+        after = ", when running jobs have reached minRuntime and may be paused"
     when = format_timestamp(forecast.start_ms)
     return f"It starts by {when} (in {within}){after}, if nothing else changes{unlimited}."
+
+
+def without_limit(count: int) -> str:
+    """What a forecast assumes of running jobs without a limit."""
+    if count == 1:
+        return "1 running job has no maxDuration and is assumed to keep running"
+    return f"{count} running jobs have no maxDuration and are assumed to keep running"
 
 
 def _whole(milliseconds: int) -> str:

@@ -1,4 +1,4 @@
-"""Jobs as people see them: one state, one reason, one place, made of what is observed and what was decided."""
+"""Jobs as people see them: one state, one reason, one placement, from observed objects and recorded decisions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PHASE_STATES = {
     RunPhase.TIMED_OUT: JobState.TIMED_OUT,
 }
 HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING, RunPhase.STOPPING})
-"""Phases in which a run has its GPUs."""
+"""Phases in which a run holds its GPUs."""
 
 TYPE_NAMES = {"training": "Train", "interactive": "Interactive", "inference": "Inference"}
 """Job types as Run:ai lists them."""
@@ -34,7 +34,7 @@ _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
-    """One pod of a job. `worker` is its index in a gang, 0 elsewhere; `live`: it is not terminal."""
+    """One pod of a job. `worker` is its index in a gang, else 0; `live`: it has not ended."""
 
     name: str
     phase: str
@@ -46,9 +46,9 @@ class PodView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A live job. `gpu_milli` is of all workers together; `nodes` in worker order, each once.
+    """A live job. `gpu_milli` is of all workers together; `nodes` are in worker order, each once.
 
-    `asked_workers`: so many it would have, were it not elastic and somebody else entitled to some.
+    `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`.
     """
 
     id: JobId
@@ -66,12 +66,12 @@ class JobView:
 
     @property
     def placement(self) -> Placement | None:
-        """What it has now."""
+        """The nodes and devices that it holds now."""
         return held_placement(self.run)
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
-        """Where it runs."""
+        """The nodes that it runs on."""
         workers = self.placement.workers if self.placement else ()
         return tuple(dict.fromkeys(worker.node for worker in workers))
 
@@ -89,7 +89,8 @@ class JobView:
 
 
 def job_state(run: Run | None, finished: FinishedRun | None = None, decision: Decision | None = None) -> JobState:
-    """The one state of a job's current run. `finished` is the ledger's word on it, `decision` the engine's last."""
+    """The one state of a job's current run. `finished`: the ledger's record of its end; `decision`: the engine's
+    last."""
     if isinstance(decision, Finished):
         return decision.state
     if finished is not None:
@@ -102,12 +103,12 @@ def job_state(run: Run | None, finished: FinishedRun | None = None, decision: De
 
 
 def held_placement(run: Run | None) -> Placement | None:
-    """What a run has now; a place that is only reserved for it is not shown as one it has."""
+    """The placement that a run holds now; None for one that only has a reservation."""
     return run.placement if run is not None and run.phase in HOLDING else None
 
 
 def held_milli(run: Run) -> GpuMilli:
-    """GPUs the run has now, of all its workers."""
+    """The GPUs that a run holds now, of all its workers."""
     placement = held_placement(run)
     return run.gpu_milli * len(placement.workers) if placement else 0
 
@@ -146,7 +147,7 @@ def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
 
 
 def _asked_workers(body: Body, containers: Sequence[Body]) -> int:
-    """What an elastic run's pods are told of themselves; 0 for another's."""
+    """The number of workers that an elastic run's pods are given as MAX_WORKERS; 0 for other runs."""
     elastic = names.MIN_WORKERS_ANNOTATION in objects.annotations_of(body)
     told = (each for container in containers for each in objects.items(container, "env"))
     most = next((str(each.get("value")) for each in told if each.get("name") == names.MAX_WORKERS_VARIABLE), "")
@@ -154,7 +155,7 @@ def _asked_workers(body: Body, containers: Sequence[Body]) -> int:
 
 
 def _preemptible(body: Body) -> bool:
-    """What the run says of itself, else what its type says."""
+    """Whether the run is preemptible, by its annotation, else by its type."""
     said = objects.text(objects.annotations_of(body), names.PREEMPTIBLE_ANNOTATION)
     return said == "true" if said else objects.labels_of(body).get(names.TYPE_LABEL) == "training"
 
@@ -181,7 +182,7 @@ def _urls(live: Mapping[ObjectRef, Body]) -> dict[JobId, tuple[str, ...]]:
 
 
 def _ingress_urls(body: Body) -> Iterable[str]:
-    """A rule's own host, else the declared address, else what the load balancer was given."""
+    """The URLs of an Ingress: a rule's own host, else the declared one, else the load balancer's address."""
     balancers = objects.items(body, "status", "loadBalancer", "ingress")
     given = [objects.text(entry, "hostname") or objects.text(entry, "ip") for entry in balancers]
     declared = objects.text(objects.annotations_of(body), names.HOST_ANNOTATION)

@@ -125,7 +125,7 @@ def pod_table(view: JobView, now_ms: Instant) -> str:
 
 
 def name_lines(views: Iterable[JobView]) -> str:
-    """`project/name`, a line each."""
+    """`project/name`, one in a line."""
     return "".join(f"{printable(str(view.id))}\n" for view in views)
 
 

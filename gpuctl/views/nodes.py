@@ -1,4 +1,4 @@
-"""Nodes in the columns of `runai top node`: what they have, what is taken of it, by whom."""
+"""Nodes in the columns of `runai top node`: their capacity, what is allocated of it, and to which jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceView:
-    """One GPU: who has how much of it, in milli-GPU. `lost`: it is not healthy, or not there."""
+    """One GPU and the jobs' shares of it, in milli-GPU. `lost`: it is unhealthy or missing."""
 
     index: int
     shares: tuple[tuple[JobId, GpuMilli], ...]
@@ -34,13 +34,13 @@ class DeviceView:
 
     @property
     def allocated_milli(self) -> GpuMilli:
-        """What is taken of it by anybody."""
+        """How much of it is allocated, to jobs and to other pods."""
         return sum(milli for _, milli in self.shares) + self.foreign_milli
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """One node. Amounts requested are of all pods together; `foreign_milli` is of those that are not gpuctl's."""
+    """One node. Requested amounts are of all pods together; `foreign_milli` is of pods that are not gpuctl's."""
 
     name: NodeName
     address: str
@@ -59,12 +59,12 @@ class NodeView:
 
     @property
     def allocated_milli(self) -> GpuMilli:
-        """What is taken of its GPUs by anybody."""
+        """How many of its GPUs are allocated, to jobs and to other pods."""
         return sum(device.allocated_milli for device in self.devices)
 
     @property
     def foreign_milli(self) -> GpuMilli:
-        """What pods that are not gpuctl's take of its GPUs."""
+        """How many of its GPUs are allocated to pods that are not gpuctl's."""
         return sum(device.foreign_milli for device in self.devices)
 
 
@@ -113,7 +113,7 @@ def _address(body: Body) -> str:
 
 
 def _status(node: Node, body: Body) -> str:
-    """In kubectl's words; a taint that gpuctl's pods do not tolerate is told too."""
+    """The status in kubectl's words; `Unusable` where a taint keeps gpuctl's pods off."""
     ready = "Ready" if objects.condition(body, "Ready") else "NotReady"
     if objects.flag(body, "spec", "unschedulable"):
         return f"{ready},SchedulingDisabled"
@@ -121,7 +121,7 @@ def _status(node: Node, body: Body) -> str:
 
 
 def node_table(views: Sequence[NodeView]) -> str:
-    """The table, and under a rule the cluster's total."""
+    """The nodes as a table, and below a line the cluster's total."""
     rows = [
         (
             view.name,
@@ -144,7 +144,7 @@ def node_table(views: Sequence[NodeView]) -> str:
 
 
 def device_table(views: Sequence[NodeView]) -> str:
-    """A line a GPU."""
+    """The GPUs as a table, one in a line."""
     return table(
         DEVICE_COLUMNS,
         [

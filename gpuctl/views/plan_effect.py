@@ -1,4 +1,4 @@
-"""What a change does to jobs, in the forms of a PlanReport: rows for people, a document for programs."""
+"""The effect of a change on jobs, for a PlanReport: rows for people, a document for programs."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.effect import Effect, Ground, Holding, Moved, Paused, Prospect, Resized, Started, Stop, Waits
 from gpuctl.model.explanation import QueuePlace
 from gpuctl.model.ids import JobId
-from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant, format_gpus
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant, count_gpus, format_gpus
+from gpuctl.views.explanation import without_limit
 
 SHOWN = 3
-"""Jobs that a sentence names."""
+"""The most jobs that a sentence names."""
 _SECOND_MS = 1000
 _STOPS = {
     Stop.REMOVED: "no longer declared",
     Stop.CHANGED: "its declaration changed",
     Stop.SUSPENDED: "suspended",
-    Stop.TIMED_OUT: "its time is over",
+    Stop.TIMED_OUT: "it reached a time limit",
 }
+_MOVES = ("paused because ", "paused to start again elsewhere: ")
+"""What the text of a move says already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What happens to one job. `mark` is +, - or ~ for a start, an end and another change; "" where it waits."""
+    """What happens to one job. `mark`: + for a start, - for a pause or an end, ~ for another change, "" for a wait."""
 
     mark: str
     job: JobId
@@ -37,24 +40,24 @@ class Row:
 
 
 def headline(effect: Effect) -> str:
-    """`1 job starts, 1 is paused, 2 have to wait`; what happens to nobody is left out."""
+    """`1 job starts, 1 is paused, 2 have to wait`; a count of 0 is left out."""
     told_already = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
     waiting = sum(each.before is None and each.job not in told_already for each in effect.waits)
     other = sum(each.before is not None and each.news for each in effect.waits)
     anew = sum(each.anew for each in effect.started)
     told = (
         (len(effect.started) - anew, "starts", "start"),
-        (anew, "starts anew", "start anew"),
+        (anew, "is restarted", "are restarted"),
         (len(effect.paused), "is paused", "are paused"),
         (len(effect.moved), "is moved", "are moved"),
-        (len(effect.resized), "changes size", "change size"),
+        (len(effect.resized), "is scaled", "are scaled"),
         (len(effect.stopped), "ends", "end"),
         (waiting, "has to wait", "have to wait"),
         (other, "starts at another time", "start at another time"),
     )
     said = [_counted(count, one, many) for count, one, many in told if count]
     if not said:
-        return "none: no job starts, stops or moves"
+        return "no job starts, stops or moves"
     first, _, rest = said[0].partition(" ")
     return ", ".join((f"{first} {'job' if first == '1' else 'jobs'} {rest}", *said[1:]))
 
@@ -64,12 +67,13 @@ def ground_text(ground: Ground | None) -> str:
     if ground is None:
         return ""
     nodes = "1 node" if ground.nodes == 1 else f"{ground.nodes} nodes"
-    gpus = "1 GPU" if ground.gpus == 1 else f"{ground.gpus} GPUs"
-    return f"({gpus} on {nodes}, as {'the cluster is now' if ground.live else 'declared'})"
+    return (
+        f"({count_gpus(ground.gpus * WHOLE_GPU)} on {nodes}, as {'the cluster is now' if ground.live else 'declared'})"
+    )
 
 
 def rows(effect: Effect) -> Iterator[Row]:
-    """A row for each job to which something happens: starts first, then who pays, then who waits."""
+    """A row for each affected job: starts first, then pauses, moves, resizes and ends, then waits."""
     waits = {each.job: each for each in effect.waits}
     told = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
     for start in effect.started:
@@ -90,24 +94,22 @@ def rows(effect: Effect) -> Iterator[Row]:
 
 
 def remarks(effect: Effect) -> Iterator[str]:
-    """What is the same, and what the expected starts rest on."""
+    """Notes below the rows: what stays the same, and what forecasts assume."""
     as_before = [each.job for each in effect.waits if not each.news]
-    same = [_counted(effect.unaffected, "runs on as it is", "run on as they are")] if effect.unaffected else []
+    same = (
+        [_counted(effect.unaffected, "keeps running unchanged", "keep running unchanged")] if effect.unaffected else []
+    )
     if as_before:
         same.append(f"{_counted(len(as_before), 'waits as before', 'wait as before')} ({_listed(as_before)})")
     if same:
-        yield f"Of the other jobs {all_of(same)}."
+        yield f"Of the other jobs, {all_of(same)}."
     shifted = sorted(
         (each for each in effect.waits if each.advance and not each.news), key=lambda w: (-abs(w.advance), w.job)
     )
     if shifted:
-        yield f"In the queue {_some([_shift(each) for each in shifted])}."
+        yield f"In the queue, {_some([_shift(each) for each in shifted])}."
     if effect.waits and effect.endless:
-        yield (
-            f"Starts are told at the latest, by maxDuration; {effect.endless} "
-            f"{'job that runs has none and is' if effect.endless == 1 else 'jobs that run have none and are'} "
-            "taken to run on."
-        )
+        yield f"Forecast starts assume that jobs run for their maxDuration; {without_limit(effect.endless)}."
 
 
 def holding_rows(effect: Effect) -> Iterator[tuple[str, str, str]]:
@@ -118,7 +120,7 @@ def holding_rows(effect: Effect) -> Iterator[tuple[str, str, str]]:
 
 
 def document(effect: Effect, ground: Ground | None) -> dict[str, Any]:
-    """The JSON form. Waiting jobs with a start in sight are in `eta`, the others in `starved`."""
+    """The JSON form. Waiting jobs with a forecast start are in `eta`, the others in `starved`."""
     waits = [(each, _wait_form(each, effect.at_ms)) for each in effect.waits]
     return {
         "ground": None if ground is None else _ground_form(ground, effect.at_ms),
@@ -158,14 +160,14 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _shift(wait: Waits) -> str:
-    steps = _counted(abs(wait.advance), "place", "places")
-    return f"{wait.job} goes {'forward' if wait.advance > 0 else 'back'} {steps}"
+    steps = _counted(abs(wait.advance), "position", "positions")
+    return f"{wait.job} moves {'up' if wait.advance > 0 else 'down'} {steps}"
 
 
 def _start(start: Started) -> str:
-    paying = f"; {_some(start.pauses)} {'makes' if len(start.pauses) == 1 else 'make'} way" if start.pauses else ""
-    again = "starts anew" if start.anew else "starts"
-    return f"{again} on {_nodes(start.placement)}, {_as(start.reason)}{paying}"
+    room = f"; {_some(start.pauses)} {'makes' if len(start.pauses) == 1 else 'make'} room" if start.pauses else ""
+    starts = "is restarted" if start.anew else "starts"
+    return f"{starts} on {_nodes(start.placement)}, {_as(start.reason)}{room}"
 
 
 def _as(reason: Reason) -> str:
@@ -179,12 +181,15 @@ def _pause(pause: Paused) -> str:
 def _move(move: Moved) -> str:
     before, after = _nodes(move.before), _nodes(move.after)
     where = f"moves from {before} to {after}" if before != after else f"starts again on {after}"
-    return f"{where}: {reason_text(move.reason).removeprefix('paused because ')}"
+    reason = reason_text(move.reason)
+    for prefix in _MOVES:
+        reason = reason.removeprefix(prefix)
+    return f"{where}: {reason}"
 
 
 def _size(size: Resized) -> str:
-    whom = f" for {size.beneficiary}" if size.beneficiary is not None else ""
-    return f"goes on with {size.after} workers instead of {size.before}{whom}"
+    beneficiary = f" for {size.beneficiary}" if size.beneficiary is not None else ""
+    return f"scales from {size.before} to {_counted(size.after, 'worker', 'workers')}{beneficiary}"
 
 
 def _wait(wait: Waits, effect: Effect) -> str:
@@ -192,17 +197,17 @@ def _wait(wait: Waits, effect: Effect) -> str:
 
 
 def _next(wait: Waits, effect: Effect) -> str:
-    """When it starts, and where it stands in the queue; with what was so before, if that is otherwise."""
+    """When the job starts and its position in the queue, with the values before the change where they differ."""
     was = wait.before
     said = [_eta(wait.now, effect.at_ms)]
     if was is not None and was.forecast.start_ms != wait.now.forecast.start_ms:
         said[0] += f" (before: {_eta(was, effect.at_ms)})"
     if wait.now.place is not None:
-        said.append(f"number {_number(wait.now.place)} in the queue")
+        said.append(f"position {_number(wait.now.place)} in the queue")
         if wait.advance and was is not None and was.place is not None:
             said[-1] += f" (before: {_number(was.place)})"
     if wait.kept is not None:
-        said.append(f"a place on {_nodes(wait.kept)} is kept for it")
+        said.append(f"with a reservation on {_nodes(wait.kept)}")
     return ", ".join(said)
 
 
@@ -210,10 +215,10 @@ def _eta(prospect: Prospect, at_ms: Instant) -> str:
     forecast = prospect.forecast
     if forecast.start_ms is None:
         if not forecast.more:
-            return "no start in sight"
-        return (
-            f"no start within {_whole(forecast.horizon_ms)}" if forecast.horizon_ms else "too many wait to foresee more"
-        )
+            return "no start is forecast"
+        if not forecast.horizon_ms:
+            return "the queue is too long to forecast its start"
+        return f"no start is forecast within {_whole(forecast.horizon_ms)}"
     within = _whole(forecast.start_ms - at_ms)
     after = f" when {one_of([str(job) for job in forecast.ends[:SHOWN]])} ends" if forecast.ends else ""
     return f"starts within {within}{after}"
@@ -260,7 +265,7 @@ def _places(placement: Placement) -> list[Mapping[str, Any]]:
 
 
 def _ground_form(ground: Ground, at_ms: Instant) -> dict[str, Any]:
-    """From which nodes it is foreseen; `at`: when the cluster was so."""
+    """The nodes that the effect starts from; `at`: when a live cluster was observed."""
     return {
         "from": "cluster" if ground.live else "inventory",
         "at": format_timestamp(at_ms) if ground.live else None,

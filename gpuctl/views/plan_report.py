@@ -1,4 +1,4 @@
-"""The PlanReport: what a commit changes of jobs, objects and quotas, as JSON, text and Markdown for a pull request."""
+"""The PlanReport: the changes of jobs, objects and quotas, as JSON, text, and Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gpuctl.model.change import Action
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.effect import Effect, Ground
 from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.units import WHOLE_GPU, GpuMilli, format_gpus
+from gpuctl.model.source import WORKING_TREE
+from gpuctl.model.units import GpuMilli, count_gpus, format_gpus
 from gpuctl.views import plan_effect
 from gpuctl.views.styled import Line, Segment
 
@@ -23,14 +24,14 @@ MARKS = {Action.CREATE: "+", Action.UPDATE: "~", Action.DELETE: "-"}
 MARK_STYLES = {"+": "good", "~": "warning", "-": "bad", "": "dim"}
 STYLES = {Action.CREATE: "good", Action.UPDATE: "warning", Action.DELETE: "bad"}
 SHOWN_IN_COMMENT = 200
-"""Objects listed in a pull request's comment; the JSON form has all."""
+"""The most objects listed in a pull request's comment; the JSON form has all."""
 SHOWN_JOBS = 40
-"""Jobs of which is told what happens to them; the JSON form has all."""
+"""The most jobs listed with what happens to them; the JSON form has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectChange:
-    """One object that head wants differently from base; `reason` says which declaration makes it so."""
+    """One object that differs between base and head; `reason`: the declaration or the fields that differ."""
 
     action: Action
     ref: ObjectRef
@@ -40,7 +41,7 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
-    """A project's claim on a quota domain before and after, all in milli-GPU; None: it has none there."""
+    """A project's quota, limit and weight in a quota domain before and after, in thousandths; None: it has none."""
 
     project: ProjectName
     domain: DomainName
@@ -51,7 +52,7 @@ class QuotaChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """A setting that only the engine reads, before and after, in words; `of` is the job, project, pool or policy."""
+    """A setting that only the engine reads, as text before and after; `of`: the job, project, pool or policy."""
 
     of: str
     setting: str
@@ -60,9 +61,9 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
-    """The difference between two revisions; objects in the order of their projects, the cluster's own first.
+    """The difference between two revisions; objects by project, the cluster's own first.
 
-    `effect` is what it does to jobs, begun from the `ground`; None where there is nothing to foresee it from.
+    `effect`: what it does to jobs, from the state that `ground` describes; None where no such state is known.
     """
 
     base: str
@@ -81,7 +82,7 @@ class PlanReport:
 
 
 def document(report: PlanReport) -> dict[str, Any]:
-    """The JSON form. `digest` names exactly these changes, whatever the revisions are called and whoever runs."""
+    """The JSON form. `digest` is over the changes alone, not over revisions or the state of the cluster."""
     changes = {
         "objects": [
             {"action": o.action.value, "ref": _ref(o.ref), "project": o.project, "reason": o.reason}
@@ -109,7 +110,9 @@ def counts(report: PlanReport) -> str:
     """`4 to create, 1 to change, 2 to delete; quotas of 1 project change`."""
     actions = [change.action for change in report.objects]
     verbs = ((Action.CREATE, "create"), (Action.UPDATE, "change"), (Action.DELETE, "delete"))
-    objects = ", ".join(f"{actions.count(action)} to {verb}" for action, verb in verbs) if actions else "no objects"
+    objects = (
+        ", ".join(f"{actions.count(action)} to {verb}" for action, verb in verbs) if actions else "no object changes"
+    )
     touched, settings = len({change.project for change in report.quotas}), len(report.settings)
     said = [objects]
     said += [f"quotas of {touched} project{'s' if touched > 1 else ''} change"] if touched else []
@@ -118,9 +121,10 @@ def counts(report: PlanReport) -> str:
 
 
 def text(report: PlanReport) -> Iterator[Line]:
-    """The report as styled lines."""
+    """The text form, as styled lines."""
     if report.empty:
-        yield (Segment("No changes: ", "strong"), Segment(f"{report.head} wants what {report.base} wants."))
+        head = f"the {report.head}" if report.head == WORKING_TREE else report.head
+        yield (Segment("No changes: ", "strong"), Segment(f"{head} declares the same as {report.base}."))
         return
     yield (Segment("Plan: ", "strong"), Segment(f"{counts(report)}  ({report.base} -> {report.head})"))
     for refusal in report.refusals:
@@ -172,25 +176,23 @@ def _effect_lines(effect: Effect, ground: Ground | None, remarks: Sequence[str])
 
 
 def _remarks(report: PlanReport, effect: Effect) -> Sequence[str]:
-    confirmed = ("This is as if what is refused were confirmed.",) if report.refusals else ()
+    confirmed = ("The effect assumes that refused changes are confirmed.",) if report.refusals else ()
     return (*confirmed, *plan_effect.remarks(effect))
 
 
 def _gpus(row: plan_effect.Row) -> str:
-    if row.gpu_milli is None:
-        return ""
-    return f"{format_gpus(row.gpu_milli)} GPU{'' if row.gpu_milli == WHOLE_GPU else 's'}"
+    return "" if row.gpu_milli is None else count_gpus(row.gpu_milli)
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Each row as one text, its cells in columns."""
+    """Each row as one line, with its cells in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def markdown(report: PlanReport) -> Iterator[str]:
-    """The report for a pull request, in GitHub's Markdown."""
+    """The form for a pull request, in GitHub's Markdown."""
     if report.empty:
         yield f"**gpuctl plan**: no changes between {markdown_code(report.base)} and {markdown_code(report.head)}."
         return
@@ -252,7 +254,8 @@ def _markdown_objects(report: PlanReport) -> Iterator[str]:
     if not report.objects:
         return
     yield ""
-    yield f"<details><summary>{len(report.objects)} objects</summary>"
+    count = len(report.objects)
+    yield f"<details><summary>{count} {'object' if count == 1 else 'objects'}</summary>"
     yield ""
     yield "```diff"
     for change in report.objects[:SHOWN_IN_COMMENT]:
@@ -265,7 +268,7 @@ def _markdown_objects(report: PlanReport) -> Iterator[str]:
 
 
 def _quota_cells(quota: QuotaChange, *, bare: bool = False) -> tuple[str, ...]:
-    """The project (with its pool when quotas go by pool) and what changes of quota, limit and weight."""
+    """The project (with its pool where quotas are by pool) and the changes of quota, limit and weight."""
     where = "" if quota.domain == WHOLE_CLUSTER else f" on {quota.domain}"
     names = ("", "", "") if bare else ("quota ", "limit ", "weight ")
     pairs = (

@@ -1,4 +1,4 @@
-"""Projects as the cluster shows them: what they may have, what they have, what waits."""
+"""Projects as people see them: quota, limit, held GPUs, and the number of running and waiting jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectView:
-    """One project. `allowances` are by quota domain, empty where its namespace does not say."""
+    """One project. `allowances` are by quota domain, empty where its namespace has no annotation for them."""
 
     name: ProjectName
     namespace: str
@@ -59,7 +59,7 @@ def _views(state: ClusterState, jobs: Sequence[JobView]) -> Iterator[ProjectView
 
 
 def project_table(views: Sequence[ProjectView]) -> str:
-    """The table."""
+    """The projects as a table."""
     rows = [
         (
             view.name,
@@ -77,7 +77,7 @@ def project_table(views: Sequence[ProjectView]) -> str:
 
 
 def _by_domain(view: ProjectView, amount: Callable[[Allowance], str]) -> str:
-    """`4`; of quotas by pool `dgx1:4,h100:2`."""
+    """`4`; with quotas by pool `dgx1:4,h100:2`."""
     said = [(domain, amount(allowance)) for domain, allowance in view.allowances.items()]
     return ",".join(text if domain == WHOLE_CLUSTER else f"{domain}:{text}" for domain, text in said) or "-"
 

@@ -1,4 +1,4 @@
-"""Figures of a replay side by side: a row a mode."""
+"""The figures of a replay as a table, one row for each mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpuctl.views.tables import age, table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeRow:
-    """One mode's figures; `*_ppm` of all work or of all GPU time. `of_floor_milli`: its mean wait by the floor's."""
+    """The figures of one mode; `*_ppm` of all work or GPU time. `of_floor_milli`: its mean wait divided by the
+    floor's."""
 
     mode: str
     mean_wait_ms: DurationMs
@@ -35,7 +36,7 @@ HEADER = (
 
 
 def mode_table(rows: Sequence[ModeRow]) -> str:
-    """All modes."""
+    """The modes as a table."""
     return table(HEADER, [_cells(row) for row in rows])
 
 

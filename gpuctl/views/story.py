@@ -1,4 +1,4 @@
-"""A cluster at rest as one line, grasped at a glance: devices by team, and projects; and what happened, in words."""
+"""A cluster at rest as one line: its devices by team, and its projects; and what happened before, in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.views.styled import Line, Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectCell:
-    """What a project has."""
+    """A project's held GPUs, quota and queued jobs."""
 
     name: ProjectName
     allocated_milli: GpuMilli
@@ -24,7 +24,7 @@ class ProjectCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One line's worth: a cluster at rest. `nodes`: name to number of devices, 0 for one that is lost."""
+    """The content of one line: a cluster at rest. `nodes`: name to number of devices, 0 for a lost node."""
 
     nodes: Mapping[NodeName, int]
     projects: tuple[ProjectCell, ...]
@@ -32,11 +32,11 @@ class Moment:
 
 
 CELL = 9
-"""Characters a project's cell takes at least."""
+"""The least width of a project's cell, in characters."""
 
 MOST_DEVICES = 40
 MOST_PROJECTS = 6
-"""Larger clusters are told in totals."""
+"""Larger clusters are shown as totals."""
 
 
 def heading(moment: Moment) -> Line:
@@ -51,7 +51,7 @@ def heading(moment: Moment) -> Line:
 
 
 def moment_line(moment: Moment) -> Line:
-    """Bars, then allocated/quota of each project and `+n` for queued jobs; totals where those are too many."""
+    """Bars, then allocated/quota of each project and `+n` for queued jobs; totals for many projects."""
     drawn = teams(cell.name for cell in moment.projects)
     segments: list[Segment] = []
     if _shows_devices(moment):
@@ -100,7 +100,7 @@ def _cell(cell: ProjectCell, width: int) -> Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What became of one job between two moments."""
+    """What happened to one job between two moments."""
 
     job: JobId
     started_on: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class News:
 
 
 def sentences(news: Sequence[News]) -> tuple[str, ...]:
-    """Plain words: pauses first, since they are why others start."""
+    """What happened, in sentences: pauses first, since other jobs start because of them."""
     said: list[str] = []
     said += [f"{n.job.name} is paused{f' for {n.paused_for.name}' if n.paused_for else ''}" for n in news if n.paused]
     gone = [n.job.name for n in news if n.gone]
@@ -128,7 +128,7 @@ def sentences(news: Sequence[News]) -> tuple[str, ...]:
 
 
 def _starts(news: Sequence[News]) -> list[str]:
-    """Starts of several jobs at one place in one sentence."""
+    """Join the starts on the same nodes into one sentence."""
     together: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     for one in news:
         if one.started_on:

@@ -1,4 +1,4 @@
-"""Text with named styles. What a style looks like is the shell's business; without colours the text alone must do."""
+"""Text with named styles. The terminal decides how a style looks; the text must be clear without colours."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ DAY_MS = 24 * HOUR_MS
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2) -> str:
-    """Left-aligned columns; no trailing spaces; ends with a newline. Without rows only the header stands.
+    """Left-aligned columns without trailing spaces; ends with a newline. Without rows it is only the header.
 
-    No cell can end its line.
+    Line breaks in cells are escaped.
     """
     lines = [tuple(map(printable, line)) for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]

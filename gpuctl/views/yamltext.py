@@ -1,7 +1,8 @@
-"""Manifests as one YAML stream: keys sorted, a document an object, the same bytes for equal manifests.
+"""Write manifests as one YAML stream: keys sorted, one document an object, the same bytes for equal manifests.
 
-Readers disagree on what an unquoted `no`, `1e3`, `0o7` or `12:30` is. So a text stands plain only where every YAML
-reads it as a text, and in quotes otherwise: single ones where it is JSON, for people. What can't be seen is escaped.
+YAML readers disagree on what an unquoted `no`, `1e3`, `0o7` or `12:30` is. So a string is unquoted only where every
+YAML version reads it as a string, else quoted: with single quotes where it holds JSON. Invisible characters are
+escaped.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Dumper(_Base):  # type: ignore[misc]  # the C dumper has no types
         return True
 
     def text(self, value: str) -> yaml.ScalarNode:
-        """A text, quoted unless it is surely one. Half a character, which YAML can't say, is shown as an escape."""
+        """Represent a string, quoted unless every reader takes it for one. Lone surrogates become visible escapes."""
         value = value.encode(errors="backslashreplace").decode()
         if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
             style = None

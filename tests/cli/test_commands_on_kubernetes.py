@@ -157,7 +157,7 @@ def test_get_tells_what_was_noted(run: Run, stage: Stage) -> None:
 
 def test_explain_says_why_it_waits(run: Run, stage: Stage) -> None:
     said = run("explain", "large", "-p", "team-s", *stage.where).stdout
-    assert said.startswith("team-s/large asks for 4 GPUs and is Pending.\n")
+    assert said.startswith("team-s/large requests 4 GPUs and is Pending.\n")
     assert "limit" in said
 
 
@@ -288,7 +288,7 @@ def test_a_shell_in_a_container(stage: Stage) -> None:
 
 def test_a_job_without_a_container_says_why(run: Run, stage: Stage) -> None:
     waits = run("logs", "large", "-p", "team-s", *stage.where)
-    assert waits.stderr.startswith("error GPU7040: team-s/large has no container to speak to: it is waiting: GPU5")
+    assert waits.stderr.startswith("error GPU7040: team-s/large has no container: it is waiting: GPU5")
     nobody = run("exec", "gang", "-p", "team-s", "--worker", "7", *stage.where, "--", "true")
     assert "it has no worker 7, only 0 to 1" in nobody.stderr
     assert run("logs", "nobody", *stage.where).stderr.startswith("error GPU9003: there is no job nobody")

@@ -46,7 +46,7 @@ def test_list_of_an_unknown_project_is_empty(run: Run, embedded: Path) -> None:
     result = run("list", "-p", "nobody", "--embedded", embedded)
     told, hint = result.stderr.splitlines()
     assert (result.exit_code, result.stdout, told) == (0, "", "No jobs found in project nobody.")
-    assert hint == "help: this cluster keeps no record of such a project; gpuctl project list shows them"
+    assert hint == "help: the project is unknown in this cluster; gpuctl project list shows all"
     near = run("list", "-p", "team-aa", "--embedded", embedded).stderr
     assert near.endswith("; did you mean team-a?\n")
     assert run("get", "a-1-gg", "--embedded", embedded).stderr.endswith("did you mean team-a/a-1-g?\n")
@@ -73,7 +73,7 @@ def test_a_job_that_is_not_there(run: Run, embedded: Path, command: str) -> None
 
 def test_explain_a_job(run: Run, embedded: Path) -> None:
     said = run("explain", "team-b/b-4-gg", "--embedded", embedded).stdout
-    assert said.startswith("team-b/b-4-gg asks for 2 GPUs and is Running.\n")
+    assert said.startswith("team-b/b-4-gg requests 2 GPUs and is Running.\n")
     assert "GPU5002: runs over the quota of team-b" in said
 
 
@@ -83,20 +83,20 @@ def test_explain_asks_the_engine_over_declarations(run: Run, embedded: Path, clu
         job.read_text().replace("b-4-gg", "b-9-gggg").replace("gpus: 2", "gpus: 4")
     )
     said = run("explain", "b-9-gggg", cluster, "--embedded", embedded).stdout.splitlines()
-    assert said[0].startswith("team-b/b-9-gggg: it waits. GPU5011: ")
-    assert "team-b holds 4 GPUs; its fair share is 4, its quota 2, and it wants 8." in said
-    assert "It is number 1 of 1 that wait in team-b, and 1 of 1 in all." in said
-    assert "It would start when team-d/d-1-gggg ends." in said
+    assert said[0].startswith("team-b/b-9-gggg waits. GPU5011: ")
+    assert "team-b holds 4 GPUs; its fair share is 4, its quota 2 and its demand 8." in said
+    assert "Its position in the queue is 1 of 1 in team-b, and 1 of 1 overall." in said
+    assert "It would start if team-d/d-1-gggg ended." in said
     form = json.loads(run("explain", "b-9-gggg", cluster, "-o", "json", "--embedded", embedded).stdout)
-    assert form["text"] == said[1:]
+    assert (form["decision"], form["text"]) == ("wait", said[1:])
     runs = run("explain", "team-b/b-4-gg", cluster, "--embedded", embedded).stdout
-    assert runs.startswith("team-b/b-4-gg: it goes on as was decided before. GPU5002: ")
+    assert runs.startswith("team-b/b-4-gg stays as it is. GPU5002: ")
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (("explain", "b-4-g", "CLUSTER"), "GPU9003: no job b-4-g is declared there"),
+        (("explain", "b-4-g", "CLUSTER"), "GPU9003: no job b-4-g is declared in "),
         (("explain", "b-4-gg", "-o", "json"), "GPU9002: -o json needs the declarations"),
     ],
 )
@@ -118,7 +118,7 @@ def test_no_drift_right_after_reconciling_and_what_a_folder_changes(run: Run, em
     assert result.exit_code == 1
     assert "@@ metadata.annotations.gpuctl.dev/quota @@\n-" in result.stdout
     assert "+++ nothing\n@@ no longer declared @@\n" in result.stdout
-    assert "4 objects differ: 2 changed, 2 too many; " in result.stdout
+    assert "4 objects differ: 2 changed, 2 not declared; " in result.stdout
 
 
 def test_projects_and_nodes_of_the_embedded_cluster(run: Run, embedded: Path) -> None:
@@ -140,7 +140,9 @@ def test_the_environment_names_the_embedded_cluster_and_options_another(
     monkeypatch.setenv("GPUCTL_EMBEDDED", str(embedded))
     assert len(run("list", "-o", "name").stdout.splitlines()) == 13
     assert run("list", "--kubeconfig", "no-such-file").stderr.startswith("error GPU7010: ")
-    assert run("list", "--embedded", embedded, "--context", "x").stderr.startswith("error GPU9002: --embedded excludes")
+    assert run("list", "--embedded", embedded, "--context", "x").stderr.startswith(
+        "error GPU9002: --embedded and --kubeconfig or --context each name a cluster"
+    )
 
 
 def test_explain_a_code(run: Run) -> None:
@@ -200,8 +202,8 @@ def test_a_paused_job_says_for_whom_and_how_long_it_waits(run: Run, an_hour_on: 
     (paused,) = [job for job in forms if job["state"] == "Preempted"]
     assert (paused["pausedFor"], paused["starts"], paused["placement"]) == ("team-d/d-2-gg", 1, [])
     said = run("explain", f"{paused['project']}/{paused['name']}", "--embedded", an_hour_on).stdout
-    assert "asks for 2 GPUs and is Preempted.\nIt waits since 1h" in said
-    assert "so far it was started once.\nIt was paused for team-d/d-2-gg.\nGPU50" in said
+    assert "requests 2 GPUs and is Preempted.\nWaiting for 1h" in said
+    assert "; started once so far.\nIt was paused for team-d/d-2-gg.\nGPU50" in said
 
 
 def test_the_newest_start_comes_first(run: Run, an_hour_on: Path) -> None:

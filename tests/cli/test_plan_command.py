@@ -33,7 +33,7 @@ def rewrite(repository: WorkingCopy, path: str, old: str, new: str) -> None:
 
 def test_no_change_exits_0(run: Run, repository: WorkingCopy) -> None:
     result = run("plan", folder(repository), "--base", "main")
-    assert (result.exit_code, result.stdout) == (0, "No changes: working tree wants what main wants.\n")
+    assert (result.exit_code, result.stdout) == (0, "No changes: the working tree declares the same as main.\n")
 
 
 def test_a_moved_line_is_no_change(run: Run, repository: WorkingCopy) -> None:
@@ -183,7 +183,7 @@ def test_a_start_that_can_be_foreseen_is_an_eta(run: Run, repository: WorkingCop
     (eta,) = effect["eta"]
     assert (eta["startsInMs"], eta["after"], eta["before"]["startsInMs"]) == (7_200_000, ["team-d/d-2-gg"], None)
     text = run("plan", folder(repository), "--base", "main").stdout
-    assert "starts within 2h when team-d/d-2-gg ends (before: no start in sight)" in text
+    assert "starts within 2h when team-d/d-2-gg ends (before: no start is forecast)" in text
 
 
 def test_the_effect_begins_with_what_a_cluster_runs(run: Run, repository: WorkingCopy, embedded: Path) -> None:
@@ -261,8 +261,8 @@ def test_what_is_refused_is_foreseen_as_if_it_were_confirmed(run: Run, repositor
     rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-\n  scheduling: {stopGuard: 10}")
     text = run("plan", folder(repository), "--base", "main").stdout
     assert "\nrefused GPU6007: 4 of 16 running GPUs, more than 10 %, would be stopped at once." in text
-    assert "\nEffect: 3 jobs start anew  (16 GPUs on 2 nodes, as declared)\n" in text
-    assert "  This is as if what is refused were confirmed.\n" in text
+    assert "\nEffect: 3 jobs are restarted  (16 GPUs on 2 nodes, as declared)\n" in text
+    assert "  The effect assumes that refused changes are confirmed.\n" in text
 
 
 def test_who_waits_as_before_is_named(run: Run, repository: WorkingCopy) -> None:
@@ -270,7 +270,7 @@ def test_who_waits_as_before_is_named(run: Run, repository: WorkingCopy) -> None
     repository.commit("a claim", AT_MS + 1000)
     rewrite(repository, QUOTA, "quota: 4", "quota: 3")
     text = run("plan", folder(repository), "--base", "main").stdout
-    assert "\nEffect: none: no job starts, stops or moves  (" in text
+    assert "\nEffect: no job starts, stops or moves  (" in text
     assert "2 wait as before (team-b/b-4-gg, team-c/c-4-gg).\n" in text
 
 

@@ -108,7 +108,7 @@ def test_the_format_is_known_by_the_columns_and_quotas_are_alike_without_a_histo
     assert result.exit_code == 0, result.stderr
     first, _, fair, _ = result.stdout.splitlines()
     assert first.startswith("openb: 2 jobs of 16 GPU-hours on 2x8 = 16 GPUs, 1970-01-01 00:00 to 1970-01-01 02:00;")
-    assert first.endswith("quotas all alike")
+    assert first.endswith("quotas equal")
     assert fair.split()[11] == "51.56%", "of two hours, since all came at once"
     assert run("simulate", "--trace", str(path), "--quotas", "from-history").exit_code == 1
 

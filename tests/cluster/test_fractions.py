@@ -115,7 +115,7 @@ def test_what_fits_one_device_shares_it_and_what_does_not_waits_whoever_is_asked
     assert isinstance(decision, Pending)
     assert decision.reason.code == "GPU5011"
     assert decode_reason(annotations_of(town.one("Job", "half"))[names.REASON_ANNOTATION]) == decision.reason
-    assert "with 0.5 GPUs more a would be above its fair share, and not as many are idle" in explained(town, "half")
+    assert "0.5 GPUs more would put a above its fair share, and too few GPUs are idle" in explained(town, "half")
     pods = force(town, "half", like="most")
     (refusal,) = town.until(lambda: refusals(town.plane.call("GET", pods)["items"]))
     assert "cannot allocate all claims" in refusal

@@ -92,15 +92,15 @@ def philly(trace: Path, days: int, gpus: int) -> Iterator[tuple[str, str]]:
     made = sha256()
     carry_out = replay.Replay._carry_out
 
-    def seen(self: replay.Replay, deeds: Sequence[replay.Deed], now_ms: Instant) -> bool:
-        made.update(repr((now_ms, deeds)).encode())
-        return carry_out(self, deeds, now_ms)
+    def seen(self: replay.Replay, decisions: Sequence[replay.RunTransition], now_ms: Instant) -> bool:
+        made.update(repr((now_ms, decisions)).encode())
+        return carry_out(self, decisions, now_ms)
 
     replay.Replay._carry_out = seen  # type: ignore[method-assign]
     try:
-        pace = replay.Pace(stop_ms=30_000, checkpoint_ms=1_800_000)
+        pause_cost = replay.PauseCost(stop_ms=30_000, checkpoint_ms=1_800_000)
         file = File(path=str(trace), content=trace.read_bytes())
-        bench_philly(file, [gpus], [ModeName.FAIR], days, pace)
+        bench_philly(file, [gpus], [ModeName.FAIR], days, pause_cost)
     finally:
         replay.Replay._carry_out = carry_out  # type: ignore[method-assign]
     yield f"philly {days} days, {gpus} GPUs", made.hexdigest()[:16]

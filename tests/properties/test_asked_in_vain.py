@@ -15,12 +15,12 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.schedule import schedule
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.modes import Engine
-from gpuctl.simulate.replay import Course, Deed, Pace, Replay
+from gpuctl.simulate.replay import PauseCost, Replay, ReplayResult, RunTransition
 from gpuctl.simulate.trace import Trace, TraceJob
 from gpuctl.simulate.workload import Layout, Workload, workload
 
 A, B = ProjectName("a"), ProjectName("b")
-PACE = Pace(stop_ms=30_000)
+PAUSE_COST = PauseCost(stop_ms=30_000)
 
 Traced = tuple[ProjectName, int, int, int]
 """Whose, when it comes and how long it takes in seconds, and its GPUs."""
@@ -31,14 +31,14 @@ class Compared(Engine):
 
     quiet = 0
 
-    def decide(self, now_ms: int) -> Sequence[Deed]:
-        deeds = super().decide(now_ms)
+    def decide(self, now_ms: int) -> Sequence[RunTransition]:
+        decisions = super().decide(now_ms)
         if self.last is not None and self._restless:
             cold = schedule(self._declared, replace(self._state, runs=tuple(self._runs)), now_ms)
             assert self.last.decisions == cold.decisions
             assert (self.last.lanes, self.last.shares) == (cold.lanes, cold.shares)
             self.quiet += not self._outlook.effort.turns
-        return deeds
+        return decisions
 
 
 Quotas = tuple[int, int]
@@ -58,12 +58,12 @@ def load(jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int, quotas:
 
 def lived(
     jobs: Sequence[Traced], nodes: int, guard_s: int, young_s: int, quotas: Quotas = (5000, 3000)
-) -> tuple[Compared, Course]:
+) -> tuple[Compared, ReplayResult]:
     """The engine after such a life, and what came of it."""
     work = load(jobs, nodes, guard_s, young_s, quotas)
     engine = Compared(work)
-    meter = Meter(work.quotas, work.capacity_milli, (0, 10**9), PACE.stop_ms)
-    return engine, Replay(work, engine, PACE, meter, keep_acts=True).run()
+    meter = Meter(work.quotas, work.capacity_milli, (0, 10**9), PAUSE_COST.stop_ms)
+    return engine, Replay(work, engine, PAUSE_COST, meter, keep_events=True).run()
 
 
 JOBS = st.tuples(
@@ -88,8 +88,8 @@ def test_who_is_not_asked_again_would_have_been_asked_in_vain(
 def test_who_comes_to_stand_behind_another_moves_shares_and_so_all_are_asked() -> None:
     """B's first job would take two GPUs of A, and leave it below its share, until B asks for one GPU more."""
     jobs = [*((A, 0, 900, 2) for _ in range(4)), (B, 0, 900, 1), (B, 0, 900, 1), (B, 100, 900, 1), (B, 200, 900, 1)]
-    _, course = lived(jobs, 1, 600, 0, (1000, 1000))
-    paused = [act.at_ms for act in course.acts if isinstance(act.deed, Reclaim)]
+    _, result = lived(jobs, 1, 600, 0, (1000, 1000))
+    paused = [event.at_ms for event in result.events if isinstance(event.decision, Reclaim)]
     assert paused[0] == 200_000
 
 

@@ -16,7 +16,7 @@ from gpuctl.model.state import RunPhase
 from gpuctl.schedule.reasons import FOR_PAUSED, GUARDED, IN_QUOTA
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.modes import Engine
-from gpuctl.simulate.replay import Deed, Pace, Replay, Ticket
+from gpuctl.simulate.replay import PauseCost, Replay, RunTransition, TrackedJob
 from gpuctl.simulate.trace import Trace, TraceJob
 from gpuctl.simulate.workload import Layout, Workload, workload
 
@@ -32,34 +32,36 @@ class Watched(Replay):
 
     def __init__(self, load: Workload) -> None:
         self.meter = Meter(load.quotas, load.capacity_milli, (0, 10**9), STOP_MS)
-        super().__init__(load, Engine(load), Pace(stop_ms=STOP_MS), self.meter)
+        super().__init__(load, Engine(load), PauseCost(stop_ms=STOP_MS), self.meter)
 
-    def _carry_out(self, deeds: Sequence[Deed], now_ms: int) -> bool:
-        starts = [deed for deed in deeds if isinstance(deed, Admit) and deed.reason.code != IN_QUOTA]
-        starts = [start for start in starts if not self._made_way_for(self._tickets[start.job])]
-        paused = super()._carry_out(deeds, now_ms)
-        owed = [ticket for project in QUOTAS for ticket in self._first(project) if self._is_owed(ticket)]
+    def _carry_out(self, decisions: Sequence[RunTransition], now_ms: int) -> bool:
+        starts = [
+            decision for decision in decisions if isinstance(decision, Admit) and decision.reason.code != IN_QUOTA
+        ]
+        starts = [start for start in starts if not self._made_way_for(self._tracked[start.job])]
+        paused = super()._carry_out(decisions, now_ms)
+        owed = [tracked for project in QUOTAS for tracked in self._first(project) if self._is_owed(tracked)]
         for start in starts:
-            milli = self._tickets[start.job].total_milli
+            milli = self._tracked[start.job].total_milli
             passed = [t.job.id for t in owed if t.job.id.project != start.job.project and t.total_milli <= milli]
             assert not passed, f"{start.job} starts before {passed}"
         return paused
 
     @staticmethod
-    def _made_way_for(ticket: Ticket) -> bool:
-        said = ticket.run.reason
+    def _made_way_for(tracked: TrackedJob) -> bool:
+        said = tracked.run.reason
         return said is not None and said.code == FOR_PAUSED
 
-    def _first(self, project: ProjectName) -> list[Ticket]:
+    def _first(self, project: ProjectName) -> list[TrackedJob]:
         """Who waits longest in a project, at most one."""
-        waiting = [t for t in self._tickets.values() if t.job.id.project == project and t.run.phase is RunPhase.QUEUED]
-        return sorted(waiting, key=lambda ticket: (ticket.run.queued_at_ms, ticket.job.id))[:1]
+        waiting = [t for t in self._tracked.values() if t.job.id.project == project and t.run.phase is RunPhase.QUEUED]
+        return sorted(waiting, key=lambda tracked: (tracked.run.queued_at_ms, tracked.job.id))[:1]
 
-    def _is_owed(self, ticket: Ticket) -> bool:
+    def _is_owed(self, tracked: TrackedJob) -> bool:
         """It has no place, and its project stays within the guarantee with it."""
-        run, project = ticket.run, ticket.job.id.project
+        run, project = tracked.run, tracked.job.id.project
         is_kept = run.reason is not None and run.reason.code == GUARDED
-        counted = self.meter.counted(project) + ticket.total_milli
+        counted = self.meter.counted(project) + tracked.total_milli
         return (run.placement is None or is_kept) and counted <= QUOTAS[project]
 
 

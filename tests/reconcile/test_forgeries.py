@@ -170,7 +170,7 @@ def test_a_strangers_object_in_the_place_of_a_run_is_left_alone_and_told(town: N
     town.live_s(3)
     assert town.decisions_about("evil")["e4"] == ("Pending", "GPU5072")
     notices = [notice for notice in town.reports[-1].plan.notices if notice.code == "GPU7057"]
-    told = "was not made by gpuctl and has the name of the run of evil/e4, which waits"
+    told = "was not created by gpuctl and has the name of the run of evil/e4, which waits"
     assert [notice.message for notice in notices] == [f"Job gpu-evil/{body['metadata']['name']} {told}"]
     before = town.run_object("e4", "evil")
     town.live_s(3)

@@ -10,7 +10,7 @@ from gpuctl.app.replay import FROM_HISTORY, Bound, File, Order, replay_trace
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.simulate.modes import ModeName
-from gpuctl.simulate.replay import Pace
+from gpuctl.simulate.replay import PauseCost
 from gpuctl.simulate.replay_report import ReplayReport
 from gpuctl.simulate.trace_philly import HISTORY_UNTIL_MS
 from gpuctl.simulate.workload import Layout
@@ -36,7 +36,9 @@ class PhillyBench:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def bench_philly(trace: File, gpus: Sequence[int], modes: Sequence[ModeName], days: int, pace: Pace) -> PhillyBench:
+def bench_philly(
+    trace: File, gpus: Sequence[int], modes: Sequence[ModeName], days: int, pause_cost: PauseCost
+) -> PhillyBench:
     """Replay it. Quotas are by what each virtual cluster used in the weeks before."""
     runs = []
     for size in gpus:
@@ -44,7 +46,7 @@ def bench_philly(trace: File, gpus: Sequence[int], modes: Sequence[ModeName], da
         reports: list[ReplayReport] = []
         for mode in modes:
             begun_ns = time.process_time_ns()
-            replayed = replay_trace(_order(trace, size, mode, days, pace))
+            replayed = replay_trace(_order(trace, size, mode, days, pause_cost))
             cpu_ms[mode] = (time.process_time_ns() - begun_ns) // 1_000_000
             if replayed.report is None:
                 return PhillyBench(runs=(), diagnostics=replayed.diagnostics)
@@ -54,14 +56,14 @@ def bench_philly(trace: File, gpus: Sequence[int], modes: Sequence[ModeName], da
     return PhillyBench(runs=tuple(runs))
 
 
-def _order(trace: File, gpus: int, mode: ModeName, days: int, pace: Pace) -> Order:
+def _order(trace: File, gpus: int, mode: ModeName, days: int, pause_cost: PauseCost) -> Order:
     return Order(
         trace=trace,
         format="philly",
         layout=Layout(nodes=gpus // GPUS_PER_NODE, gpus=GPUS_PER_NODE),
         quotas=FROM_HISTORY,
         modes=[mode],
-        pace=pace,
+        pause_cost=pause_cost,
         policy=SchedulingPolicy(),
         begin=Bound(ms=HISTORY_UNTIL_MS, after_first=False),
         end=Bound(ms=HISTORY_UNTIL_MS + days * DAY_MS, after_first=False),

@@ -1,5 +1,5 @@
 """All codes, one module a family: 1 YAML, 2 schema, 3 references and capacity (39 in scenarios), 4 policy,
-5 decisions' reasons, 6 guards, 7 cluster, 8 Git, 9 internal."""
+5 reasons of decisions, 6 guards, 7 cluster, 8 Git, 9 internal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU7xxx: cluster. The API server's own words follow most of these codes."""
+"""GPU7xxx: the cluster. Most messages are the API server's own words."""
 
 from __future__ import annotations
 
@@ -9,71 +9,72 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7001",
         title="the API server does not answer",
         message="{what}",
-        why="The API server is away, or says it can't now. Nothing is lost: what was to be written is worked out anew "
-        "from what is there when it answers again.",
-        fix="Check that the API server is up and reachable. gpuctl asks again by itself, less and less often.",
+        why="The API server can't be reached, or is overloaded. Nothing is lost: when it answers again, gpuctl "
+        "computes its writes from the state of the cluster.",
+        fix="Check that the API server is up and reachable. gpuctl retries by itself, with growing intervals.",
     ),
     CodeEntry(
         code="GPU7002",
         title="the API server forbids it",
         message="{what}",
-        why="gpuctl's account may not do that, or a ResourceQuota of the namespace is used up.",
+        why="gpuctl's account lacks the right for this request, or a ResourceQuota of the namespace is used up.",
         fix="Give the account the rights that `gpuctl install` lists, or raise the quota that the message names.",
     ),
     CodeEntry(
         code="GPU7003",
-        title="the API server knows no such object",
+        title="the object does not exist",
         message="{what}",
         why="The object or its namespace was deleted at that moment, or the server does not serve the kind.",
-        fix="Usually nothing: the next cycle looks again. A kind that is missing needs a newer Kubernetes.",
+        fix="Usually nothing: the next cycle reads it again. A missing kind needs a newer Kubernetes.",
     ),
     CodeEntry(
         code="GPU7004",
-        title="the object has changed meanwhile",
+        title="the object was changed by another client",
         message="{what}",
-        why="Somebody wrote or deleted the object between gpuctl's look and its write, or its namespace is being "
+        why="Another client wrote or deleted the object between gpuctl's read and its write, or its namespace is being "
         "deleted.",
-        fix="Usually nothing: the next cycle looks again. If it goes on, find who else writes the object.",
+        fix="Usually nothing: the next cycle reads it again. If it repeats, find the other client that writes the "
+        "object.",
     ),
     CodeEntry(
         code="GPU7005",
         title="the watch can't be continued",
         message="{what}",
-        why="The server has forgotten the version the watch was at. gpuctl lists again.",
+        why="The server no longer has the resource version of the watch. gpuctl lists the objects again.",
         fix="Nothing to do.",
     ),
     CodeEntry(
         code="GPU7006",
         title="the API server refuses the object",
         message="{what}",
-        why="The object as rendered breaks a rule of the server that gpuctl does not check itself. It is never deleted "
-        "for that.",
+        why="The rendered object breaks a rule of the server that gpuctl does not check itself. gpuctl never deletes "
+        "an object because of that.",
         fix="Correct the declaration that the object comes from; its annotation `gpuctl.dev/source` names the line.",
     ),
     CodeEntry(
         code="GPU7007",
-        title="an object is fought over",
+        title="another client keeps changing an object",
         message="{object} was written {times} times within a minute; {rival}",
-        why="Somebody else keeps changing what gpuctl writes, or gpuctl itself goes back and forth. The object is left "
-        "alone until the minute is over; everything else goes on.",
-        fix="See who else writes the object, `kubectl get -o yaml --show-managed-fields`, and stop that. If nobody "
-        "else does, it is a bug of gpuctl: report it with the log.",
+        why="Another client keeps changing fields that gpuctl writes, or gpuctl itself alternates between two values. "
+        "The object is not written again until the minute is over; all other objects are.",
+        fix="Find the other client with `kubectl get -o yaml --show-managed-fields` and stop it. If there is none, "
+        "this is a bug in gpuctl: report it with the log.",
     ),
     CodeEntry(
         code="GPU7009",
         title="an object can't be read",
-        message="{object} can't be read ({what}); it is left alone",
-        why="Something in the object is not what gpuctl expects of any. What it holds counts as far as that can be "
-        "seen; all other objects are read.",
-        fix="Put back what was changed in the object. If it was nothing, report it: gpuctl should have read it.",
+        message="{object} can't be read ({what}); it is left unchanged",
+        why="The object has content that gpuctl does not expect. The GPUs that it holds are counted as far as they can "
+        "be read; all other objects are read as usual.",
+        fix="Undo changes to the object. If there were none, report it: gpuctl should be able to read the object.",
     ),
     CodeEntry(
         code="GPU7008",
-        title="a record of gpuctl's is damaged",
+        title="a ledger of gpuctl is damaged",
         message="{ledger}: its part {part} can't be read",
-        why="The ledger in namespace gpuctl-system was edited by hand. It says which runs have ended and what may be "
-        "pruned; until that is known again, the project is left as it is: nothing of it is started, paused or removed.",
-        fix="Restore the ConfigMaps from a backup. Without one, delete the ledger: it is written anew from what is "
-        "there, and a run that had ended and whose object is gone may then start again.",
+        why="The ledger in namespace gpuctl-system was edited by hand. It records which runs have ended and what may "
+        "be pruned. Without it, the project is left unchanged: nothing of it is started, paused or removed.",
+        fix="Restore the ConfigMaps from a backup. Without a backup, delete the ledger: gpuctl creates it again from "
+        "the objects in the cluster, and an ended run without an object may then start again.",
     ),
 )

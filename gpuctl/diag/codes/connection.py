@@ -1,4 +1,4 @@
-"""GPU701x and GPU702x: reaching the API server, and what it lets us do."""
+"""GPU701x and GPU702x: the connection to the API server, and missing rights."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7011",
         title="the kubeconfig can't be used",
         message="{where} can't be used: {why}",
-        why="The file can't be read, is no kubeconfig, or names a certificate that is not there.",
+        why="The file can't be read, is not a kubeconfig, or names a certificate that does not exist.",
         fix="`kubectl --kubeconfig FILE cluster-info` shows the same failure. Correct the file.",
     ),
     CodeEntry(
         code="GPU7012",
         title="the kubeconfig has no such context",
         message="{where} has no context {context}; it has {known}",
-        why="The context is mistyped, or the file is another one than was meant.",
+        why="The context is mistyped, or this is the wrong file.",
         fix="Name one of its contexts with `--context`, or choose one by `kubectl config use-context`.",
     ),
     CodeEntry(
         code="GPU7013",
         title="no credentials",
         message="{where} gives no credentials: {why}",
-        why="There is no token and no certificate to identify with, or the command that should give one failed. "
-        "Without them the server would see an anonymous user.",
+        why="The kubeconfig has no token and no certificate, or the command that should print one failed. Without "
+        "credentials the server would see an anonymous user.",
         fix="Log in again, run the command that the kubeconfig names by hand, or mount the service account's token.",
     ),
     CodeEntry(
         code="GPU7014",
         title="the API server does not accept the credentials",
         message="{server} does not accept the credentials of {where}: {why}",
-        why="The token or certificate has expired, was revoked, or belongs to another cluster. It was read anew once "
-        "before this was said.",
-        fix="Log in again, or issue a new token. gpuctl reads the credentials anew by itself from then on.",
+        why="The token or certificate has expired, was revoked, or belongs to another cluster. gpuctl read it again "
+        "once before this message.",
+        fix="Log in again, or issue a new token. gpuctl then reads the new credentials by itself.",
     ),
     CodeEntry(
         code="GPU7015",
         title="a right is missing",
         message="{user} may not {verb} {resource}{where}; the rule to add: {rule}",
-        why="The account that gpuctl runs as has no RBAC rule for this. What needs it is left undone.",
+        why="The account that gpuctl runs as has no RBAC rule for this. Whatever needs it is skipped.",
         fix="Apply the ClusterRole that `gpuctl install` prints, or add the rule that the message shows.",
     ),
     CodeEntry(
         code="GPU7016",
         title="not the leader",
-        message="{what} is not sent: another replica may be the leader by now",
-        why="The lease was not renewed in time, so this process may not write. Another replica decides from what is "
-        "there.",
-        fix="Nothing, when it happens once. Else see why the lease in namespace gpuctl-system is not renewed.",
+        message="{what} is not sent: another replica may be the leader now",
+        why="The Lease was not renewed in time, so this process may not write. Another replica takes over from the "
+        "state of the cluster.",
+        fix="Nothing to do if it happens once. Else check why the Lease in namespace gpuctl-system is not renewed.",
     ),
     CodeEntry(
         code="GPU7017",
-        title="the watch breaks again and again",
+        title="the watch breaks repeatedly",
         message="{resource} can't be watched: {why}; listed again in {wait:duration}",
-        why="The server has forgotten the version of the list it gave shortly before. Lists are costly, so the next is "
-        "asked for later and later.",
-        fix="See whether the API server is overloaded or its etcd compacts too often.",
+        why="The server no longer has the version of the list that it returned shortly before. Lists are costly, so "
+        "gpuctl lists again with growing intervals.",
+        fix="Check whether the API server is overloaded or its etcd compacts too often.",
     ),
     CodeEntry(
         code="GPU7018",
@@ -78,9 +78,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7019",
         title="the server does not serve everything",
         message="the server is Kubernetes {version} and does not serve {kinds}: needed for {uses}; the rest works",
-        why="gpuctl is made for Kubernetes 1.34 and newer. An older server, or one with parts switched off, lacks what "
-        "the message names. Whatever does not need that works as ever.",
-        fix="Upgrade the cluster, or declare nothing that needs what is missing.",
+        why="gpuctl needs Kubernetes 1.34 or newer. An older server, or one with features disabled, lacks what the "
+        "message names. Everything that does not need it works.",
+        fix="Upgrade the cluster, or do not declare what needs the missing kinds.",
     ),
     CodeEntry(
         code="GPU7020",

@@ -5,24 +5,24 @@ from __future__ import annotations
 from gpuctl.diag.catalogue import CodeEntry
 
 _CONFIRM = (
-    "Put the declarations back. If the deletion is meant, push a commit, an empty one will do, whose message ends with "
-    "the `Gpuctl-Confirm:` line that the message shows."
+    "Restore the declarations. If the deletion is intended, push a commit, which may be empty, whose message ends with "
+    "the `Gpuctl-Confirm:` line that is shown."
 )
 
 ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU6001",
-        title="no project is declared any more",
-        message="no project is declared any more: {project} is left as it is ({what})",
-        why="The branch declares no project at all while the cluster has some. That is more often a wrong path, a "
-        "wrong branch or a failed merge than a wish.",
+        title="no project is declared",
+        message="no project is declared any more: project {project} is left unchanged ({what})",
+        why="The branch declares no project, but the cluster has projects. The usual cause is a wrong path, a wrong "
+        "branch or a failed merge.",
         fix=_CONFIRM,
     ),
     CodeEntry(
         code="GPU6002",
         title="a project with running jobs is no longer declared",
-        message="project {project} is no longer declared, but jobs of it run: {what}",
-        why="Removing a project ends its jobs and deletes its namespace. Nothing of it is touched until that is "
+        message="project {project} is no longer declared, but its jobs are running: {what}",
+        why="Removing a project ends its jobs and deletes its namespace. The project is left unchanged until that is "
         "confirmed.",
         fix=_CONFIRM + " Or remove its jobs first and the project when they are gone.",
     ),
@@ -30,54 +30,55 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU6003",
         title="a volume claim would be deleted with its data",
         message="project {project}: deleting these volume claims would delete their data: {what}",
-        why="A claim that is no longer declared, or whose namespace goes away, takes its data with it.",
+        why="Deleting a claim, or its namespace, deletes its data.",
         fix=_CONFIRM,
     ),
     CodeEntry(
         code="GPU6004",
-        title="the namespace belongs to somebody else",
-        message="namespace {namespace} of project {project} is there already and is not gpuctl's",
-        why="gpuctl writes into namespaces it made itself, and into others only when the project says so.",
+        title="the namespace has another owner",
+        message="namespace {namespace} of project {project} exists already and is not gpuctl's",
+        why="gpuctl writes into namespaces that it created, and into others only if the project declares adopt: true.",
         fix="Set `adopt: true` on the project, or give the project or the cluster's `namespacePrefix` another name.",
     ),
     CodeEntry(
         code="GPU6008",
         title="the namespace is not released for adoption",
         message="namespace {namespace} is not released for project {project}: it has no label {label}={project}",
-        why="A project says which rights its people have in its namespace. So it takes a namespace over only when an "
-        "administrator of the cluster has released it for that very project.",
+        why="A project declares the rights of its members in its namespace. So it may only adopt a namespace that an "
+        "administrator of the cluster has released for this project.",
         fix="Have an administrator label the namespace: `kubectl label namespace NAMESPACE gpuctl.dev/adopt=PROJECT`.",
     ),
     CodeEntry(
         code="GPU6009",
-        title="the namespace to adopt has pods of others",
-        message="namespace {namespace} of project {project} has pods that are not gpuctl's: it is not taken over",
-        why="The project's people would have rights over work that is not theirs.",
-        fix="Move that work to another namespace, or give the project another name.",
+        title="the namespace to adopt has other pods",
+        message="namespace {namespace} of project {project} has pods that are not gpuctl's: it is not adopted",
+        why="The project's members would get rights over pods that are not the project's.",
+        fix="Move these pods to another namespace, or give the project another name.",
     ),
     CodeEntry(
         code="GPU6005",
-        title="the namespace of a removed project holds other people's work",
-        message="project {project} is no longer declared, but its namespace holds work that is not gpuctl's: {what}",
-        why="Deleting the namespace would delete that work too.",
-        fix="Move the work elsewhere. " + _CONFIRM,
+        title="the namespace of a removed project has other workloads",
+        message="project {project} is no longer declared, but its namespace has workloads that are not gpuctl's: "
+        "{what}",
+        why="Deleting the namespace would delete these workloads, too.",
+        fix="Move the workloads to another namespace. " + _CONFIRM,
     ),
     CodeEntry(
         code="GPU6006",
         title="the namespace belongs to another gpuctl cluster",
         message="namespace {namespace} of project {project} belongs to cluster {cluster} on this API server",
-        why="Two clusters of gpuctl that write one namespace would undo each other's work, and run each job twice. So "
-        "the one whose name the namespace's label gpuctl.dev/cluster has keeps it, also with `adopt: true`.",
+        why="Two gpuctl clusters that write to one namespace would revert each other's changes and run each job twice. "
+        "So the namespace stays with the cluster in its label gpuctl.dev/cluster, even with `adopt: true`.",
         fix="Give one of the clusters another `namespacePrefix`, or the project another name. Give a cluster that was "
-        "renamed its old name back, or delete its namespaces when nothing runs in them any more.",
+        "renamed its old name back, or delete its namespaces once nothing runs in them.",
     ),
     CodeEntry(
         code="GPU6007",
         title="too much would be stopped at once",
-        message="{stopped} of {running} running GPUs, more than {percent} %, would be stopped at once. {jobs} jobs go "
-        "on that are declared no more, or otherwise: {what}",
-        why="A commit that ends so much is more often a mistake (a wrong path, a default that changed every job) than "
-        "a wish. The limit is the cluster's scheduling.stopGuard. Everything else in the commit is done.",
-        fix=_CONFIRM + " Or do it in smaller steps.",
+        message="{stopped} of {running} running GPUs, more than {percent} %, would be stopped at once. {jobs} removed "
+        "or changed jobs keep running: {what}",
+        why="A commit that ends so many jobs is usually a mistake, such as a wrong path or a default that changed "
+        "every job. The limit is the cluster's scheduling.stopGuard. Everything else in the commit is applied.",
+        fix=_CONFIRM + " Or make the change in smaller steps.",
     ),
 )

@@ -9,7 +9,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU9001",
         title="internal error",
         message="internal error: {what}",
-        why="gpuctl met a state its own rules exclude. Your files are not the cause, whatever they hold.",
+        why="gpuctl reached a state that should be impossible. This is a bug in gpuctl, not a mistake in your files.",
         fix="Report it with the whole line, the command line and the output of `gpuctl version -o json`.",
     ),
     CodeEntry(
@@ -21,16 +21,16 @@ ENTRIES: tuple[CodeEntry, ...] = (
     ),
     CodeEntry(
         code="GPU9003",
-        title="no such thing",
+        title="not found",
         message="{what}",
-        why="The command names a job, a code or a kind that is not there, or more than one could be meant.",
+        why="The command names a job, a code or a kind that does not exist, or the name matches more than one.",
         fix="`gpuctl list -A` shows jobs; codes are printed with every message.",
     ),
     CodeEntry(
         code="GPU9004",
         title="a file can't be written",
         message="{file} can't be written: {problem}",
-        why="The command writes files, and the place it was given does not take them.",
+        why="The command can't write files at the given place.",
         fix="Give a folder that you may write to.",
     ),
 )

@@ -9,16 +9,16 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7090",
         title="the measured controller has ended",
         message="the `gpuctl reconcile` under measurement has ended: {said}",
-        why="The benchmark runs a controller as a process of its own. Without it there is nothing to measure.",
-        fix="Run the benchmark with a kubeconfig of an administrator, on a cluster that nobody else uses.",
+        why="The benchmark measures a controller that runs as a separate process, and that process has ended.",
+        fix="Run the benchmark with an administrator's kubeconfig, on a cluster without other users.",
     ),
     CodeEntry(
         code="GPU7091",
-        title="a benchmark stands still",
-        message="{what}: nothing has happened for {seconds} s",
-        why="The benchmark waits for Jobs to be made, to start or to end. It needs the Job controller, kube-scheduler, "
-        "and KWOK with a stage that ends a pod after the time that its variable RUN_FOR says.",
-        fix="See whether the control plane's parts run and what KWOK's stages are; `kubectl get pods -A` shows how far "
-        "the pods have come.",
+        title="a benchmark makes no progress",
+        message="{what}: no progress for {seconds} s",
+        why="The benchmark waits for Jobs to be created, to start or to end. It needs the Job controller, "
+        "kube-scheduler, and KWOK with a stage that ends a pod after the time in its variable RUN_FOR.",
+        fix="Check that the control plane's components run, and KWOK's stages; `kubectl get pods -A` shows the state "
+        "of the pods.",
     ),
 )

@@ -1,18 +1,18 @@
-"""GPU705x: the cluster is otherwise than declared."""
+"""GPU705x: differences between the cluster and the declared inventory."""
 
 from __future__ import annotations
 
 from gpuctl.diag.catalogue import CodeEntry
 
-_LIVE = "gpuctl uses the nodes that are there. Checks of commits, plans and simulations go by the declared ones."
+_LIVE = "gpuctl schedules on the live nodes. Validation, plans and simulations use the declared ones."
 
 ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU7050",
         title="a declared node is not in the cluster",
         message="pool {pool} declares nodes that are not in the cluster: {nodes}",
-        why="They were removed, have another name, or have not joined yet. " + _LIVE,
-        fix="Bring the nodes back, or take them out of the pool's nodes.",
+        why="They were removed, have other names, or have not joined yet. " + _LIVE,
+        fix="Bring the nodes back, or remove them from the pool's nodes.",
     ),
     CodeEntry(
         code="GPU7051",
@@ -25,59 +25,60 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7052",
         title="a node of the pool is not declared",
         message="nodes belong to pool {pool} by their labels but are not declared: {nodes}",
-        why="They are used all the same. " + _LIVE,
-        fix="Add the nodes to the pool's nodes, or take the label off them.",
+        why="They are used nevertheless. " + _LIVE,
+        fix="Add the nodes to the pool's nodes, or remove the label from them.",
     ),
     CodeEntry(
         code="GPU7053",
         title="a node has another number of GPUs than declared",
         message="nodes of pool {pool} have other numbers of GPUs than declared: {nodes}",
         why="A GPU is missing, or the declaration is wrong. " + _LIVE,
-        fix="Look after the node, or correct the pool's gpusPerNode or the node's gpus.",
+        fix="Check the nodes, or correct the pool's gpusPerNode or the node's gpus.",
     ),
     CodeEntry(
         code="GPU7054",
         title="a pool's selector matches no node",
         message="pool {pool} has no node: none has the labels {selector}",
-        why="Nothing can run in the pool. The selector or the nodes' labels are wrong, or the nodes are not there yet.",
+        why="No job can run in the pool. The selector or the nodes' labels are wrong, or the nodes have not joined "
+        "yet.",
         fix="Label the nodes as the pool's selector says, or correct the selector.",
     ),
     CodeEntry(
         code="GPU7055",
         title="a node is in two pools",
         message="nodes of pool {pool} match the selector of pool {other} too: {nodes}",
-        why="They belong to the first of the two, in the order of nodePools, and are not offered in the other.",
+        why="They belong to the first of the two, in the order of nodePools, and do not count in the other.",
         fix="Make the selectors exclude each other.",
     ),
     CodeEntry(
         code="GPU7056",
         title="another cluster has the same namespace prefix",
         message="cluster {cluster} on this API server has the namespace prefix {prefix} too (namespace {namespace})",
-        why="A project of the same name in both would claim one namespace; the second to come is refused: GPU6006.",
+        why="Projects with the same name in both would share one namespace; the second one is refused: GPU6006.",
         fix="Give one of the clusters another `namespacePrefix`.",
     ),
     CodeEntry(
         code="GPU7057",
-        title="an object that gpuctl did not make has a run's name",
-        message="{object} was not made by gpuctl and has the name of the run of {job}, which waits",
-        why="gpuctl takes an object for a run's own only if it made it: its ledger has the object's uid. It changes "
-        "and removes nothing else, whatever labels it has.",
+        title="another object has a run's name",
+        message="{object} was not created by gpuctl and has the name of the run of {job}, which waits",
+        why="gpuctl only uses objects that it created: its ledger has their uids. It changes and removes no other "
+        "object, whatever its labels are.",
         fix="Delete the object, or give it another name.",
     ),
     CodeEntry(
         code="GPU7095",
-        title="the cluster has nodes of its own",
+        title="the cluster has other nodes",
         message="this cluster has nodes that are not the demonstration's: {nodes}",
-        why="`gpuctl demo` and `gpuctl bench cluster` make nodes that KWOK plays, and fill them with jobs. They do "
-        "that only where nothing else runs.",
-        fix="Name a cluster without nodes: --kubeconfig FILE, --context NAME. `kwokctl create cluster` makes one.",
+        why="`gpuctl demo` and `gpuctl bench cluster` create nodes that KWOK simulates, and fill them with jobs. They "
+        "only do so on clusters without other nodes.",
+        fix="Name a cluster without nodes: --kubeconfig FILE, --context NAME. `kwokctl create cluster` creates one.",
     ),
     CodeEntry(
         code="GPU7096",
-        title="nothing plays the nodes",
+        title="no KWOK simulates the nodes",
         message="node {node} does not become ready",
-        why="The nodes of a demonstration are played by KWOK, which has to run against that cluster, with stages for "
+        why="The nodes of a demonstration are simulated by KWOK, which must run against the cluster, with stages for "
         "nodes and pods.",
-        fix="Start KWOK for the cluster. `kwokctl create cluster` makes one where it runs.",
+        fix="Start KWOK for the cluster. `kwokctl create cluster` creates one with KWOK.",
     ),
 )

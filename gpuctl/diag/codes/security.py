@@ -1,4 +1,4 @@
-"""GPU307x: what declarations ask for that the cluster's administrators have not allowed."""
+"""GPU307x: declarations that the cluster's administrators have not allowed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3070",
         title="a folder of the node that jobs may not mount",
         message='"{found}" is in none of the folders that jobs of this cluster may mount',
-        why="Jobs of other teams run on the same node, and the node's own secrets are in its folders. Jobs may mount "
+        why="Jobs of other teams run on the same node, and its folders hold the node's own secrets. Jobs may mount "
         "only the folders that the Cluster lists in security.hostPaths, and folders below them. The default is none.",
         fix="mount a claim; or have an administrator of the cluster list the folder in security.hostPaths",
     ),
     CodeEntry(
         code="GPU3071",
-        title="a folder of the node in a project whose pods may mount none",
+        title="a folder of the node in a project without that right",
         message='Pod Security level {level} of project "{project}" lets no pod mount a folder of the node',
         why="The API server would refuse the pods of this job. The level is the Cluster's security.podSecurity, or the "
         "project's entry in security.exceptions; only privileged lets pods mount folders of the node.",
@@ -26,8 +26,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3072",
         title="an exception for a project that is not declared",
         message='project "{project}" is not declared',
-        why="The exception has no effect now, and would hold at once for a project of that name that is declared "
-        "later. It is a warning and no error: a team that removes its project must not make the Cluster invalid.",
+        why="The exception has no effect now, and would apply to any project of that name that is declared later. It "
+        "is only a warning, so that a team can remove its project without making the Cluster invalid.",
         fix="remove the exception, or declare the project",
     ),
 )

@@ -7,9 +7,9 @@ from gpuctl.diag.catalogue import CodeEntry
 ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU7030",
-        title="leadership has no place to be kept",
-        message="namespace {namespace} is not there",
-        why="Which of several replicas may write is kept in a Lease of gpuctl's own namespace. Without it none writes.",
+        title="no namespace for the Lease",
+        message="namespace {namespace} does not exist",
+        why="A Lease in gpuctl's own namespace decides which replica may write. Without it no replica writes.",
         fix="Apply what `gpuctl install` prints, or create the namespace.",
     ),
     CodeEntry(
@@ -21,11 +21,11 @@ ENTRIES: tuple[CodeEntry, ...] = (
     ),
     CodeEntry(
         code="GPU7032",
-        title="the machine's clock is not the API server's",
+        title="the clocks of the machine and the API server differ",
         message="this machine's clock says {machine}, the API server's {server}: nothing is changed until they agree",
-        why="Limits of jobs, queue times and reservations are instants. By a wrong clock jobs would be ended for good "
-        "that have hours left, so gpuctl decides and writes nothing while the two differ by more than a minute. What "
-        "runs goes on.",
-        fix="Correct the clock that is wrong: have NTP run on the node of this process and on the control plane.",
+        why="Limits of jobs, queue times and reservations depend on the time. With a wrong clock, jobs with hours left "
+        "could be ended for good. So gpuctl decides and writes nothing while the clocks differ by more than a minute. "
+        "Running jobs keep running.",
+        fix="Correct the wrong clock: run NTP on the node of this process and on the control plane.",
     ),
 )

@@ -12,7 +12,7 @@ import pytest
 from gpuctl.app.bench.philly import PhillyRun, bench_philly
 from gpuctl.app.replay import File
 from gpuctl.simulate.modes import ModeName
-from gpuctl.simulate.replay import Pace
+from gpuctl.simulate.replay import PauseCost
 from gpuctl.simulate.replay_report import Figures
 
 TWO_DAYS = Path(__file__).parents[2] / "traces" / "philly-2017-11-02.csv"
@@ -22,9 +22,9 @@ STOP_MS = 30_000
 
 @pytest.fixture(scope="module")
 def ran() -> PhillyRun:
-    pace = Pace(stop_ms=STOP_MS, checkpoint_ms=1_800_000)
+    pause_cost = PauseCost(stop_ms=STOP_MS, checkpoint_ms=1_800_000)
     trace = File(path=TWO_DAYS.name, content=TWO_DAYS.read_bytes())
-    bench = bench_philly(trace, [240], [ModeName.FLOOR, ModeName.FIFO, ModeName.FAIR], 28, pace)
+    bench = bench_philly(trace, [240], [ModeName.FLOOR, ModeName.FIFO, ModeName.FAIR], 28, pause_cost)
     assert bench.diagnostics == ()
     return bench.runs[0]
 

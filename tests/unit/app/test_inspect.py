@@ -82,7 +82,7 @@ PLACED = Placement(workers=(WorkerPlacement(node=NodeName("n")),))
 def test_without_a_pod_it_is_said_why(view: JobView, why: str) -> None:
     with pytest.raises(Unreachable) as told:
         pod_of(view, 7)
-    assert (told.value.code, str(told.value)) == ("GPU7040", f"team-a/train has no container to speak to: {why}")
+    assert (told.value.code, str(told.value)) == ("GPU7040", f"team-a/train has no container: {why}")
 
 
 def test_a_run_whose_object_is_gone_is_known_from_the_ledger() -> None:

@@ -67,7 +67,7 @@ def test_every_code_says_what_why_and_how(code: str) -> None:
 
 def test_a_code_stands_once() -> None:
     entry = CodeEntry(code="GPU1001", title="t", message="m", why="w", fix="f")
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="duplicate code"):
         catalogue([[entry], [entry]])
 
 

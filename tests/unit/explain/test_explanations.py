@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 from worlds import World, declared, department, job, live_nodes, pool, project
 
+from gpuctl import explain as explain_module
 from gpuctl.explain import explain
-from gpuctl.model.decision import Placement, TraceStep, WorkerPlacement
+from gpuctl.model.decision import Decision, Placement, TraceStep, WorkerPlacement
 from gpuctl.model.declared import Declared, SchedulingPolicy, Sharing
-from gpuctl.model.explanation import Explanation, QueuePlace, RemedyKind
+from gpuctl.model.explanation import DecisionKind, Explanation, QueuePlace, RemedyKind
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.schedule import Outlook, schedule
@@ -109,7 +111,7 @@ def test_a_job_that_runs_has_its_rule_and_numbers_and_nothing_of_waiting() -> No
     state = World(nodes=live_nodes(tree.cluster.pools)).state()
     explanation = explain(tree, state, schedule(tree, state, 0), JobId.parse("a/one"))
     assert explanation is not None
-    assert explanation.decision == "Admit"
+    assert explanation.decision is DecisionKind.START
     assert [step.rule for step in explanation.steps] == ["start"]
     assert explanation.place is None
     assert explanation.remedies == ()
@@ -123,19 +125,19 @@ def test_the_numbers_that_bind_are_told_as_the_engine_has_them() -> None:
     (vacancy,) = explanation.vacancies
     assert (vacancy.free_milli, vacancy.whole, vacancy.part_milli) == (1500, 1, 1000)
     text = list(explanation_text(explanation))
-    assert text[0] == "It asks for 2 GPUs; free in dgx1 are 1.5, at most 1 whole on one node."
-    assert text[1] == "a holds 6.5 GPUs; its fair share is 8, its quota 8, and it wants 8.5."
+    assert text[0] == "It requests 2 GPUs; dgx1 has 1.5 GPUs free, at most 1 whole GPU on one node."
+    assert text[1] == "a holds 6.5 GPUs; its fair share is 8, its quota 8 and its demand 8.5."
     form = document(explanation)
     assert form["free"] == [{"nodePool": "dgx1", "gpuMilli": 1500, "wholeGpusOnOneNode": 1, "gpuMilliOfOneGpu": 1000}]
 
 
 def test_nothing_free_is_said_and_a_part_of_a_gpu_looks_at_one_gpu() -> None:
     full = declared([project("a", 2000)], [job("a/x", 2000), job("a/y", 1000)], [pool(nodes=(2,))])
-    assert next(explanation_text(told(full, settled(full), "a/y"))) == "It asks for 1 GPU; none are free in dgx1."
+    assert next(explanation_text(told(full, settled(full), "a/y"))) == "It requests 1 GPU; dgx1 has no free GPUs."
     jobs = [job("a/x", 600, priority=1), job("a/y", 700, priority=1), job("a/z", 500)]
     parts = declared([project("a", 2000)], jobs, [pool(nodes=(2,))])
     said = next(explanation_text(told(parts, settled(parts), "a/z")))
-    assert said == "It asks for 0.5 GPUs; free in dgx1 are 0.7, at most 0.4 of one GPU."
+    assert said == "It requests 0.5 GPUs; dgx1 has 0.7 GPUs free, at most 0.4 of one GPU."
 
 
 def test_an_unknown_job_has_no_explanation() -> None:
@@ -155,6 +157,12 @@ def test_the_document_says_what_the_text_says() -> None:
     assert any(line.startswith("It starts by 2020-07-29T06:20") for line in form["text"])
 
 
+def test_the_document_names_each_kind_of_decision_and_no_class() -> None:
+    classes = get_args(Decision)
+    assert {explain_module._KINDS[each] for each in classes} == set(DecisionKind)
+    assert not {each.__name__ for each in classes} & {kind.value for kind in DecisionKind}
+
+
 def with_jobs(tree: Declared, *more: Job) -> Declared:
     return replace(tree, jobs=tuple(sorted((*tree.jobs, *more), key=lambda each: each.id)))
 
@@ -172,20 +180,20 @@ def test_an_elastic_run_that_regains_workers_says_when_it_grows_and_from_whom() 
         world.settle(declared([project("a", 0), project("b", 6000)], jobs[:count], pools))
     tree = declared([project("a", 6000), project("b", 2000)], jobs, pools)
     first = lines(tree, world, "a/e")
-    assert first[1] == "It asks for 6 workers with 1 GPU each, 2 at the least."
+    assert first[1] == "It requests 6 workers with 1 GPU each, at least 2."
     assert first[2] == "It is on dgx1-1 with 2 workers."
-    assert "The engine: a is owed 2 more workers for it: it grows as soon as others have left." in first
-    gives = "The engine: 2 GPUs of it go to a/e; b held 6 GPUs before, with 2 GPUs guaranteed and a share of 4 GPUs."
-    assert gives in lines(tree, world, "b/1")
+    assert "Engine: a is entitled to 2 more workers of it: it scales up once other runs have stopped." in first
+    gives = "Engine: releases 2 GPUs for a/e; before that, b held 6 GPUs, "
+    assert f"{gives}with 2 GPUs guaranteed and a fair share of 4 GPUs." in lines(tree, world, "b/1")
     world.cycle(tree)
-    assert "Paused or made smaller for it: b/1." in lines(tree, world, "a/e")
-    assert "It takes its place in the queue when its own pods are gone." in lines(tree, world, "b/1")
+    assert "Paused or scaled down for it: b/1." in lines(tree, world, "a/e")
+    assert "It joins the queue once its own pods are gone." in lines(tree, world, "b/1")
     world.cycle(tree)
     grows = lines(tree, world, "a/e")
-    assert "The engine: a is owed 2 more workers for it, and there is room." in grows
-    assert "The engine: it grows from 2 to 4 workers." in grows
-    rest = "its pods can go nowhere else while it runs, so it has the others at its next start"
-    assert f"The engine: it has 4 of 6 workers: {rest}." in grows
+    assert "Engine: a is entitled to 2 more workers of it: GPUs are free for all of them." in grows
+    assert "Engine: scales up from 2 to 4 workers." in grows
+    rest = "while it runs, its pods can use no other nodes; its next start is with all workers"
+    assert f"Engine: has 4 of 6 workers: {rest}." in grows
 
 
 def test_an_elastic_run_that_made_way_says_what_keeps_it_small() -> None:
@@ -194,14 +202,14 @@ def test_an_elastic_run_that_made_way_says_what_keeps_it_small() -> None:
     world = settled(tree)
     tree = with_jobs(tree, job("b/w", 4000))
     world.cycle(tree)
-    gives = "The engine: 4 GPUs of it go to b/w; a held 8 GPUs before, with 4 GPUs guaranteed and a share of 4 GPUs."
-    assert gives in lines(tree, world, "a/e")
+    gives = "Engine: releases 4 GPUs for b/w; before that, a held 8 GPUs, "
+    assert f"{gives}with 4 GPUs guaranteed and a fair share of 4 GPUs." in lines(tree, world, "a/e")
     world.cycle(tree)
-    assert "The engine: it has 4 of 8 workers for now: somebody starts or leaves where its pods can go." in lines(
+    assert "Engine: has 4 of 8 workers for now: another run starts or stops on nodes that its pods can use." in lines(
         tree, world, "a/e"
     )
     world.settle(tree)
-    assert "The engine: it has 4 of 8 workers for now: nothing more is free where its pods can go." in lines(
+    assert "Engine: has 4 of 8 workers for now: nodes that its pods can use have no more free GPUs." in lines(
         tree, world, "a/e"
     )
 
@@ -210,8 +218,8 @@ def test_what_can_never_run_says_so_and_which_limit_would_let_it() -> None:
     tree = declared([project("a", 2000, limit=4000)], [job("a/huge", 9000), job("a/more", 5000)])
     world = settled(tree)
     huge = lines(tree, world, "a/huge")
-    assert huge[0].startswith("a/huge: it can't start. GPU5014: ")
-    assert "It has no place in the queue: no job's end would start it." in huge
+    assert huge[0].startswith("a/huge can't start. GPU5014: ")
+    assert "It is not in the queue: the end of other jobs would not start it." in huge
     (limit,) = [each for each in told(tree, world, "a/more").remedies if each.kind is RemedyKind.LIMIT]
     assert (limit.subject, limit.milli) == ("a", 5000)
 
@@ -281,11 +289,11 @@ def test_who_is_moved_and_who_is_moved_for_are_told_the_place_that_is_kept() -> 
     tree = with_jobs(tree, job("a/w", 8000))
     world.cycle(tree)
     moved = lines(tree, world, "a/x")
-    assert moved[0].startswith("a/x: it is moved. GPU5082: ")
-    assert moved[2] == "A place on dgx1-2 (GPU 4, 5, 6, 7) is kept for it."
-    assert lines(tree, world, "a/w")[2] == "A place on dgx1-1 (GPU 0, 1, 2, 3, 4, 5, 6, 7) is kept for it."
+    assert moved[0].startswith("a/x is moved. GPU5082: ")
+    assert moved[2] == "It has a reservation on dgx1-2 (GPUs 4, 5, 6, 7)."
+    assert lines(tree, world, "a/w")[2] == "It has a reservation on dgx1-1 (GPUs 0, 1, 2, 3, 4, 5, 6, 7)."
     world.cycle(tree)
-    assert lines(tree, world, "a/x")[-1] == "It goes on there when its own pods are gone."
+    assert lines(tree, world, "a/x")[-1] == "It starts there once its own pods are gone."
 
 
 def test_what_is_kept_for_another_is_not_said_to_be_free() -> None:
@@ -301,9 +309,12 @@ def test_what_is_kept_for_another_is_not_said_to_be_free() -> None:
     tree = with_jobs(tree, job("a/small", 2000))
     world.settle(tree)
     small = lines(tree, world, "a/small")
-    assert small[1] == "It asks for 2 GPUs; none are free in dgx1, besides what is kept for a/big."
+    assert small[1] == "It requests 2 GPUs; dgx1 has no free GPUs, not counting GPUs reserved for a/big."
     assert document(told(tree, world, "a/small"))["keptFor"] == ["a/big"]
-    assert any(line.startswith("The engine: 8 GPUs in dgx1 are kept for it") for line in lines(tree, world, "a/big"))
+    assert any(
+        line.startswith("Engine: has a reservation of 8 GPUs in dgx1, to be filled")
+        for line in lines(tree, world, "a/big")
+    )
     assert any(", when a/s1, a/s2 and a/s3 reach their limits, " in line for line in small)
 
 
@@ -315,9 +326,9 @@ def test_limits_are_told_with_what_is_over_of_them() -> None:
     world.runs[key] = replace(world.runs[key], started_at_ms=world.now_ms, idle_since_ms=world.now_ms + HOUR_MS)
     world.now_ms += 3 * HOUR_MS
     ended = lines(tree, world, "a/x")
-    assert ended[0].startswith("a/x: its time is over. GPU5042: ")
+    assert ended[0].startswith("a/x has reached a time limit. GPU5042: ")
     assert ended[-2:] == [
-        "It has run 3h of its maxDuration of 8h.", "Its GPUs are idle since 2h, of an idleTimeout of 1h.",
+        "It has run for 3h; its maxDuration is 8h.", "Its GPUs have been idle for 2h; its idleTimeout is 1h.",
     ]  # fmt: skip
 
 
@@ -330,7 +341,7 @@ def test_a_start_is_foreseen_when_runs_are_old_enough_to_be_paused() -> None:
     tree = with_jobs(tree, job("b/w", 4000))
     world.cycle(tree)
     last = lines(tree, world, "b/w")[-1]
-    assert ", when those that run have run for minRuntime and may be paused, if nothing else changes" in last
+    assert ", when running jobs have reached minRuntime and may be paused, if nothing else changes" in last
 
 
 def test_a_rule_that_is_not_known_is_shown_as_it_was_written_down() -> None:
@@ -341,10 +352,10 @@ def test_a_rule_that_is_not_known_is_shown_as_it_was_written_down() -> None:
 def test_a_job_of_a_project_that_is_not_declared_is_explained_too() -> None:
     tree = declared([project("a", 8000)], [job("q/x")])
     said = lines(tree, settled(tree), "q/x")
-    assert said[0] == "q/x: it can't start. GPU5022: can't run: project q is not declared."
-    assert said[-1] == "It has no place in the queue: no job's end would start it."
+    assert said[0] == "q/x can't start. GPU5022: can't run: project q is not declared."
+    assert said[-1] == "It is not in the queue: the end of other jobs would not start it."
 
 
 def test_a_job_without_gpus_is_told_its_node_alone() -> None:
     tree = declared([project("a", 8000)], [job("a/x", 0, cpu_milli=1000)])
-    assert lines(tree, settled(tree), "a/x")[1:3] == ["It asks for no GPU.", "It is on dgx1-1."]
+    assert lines(tree, settled(tree), "a/x")[1:3] == ["It requests no GPU.", "It is on dgx1-1."]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.schedule.shares.fairshare import Portion
-from gpuctl.simulate.meter import Meter, Place, fluid_shares, owed
+from gpuctl.simulate.meter import Meter, Place, entitled, fluid_shares
 
 A, B = ProjectName("a"), ProjectName("b")
 FIRST, SECOND, THIRD, OTHER = JobId(A, "1"), JobId(A, "2"), JobId(A, "3"), JobId(B, "1")
@@ -87,7 +87,7 @@ def test_a_paused_job_waits_from_when_it_has_left() -> None:
     assert (short[A].violations, short[A].longest_ms) == (0, 30)
 
 
-def test_what_one_job_is_owed_is_no_room_for_those_behind_it() -> None:
+def test_gpus_that_one_job_is_entitled_to_are_no_room_for_the_next() -> None:
     meter = _meter()
     _run(meter, OTHER, 8000)
     meter.advance(100)
@@ -103,24 +103,24 @@ def test_what_one_job_is_owed_is_no_room_for_those_behind_it() -> None:
     assert (short[A].violations, short[A].violation_ms, short[A].longest_ms) == (1, 20, 50)
 
 
-def test_who_has_a_promise_is_owed_first_then_who_has_waited_longest() -> None:
+def test_jobs_with_a_reservation_are_entitled_first_then_the_longest_waiting() -> None:
     waiting: list[Place] = [(1, 7, FIRST), (1, 9, THIRD)]
     second: list[Place] = [(1, 8, SECOND)]
-    assert owed(4000, {3000: waiting, 2000: second}) == {FIRST}
-    assert owed(5000, {3000: waiting, 2000: second}) == {FIRST, SECOND}
-    assert owed(4000, {3000: waiting, 1000: second}) == {FIRST, SECOND}
-    assert owed(4000, {5000: waiting, 2000: second}) == {SECOND}
-    assert owed(4000, {3000: [(0, 99, THIRD), (1, 7, FIRST)], 2000: second}) == {THIRD}
-    assert owed(0, {3000: waiting}) == set()
+    assert entitled(4000, {3000: waiting, 2000: second}) == {FIRST}
+    assert entitled(5000, {3000: waiting, 2000: second}) == {FIRST, SECOND}
+    assert entitled(4000, {3000: waiting, 1000: second}) == {FIRST, SECOND}
+    assert entitled(4000, {5000: waiting, 2000: second}) == {SECOND}
+    assert entitled(4000, {3000: [(0, 99, THIRD), (1, 7, FIRST)], 2000: second}) == {THIRD}
+    assert entitled(0, {3000: waiting}) == set()
 
 
-def test_what_is_promised_to_others_is_no_room() -> None:
+def test_gpus_reserved_for_others_are_no_room() -> None:
     """FIRST has waited longest, but a place within the quota was found for SECOND: FIRST would be beyond it."""
     meter = _meter()
     meter.come(FIRST, 3000, 0)
     meter.come(SECOND, 2000, 0)
-    meter.promise(SECOND, 2000, 0)
-    meter.promise(SECOND, 2000, 0)
+    meter.reserve(SECOND, 2000, 0)
+    meter.reserve(SECOND, 2000, 0)
     meter.advance(30)
     meter.start(SECOND, 2000)
     meter.advance(900)
@@ -128,14 +128,14 @@ def test_what_is_promised_to_others_is_no_room() -> None:
     assert (short[A].violations, short[A].longest_ms) == (0, 30)
 
 
-def test_a_promise_that_is_not_kept_is_a_violation_and_one_that_lapses_is_none() -> None:
+def test_an_unmet_reservation_is_a_violation_and_a_cancelled_one_is_not() -> None:
     meter = _meter()
     meter.come(FIRST, 3000, 0)
     meter.come(SECOND, 2000, 0)
-    meter.promise(SECOND, 2000, 0)
+    meter.reserve(SECOND, 2000, 0)
     meter.advance(100)
-    meter.lapse(SECOND, 2000, 0)
-    meter.lapse(SECOND, 2000, 0)
+    meter.cancel_reservation(SECOND, 2000, 0)
+    meter.cancel_reservation(SECOND, 2000, 0)
     meter.advance(120)
     meter.start(FIRST, 3000)
     meter.advance(900)
@@ -156,7 +156,7 @@ def test_where_a_job_moves_to_is_its_own_while_it_leaves_and_it_waits_from_then_
     meter.advance(300)
     meter.move(FIRST, 4000, 300)
     meter.advance(310)
-    meter.lapse(FIRST, 4000, 300)
+    meter.cancel_reservation(FIRST, 4000, 300)
     meter.advance(330)
     meter.start(SECOND, 1000)
     meter.wait(FIRST, 4000, 300)

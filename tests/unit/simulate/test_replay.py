@@ -14,7 +14,7 @@ from gpuctl.model.state import RunPhase
 from gpuctl.schedule.reasons import GUARDED
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.modes import Engine, ModeName
-from gpuctl.simulate.replay import Deed, Pace, Replay
+from gpuctl.simulate.replay import PauseCost, Replay, RunTransition
 from gpuctl.simulate.replay_report import Figures, document, replay, replay_all
 from gpuctl.simulate.trace import Trace, TraceJob
 from gpuctl.simulate.workload import Layout, Workload, workload
@@ -22,7 +22,7 @@ from gpuctl.simulate.workload import Layout, Workload, workload
 A, B = ProjectName("a"), ProjectName("b")
 HOUR = 3_600_000
 WINDOW = (0, 48 * HOUR)
-SLOW = Pace(stop_ms=30_000)
+SLOW = PauseCost(stop_ms=30_000)
 
 
 def _job(project: ProjectName, at_ms: int, duration_ms: int, gpus: int) -> TraceJob:
@@ -53,8 +53,8 @@ def test_the_engine_gives_back_what_is_guaranteed_in_the_time_a_pause_takes() ->
     ("checkpoint_ms", "lost_ms"), [(0, 0), (None, HOUR), (HOUR // 2, 0), (40 * 60_000, 20 * 60_000), (2 * HOUR, HOUR)]
 )
 def test_what_a_paused_job_does_again_is_by_its_checkpoints(checkpoint_ms: int | None, lost_ms: int) -> None:
-    pace = Pace(stop_ms=30_000, checkpoint_ms=checkpoint_ms)
-    figures = replay(_load(*CONTENDED), ModeName.FAIR, pace, WINDOW)
+    pause_cost = PauseCost(stop_ms=30_000, checkpoint_ms=checkpoint_ms)
+    figures = replay(_load(*CONTENDED), ModeName.FAIR, pause_cost, WINDOW)
     assert figures.lost_ppm == lost_ms * 4000 * 1_000_000 // (36 * HOUR * 1000)
     assert figures.wasted_ppm == (lost_ms + 30_000) * 4000 * 1_000_000 // (36 * HOUR * 1000)
     assert figures.end_ms == 5 * HOUR + 30_000 + lost_ms
@@ -67,7 +67,7 @@ def test_what_has_not_run_for_long_enough_is_looked_at_again_when_it_has() -> No
 
 
 def test_a_pause_that_takes_no_time_is_followed_by_the_start_at_once() -> None:
-    figures = replay(_load(*CONTENDED), ModeName.FAIR, Pace(stop_ms=0), WINDOW)
+    figures = replay(_load(*CONTENDED), ModeName.FAIR, PauseCost(stop_ms=0), WINDOW)
     assert (figures.pauses, figures.longest_ms, figures.violations) == (1, 0, 0)
     assert figures.end_ms == 5 * HOUR
 
@@ -144,24 +144,24 @@ class Audited(Replay):
         super().__init__(load, self.engine, SLOW, self.meter)
         self._audited: Schedule | None = None
 
-    def _carry_out(self, deeds: Sequence[Deed], now_ms: int) -> bool:
-        paused = super()._carry_out(deeds, now_ms)
+    def _carry_out(self, decisions: Sequence[RunTransition], now_ms: int) -> bool:
+        paused = super()._carry_out(decisions, now_ms)
         decided = self.engine.last
         if decided is not None and decided is not self._audited:
             self._audited = decided
-            promised = self._promised(decided.decisions)
-            counted = {row.project: row.allocated_milli + promised.get(row.project, 0) for row in decided.shares}
+            reserved = self._reserved(decided.decisions)
+            counted = {row.project: row.allocated_milli + reserved.get(row.project, 0) for row in decided.shares}
             assert {project: self.meter.counted(project) for project in counted} == counted
         return paused
 
-    def _promised(self, decisions: Iterable[Decision]) -> dict[ProjectName, int]:
-        """What is promised to runs that wait; one that moves is counted where it goes."""
+    def _reserved(self, decisions: Iterable[Decision]) -> dict[ProjectName, int]:
+        """GPUs reserved for waiting runs; a run that moves is counted where it goes."""
         found: dict[ProjectName, int] = {}
         for each in decisions:
             if isinstance(each, Pending) and each.reserved is not None and each.reason.code != GUARDED:
-                ticket = self._tickets[each.job]
-                if ticket.run.phase is RunPhase.QUEUED:
-                    found[each.job.project] = found.get(each.job.project, 0) + ticket.total_milli
+                tracked = self._tracked[each.job]
+                if tracked.run.phase is RunPhase.QUEUED:
+                    found[each.job.project] = found.get(each.job.project, 0) + tracked.total_milli
         return found
 
 
@@ -179,7 +179,7 @@ class Audited(Replay):
 def test_the_measure_counts_as_held_what_the_engine_does(
     nodes: int, jobs: list[tuple[ProjectName, int, int, int]]
 ) -> None:
-    """What is promised counts, what is only kept for who waits longest does not, a run that moves counts once."""
+    """A reservation counts; one by the starvation guard does not; a run that moves counts once."""
     Audited(
         _load(*(_job(project, 1000 * at, 1000 * lasts, gpus) for project, at, lasts, gpus in jobs), nodes=nodes)
     ).run()

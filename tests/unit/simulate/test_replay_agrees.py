@@ -18,7 +18,7 @@ from gpuctl.model.declared import SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.modes import ModeName, mode_of
-from gpuctl.simulate.replay import Pace, Replay
+from gpuctl.simulate.replay import PauseCost, Replay
 from gpuctl.simulate.scenario import EPOCH_MS
 from gpuctl.simulate.trace import Trace, TraceJob
 from gpuctl.simulate.workload import Layout, Workload, workload
@@ -64,14 +64,14 @@ def _load(jobs: list[tuple[ProjectName, int, int, int]]) -> Workload:
 
 def _replayed(load: Workload) -> Seen:
     meter = Meter(load.quotas, load.capacity_milli, (EPOCH_MS, EPOCH_MS + 10**9), STOP_MS)
-    replay = Replay(load, mode_of(ModeName.FAIR, load), Pace(stop_ms=STOP_MS), meter, keep_acts=True)
+    replay = Replay(load, mode_of(ModeName.FAIR, load), PauseCost(stop_ms=STOP_MS), meter, keep_events=True)
     seen: Seen = set()
-    for act in replay.run().acts:
-        match act.deed:
+    for event in replay.run().events:
+        match event.decision:
             case Admit(job=job, placement=placement):
-                seen.add((act.at_ms - EPOCH_MS, "start", job, _nodes(placement)))
+                seen.add((event.at_ms - EPOCH_MS, "start", job, _nodes(placement)))
             case Reclaim(job=job, beneficiary=beneficiary):
-                seen.add((act.at_ms - EPOCH_MS, "pause", job, beneficiary))
+                seen.add((event.at_ms - EPOCH_MS, "pause", job, beneficiary))
             case other:
                 raise AssertionError(f"there is no {other} in this trace")
     assert replay.unfinished == 0

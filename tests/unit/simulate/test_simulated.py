@@ -56,7 +56,7 @@ def simulated(rest: str) -> Simulated:
             "  running: [{job: a/a-1, since: 0s, placement: [{node: n1, gpus: [0, 1]}, {node: n1, gpus: [2, 3]}]}]\n",
             "10:19",
             "GPU3902",
-            "1 workers, not 2",
+            "1 worker, not 2",
         ),
         ("when: [{at: 1m, delete: [a/a-9]}]\n", "10:13", "GPU3901", "job a/a-9"),
         ("when: [{at: 1m, finish: {job: a/a-9}}]\n", "10:13", "GPU3901", "job a/a-9"),

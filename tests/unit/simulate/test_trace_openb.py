@@ -43,7 +43,7 @@ def test_pods_with_gpus_are_jobs_by_time() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"p-0,1,1,1,1001", "1001 milli are no part of a GPU"),
+        (b"p-0,1,1,1,1001", "gpu_milli 1001 is not a part of one GPU"),
         (b"p-0,1,1,2,500", "parts of several GPUs"),
         (b"p-0,1,1,1,-5", "whole numbers"),
         (b"p-0,1,1,1,9999999999999", "whole numbers"),
@@ -75,7 +75,7 @@ def test_a_pod_that_came_after_it_went_is_told(times: bytes, problem: str) -> No
 def test_pods_without_gpus_are_no_trace() -> None:
     _, (mistake,) = read_openb("pods.csv", b"\n".join([*TIMED.splitlines()[:1], *TIMED.splitlines()[3:]]))
     assert (mistake.code, mistake.message) == (
-        "GPU3915", "there is nothing to replay: no pod of it held GPUs for any time"
+        "GPU3915", "there is nothing to replay: no pod in it held GPUs for any time"
     )  # fmt: skip
 
 

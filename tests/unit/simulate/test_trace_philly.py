@@ -49,20 +49,20 @@ def test_a_table_of_other_clusters_has_not_their_history() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("yesterday,66.0,1,66.0,11cb48", "'yesterday' is no time from 1970 on"),
-        ("1817-10-09 07:01:55,66.0,1,66.0,11cb48", "'1817-10-09 07:01:55' is no time from 1970 on"),
-        ("9999-10-09 07:01:55,66.0,1,66.0,11cb48", "'9999-10-09 07:01:55' is no time from 1970 on"),
-        ("2017-10-09 07:01:55,-66.0,1,66.0,11cb48", "'-66.0' is no duration in seconds"),
-        ("2017-10-09 07:01:55,66.0,-1,66.0,11cb48", "'-1' is no number of GPUs"),
-        ("2017-10-09 07:01:55,66.0,1000000000,66.0,11cb48", "'1000000000' is no number of GPUs"),
-        ("2017-10-09 07:01:55,soon,1,66.0,11cb48", "'soon' is no duration in seconds"),
-        ("2017-10-09 07:01:55,0,1,66.0,11cb48", "'0' is no duration in seconds"),
-        ("2017-10-09 07:01:55,NaN,1,66.0,11cb48", "'NaN' is no duration in seconds"),
-        ("2017-10-09 07:01:55,1e999999,1,66.0,11cb48", "'1e999999' is no duration in seconds"),
-        ("2017-10-09 07:01:55,66.0,0,66.0,11cb48", "'0' is no number of GPUs"),
-        ("2017-10-09 07:01:55,66.0,1.5,66.0,11cb48", "'1.5' is no number of GPUs"),
-        ("2017-10-09 07:01:55,66.0,1,66.0,", "no cluster"),
-        ("2017-10-09 07:01:55,66.0,1,66.0,a\x1b[2J", "'a\\x1b[2J' is no name of a cluster"),
+        ("yesterday,66.0,1,66.0,11cb48", "'yesterday' is not a time from 1970 on"),
+        ("1817-10-09 07:01:55,66.0,1,66.0,11cb48", "'1817-10-09 07:01:55' is not a time from 1970 on"),
+        ("9999-10-09 07:01:55,66.0,1,66.0,11cb48", "'9999-10-09 07:01:55' is not a time from 1970 on"),
+        ("2017-10-09 07:01:55,-66.0,1,66.0,11cb48", "'-66.0' is not a duration in seconds"),
+        ("2017-10-09 07:01:55,66.0,-1,66.0,11cb48", "'-1' is not a number of GPUs"),
+        ("2017-10-09 07:01:55,66.0,1000000000,66.0,11cb48", "'1000000000' is not a number of GPUs"),
+        ("2017-10-09 07:01:55,soon,1,66.0,11cb48", "'soon' is not a duration in seconds"),
+        ("2017-10-09 07:01:55,0,1,66.0,11cb48", "'0' is not a duration in seconds"),
+        ("2017-10-09 07:01:55,NaN,1,66.0,11cb48", "'NaN' is not a duration in seconds"),
+        ("2017-10-09 07:01:55,1e999999,1,66.0,11cb48", "'1e999999' is not a duration in seconds"),
+        ("2017-10-09 07:01:55,66.0,0,66.0,11cb48", "'0' is not a number of GPUs"),
+        ("2017-10-09 07:01:55,66.0,1.5,66.0,11cb48", "'1.5' is not a number of GPUs"),
+        ("2017-10-09 07:01:55,66.0,1,66.0,", "cluster is empty"),
+        ("2017-10-09 07:01:55,66.0,1,66.0,a\x1b[2J", "'a\\x1b[2J' is not a cluster name"),
         ("2017-10-09 07:01:55,66.0", "too few columns"),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_line_that_is_far_too_long_is_told(cells: str) -> None:
 def test_missing_columns_are_told_once() -> None:
     _, told = read_philly("t.csv", b"timestamp,gpus\n1,2\n")
     assert [(d.code, d.message) for d in told] == [
-        ("GPU3911", "the first line names no column duration, num_gpus, cluster")
+        ("GPU3911", "the first line has no column duration, num_gpus, cluster")
     ]
 
 

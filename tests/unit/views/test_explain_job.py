@@ -18,9 +18,9 @@ DIGEST = RunDigest("0123abcd")
 @pytest.mark.parametrize(
     ("most", "said"),
     [
-        ("4", "a/train asks for 4 GPUs in 4 workers, goes on with 2 of them, and is Running."),
-        ("2", "a/train asks for 2 GPUs in 2 workers and is Running."),
-        ("many", "a/train asks for 2 GPUs in 2 workers and is Running."),
+        ("4", "a/train requests 4 GPUs in 4 workers, has 2 of them and is Running."),
+        ("2", "a/train requests 2 GPUs in 2 workers and is Running."),
+        ("many", "a/train requests 2 GPUs in 2 workers and is Running."),
     ],
 )
 def test_an_elastic_job_tells_how_many_workers_it_asked_for(most: str, said: str) -> None:

@@ -122,7 +122,7 @@ def test_drift_reads_like_a_diff() -> None:
         "@@ spec.template @@", "-{", '-  "a": [', "-    2", "-  ],", '-  "b": 1', "-}",
         "@@ metadata.labels.x @@", "+one", "+two\\x1b",
         "--- Job gpu-a/train-1", "+++ nothing", "@@ no longer declared @@",
-        "2 objects differ: 1 changed, 1 too many; 1 is as wanted",
+        "2 objects differ: 1 changed, 1 not declared; 1 is as declared",
     ]  # fmt: skip
     assert document(report)["objects"][0]["fields"][0] == {"path": "spec.suspend", "live": False, "wanted": True}
 
