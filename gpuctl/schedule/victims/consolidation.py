@@ -23,6 +23,7 @@ from gpuctl.schedule.places.fit import request_on
 from gpuctl.schedule.places.gang import Offer, Seat, place, place_in, seats
 from gpuctl.schedule.unschedulable import UnschedulableRequests
 from gpuctl.schedule.victims.floor import Floor, in_one_rack
+from gpuctl.schedule.victims.node_search import NodeSearch, Steps
 
 MAX_STEPS = 500
 """Sets of runs tried for one job in all: the bound on what it can cost."""
@@ -202,7 +203,7 @@ class _Search:
         self.least = {name: self._at_least(name) for name in movable}
         is_gang = offer.request.workers > 1
         self.close = in_one_rack(books.soon.rooms, offer.request, self.seats, movable) if is_gang else frozenset()
-        self.steps = 0
+        self.steps = Steps(MAX_STEPS)
 
     def run(self) -> Consolidation | None:
         """Seat one worker after another; the last set must leave everybody a place."""
@@ -224,7 +225,9 @@ class _Search:
         for least, _, name in sorted(order):
             if best is not None and least >= best[0]:
                 break
-            best = _NodeSearch(self, name, is_last=is_last, best=best).run()
+            aim = _Moves(self, best, is_last=is_last)
+            NodeSearch(self.floors[name], self.offer.request, self.left(name), aim, self.steps).run((0, 0))
+            best = aim.best
         return None if best is None else best[1]
 
     def left(self, name: NodeName) -> list[Holder]:
@@ -273,43 +276,26 @@ class _Search:
         return self._told(chosen) is not None
 
 
-class _NodeSearch:
-    """Depth-first over the runs of one node, cut where it can't beat the best set found."""
+class _Moves:
+    """The aim of the least loss on one node: GPU-milliseconds, then runs. `best` is the cheapest set so far; the last
+    one must leave a place for all that are moved."""
 
-    __slots__ = ("_is_last", "_search", "best", "floor", "holders", "rest_milli", "wanted")
+    __slots__ = ("_is_last", "_search", "best")
 
-    def __init__(
-        self, search: _Search, name: NodeName, *, is_last: bool, best: tuple[Loss, tuple[Holder, ...]] | None
-    ) -> None:
+    def __init__(self, search: _Search, best: tuple[Loss, tuple[Holder, ...]] | None, *, is_last: bool) -> None:
         self._search = search
         self._is_last = is_last
         self.best = best
-        self.floor = search.floors[name]
-        self.wanted = self.floor.slots(search.offer.request) + 1
-        self.holders = search.left(name)
-        self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
 
-    def run(self) -> tuple[Loss, tuple[Holder, ...]] | None:
-        """The best of this node's sets and the one given."""
-        self._extend(0, (), (0, 0))
-        return self.best
+    def with_run(self, state: Loss, holder: Holder) -> Loss:
+        """See `Aim`."""
+        return state[0] + holder.total_milli * running_ms(holder.run, self._search.books.now_ms), state[1] + 1
 
-    def _extend(self, start: int, chosen: tuple[Holder, ...], loss: Loss) -> None:
-        self._search.steps += 1
-        request = self._search.offer.request
-        if self.floor.slots(request) >= self.wanted:
-            if chosen and (not self._is_last or self._search.leaves_all_a_place(chosen)):
-                self.best = loss, chosen
-            return
-        short = self.floor.short_milli(request, self.wanted)
-        now_ms = self._search.books.now_ms
-        for position in range(start, len(self.holders)):
-            if self.rest_milli[position] < short or self._search.steps > MAX_STEPS:
-                return
-            holder = self.holders[position]
-            after = loss[0] + holder.total_milli * running_ms(holder.run, now_ms), loss[1] + 1
-            if self.best is not None and after >= self.best[0]:
-                continue
-            self.floor.remove(holder)
-            self._extend(position + 1, (*chosen, holder), after)
-            self.floor.remove(holder, -1)
+    def is_beaten(self, state: Loss, short_milli: GpuMilli, more_runs: int) -> bool:  # noqa: ARG002 - the aim's shape
+        """See `Aim`."""
+        return self.best is not None and (state[0], state[1] + more_runs) >= self.best[0]
+
+    def consider(self, state: Loss, chosen: tuple[Holder, ...]) -> None:
+        """See `Aim`."""
+        if chosen and (not self._is_last or self._search.leaves_all_a_place(chosen)):
+            self.best = state, chosen

@@ -13,18 +13,21 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, islice
 from typing import TypeAlias
 
-from gpuctl.model.ids import NodeName
 from gpuctl.model.units import GpuMilli
 from gpuctl.schedule.books import Books
 from gpuctl.schedule.jobs.runs import Holder, gpu_milli_of
 from gpuctl.schedule.jobs.victim_order import Preference
 from gpuctl.schedule.places.gang import Offer, place_in, seats
 from gpuctl.schedule.victims.floor import Floor
+from gpuctl.schedule.victims.node_search import NodeSearch, Steps
 from gpuctl.schedule.victims.rules import Rule
 from gpuctl.schedule.victims.search import by_node, find_victims
 
 MAX_STEPS = 2_000
 """Sets of runs tried for one job in all."""
+
+Loss: TypeAlias = tuple[GpuMilli, int]
+"""GPUs and runs that leave."""
 
 Cost: TypeAlias = tuple[GpuMilli, int, tuple[Preference, ...]]
 """GPUs, runs, and their preferences; smaller is better."""
@@ -124,8 +127,8 @@ class _Search:
         self.floors = {name: Floor(books.soon.rooms[name]) for name in self.on_node}
         self.seats = sum(seats(books.soon, offer).values())
         self.best: tuple[Cost, tuple[Holder, ...]]
-        self.least: tuple[GpuMilli, int] | None = None
-        self.steps = 0
+        self.least: Loss | None = None
+        self.steps = Steps(MAX_STEPS)
 
     def run(self, first: tuple[Holder, ...]) -> tuple[Holder, ...]:
         """The cheapest set; `first` is one that does."""
@@ -157,30 +160,22 @@ class _Search:
                 floor.remove(holder, -1)
             if is_enough:
                 self.least = None
-                self._extend(name, 0, (), 0)
+                NodeSearch(floor, self.request, holders, self, self.steps).run((0, 0))
 
-    def _extend(self, name: NodeName, start: int, chosen: tuple[Holder, ...], milli: GpuMilli) -> None:
-        """Those chosen on a node, and more of those that mind more."""
-        self.steps += 1
-        floor, holders = self.floors[name], self.on_node[name]
-        if floor.slots(self.request):
-            completed = self.makeweights.complete(chosen, self.lost_milli)
-            if completed is not None:
-                self._consider(completed)
-            return
-        short = floor.short_milli(self.request, 1)
-        for position in range(start, len(holders)):
-            holder = holders[position]
-            total = milli + holder.total_milli
-            if self._may_be_best(max(total, milli + short), len(chosen) + 1):
-                floor.remove(holder)
-                self._extend(name, position + 1, (*chosen, holder), total)
-                floor.remove(holder, -1)
+    def with_run(self, state: Loss, holder: Holder) -> Loss:
+        """See `Aim`."""
+        return state[0] + holder.total_milli, state[1] + 1
 
-    def _may_be_best(self, milli: GpuMilli, runs: int) -> bool:
-        """Whether so much, or more, may be the least of all, and less than is known of the node looked at."""
-        cost = max(milli, self.lost_milli), runs
-        return self.steps < MAX_STEPS and cost <= self.best[0][:2] and (self.least is None or cost < self.least)
+    def is_beaten(self, state: Loss, short_milli: GpuMilli, more_runs: int) -> bool:
+        """See `Aim`: by all that is known, or by what is known of the node looked at."""
+        cost = max(state[0] + short_milli, self.lost_milli), state[1] + more_runs
+        return cost > self.best[0][:2] or (self.least is not None and cost >= self.least)
+
+    def consider(self, state: Loss, chosen: tuple[Holder, ...]) -> None:  # noqa: ARG002 - the aim's shape
+        """See `Aim`: completed with runs from anywhere."""
+        completed = self.makeweights.complete(chosen, self.lost_milli)
+        if completed is not None:
+            self._consider(completed)
 
     def _consider(self, chosen: tuple[Holder, ...]) -> None:
         cost = self._cost(chosen)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import accumulate
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -23,6 +22,7 @@ from gpuctl.schedule.places.fragmentation import Free
 from gpuctl.schedule.places.gang import Offer, place_in, seats
 from gpuctl.schedule.unschedulable import UnschedulableRequests
 from gpuctl.schedule.victims.floor import Floor, in_one_rack
+from gpuctl.schedule.victims.node_search import NodeSearch, Steps
 from gpuctl.schedule.victims.rules import Rule, Tally, tally_with, tally_with_all
 
 MAX_STEPS = 2_000
@@ -54,108 +54,103 @@ def place_without(books: Books, offer: Offer, victims: Sequence[Holder]) -> Plac
     return placement
 
 
-class _NodeSearch:
-    """Depth-first over the runs of one node in order of preference, cut where it can't beat the best set found."""
+class _State(NamedTuple):
+    """What some victims come to: the rule's price, GPUs, runs, and what each owner loses."""
 
-    __slots__ = ("best", "books", "floor", "holders", "preferences", "request", "rest_milli", "rule", "steps", "wanted")
+    price: int
+    milli: GpuMilli
+    runs: int
+    tally: Tally
 
-    @property
-    def exhaustive(self) -> bool:
-        """Whether nothing was left out for being too much to look at."""
-        return self.steps <= MAX_STEPS
+
+class _Victims:
+    """The aim of the least cost by a rule, for one worker more on one node; `best` is the cheapest set so far."""
+
+    __slots__ = ("_books", "_floor", "_holders", "_preferences", "_request", "_rule", "_wanted", "best")
 
     def __init__(self, books: Books, rule: Rule, request: Request, floor: Floor, holders: Sequence[Holder]) -> None:
-        self.books = books
-        self.rule = rule
-        self.request = request
-        self.floor = floor
-        self.wanted = floor.slots(request) + 1
-        self.preferences = {holder: books.preference(holder) for holder in holders}
-        self.holders = sorted(holders, key=self.preferences.__getitem__)
-        self.rest_milli = list(accumulate((h.total_milli for h in reversed(self.holders)), initial=0))[::-1]
+        self._books = books
+        self._rule = rule
+        self._request = request
+        self._floor = floor
+        self._wanted = floor.slots(request) + 1
+        self._preferences = {holder: books.preference(holder) for holder in holders}
+        self._holders = sorted(holders, key=self._preferences.__getitem__)
         self.best: tuple[Cost, tuple[Holder, ...]] | None = None
-        self.steps = 0
 
-    def run(self, tally: Tally) -> tuple[Cost, tuple[Holder, ...]] | None:
-        """The cheapest set that makes room for one worker more, given the victims already tallied."""
+    def run(self, tally: Tally) -> bool:
+        """Look for the cheapest set besides the victims already tallied; whether nothing was left out for being too
+        much to look at."""
         if self._first_of_equals(tally):
-            return self.best
+            return True
         self._greedy(tally)
-        self._extend(0, (), 0, 0, tally)
-        return self.best
+        steps = Steps(MAX_STEPS)
+        NodeSearch(self._floor, self._request, self._holders, self, steps).run(_State(0, 0, 0, tally))
+        return not steps.are_over
+
+    def with_run(self, state: _State, holder: Holder) -> _State | None:
+        """See `Aim`."""
+        tally = tally_with(state.tally, holder, self._books)
+        price = self._rule.price(tally)
+        return None if price is None else _State(price, state.milli + holder.total_milli, state.runs + 1, tally)
+
+    def is_beaten(self, state: _State, short_milli: GpuMilli, more_runs: int) -> bool:
+        """See `Aim`."""
+        least = state.price, state.milli + short_milli, state.runs + more_runs
+        return self.best is not None and least > self.best[0][:3]
+
+    def consider(self, state: _State, chosen: tuple[Holder, ...]) -> None:
+        """See `Aim`."""
+        self._consider(chosen, state.price)
 
     def _fits(self) -> bool:
-        return self.floor.slots(self.request) >= self.wanted
+        return self._floor.slots(self._request) >= self._wanted
 
     def _first_of_equals(self, tally: Tally) -> bool:
         """Where all runs are of one size, the first in order of preference, if they fit: nothing is cheaper."""
-        size = self.holders[0].total_milli if self.holders else 0
-        count, rest = divmod(self.floor.short_milli(self.request, self.wanted), size) if size else (0, 1)
-        if rest or not 0 < count <= len(self.holders) or any(h.total_milli != size for h in self.holders):
+        size = self._holders[0].total_milli if self._holders else 0
+        count, rest = divmod(self._floor.short_milli(self._request, self._wanted), size) if size else (0, 1)
+        if rest or not 0 < count <= len(self._holders) or any(h.total_milli != size for h in self._holders):
             return False
-        chosen = tuple(self.holders[:count])
+        chosen = tuple(self._holders[:count])
         for holder in chosen:
-            self.floor.remove(holder)
-        if self._fits() and self.rule.price(tally_with_all(tally, chosen, self.books)) == 0:
+            self._floor.remove(holder)
+        if self._fits() and self._rule.price(tally_with_all(tally, chosen, self._books)) == 0:
             self._consider(chosen, 0)
         for holder in chosen:
-            self.floor.remove(holder, -1)
+            self._floor.remove(holder, -1)
         return self.best is not None
 
     def _greedy(self, tally: Tally) -> None:
         """A first set, for the search to beat: take in order until it fits, then spare whoever can be spared."""
         chosen: list[Holder] = []
         taken = tally
-        for holder in self.holders:
-            after = tally_with(taken, holder, self.books)
+        for holder in self._holders:
+            after = tally_with(taken, holder, self._books)
             if self._fits():
                 break
-            if self.rule.price(after) is not None:
+            if self._rule.price(after) is not None:
                 taken = after
                 chosen.append(holder)
-                self.floor.remove(holder)
+                self._floor.remove(holder)
         fits = self._fits()
         for holder in sorted(chosen, key=lambda h: -h.total_milli) if fits else ():
-            self.floor.remove(holder, -1)
+            self._floor.remove(holder, -1)
             if self._fits():
                 chosen.remove(holder)
             else:
-                self.floor.remove(holder)
-        price = self.rule.price(tally_with_all(tally, chosen, self.books)) if fits else None
+                self._floor.remove(holder)
+        price = self._rule.price(tally_with_all(tally, chosen, self._books)) if fits else None
         if price is not None:
             self._consider(tuple(chosen), price)
         for holder in chosen:
-            self.floor.remove(holder, -1)
+            self._floor.remove(holder, -1)
 
     def _consider(self, chosen: tuple[Holder, ...], price: int) -> None:
-        preferences = tuple([self.preferences[holder] for holder in chosen])
+        preferences = tuple([self._preferences[holder] for holder in chosen])
         cost = (price, gpu_milli_of(chosen), len(chosen), preferences)
         if chosen and (self.best is None or cost < self.best[0]):
             self.best = (cost, chosen)
-
-    def _extend(self, start: int, chosen: tuple[Holder, ...], milli: GpuMilli, price: int, tally: Tally) -> None:
-        self.steps += 1
-        if self._fits():
-            self._consider(chosen, price)
-            return
-        short = self.floor.short_milli(self.request, self.wanted)
-        if self.steps > MAX_STEPS or self._beaten(price, milli + short, len(chosen) + 1):
-            return
-        for position in range(start, len(self.holders)):
-            if self.rest_milli[position] < short:
-                return
-            holder = self.holders[position]
-            after = tally_with(tally, holder, self.books)
-            new_price = self.rule.price(after)
-            total = milli + holder.total_milli
-            if new_price is None or self._beaten(new_price, total, len(chosen) + 1):
-                continue
-            self.floor.remove(holder)
-            self._extend(position + 1, (*chosen, holder), total, new_price, after)
-            self.floor.remove(holder, -1)
-
-    def _beaten(self, price: int, milli: GpuMilli, count: int) -> bool:
-        return self.best is not None and (price, milli, count) > self.best[0][:3]
 
 
 class _Search:
@@ -209,11 +204,10 @@ class _Search:
                 continue
             tally, left = self.priced.pop(name)
             self.books.effort.searches += 1
-            search = _NodeSearch(self.books, self.rule, self.request, self._floor(name), left)
-            found = search.run(tally)
-            self.exhaustive = self.exhaustive and search.exhaustive
-            if found is not None:
-                heappush(self.heap, (self._order(found[0], name), name, stamp, taken, found[1]))
+            search = _Victims(self.books, self.rule, self.request, self._floor(name), left)
+            self.exhaustive = search.run(tally) and self.exhaustive
+            if search.best is not None:
+                heappush(self.heap, (self._order(search.best[0], name), name, stamp, taken, search.best[1]))
         return self._without_spare(-missing)
 
     def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
