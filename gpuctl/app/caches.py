@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpuctl.engine import EngineCache
 from gpuctl.model.memo import Memo
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import ObserveCache, observe
 from gpuctl.plan import PlanCache
 from gpuctl.render import RenderCache
-from gpuctl.schedule import Outlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class CycleCaches:
 
     states: Memo[None, ClusterState] = field(default_factory=Memo)
     observe: ObserveCache = field(default_factory=ObserveCache)
-    outlook: Outlook = field(default_factory=Outlook)
+    outlook: EngineCache = field(default_factory=EngineCache)
     render: RenderCache = field(default_factory=RenderCache)
     plan: PlanCache = field(default_factory=PlanCache)
 

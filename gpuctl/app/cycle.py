@@ -14,6 +14,7 @@ from gpuctl.app.caches import CycleCaches
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Clock
 from gpuctl.app.rejections import Rejections, still_refused, with_new
+from gpuctl.engine import schedule
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
@@ -23,7 +24,6 @@ from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import Stage, excluded_projects, make_plan, mass_stop, taken_names, unreadable_jobs
 from gpuctl.render import render
-from gpuctl.schedule import schedule
 
 CYCLES_TO_A_FIXED_POINT = 64
 """More than any change needs: a cycle each to create a run, see it, admit it, take its place and give it back."""

@@ -13,6 +13,7 @@ from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Cluster
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of, message
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, effect_of
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Declared, NodePool
@@ -22,7 +23,6 @@ from gpuctl.model.units import Instant
 from gpuctl.observe import observe
 from gpuctl.plan import CONFIRM_TRAILER, excluded_projects, make_plan, mass_stop
 from gpuctl.render import render
-from gpuctl.schedule import Outlook, schedule
 
 Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
 """The objects of nodes as pools declare them."""
@@ -55,7 +55,7 @@ def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_m
     """The effect of a change on a cluster as it is now."""
     state = observe(objects, head.tenancy)
     before = None if base is None else at_rest(replace(base, pinned=excluded_projects(base, state)), state, now_ms)
-    after, outlook = replace(head, pinned=excluded_projects(head, state)), Outlook()
+    after, outlook = replace(head, pinned=excluded_projects(head, state)), EngineCache()
     stops = mass_stop(after, state, frozenset())
     waiting = schedule(replace(after, blocked=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, outlook)
     plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)

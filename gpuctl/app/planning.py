@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuctl.app.effects import Foreseen
 from gpuctl.app.settings import setting_changes
+from gpuctl.engine import reasons
 from gpuctl.k8s import names
 from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
@@ -20,7 +21,6 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import RenderCache, render
-from gpuctl.schedule import reasons
 from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
 
 SHOWN_FIELDS = 3

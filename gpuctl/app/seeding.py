@@ -12,6 +12,7 @@ from dataclasses import replace
 from gpuctl.app.apply import apply_plan
 from gpuctl.app.cycle import CYCLES_TO_A_FIXED_POINT, CycleContext
 from gpuctl.app.play import Sandbox
+from gpuctl.engine import reasons
 from gpuctl.model.decision import Admit, Decision, Keep, Pending, Placement, RunRecord, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ProjectName
@@ -22,7 +23,6 @@ from gpuctl.model.usage import Usage
 from gpuctl.observe import observe
 from gpuctl.plan import make_plan
 from gpuctl.render import render
-from gpuctl.schedule import reasons
 from gpuctl.simulate.scenario import Given
 
 

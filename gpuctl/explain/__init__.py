@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from gpuctl.engine.jobs.interactive import running_ms
+from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.effect import effect_of, queue_places
 from gpuctl.explain.forecast import forecast
 from gpuctl.explain.remedies import remedies_for
@@ -33,8 +35,6 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import Instant
-from gpuctl.schedule.jobs.interactive import running_ms
-from gpuctl.schedule.reasons import GUARDED
 
 __all__ = ["at_rest", "effect_of", "explain"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.forecast import forecasts
 from gpuctl.explain.rest import Pause, Rest
 from gpuctl.model.decision import Decision, Displace, Pending, Placement, Suspended
@@ -16,7 +17,6 @@ from gpuctl.model.explanation import QueuePlace
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli
-from gpuctl.schedule.reasons import GUARDED
 
 
 def effect_of(before: Rest | None, after: Rest) -> Effect:

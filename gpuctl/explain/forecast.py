@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
+from gpuctl.engine.jobs.interactive import latest_end_ms
 from gpuctl.explain.progress import Jobs, come_to_rest, settled
 from gpuctl.explain.rest import Rest, at_rest
 from gpuctl.model.decision import Admit
@@ -18,7 +19,6 @@ from gpuctl.model.explanation import Forecast
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.schedule.jobs.interactive import latest_end_ms
 
 MAX_ENDS = 24
 """The most instants that a forecast simulates: a bound on its cost."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from operator import is_
 from typing import TypeAlias
 
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.model import transition
 from gpuctl.model.decision import Admit, Placement, Schedule
 from gpuctl.model.declared import Declared
@@ -18,7 +19,6 @@ from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.state import Charge, ClusterState, Run, RunPhase
 from gpuctl.model.units import Instant
-from gpuctl.schedule import Outlook, schedule
 
 Jobs: TypeAlias = Mapping[JobId, Job]
 """Declared jobs by their names."""
@@ -27,7 +27,7 @@ MAX_CYCLES = 24
 
 
 def come_to_rest(
-    declared: Declared, state: ClusterState, at_ms: Instant, outlook: Outlook
+    declared: Declared, state: ClusterState, at_ms: Instant, outlook: EngineCache
 ) -> Iterator[tuple[Schedule, ClusterState]]:
     """Schedule repeatedly at one instant; yields each schedule with the state after it. The last is the cluster at
     rest.

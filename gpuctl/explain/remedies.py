@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
+from gpuctl.engine import EngineCache
+from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.progress import come_to_rest
 from gpuctl.model.decision import Admit, Pending, Preempt, Reclaim, Schedule
 from gpuctl.model.declared import Allowance, Declared, Department, DomainName, Project, QuotaDomain
@@ -18,8 +20,6 @@ from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, Node, Run, RunPhase
 from gpuctl.model.units import GpuMilli
-from gpuctl.schedule import Outlook
-from gpuctl.schedule.reasons import GUARDED
 
 Owner: TypeAlias = Project | Department
 """The owner of a quota and a limit."""
@@ -49,7 +49,7 @@ def remedies_for(declared: Declared, state: ClusterState, decided: Schedule, job
 def _starts(declared: Declared, state: ClusterState, at: Schedule, job: Job) -> tuple[JobId, ...] | None:
     """The jobs that are paused for the job to start, now or once they are gone; None when it does not start."""
     paused: list[JobId] = []
-    for decided, _ in come_to_rest(declared, state, at.at_ms, Outlook()):
+    for decided, _ in come_to_rest(declared, state, at.at_ms, EngineCache()):
         mine = next(decision for decision in decided.decisions if decision.job == job.id)
         paused += [d.job for d in decided.decisions if isinstance(d, Reclaim | Preempt) and d.beneficiary == job.id]
         if isinstance(mine, Admit):

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from gpuctl.engine import EngineCache
 from gpuctl.explain.progress import come_to_rest
 from gpuctl.model.decision import Admit, Displace, Move, Pending, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.units import Instant
-from gpuctl.schedule import Outlook
 
 Pause: TypeAlias = Reclaim | Preempt | Displace | Move
 
@@ -27,7 +27,7 @@ class Rest:
     declared: Declared
     state: ClusterState
     decided: Schedule
-    outlook: Outlook
+    outlook: EngineCache
     pauses: Mapping[JobId, Pause]
     starts: Mapping[JobId, Admit]
     sizes: Mapping[JobId, Resize]
@@ -48,7 +48,7 @@ class Rest:
         return {d.job: d for d in self.decided.decisions if isinstance(d, Pending)}
 
 
-def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, outlook: Outlook | None = None) -> Rest:
+def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, outlook: EngineCache | None = None) -> Rest:
     """Bring the cluster to rest at one instant. `outlook`: the engine's cache of a similar schedule.
 
     Cost: one schedule without a cache where there is no outlook, and a few of what has changed.
@@ -56,7 +56,7 @@ def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, outlook: O
     pauses: dict[JobId, Pause] = {}
     starts: dict[JobId, Admit] = {}
     sizes: dict[JobId, Resize] = {}
-    decided, rest, outlook = Schedule(at_ms=now_ms), state, outlook or Outlook()
+    decided, rest, outlook = Schedule(at_ms=now_ms), state, outlook or EngineCache()
     for decided, rest in come_to_rest(declared, state, now_ms, outlook):  # noqa: B007 - the last ones
         for decision in decided.decisions:
             match decision:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import TypeAlias
 
+from gpuctl.engine.shares.fairshare import Claim, Portion, divide
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
-from gpuctl.schedule.shares.fairshare import Claim, Portion, divide
 
 Place: TypeAlias = tuple[int, Instant, JobId]
 """A job's rank in its project, least first: 0 and since when it has a reservation, or 1 and since when it waits."""

@@ -14,18 +14,18 @@ from enum import StrEnum
 from heapq import heappop, heappush
 from typing import TypeAlias, TypeGuard
 
+from gpuctl.engine import reasons, schedule
+from gpuctl.engine.cache.engine_cache import EngineCache
+from gpuctl.engine.capacity.fit import Request, request_on
+from gpuctl.engine.capacity.free import FreeCapacity
+from gpuctl.engine.capacity.gang import PoolOption, place_in
+from gpuctl.engine.capacity.nodes import survey
+from gpuctl.engine.reasons import GUARDED
 from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord, Schedule
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
-from gpuctl.schedule import reasons, schedule
-from gpuctl.schedule.memory.outlook import Outlook
-from gpuctl.schedule.places.capacity import survey
-from gpuctl.schedule.places.fit import Request, request_on
-from gpuctl.schedule.places.gang import Offer, place_in
-from gpuctl.schedule.places.ledger import Ledger
-from gpuctl.schedule.reasons import GUARDED
 from gpuctl.simulate.replay import Mode, RunTransition
 from gpuctl.simulate.workload import Workload
 
@@ -73,7 +73,7 @@ class Engine:
     def __init__(self, workload: Workload) -> None:
         self._declared = workload.declared
         self._state = ClusterState(nodes=workload.nodes)
-        self._outlook = Outlook()
+        self._outlook = EngineCache()
         self._ids: list[JobId] = []
         self._jobs: list[Job] = []
         self._runs: list[Run] = []
@@ -183,7 +183,7 @@ class Simple:
     def __init__(self, workload: Workload, level: Level, *, count_only: bool = False) -> None:
         capacity = survey(workload.declared, workload.nodes)
         self._pool = workload.declared.cluster.pools[0]
-        self._ledger = None if count_only else Ledger.of(capacity)
+        self._ledger = None if count_only else FreeCapacity.of(capacity)
         self._free_milli = workload.capacity_milli
         self._level = level
         self._quotas = workload.quotas
@@ -241,7 +241,7 @@ class Simple:
     def _place(self, request: Request) -> Placement | None:
         if self._ledger is None:
             return NOWHERE if request.total_milli <= self._free_milli else None
-        return place_in(self._ledger, Offer(self._pool, request))
+        return place_in(self._ledger, PoolOption(self._pool, request))
 
     def _hold(self, project: ProjectName, request: Request, placement: Placement, sign: int) -> None:
         self._held[project] += sign * request.total_milli

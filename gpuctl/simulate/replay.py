@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Protocol, TypeAlias
 
+from gpuctl.engine.reasons import FOR_START, GUARDED
 from gpuctl.model import transition
 from gpuctl.model.decision import Admit, Move, Pending, Preempt, Reclaim
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
-from gpuctl.schedule.reasons import FOR_START, GUARDED
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.workload import Workload
 

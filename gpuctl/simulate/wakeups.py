@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gpuctl.engine import schedule
+from gpuctl.engine.cache.engine_cache import EngineCache
+from gpuctl.engine.jobs.interactive import latest_end_ms
 from gpuctl.model.decision import Pending, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.schedule import schedule
-from gpuctl.schedule.jobs.interactive import latest_end_ms
-from gpuctl.schedule.memory.outlook import Outlook
 
 LOOKS_A_HALF_LIFE = 16
 """Checks in each of the first two half-lives; later ones are further and further apart, as less past usage is left."""
@@ -58,7 +58,7 @@ def faded(declared: Declared, state: ClusterState, now: Schedule, until_ms: Inst
     waits = any(isinstance(decision, Pending) and decision.reserved is None for decision in now.decisions)
     if not half_life_ms or not waits or not any(ledger.usage for ledger in state.ledgers.values()):
         return None
-    outlook, known = Outlook(), _kinds(now)
+    outlook, known = EngineCache(), _kinds(now)
 
     def otherwise(at_ms: Instant) -> bool:
         return _kinds(schedule(declared, state, at_ms, outlook)) != known

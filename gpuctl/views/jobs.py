@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gpuctl.engine import reasons
 from gpuctl.k8s import kinds, names, objects
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.state import Body, ClusterState, FinishedRun, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
-from gpuctl.schedule import reasons
 
 PHASE_STATES = {
     RunPhase.STARTING: JobState.STARTING,

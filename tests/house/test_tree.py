@@ -27,7 +27,7 @@ def test_every_module_says_what_it_knows(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
-CORE = ("diag", "model", "k8s", "compile", "observe", "schedule", "render", "plan", "simulate", "views", "install")
+CORE = ("diag", "model", "k8s", "compile", "observe", "engine", "render", "plan", "simulate", "views", "install")
 SHOWS_GPUS = ROOT / "gpuctl" / "simulate" / "expect.py"  # 0.5 in a report's JSON; nothing is computed with it
 
 

@@ -22,8 +22,8 @@ from gpuctl.app.bench.engine import LARGE_NODES, NODE_GPUS
 from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing
 from gpuctl.app.bench.philly import bench_philly
 from gpuctl.app.replay import File
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.units import Instant
-from gpuctl.schedule import Outlook, schedule
 from gpuctl.simulate import replay
 from gpuctl.simulate.modes import ModeName
 
@@ -53,9 +53,9 @@ def engine_worlds(*, large: bool) -> Iterator[tuple[str, str]]:
 
 def chain_of(name: str, full: World, events: Sequence[tuple[str, World]]) -> Iterator[tuple[str, str]]:
     """A world cold, and each of the others after it with what the engine keeps."""
-    yield f"{name} cold", digest(schedule(full.declared, full.state, NOW_MS, Outlook()))
+    yield f"{name} cold", digest(schedule(full.declared, full.state, NOW_MS, EngineCache()))
     for what, after in events:
-        outlook = Outlook()
+        outlook = EngineCache()
         schedule(full.declared, full.state, NOW_MS, outlook)
         yield f"{name} {what}", digest(schedule(after.declared, after.state, NOW_MS, outlook))
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 from worlds import GIB, World, declared, department, job, live_nodes, pool, project
 
+from gpuctl.engine.shares.fairshare import Claim
 from gpuctl.model.decision import Placement, Reason, WorkerPlacement
 from gpuctl.model.declared import Declared, Department, PlacementStrategy, SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, NodeName, PoolName, RunDigest
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import FinishedRun, Node, Run, RunPhase
-from gpuctl.schedule.shares.fairshare import Claim
 
 NOW = 1_596_000_000_000
 PROJECTS = ("alpha", "beta", "gamma", "delta")

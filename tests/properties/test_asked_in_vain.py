@@ -9,10 +9,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuctl.engine import schedule
 from gpuctl.model.decision import Reclaim
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import ProjectName
-from gpuctl.schedule import schedule
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.modes import Engine
 from gpuctl.simulate.replay import PauseCost, Replay, ReplayResult, RunTransition

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from strategies import Story, stories
 from worlds import World
 
+from gpuctl.engine import EngineCache, schedule
+from gpuctl.engine.jobs.interactive import latest_end_ms
+from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain import explain
 from gpuctl.explain.progress import come_to_rest, settled
 from gpuctl.model.decision import Admit, Pending, Schedule
@@ -19,9 +22,6 @@ from gpuctl.model.explanation import Explanation, Raise, Remedy, RemedyKind
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, RunPhase
-from gpuctl.schedule import Outlook, schedule
-from gpuctl.schedule.jobs.interactive import latest_end_ms
-from gpuctl.schedule.reasons import GUARDED
 from gpuctl.simulate.wakeups import wakeups
 
 Owner = TypeVar("Owner", Project, Department)
@@ -54,7 +54,7 @@ def situations(draw: st.DrawFn) -> tuple[Declared, World]:
 @settings(max_examples=100, suppress_health_check=SLOW)
 def test_what_is_said_of_who_waits_is_so(situation: tuple[Declared, World]) -> None:
     tree, world = situation
-    state, now_ms, outlook = world.state(), world.now_ms, Outlook()
+    state, now_ms, outlook = world.state(), world.now_ms, EngineCache()
     made = schedule(tree, state, now_ms, outlook)
     jobs = {job.id: job for job in tree.jobs}
     for told in _told(tree, state, made, outlook):
@@ -67,7 +67,7 @@ def test_what_is_said_of_who_waits_is_so(situation: tuple[Declared, World]) -> N
             assert start_of(tree, state, now_ms, told.job) == told.forecast.start_ms, f"{told.job}: {told.forecast}"
 
 
-def _told(tree: Declared, state: ClusterState, made: Schedule, outlook: Outlook) -> Iterator[Explanation]:
+def _told(tree: Declared, state: ClusterState, made: Schedule, outlook: EngineCache) -> Iterator[Explanation]:
     waiting = [decision.job for decision in made.decisions if isinstance(decision, Pending)]
     for job in waiting[:ASKED]:
         told = explain(tree, state, made, job, outlook.vacancies())
@@ -77,7 +77,7 @@ def _told(tree: Declared, state: ClusterState, made: Schedule, outlook: Outlook)
 
 def _starts(tree: Declared, state: ClusterState, now_ms: int) -> set[JobId]:
     """Who starts if nobody does anything."""
-    passed = come_to_rest(tree, state, now_ms, Outlook())
+    passed = come_to_rest(tree, state, now_ms, EngineCache())
     return {decision.job for made, _ in passed for decision in made.decisions if isinstance(decision, Admit)}
 
 
@@ -136,7 +136,7 @@ def _may_be_declared(tree: Declared, job: JobId, domain: DomainName) -> bool:
 
 def start_of(tree: Declared, state: ClusterState, now_ms: int, job: JobId) -> int | None:
     """When a job starts if runs end at their limits and nothing else happens, instant by instant; None: never."""
-    jobs, outlook = {each.id: each for each in tree.jobs}, Outlook()
+    jobs, outlook = {each.id: each for each in tree.jobs}, EngineCache()
     state = settled(tree, state, now_ms)
     while True:
         for made, after in come_to_rest(tree, state, now_ms, outlook):

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
 
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.decision import Resize
 from gpuctl.model.declared import Declared, QuotaShrink
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.state import Ledger, RunPhase
 from gpuctl.model.usage import Usage
-from gpuctl.schedule import Outlook, schedule
 
 
 @st.composite
@@ -61,7 +61,7 @@ def test_at_rest_nobody_waits_who_could_start_and_nobody_is_below_its_least(stor
 def test_with_past_use_and_cut_quotas_it_is_safe_comes_to_rest_and_forgets_nothing(
     story: Story, half_life_ms: int, cut_at: int
 ) -> None:
-    world, outlook = story.world(), Outlook()
+    world, outlook = story.world(), EngineCache()
     usage: dict[ProjectName, Usage] = {}
     for chapter, whole in enumerate(story.chapters(world)):
         tree = _draining(whole, half_life_ms, halved=chapter >= cut_at)

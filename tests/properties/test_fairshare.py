@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import claims
 
-from gpuctl.schedule.shares.fairshare import Claim, divide
+from gpuctl.engine.shares.fairshare import Claim, divide
 
 CAPACITIES = st.integers(0, 40_000)
 

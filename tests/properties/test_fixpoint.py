@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from strategies import Story, stories
 from worlds import World
 
+from gpuctl.engine import schedule
 from gpuctl.explain.progress import carried_out, settled
 from gpuctl.model.declared import Declared
-from gpuctl.schedule import schedule
 
 ENOUGH = 3
 MOST = 4

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from strategies import PROJECTS, Story, stories
 from worlds import World, declared, job, live_nodes, pool, project
 
+from gpuctl.engine import schedule
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import Run
-from gpuctl.schedule import schedule
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 YEAR_MS = 365 * 24 * 3_600_000

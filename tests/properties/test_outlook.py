@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from strategies import Story, dressed, stories, trees, worlds
 from worlds import World, live_nodes
 
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState
-from gpuctl.schedule import Outlook, schedule
 
 TO_JOBS = ("withdraw", "declare", "suspend", "edit", "hold", "bar")
 TO_RUNS = ("end", "fail", "touch", "delete", "forget")
@@ -46,7 +46,7 @@ class Life:
         self.whole = self.tree = tree
         self.world = World(nodes=live_nodes(tree.cluster.pools))
         self.nodes = self.world.nodes
-        self.outlook = Outlook()
+        self.outlook = EngineCache()
 
     def look(self, state: ClusterState) -> Schedule:
         """One call that remembers, and one that does not: the same."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuctl.engine.reasons import FOR_PAUSED, GUARDED, IN_QUOTA
 from gpuctl.model.decision import Admit
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.state import RunPhase
-from gpuctl.schedule.reasons import FOR_PAUSED, GUARDED, IN_QUOTA
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.modes import Engine
 from gpuctl.simulate.replay import PauseCost, Replay, RunTransition, TrackedJob

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuctl.diag.span import SourceSpan
+from gpuctl.engine.capacity.fit import Request
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
+from gpuctl.engine.capacity.gang import PoolOption, place_in
+from gpuctl.engine.capacity.request_mix import MANY_FRACTIONS, RequestMix
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool, PlacementStrategy, Sharing
 from gpuctl.model.ids import NodeName, PoolName
-from gpuctl.schedule.places.fit import Request
-from gpuctl.schedule.places.gang import Offer, place_in
-from gpuctl.schedule.places.habits import MANY_FRACTIONS, Habits
-from gpuctl.schedule.places.ledger import Ledger, Room
 
 POOL = PoolName("pool")
 RACKS = ((), ("r1",), ("r2",), ("",))
@@ -41,7 +41,7 @@ NODES = st.lists(
 HABITS = st.lists(st.tuples(REQUESTS, st.integers(1, MANY_FRACTIONS)), max_size=6)
 
 
-def _rooms(shapes: list[tuple[int, int, tuple[str, ...], bool]]) -> dict[NodeName, Room]:
+def _rooms(shapes: list[tuple[int, int, tuple[str, ...], bool]]) -> dict[NodeName, NodeFree]:
     """Nodes with so many devices, CPUs, a rack, and perhaps a device that others use a part of."""
     rooms = {}
     for index, (gpus, cpus, rack, shared) in enumerate(shapes):
@@ -49,25 +49,25 @@ def _rooms(shapes: list[tuple[int, int, tuple[str, ...], bool]]) -> dict[NodeNam
         if shared and devices:
             devices[-1] = 700
         name = NodeName(f"n{index}")
-        rooms[name] = Room(name, POOL, devices, 1000 * cpus, 8, topology=rack)
+        rooms[name] = NodeFree(name, POOL, devices, 1000 * cpus, 8, topology=rack)
     return rooms
 
 
-def _habits(seen: list[tuple[Request, int]]) -> Habits:
+def _habits(seen: list[tuple[Request, int]]) -> RequestMix:
     counts: dict[tuple[int, int], int] = {}
     for request, count in seen:
         want = request.gpu_milli, request.cpu_milli
         counts[want] = counts.get(want, 0) + count
-    return Habits(tuple(sorted(counts.items())))
+    return RequestMix(tuple(sorted(counts.items())))
 
 
-def _fresh(ledger: Ledger, order: random.Random) -> Ledger:
+def _fresh(ledger: FreeCapacity, order: random.Random) -> FreeCapacity:
     """The same rooms in a ledger that remembers nothing, in another order."""
     rooms = list(ledger.rooms.values())
     order.shuffle(rooms)
-    return Ledger(
+    return FreeCapacity(
         {
-            room.name: Room(
+            room.name: NodeFree(
                 room.name, room.pool, list(room.gpu_milli), room.cpu_milli, room.mem_bytes, (), room.topology
             )
             for room in rooms
@@ -93,11 +93,11 @@ def test_places(
 ) -> None:
     order = random.Random(seed)
     pool = _pool(strategy)
-    ledger = Ledger(_rooms(shapes), habits={POOL: _habits(seen)} if seen else {})
+    ledger = FreeCapacity(_rooms(shapes), habits={POOL: _habits(seen)} if seen else {})
     placed: list[tuple[Placement, Request]] = []
     for request, then in asked:
-        found = place_in(ledger, Offer(pool, request))
-        assert found == place_in(_fresh(ledger, order), Offer(pool, request))
+        found = place_in(ledger, PoolOption(pool, request))
+        assert found == place_in(_fresh(ledger, order), PoolOption(pool, request))
         if found is not None:
             assert len(found.workers) == request.workers
             for worker in found.workers:

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from strategies import Story, messes, stories
 from worlds import World
 
+from gpuctl.engine import schedule
 from gpuctl.model.decision import Admit, Decision, Keep, Pending, Preempt, Reclaim
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import ClusterState
-from gpuctl.schedule import schedule
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from strategies import Story, stories
 from test_outlook import TO_JOBS, TO_RUNS, TO_THE_REST, Life
 
+from gpuctl.engine import EngineCache, schedule
+from gpuctl.engine.admit.admission import Admission
+from gpuctl.engine.admit.schedulability import Schedulability
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import RunPhase
-from gpuctl.schedule import Outlook, schedule
-from gpuctl.schedule.admission.admit import Admission
-from gpuctl.schedule.queue.schedulability import Schedulability
 
 
 def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
@@ -21,7 +21,7 @@ def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
 
     `leaving`: which of the runs in place is still seen to stop, if any.
     """
-    tree, state, now_ms, outlook = life.tree, life.world.state(), life.world.now_ms, Outlook()
+    tree, state, now_ms, outlook = life.tree, life.world.state(), life.world.now_ms, EngineCache()
     running = [run for run in state.runs if run.phase is RunPhase.RUNNING]
     if leaving is not None and running:
         stops = running[leaving % len(running)]

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from strategies import Story, stories
 from worlds import World, live_nodes
 
+from gpuctl.engine import EngineCache, schedule
+from gpuctl.engine.cycle import Cycle
+from gpuctl.engine.fixpoint import nothing_follows
+from gpuctl.engine.rounds import Rounds
 from gpuctl.model.declared import Declared
-from gpuctl.schedule import Outlook, schedule
-from gpuctl.schedule.cycle import Cycle
-from gpuctl.schedule.foresight import Foresight
-from gpuctl.schedule.sequel import nothing_follows
 
 
 def looked_again(tree: Declared, world: World) -> bool:
     """Whether the cycle is decided by its first look though somebody starts, and so does not look again: as it does
     here, to come to the same."""
-    state, outlook = world.state(), Outlook()
-    cycle, foresight = Cycle(tree, world.now_ms, outlook), Foresight(state, world.now_ms)
+    state, outlook = world.state(), EngineCache()
+    cycle, foresight = Cycle(tree, world.now_ms, outlook), Rounds(state, world.now_ms)
     first = cycle.look(state)
     final, shares = nothing_follows(first.outcome, first.standing), first.standing.shares.tell({})
     foresight.take(first.outcome, first.standing)

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import GIB, declared, job, pool, project
 
+from gpuctl.engine import schedule
 from gpuctl.model.decision import Admit, Pending
 from gpuctl.model.declared import Declared, Driver, NodePool, Sharing
 from gpuctl.model.ids import NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.mig import profiles_of
 from gpuctl.model.state import ClusterState, CutGpu, Node, Run, RunPhase
-from gpuctl.schedule import schedule
 
 NOW = 1_596_000_000_000
 H100 = 81_559 << 20

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuctl.diag.span import SourceSpan
+from gpuctl.engine import schedule
 from gpuctl.model import transition
 from gpuctl.model.decision import (
     Admit,
@@ -41,7 +42,6 @@ from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import Container, Job, JobType
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Node, Run, RunPhase
 from gpuctl.model.units import Instant
-from gpuctl.schedule import schedule
 
 SPAN = SourceSpan(file="test.yaml")
 IMAGE = Container(image="image")

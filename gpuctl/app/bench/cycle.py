@@ -18,12 +18,12 @@ from gpuctl.app.caches import CycleCaches
 from gpuctl.app.cycle import CycleContext, CycleReport, converge, cycle, foresee
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.play import Sandbox
+from gpuctl.engine import schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
 from gpuctl.observe import observe
 from gpuctl.plan import make_plan, mass_stop
 from gpuctl.render import render
-from gpuctl.schedule import schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

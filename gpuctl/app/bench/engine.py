@@ -25,11 +25,11 @@ from gpuctl.app.bench.engine_worlds import (
     run_of,
     world,
 )
+from gpuctl.engine import EngineCache, schedule
+from gpuctl.engine.shares.fairshare import Claim, divide
 from gpuctl.model.decision import Admit, Displace, Move, Pending, Placement, Reclaim, Schedule, WorkerPlacement
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import WHOLE_GPU
-from gpuctl.schedule import Outlook, schedule
-from gpuctl.schedule.shares.fairshare import Claim, divide
 
 NODE_GPUS = 8
 LARGE_NODES = (8,) * 1000 + (1,) * 2412 + (0,) * 866
@@ -60,14 +60,14 @@ def cycle(runs: int) -> Iterator[Figure]:
     """1,000 nodes, 8,000 GPUs, 10,000 jobs of 100 projects; cold also in pools that do not score fragmentation."""
     full = crowded((NODE_GPUS,) * 1000, 10_000, 100)
     yield from cycle_of("cycle", full, runs, cold_us=250_000, event_us=1000)
-    yield _figure("cycle", "cold, spread", [_lap(full.spread(), Outlook()) for _ in range(runs)], 50_000)
+    yield _figure("cycle", "cold, spread", [_lap(full.spread(), EngineCache()) for _ in range(runs)], 50_000)
 
 
 def fill(runs: int) -> Iterator[Figure]:
     """The same jobs, all waiting for the empty cluster."""
     full = crowded((NODE_GPUS,) * 1000, 10_000, 100)
     empty = full.runs(run_of(each) for each in full.declared.jobs)
-    yield _figure("fill", "cold", [_lap(empty, Outlook()) for _ in range(runs)])
+    yield _figure("fill", "cold", [_lap(empty, EngineCache()) for _ in range(runs)])
 
 
 def large(runs: int) -> Iterator[Figure]:
@@ -94,7 +94,7 @@ def unschedulable(runs: int) -> Iterator[Figure]:
     full = crowded((NODE_GPUS,) * 500, 9000, 100)
     gang = job("team-0000", "gang", NODE_GPUS * WHOLE_GPU, 10)
     after = full.jobs([*full.declared.jobs, gang]).runs([*full.state.runs, run_of(gang)])
-    yield _figure("unschedulable", "cold", [_lap(after, Outlook()) for _ in range(runs)])
+    yield _figure("unschedulable", "cold", [_lap(after, EngineCache()) for _ in range(runs)])
     laps = []
     for _ in range(runs):
         laps.append(_after(full, after))
@@ -138,7 +138,7 @@ WORKLOADS: Mapping[str, Workload] = {
 
 def cycle_of(name: str, full: World, runs: int, cold_us: int | None, event_us: int | None) -> Iterator[Figure]:
     """A cluster at rest: cold, unchanged, and after each of the usual events; with memory a job."""
-    yield _figure(name, "cold", [_lap(full, Outlook()) for _ in range(runs)], cold_us, _memory(full))
+    yield _figure(name, "cold", [_lap(full, EngineCache()) for _ in range(runs)], cold_us, _memory(full))
     yield _figure(name, "unchanged", [_after(full, full) for _ in range(runs)], event_us)
     for what, event in (("a run ended", _ended), ("a job more", _added), ("a node lost", _lost)):
         yield _figure(name, what, [_after(full, event(full, index)) for index in range(runs)], event_us)
@@ -195,7 +195,7 @@ class Lap:
     effort: Mapping[str, int]
 
 
-def _lap(here: World, outlook: Outlook) -> Lap:
+def _lap(here: World, outlook: EngineCache) -> Lap:
     gc.collect()
     begun = time.process_time_ns()
     decided = schedule(here.declared, here.state, NOW_MS, outlook)
@@ -205,7 +205,7 @@ def _lap(here: World, outlook: Outlook) -> Lap:
 
 def _after(before: World, after: World) -> Lap:
     """A call with the outlook of a call before the change."""
-    outlook = Outlook()
+    outlook = EngineCache()
     schedule(before.declared, before.state, NOW_MS, outlook)
     return _lap(after, outlook)
 
@@ -230,7 +230,7 @@ def _lost(full: World, index: int) -> World:
 def _memory(here: World) -> Mapping[str, int]:
     """The bytes a job that a call leaves behind: its outlook and its decisions."""
     gc.collect()
-    outlook = Outlook()
+    outlook = EngineCache()
     tracemalloc.start()
     decided = schedule(here.declared, here.state, NOW_MS, outlook)
     size, _ = tracemalloc.get_traced_memory()

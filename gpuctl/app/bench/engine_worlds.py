@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from gpuctl.diag.span import SourceSpan
+from gpuctl.engine import reasons
 from gpuctl.explain import at_rest
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import (
@@ -25,7 +26,6 @@ from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import Container, Job, JobType
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
-from gpuctl.schedule import reasons
 
 SEED = 4858
 NOW_MS: Instant = 1_596_000_000_000

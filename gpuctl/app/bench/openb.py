@@ -17,12 +17,12 @@ from math import isqrt
 from multiprocessing import get_context
 
 from gpuctl.app.bench.openb_policies import ENGINE, POLICIES, POOL
+from gpuctl.engine.capacity.fit import Request
+from gpuctl.engine.capacity.fragmentation import Mix
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
-from gpuctl.schedule.places.fit import Request
-from gpuctl.schedule.places.fragmentation import Mix
-from gpuctl.schedule.places.ledger import Ledger, Room
 from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod
 
 FIRST_SEED = 42
@@ -189,7 +189,7 @@ def _request(pod: OpenbPod) -> Request:
     return Request(pod.gpu_milli, pod.cpu_milli, pod.mem_bytes, 1)
 
 
-def _ledger(nodes: Sequence[OpenbNode], seed: int) -> Ledger:
+def _ledger(nodes: Sequence[OpenbNode], seed: int) -> FreeCapacity:
     """Empty nodes, whose names are in a random order."""
     order = list(range(len(nodes)))
     random.Random(1000 + seed).shuffle(order)  # noqa: S311
@@ -197,8 +197,8 @@ def _ledger(nodes: Sequence[OpenbNode], seed: int) -> Ledger:
     for rank, index in enumerate(order):
         node = nodes[index]
         name = NodeName(f"{rank:05d}-{node.name}")
-        rooms[name] = Room(name, POOL.name, [WHOLE_GPU] * node.gpus, node.cpu_milli, node.mem_bytes)
-    return Ledger(rooms)
+        rooms[name] = NodeFree(name, POOL.name, [WHOLE_GPU] * node.gpus, node.cpu_milli, node.mem_bytes)
+    return FreeCapacity(rooms)
 
 
 def mix_of(pods: Iterable[OpenbPod]) -> Mix:

@@ -7,16 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from gpuctl.diag.span import SourceSpan
+from gpuctl.engine.capacity.fit import Request, holds
+from gpuctl.engine.capacity.fragmentation import Fragmentation, Mix
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
+from gpuctl.engine.capacity.placement import place_worker, whole_devices
+from gpuctl.engine.capacity.ranking import Grade
+from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.model.decision import WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy, Sharing
 from gpuctl.model.ids import PoolName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
-from gpuctl.schedule.places.fit import Request, holds
-from gpuctl.schedule.places.fragmentation import Fragmentation, Mix
-from gpuctl.schedule.places.habits import Habits
-from gpuctl.schedule.places.ledger import Ledger, Room
-from gpuctl.schedule.places.placement import place_worker, whole_devices
-from gpuctl.schedule.places.ranking import Grade
 
 POOL = NodePool(
     name=PoolName("openb"),
@@ -36,7 +36,7 @@ MAX_SPEC_GPU_MILLI = 8_000
 RANDOM_TRIES = 100
 
 
-def has_room(room: Room, request: Request) -> bool:
+def has_room(room: NodeFree, request: Request) -> bool:
     """Whether a worker fits a node."""
     free = room.free[-1] if room.free else 0
     return holds(room, request) and free >= request.fraction_milli and room.whole >= request.devices
@@ -45,7 +45,7 @@ def has_room(room: Room, request: Request) -> bool:
 class Placer(ABC):
     """A policy that places requests in one ledger. Requests have one worker each, and nothing is given back."""
 
-    def __init__(self, ledger: Ledger, seed: int) -> None:
+    def __init__(self, ledger: FreeCapacity, seed: int) -> None:
         self.ledger = ledger
         self.seed = seed
 
@@ -60,7 +60,7 @@ class Placer(ABC):
 class Random(Placer):
     """Places a worker on a random node and random devices of all that fit."""
 
-    def __init__(self, ledger: Ledger, seed: int) -> None:
+    def __init__(self, ledger: FreeCapacity, seed: int) -> None:
         super().__init__(ledger, seed)
         self._chance = random.Random(2000 + seed)  # noqa: S311 - the same every time
         self._rooms = list(ledger.rooms.values())
@@ -77,7 +77,7 @@ class Random(Placer):
         count = 1 if request.fraction_milli else request.devices
         return WorkerPlacement(node=room.name, gpus=tuple(sorted(self._chance.sample(able, count))))
 
-    def _room(self, request: Request) -> Room | None:
+    def _room(self, request: Request) -> NodeFree | None:
         """A random node that fits: random ones are tried, and if none of them fits, all nodes are searched."""
         for _ in range(RANDOM_TRIES):
             room = self._chance.choice(self._rooms)
@@ -93,7 +93,7 @@ class Graded(Placer):
     def place(self, request: Request) -> WorkerPlacement | None:
         """See above."""
 
-        def grade(room: Room) -> Grade | None:
+        def grade(room: NodeFree) -> Grade | None:
             return self._grade(room, request) if has_room(room, request) else None
 
         best = self.ledger.best(request, grade, lambda: self.ledger.rooms)
@@ -105,25 +105,25 @@ class Graded(Placer):
         return WorkerPlacement(node=room.name, gpus=whole_devices(room, request.devices))
 
     @abstractmethod
-    def _grade(self, room: Room, request: Request) -> Grade:
+    def _grade(self, room: NodeFree, request: Request) -> Grade:
         """The grade of a node; the smallest is best."""
 
     @abstractmethod
-    def _device(self, room: Room, request: Request) -> int:
+    def _device(self, room: NodeFree, request: Request) -> int:
         """The device of a node for a fraction of one."""
 
 
 class BestFit(Graded):
     """Chooses the node with the least CPU and GPUs left, in hundredths of the largest, and its fullest device."""
 
-    def _grade(self, room: Room, request: Request) -> Grade:
+    def _grade(self, room: NodeFree, request: Request) -> Grade:
         cpu = room.cpu_milli - request.cpu_milli
         gpu = sum(room.gpu_milli) - request.gpu_milli
         parts = MAX_SPEC_CPU_MILLI * MAX_SPEC_GPU_MILLI
         left = 50 * (cpu * MAX_SPEC_GPU_MILLI + gpu * MAX_SPEC_CPU_MILLI)
         return (-((100 * parts - left) // parts),)
 
-    def _device(self, room: Room, request: Request) -> int:
+    def _device(self, room: NodeFree, request: Request) -> int:
         able = (i for i, milli in enumerate(room.gpu_milli) if milli >= request.fraction_milli)
         return min(able, key=lambda index: (room.gpu_milli[index], index))
 
@@ -131,7 +131,7 @@ class BestFit(Graded):
 class Fgd(Graded):
     """Chooses the node and the device whose fragmentation grows least; among equals, the first device."""
 
-    def __init__(self, ledger: Ledger, seed: int) -> None:
+    def __init__(self, ledger: FreeCapacity, seed: int) -> None:
         super().__init__(ledger, seed)
         self._measure = Fragmentation(())
 
@@ -139,19 +139,19 @@ class Fgd(Graded):
         """Learn the usual requests, by which fragmentation is measured."""
         self._measure = Fragmentation(mix)
 
-    def _grade(self, room: Room, request: Request) -> Grade:
+    def _grade(self, room: NodeFree, request: Request) -> Grade:
         if request.fraction_milli:
             return (-max(self._scores(room, request).values()),)
         devices, free = request.devices, room.free
         after = (0,) * devices + free[: len(free) - devices]
         return (-self._score(room, request, after),)
 
-    def _device(self, room: Room, request: Request) -> int:
+    def _device(self, room: NodeFree, request: Request) -> int:
         scores = self._scores(room, request)
         best = max(scores.values())
         return next(index for index, milli in enumerate(room.gpu_milli) if scores.get(milli) == best)
 
-    def _scores(self, room: Room, request: Request) -> dict[GpuMilli, int]:
+    def _scores(self, room: NodeFree, request: Request) -> dict[GpuMilli, int]:
         """The score of each device that fits, by what is free on it."""
         free, size = room.free, request.fraction_milli
         scores = {}
@@ -161,7 +161,7 @@ class Fgd(Graded):
                 scores[milli] = self._score(room, request, tuple(after))
         return scores
 
-    def _score(self, room: Room, request: Request, after: tuple[GpuMilli, ...]) -> int:
+    def _score(self, room: NodeFree, request: Request, after: tuple[GpuMilli, ...]) -> int:
         measure = self._measure
         before, left = measure.cpu_step(room.cpu_milli), measure.cpu_step(room.cpu_milli - request.cpu_milli)
         return measure.score(room.free, before, after, left)
@@ -172,7 +172,7 @@ class Engine(Placer):
 
     def learn(self, mix: Mix) -> None:
         """Learn the usual requests: the pool's habits."""
-        self.ledger = Ledger(self.ledger.rooms, habits={POOL.name: Habits(mix)})
+        self.ledger = FreeCapacity(self.ledger.rooms, habits={POOL.name: RequestMix(mix)})
 
     def place(self, request: Request) -> WorkerPlacement | None:
         """See above."""
@@ -180,7 +180,7 @@ class Engine(Placer):
 
 
 ENGINE = "gpuctl"
-POLICIES: Mapping[str, Callable[[Ledger, int], Placer]] = {
+POLICIES: Mapping[str, Callable[[FreeCapacity, int], Placer]] = {
     "random": Random,
     "bestfit": BestFit,
     "fgd": Fgd,

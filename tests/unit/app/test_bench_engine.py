@@ -17,8 +17,8 @@ from gpuctl.app.bench.engine import (
     scattered,
 )
 from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing, job, node, run_of, world
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.decision import Displace, Move, Reclaim
-from gpuctl.schedule import Outlook, schedule
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def asked(count: int) -> int:
     full = lent_out(2)
     jobs = [job("lender", f"more-{index:04}", 2000) for index in range(count)]
     crowd: World = full.jobs([*full.declared.jobs, *jobs]).runs([*full.state.runs, *map(run_of, jobs)])
-    outlook = Outlook()
+    outlook = EngineCache()
     schedule(crowd.declared, crowd.state, NOW_MS, outlook)
     return outlook.effort.turns
 
@@ -78,7 +78,7 @@ def asked(count: int) -> int:
 def test_a_lost_node_costs_attempts_in_proportion_to_what_it_changes() -> None:
     full = crowded((8,) * 200, 2000, 50)
     first, *nodes = full.state.nodes
-    lost, outlook = full.nodes((replace(first, ready=False, usable=False), *nodes)), Outlook()
+    lost, outlook = full.nodes((replace(first, ready=False, usable=False), *nodes)), EngineCache()
     schedule(full.declared, full.state, NOW_MS, outlook)
     decided = schedule(lost.declared, lost.state, NOW_MS, outlook).decisions
     touched = sum(isinstance(each, Displace | Reclaim) for each in decided)
@@ -113,7 +113,7 @@ def test_a_gang_that_cannot_fit_costs_a_few_placings() -> None:
     full = crowded((8,) * 20, 250, 5)
     gang = job("team-0000", "gang", 8000, 10)
     after = full.jobs([*full.declared.jobs, gang]).runs([*full.state.runs, run_of(gang)])
-    outlook = Outlook()
+    outlook = EngineCache()
     schedule(full.declared, full.state, NOW_MS, outlook)
     decided = schedule(after.declared, after.state, NOW_MS, outlook)
     assert outlook.effort.read == 1

@@ -8,13 +8,13 @@ from typing import get_args
 from worlds import World, declared, department, job, live_nodes, pool, project
 
 from gpuctl import explain as explain_module
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import explain
 from gpuctl.model.decision import Decision, Placement, TraceStep, WorkerPlacement
 from gpuctl.model.declared import Declared, SchedulingPolicy, Sharing
 from gpuctl.model.explanation import DecisionKind, Explanation, QueuePlace, RemedyKind
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job, JobType
-from gpuctl.schedule import Outlook, schedule
 from gpuctl.views.explanation import document, explanation_text, headline
 from gpuctl.views.trace import step_text
 
@@ -29,7 +29,7 @@ def settled(tree: Declared) -> World:
 
 def told(tree: Declared, world: World, name: str) -> Explanation:
     state = world.state()
-    outlook = Outlook()
+    outlook = EngineCache()
     decided = schedule(tree, state, world.now_ms, outlook)
     explanation = explain(tree, state, decided, JobId.parse(name), outlook.vacancies())
     assert explanation is not None

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuctl.engine.shares.fairshare import Portion
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.schedule.shares.fairshare import Portion
 from gpuctl.simulate.meter import Meter, Place, entitled, fluid_shares
 
 A, B = ProjectName("a"), ProjectName("b")

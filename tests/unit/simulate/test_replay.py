@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuctl.engine.reasons import GUARDED
 from gpuctl.model.decision import Decision, Pending, Schedule
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.state import RunPhase
-from gpuctl.schedule.reasons import GUARDED
 from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.modes import Engine, ModeName
 from gpuctl.simulate.replay import PauseCost, Replay, RunTransition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpuctl.engine import reasons
 from gpuctl.model.decision import (
     Decision,
     Finished,
@@ -17,7 +18,6 @@ from gpuctl.model.decision import (
 )
 from gpuctl.model.ids import JobId, NodeName, RunDigest
 from gpuctl.model.state import FinishedRun, Run, RunPhase
-from gpuctl.schedule import reasons
 from gpuctl.views.jobs import held_milli, job_state
 
 JOB = JobId.parse("a/a-1")

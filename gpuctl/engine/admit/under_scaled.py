@@ -1,0 +1,128 @@
+"""Elastic runs that go on with fewer workers than they ask for: which, how many they lack, and where those could be.
+
+The pods of a run are made with one placement as long as it runs, so it grows in place only where they can go: on the
+nodes they name and, where GPUs are claimed by name, on those GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpuctl.engine.capacity.fit import Request, holds, of_its_kind, slots_in
+from gpuctl.engine.capacity.gang import PoolOption
+from gpuctl.engine.capacity.nodes import Capacity
+from gpuctl.engine.jobs.demand import Demand, StaticFit
+from gpuctl.engine.jobs.job_class import Rank, job_rank
+from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.snapshot import Snapshot
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.declared import DomainName, Way
+from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.state import ACTIVE
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+
+
+class UnderScaled:
+    """A run that goes on with fewer workers than it asks for, and what one worker more would be."""
+
+    __slots__ = ("_most", "holder", "job", "made_with", "offer", "workers")
+
+    def __init__(self, holder: Allocation, job: Job, made_with: Placement, offer: PoolOption) -> None:
+        self.holder = holder
+        self.job = job
+        self.made_with = made_with
+        self.offer = offer
+        self.workers = list(holder.placement.workers)
+        self._most: int | None = None
+
+    @property
+    def nodes(self) -> set[NodeName]:
+        """Where its pods can go."""
+        return self.made_with.nodes
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether its pods ask for GPUs by name."""
+        return self.offer.pool.way is not Way.COUNT
+
+    def most(self, capacity: Capacity) -> int:
+        """With how many workers it could go on, were nothing else there; the same all through a cycle."""
+        if self._most is None:
+            self._most = self._could_hold(capacity)
+        return self._most
+
+    def _could_hold(self, capacity: Capacity) -> int:
+        if self.is_claimed:
+            return min(self.job.workers, len(self.made_with.workers))
+        request = self.offer.request._replace(workers=self.job.workers)
+        most = 0
+        for node in self.nodes:
+            space = capacity.nodes.get(node)
+            if space is not None and space.usable and space.pool == self.offer.pool.name:
+                devices = of_its_kind(space.gpu_milli, space.profiles, request)
+                most += slots_in(devices, space.cpu_milli, space.mem_bytes, request)
+        return min(self.job.workers, most)
+
+    def devices_on(self, node: NodeName) -> frozenset[int] | None:
+        """The devices of a node that its pods can have; None for any."""
+        if not self.is_claimed:
+            return None
+        return frozenset(index for worker in self.made_with.workers if worker.node == node for index in worker.gpus)
+
+    def rank(self, books: Snapshot) -> tuple[GpuMilli, Rank]:
+        """Who grows first: whose project is furthest below its share, and its first in order."""
+        holder = self.holder
+        over = 0 if holder.domain is None else books.accounts.over_share(holder.domain, holder.project)
+        return over, job_rank(self.job, holder.run.queued_at_ms)
+
+    def next_worker(self, books: Snapshot) -> WorkerPlacement | None:
+        """A place for one worker more that is free now."""
+        request = self.offer.request
+        for node in sorted(self.nodes):
+            room = books.now.rooms.get(node)
+            if room is None or room.pool != self.offer.pool.name or not holds(room, request):
+                continue
+            kind = [i for i in range(len(room.gpu_milli)) if room.profile_of(i) == request.profile]
+            asked = self.devices_on(node)
+            free = [(room.gpu_milli[i], i) for i in kind if asked is None or i in asked]
+            devices = _devices(free, request)
+            if devices is not None:
+                return WorkerPlacement(node=node, gpus=devices)
+        return None
+
+
+def lacking(holders: Iterable[Allocation], prospects: StaticFit) -> Iterator[UnderScaled]:
+    """Those of some runs that could have more workers. One whose last workers still leave waits until that is over."""
+    for holder in holders:
+        job, run = holder.job, holder.run
+        if job is None or run.phase not in ACTIVE or len(holder.placement.workers) >= job.workers:
+            continue
+        if run.made_with is None or run.leaving is not None:
+            continue
+        for offer in prospects.offers(job):
+            if prospects.pool_of(holder.placement) == offer.pool.name:
+                yield UnderScaled(holder, job, run.made_with, offer.of(1))
+
+
+def asked_by(runs: Iterable[UnderScaled], demand: Demand) -> dict[tuple[DomainName, ProjectName], GpuMilli]:
+    """What their projects hold, and what those ask that wait, as it was counted so far."""
+    owners = ((run.holder.domain, run.holder.project) for run in runs)
+    return {(domain, project): demand.wanted(domain, project) for domain, project in owners if domain is not None}
+
+
+def count_growth(runs: Iterable[UnderScaled], capacity: Capacity, demand: Demand) -> None:
+    """What they could use besides is demand of their projects."""
+    for run in runs:
+        more = run.most(capacity) - len(run.workers)
+        if more > 0 and run.holder.domain is not None:
+            demand.grow(run.holder.domain, run.holder.project, more * run.offer.request.gpu_milli)
+
+
+def _devices(free: Sequence[tuple[GpuMilli, int]], request: Request) -> tuple[int, ...] | None:
+    """Whole devices, or the one with the least room that is enough."""
+    if request.fraction_milli:
+        enough = sorted(entry for entry in free if entry[0] >= request.fraction_milli)
+        return (enough[0][1],) if enough else None
+    whole = [index for milli, index in free if milli >= WHOLE_GPU][: request.devices]
+    return tuple(whole) if len(whole) == request.devices else None

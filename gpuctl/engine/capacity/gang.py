@@ -1,0 +1,207 @@
+"""A place for all workers of a job or for none, in the first pool of its preference order that has one.
+
+All workers of a job are in one pool, close together on as few nodes as possible, and prefer the same device indexes on
+each node, because one claim template serves them all. With how many workers an elastic job is placed is `elastic`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeAlias
+
+from gpuctl.engine.capacity.fit import Request, slots
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, WorkerRequest
+from gpuctl.engine.capacity.placement import has_room, place_worker
+from gpuctl.engine.capacity.topology import Site, closest
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.declared import NodePool, PlacementStrategy
+from gpuctl.model.ids import NodeName, PoolName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+
+Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int]
+"""All of an offer but CPU and memory: pool, profile, GPU of a worker, workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOption:
+    """A pool a job may use, and what it asks of it there. `least`: with how few workers it may start; 0: all."""
+
+    pool: NodePool
+    request: Request
+    least: int = 0
+
+    def sized(self, workers: int) -> PoolOption | None:
+        """The same with so many workers; None where it may not have so many, or so few."""
+        if workers == self.request.workers:
+            return self
+        if not 0 < self.least <= workers < self.request.workers:
+            return None
+        return PoolOption(self.pool, self.request._replace(workers=workers), self.least)
+
+    def of(self, workers: int) -> PoolOption:
+        """The same for so many workers, no fewer."""
+        return PoolOption(self.pool, self.request._replace(workers=workers))
+
+    def no_more_than(self, other: PoolOption) -> PoolOption:
+        """The same, asking for no more CPU and no more memory than another of its sort."""
+        cpu_milli, mem_bytes = self.request.cpu_milli, self.request.mem_bytes
+        if cpu_milli <= other.request.cpu_milli and mem_bytes <= other.request.mem_bytes:
+            return self
+        cpu_milli, mem_bytes = min(cpu_milli, other.request.cpu_milli), min(mem_bytes, other.request.mem_bytes)
+        return PoolOption(self.pool, self.request._replace(cpu_milli=cpu_milli, mem_bytes=mem_bytes), self.least)
+
+    @property
+    def fewest(self) -> PoolOption:
+        """The same with as few workers as it may start with, no more."""
+        return self.of(self.least) if self.least else self
+
+    @property
+    def sort(self) -> Sort:
+        """All of it but CPU and memory."""
+        request = self.request
+        return self.pool.name, request.profile, request.gpu_milli, request.workers
+
+    @property
+    def least_milli(self) -> GpuMilli:
+        """GPUs of the fewest workers it may start with."""
+        return self.request.gpu_milli * (self.least or self.request.workers)
+
+    @property
+    def sizes(self) -> range:
+        """How many workers it may have, the most first."""
+        return range(self.request.workers, (self.least or self.request.workers) - 1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A whole job's place, found in one offer."""
+
+    offer: PoolOption
+    placement: Placement
+
+    @property
+    def charge(self) -> WorkerRequest:
+        """What each worker is charged there."""
+        return self.offer.request.charge
+
+
+def place(ledger: FreeCapacity, offers: Iterable[PoolOption]) -> Assignment | None:
+    """Seats for all workers in the first offer that has them; the ledger is left as it was."""
+    for offer in offers:
+        placement = place_in(ledger, offer)
+        if placement is not None:
+            return Assignment(offer, placement)
+    return None
+
+
+def place_in(ledger: FreeCapacity, offer: PoolOption) -> Placement | None:
+    """Seats for all workers in one pool. What asks for no less than a request that had no place is refused at once.
+
+    Cost: O(nodes) for several workers, see `place_worker` for one.
+    """
+    unschedulable = ledger.unschedulable(offer.pool.name, offer.request.profile)
+    if unschedulable.cover(offer.request.sizes):
+        return None
+    ledger.effort.placings += 1
+    found = _place_anew(ledger, offer)
+    if found is None:
+        unschedulable.add(offer.request.sizes)
+    return found
+
+
+def has_place(ledger: FreeCapacity, offer: PoolOption) -> bool:
+    """Whether all workers have seats in one pool, without looking for the best. Cost: the nodes looked at till then."""
+    unschedulable = ledger.unschedulable(offer.pool.name, offer.request.profile)
+    if unschedulable.cover(offer.request.sizes):
+        return False
+    is_one = offer.request.workers == 1
+    found = has_room(ledger, offer.pool, offer.request) if is_one else _has_seats(ledger, offer)
+    if not found:
+        unschedulable.add(offer.request.sizes)
+    return found
+
+
+def _place_anew(ledger: FreeCapacity, offer: PoolOption) -> Placement | None:
+    request = offer.request
+    if request.workers == 1:
+        worker = place_worker(ledger, offer.pool, request)
+        return None if worker is None else Placement(workers=(worker,))
+    nodes = _nodes_for_all(ledger, offer)
+    return None if nodes is None else _deal(ledger, request, nodes)
+
+
+def seats(ledger: FreeCapacity, offer: PoolOption) -> dict[NodeName, int]:
+    """How many workers each node holds, for nodes that hold one. Cost: O(nodes with enough whole devices)."""
+    return dict(_seats(ledger, offer))
+
+
+def _seats(ledger: FreeCapacity, offer: PoolOption) -> Iterator[tuple[NodeName, int]]:
+    """Those nodes, the roomiest first."""
+    for bucket in reversed(ledger.nodes_by_whole(offer.pool.name)[offer.request.devices :]):
+        for name in bucket:
+            count = slots(ledger.rooms[name], offer.request)
+            if count:
+                yield name, count
+
+
+def _has_seats(ledger: FreeCapacity, offer: PoolOption) -> bool:
+    request = offer.request
+    if ledger.free_milli(offer.pool.name, request.profile) < request.total_milli:
+        return False
+    together = accumulate(count for _, count in _seats(ledger, offer))
+    return any(total >= request.workers for total in together)
+
+
+def _nodes_for_all(ledger: FreeCapacity, offer: PoolOption) -> list[tuple[NodeName, int]] | None:
+    """As few nodes as hold all workers, close to one another; of equals in a packed pool those with the fewest free."""
+    request, pool = offer.request, offer.pool
+    if ledger.free_milli(pool.name, request.profile) < request.total_milli:
+        return None
+    packed = pool.placement is PlacementStrategy.BINPACK
+    rooms = ((ledger.rooms[name], count) for name, count in seats(ledger, offer).items())
+    sites = (Site(room.name, count, room.whole if packed else -room.whole, room.topology) for room, count in rooms)
+    return closest(sites, request.workers, packed=packed)
+
+
+def _deal(ledger: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:
+    """Devices for the workers on the chosen nodes; indexes free on most of the nodes come first."""
+    rooms = [ledger.rooms[name] for name, _ in nodes]
+    least = request.fraction_milli or WHOLE_GPU
+    popular: dict[int, int] = {}
+    for room in rooms:
+        for index in _of_kind(room, request):
+            if room.gpu_milli[index] >= least:
+                popular[index] = popular.get(index, 0) + 1
+    workers: list[WorkerPlacement] = []
+    for room, (_, count) in zip(rooms, nodes, strict=True):
+        order = sorted(_of_kind(room, request), key=lambda i: (-popular.get(i, 0), i))
+        if request.fraction_milli:
+            workers.extend(_fractions(room, request, count, order))
+        else:
+            free = [i for i in order if room.gpu_milli[i] >= WHOLE_GPU]
+            size = request.devices
+            shares = (free[size * worker : size * (worker + 1)] for worker in range(count))
+            workers.extend(WorkerPlacement(node=room.name, gpus=tuple(sorted(share))) for share in shares)
+    return Placement(workers=tuple(workers))
+
+
+def _of_kind(room: NodeFree, request: Request) -> Sequence[int]:
+    """The devices that a request may have: those cut into its profile, or those that are not cut."""
+    devices = range(len(room.gpu_milli))
+    if room.profiles:
+        return [index for index in devices if room.profiles[index] == request.profile]
+    return () if request.profile else devices
+
+
+def _fractions(room: NodeFree, request: Request, count: int, order: list[int]) -> list[WorkerPlacement]:
+    """One device a worker, those already in use first, each filled before the next."""
+    free: list[GpuMilli] = list(room.gpu_milli)
+    by_use = sorted(order, key=lambda index: free[index] >= WHOLE_GPU)
+    workers: list[WorkerPlacement] = []
+    for index in by_use:
+        while len(workers) < count and free[index] >= request.fraction_milli:
+            free[index] -= request.fraction_milli
+            workers.append(WorkerPlacement(node=room.name, gpus=(index,)))
+    return workers

@@ -1,0 +1,154 @@
+"""What there is: live nodes sorted into pools and quota domains, and what each offers to gpuctl's work.
+
+It knows nodes and declarations, not jobs. A node belongs to the first pool, in preference order, whose labels it has;
+a node of no pool offers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from types import MappingProxyType
+
+from gpuctl.engine.capacity.request_mix import RequestMix
+from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
+from gpuctl.model.ids import NodeName, PoolName
+from gpuctl.model.state import Node
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCapacity:
+    """A node's room for gpuctl's work. `gpu_milli` has one entry a device: what foreign pods and faults leave of it.
+
+    `profiles`, on a node with cut devices, says of each what it is cut into, "" for a whole one: only slices can be had
+    of one, only whole devices of the other. `ready`: what runs here can stay. `usable`: new work may come. `served`:
+    its devices can be had in the pool's way. `topology`: its zone, block, rack: as many as its pool has levels, "" for
+    one it is in none of; () where it is in none at all.
+    """
+
+    name: NodeName
+    pool: PoolName | None
+    domain: DomainName | None
+    gpu_milli: tuple[GpuMilli, ...]
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
+    ready: bool
+    usable: bool
+    profiles: tuple[str, ...] = ()
+    served: bool = True
+    topology: tuple[str, ...] = ()
+
+
+_gpu_milli: Callable[[NodeCapacity], tuple[GpuMilli, ...]] = attrgetter("gpu_milli")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """All nodes by name, the pools by name, each pool's usable nodes in name order, and each pool's domain.
+
+    `habits`: what is usually asked of each packed pool, once that is known.
+    """
+
+    nodes: Mapping[NodeName, NodeCapacity]
+    pools: Mapping[PoolName, NodePool]
+    usable: Mapping[PoolName, tuple[NodeCapacity, ...]]
+    domain_of: Mapping[PoolName, DomainName]
+    habits: Mapping[PoolName, RequestMix] = field(default_factory=dict)
+
+    def usable_milli(self, domain: DomainName) -> GpuMilli:
+        """GPUs of a domain that new work may use."""
+        return sum(sum(map(sum, map(_gpu_milli, self.usable.get(pool, ())))) for pool in self.pools_of(domain))
+
+    def pools_of(self, domain: DomainName) -> list[PoolName]:
+        """The pools of a domain."""
+        return [pool for pool, its_domain in self.domain_of.items() if its_domain == domain]
+
+
+def _pool_of(node: Node, pools: Iterable[NodePool]) -> NodePool | None:
+    for pool in pools:
+        if pool.selects(node.labels):
+            return pool
+    return None
+
+
+def _devices(node: Node, pool: NodePool | None) -> tuple[GpuMilli, ...]:
+    if pool is not None and not is_served(node, pool):
+        return (0,) * max(0, node.gpus)
+    if not (node.lost_gpus or node.cut or node.foreign_gpu_milli or (pool is not None and pool.by_uuid)):
+        return (WHOLE_GPU,) * max(0, node.gpus)
+    return tuple(_left_of(node, pool, index) for index in range(max(0, node.gpus)))
+
+
+def is_served(node: Node, pool: NodePool) -> bool:
+    """Whether the node's devices can be had in the pool's way: its driver is at work there, and shares them so far."""
+    slots = pool.gpu_slots if pool.sharing is Sharing.HAMI else 0
+    return (node.ways is None or pool.way in node.ways) and (node.gpu_slots is None or node.gpu_slots >= slots)
+
+
+def _left_of(node: Node, pool: NodePool | None, index: int) -> GpuMilli:
+    nameless = pool is not None and pool.by_uuid and node.ways is not None and not any(node.uuids[index : index + 1])
+    if index in node.lost_gpus or nameless:
+        return 0
+    cut = node.cut.get(index)
+    if cut is not None:
+        return 0 if pool is None else pool.slice_milli(cut.profile) * max(0, cut.slices - cut.taken)
+    foreign = node.foreign_gpu_milli
+    return max(0, WHOLE_GPU - (foreign[index] if index < len(foreign) else 0))
+
+
+def _topology(node: Node, pool: NodePool | None) -> tuple[str, ...]:
+    path = tuple(node.labels.get(label, "") for label in pool.topology) if pool is not None else ()
+    return path if any(path) else ()
+
+
+def _profiles(node: Node) -> tuple[str, ...]:
+    if not node.cut:
+        return ()
+    return tuple(node.cut[index].profile if index in node.cut else "" for index in range(node.gpus))
+
+
+def _space(node: Node, pool: NodePool | None, domain_of: Mapping[PoolName, DomainName]) -> NodeCapacity:
+    return NodeCapacity(
+        name=node.name,
+        pool=pool.name if pool else None,
+        domain=domain_of.get(pool.name) if pool else None,
+        gpu_milli=_devices(node, pool),
+        cpu_milli=node.cpu_milli - node.foreign_cpu_milli,
+        mem_bytes=node.mem_bytes - node.foreign_mem_bytes,
+        ready=node.ready,
+        usable=node.ready and node.usable and pool is not None,
+        profiles=_profiles(node),
+        served=pool is None or is_served(node, pool),
+        topology=_topology(node, pool),
+    )
+
+
+def survey(
+    declared: Declared, nodes: Iterable[Node], known: Mapping[NodeName, NodeCapacity] = MappingProxyType({})
+) -> Capacity:
+    """Sort the nodes into pools; those that are `known` are as they were. Cost: O(nodes + new nodes x pools)."""
+    domain_of = {pool: domain.name for domain in declared.domains for pool in domain.pools}
+    spaces: dict[NodeName, NodeCapacity] = {}
+    usable: dict[PoolName, list[NodeCapacity]] = {pool.name: [] for pool in declared.cluster.pools}
+    for node in sorted(nodes, key=lambda n: n.name):
+        space = known.get(node.name) or _space(node, _pool_of(node, declared.cluster.pools), domain_of)
+        spaces[node.name] = space
+        if space.usable and space.pool is not None:
+            usable[space.pool].append(space)
+    return Capacity(
+        nodes=spaces,
+        pools={pool.name: pool for pool in declared.cluster.pools},
+        usable={name: tuple(members) for name, members in usable.items()},
+        domain_of=domain_of,
+    )
+
+
+def changed_nodes(before: Capacity, after: Capacity) -> frozenset[NodeName]:
+    """Nodes that are not as they were, that came, or that went. Cost: O(nodes)."""
+    if before is after:
+        return frozenset()
+    old, new = before.nodes, after.nodes
+    others = [(name, space) for name, space in new.items() if old.get(name) is not space]
+    return frozenset(old.keys() - new.keys()).union(name for name, space in others if old.get(name) != space)

@@ -1,0 +1,1 @@
+"""What each job says by itself, before jobs compete: what its run does, what it asks for, and which jobs are alike."""

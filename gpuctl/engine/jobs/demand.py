@@ -1,0 +1,238 @@
+"""What each project wants: what it holds, and what its waiting jobs could use, capped. What can't run is no demand.
+
+A job that could not run on an empty cluster, or that alone breaks a ceiling, is told so at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import chain
+
+from gpuctl.engine import reasons
+from gpuctl.engine.capacity.fit import Request, request_on
+from gpuctl.engine.capacity.free import FreeCapacity
+from gpuctl.engine.capacity.gang import PoolOption, has_place, seats
+from gpuctl.engine.capacity.nodes import Capacity
+from gpuctl.engine.dirty import DirtyProjects
+from gpuctl.engine.jobs.job_class import JobOptions, Likeness, likeness, size
+from gpuctl.engine.shares.accounts import Accounts, OwnerTree, project_owner
+from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.ids import NodeName, PoolName, ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.units import GpuMilli
+
+MOST_ALIKE = 10_000
+"""Answers remembered at once, before all are forgotten: those for jobs that are there are few."""
+
+
+class StaticFit:
+    """Which pools could ever serve a job, asked of empty nodes; nothing that changes while jobs start and end.
+
+    Cost: one placement for each distinct request, whoever asks, and one look for a job like one that was asked for.
+    """
+
+    __slots__ = ("_capacity", "_empty", "_fits_of", "_fitting", "_largest", "_told", "_tree")
+
+    def __init__(self, capacity: Capacity, tree: OwnerTree) -> None:
+        self._capacity = capacity
+        self._tree = tree
+        self._empty = FreeCapacity.of(capacity)
+        self._fits_of: dict[tuple[PoolName, Request], tuple[PoolOption, bool]] = {}
+        self._fitting: dict[object, tuple[PoolOption, ...]] = {}
+        self._largest: dict[tuple[object, ...], list[Request]] = {}
+        self._told: dict[Likeness, JobOptions | Reason] = {}
+
+    def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
+        """Some nodes are others now: whether jobs that could run may have other offers. Cost: the distinct requests."""
+        self._capacity = capacity
+        self._empty.refit(capacity, nodes)
+        self._fitting.clear()
+        self._largest.clear()
+        before = self._fits_of
+        self._fits_of = {key: (offer, self._has_place(offer)) for key, (offer, _) in before.items()}
+        same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
+        if same:
+            self._told = {alike: told for alike, told in self._told.items() if isinstance(told, JobOptions)}
+        else:
+            self._told.clear()
+        return not same
+
+    def of(self, job: Job) -> JobOptions | Reason:
+        """What the job could have, or why that is nothing: the same object for all that are alike."""
+        alike = likeness(job)
+        told = self._told.get(alike)
+        if told is None:
+            if len(self._told) >= MOST_ALIKE:
+                self._told.clear()
+                self._fitting.clear()
+            offers = self._offers(job)
+            told = offers if isinstance(offers, Reason) else JobOptions(job, offers, self._capacity.domain_of)
+            self._told[alike] = told
+        return told
+
+    def offers(self, job: Job) -> tuple[PoolOption, ...]:
+        """The pools that could serve the job, in its order; () when none can."""
+        found = self.of(job)
+        return found.offers if isinstance(found, JobOptions) else ()
+
+    def _offers(self, job: Job) -> tuple[PoolOption, ...] | Reason:
+        if not self._tree.chain(job.id.project):
+            return reasons.unknown_project(job.id.project)
+        asked = size(job)
+        fitting = self._fitting.get(asked)
+        if fitting is None:
+            fitting = self._fitting[asked] = tuple(filter(None, map(self._as_fits, self._asked(job))))
+        if not fitting:
+            return self._why_none(job)
+        legal = tuple(found for offer in fitting if (found := self._as_allowed(job, offer)) is not None)
+        return legal or self.barrier(job, fitting[0]) or reasons.no_large_node(job)
+
+    def _as_fits(self, offer: PoolOption) -> PoolOption | None:
+        """The offer with as many workers as fit empty nodes."""
+        if self._fits(offer):
+            return offer
+        if not offer.least:
+            return None
+        fewer = offer.sized(min(offer.request.workers, sum(seats(self._empty, offer).values())))
+        return fewer if fewer is not None and self._fits(fewer) else None
+
+    def _as_allowed(self, job: Job, offer: PoolOption) -> PoolOption | None:
+        """The offer with as many workers as break no ceiling by themselves."""
+        if self.barrier(job, offer) is None:
+            return offer
+        sized = (offer.sized(workers) for workers in offer.sizes[1:])
+        return next((o for o in sized if o is not None and self.barrier(job, o) is None), None)
+
+    def _why_none(self, job: Job) -> Reason:
+        """Nodes that hand out GPUs in another way than is declared, or are cut in another way; else they are small."""
+        asked = [offer for offer in self._asked(job) if offer.request.gpu_milli]
+        spaces = [space for offer in asked for space in self._capacity.usable.get(offer.pool.name, ())]
+        if spaces and not any(space.served for space in spaces):
+            return reasons.not_served(job, asked[0].pool)
+        profiles = {offer.request.profile for offer in asked}
+        if spaces and "" not in profiles and not any(profiles.intersection(space.profiles) for space in spaces):
+            return reasons.no_slices(job, ", ".join(sorted(profiles)))
+        return reasons.no_large_node(job)
+
+    def pool_of(self, placement: Placement) -> PoolName | None:
+        """The pool that the first of some workers is in."""
+        spaces = (self._capacity.nodes.get(worker.node) for worker in placement.workers[:1])
+        return next((space.pool for space in spaces if space is not None), None)
+
+    def barrier(self, job: Job, offer: PoolOption) -> Reason | None:
+        """The ceiling that the job alone would break in an offer's domain."""
+        domain = self._capacity.domain_of[offer.pool.name]
+        milli = offer.request.total_milli
+        for owner, limit in self._tree.limits(domain, job.id.project):
+            if milli > limit:
+                return reasons.over_limit(job, owner, limit)
+        if job.preemptible or milli <= (quota := self._tree.quota(domain, job.id.project)):
+            return None
+        return reasons.fixed_over_quota(job, quota)
+
+    def _asked(self, job: Job) -> Iterable[PoolOption]:
+        for name in job.pools:
+            pool = self._capacity.pools.get(name)
+            request = request_on(job, pool) if pool and name in self._capacity.domain_of else None
+            if pool and request:
+                yield PoolOption(pool, request, job.min_workers if job.is_elastic else 0)
+
+    def _fits(self, offer: PoolOption) -> bool:
+        key = (offer.pool.name, offer.request)
+        found = self._fits_of.get(key)
+        if found is None:
+            found = self._fits_of[key] = offer, self._has_place(offer)
+        return found[1]
+
+    def _has_place(self, offer: PoolOption) -> bool:
+        """Whether it has a place on empty nodes, as has all that asks for no more beside its GPUs."""
+        asked = offer.request
+        alike = self._largest.setdefault((offer.pool.name, asked.gpu_milli, asked.profile, asked.workers == 1), [])
+        if any(_is_no_more(asked, fits) for fits in alike):
+            return True
+        if not has_place(self._empty, offer):
+            return False
+        alike[:] = [asked, *(fits for fits in alike if not _is_no_more(fits, asked))]
+        return True
+
+
+def _is_no_more(asked: Request, other: Request) -> bool:
+    """Whether a request for as many GPUs asks for no more of anything else."""
+    return asked.cpu_milli <= other.cpu_milli and asked.mem_bytes <= other.mem_bytes and asked.workers <= other.workers
+
+
+class Demand:
+    """GPUs wanted by domain and project: kept from cycle to cycle, and counted anew for those there is news about."""
+
+    __slots__ = ("_accounts", "_before", "_domain_of", "_domains", "_fixed", "_news", "_reader", "_wanted")
+
+    def __init__(self, declared: Declared, capacity: Capacity, accounts: Accounts, news: DirtyProjects) -> None:
+        self._accounts = accounts
+        self._news = news
+        self._reader = news.reader_but_for_shares()
+        self._domain_of = capacity.domain_of
+        self._domains = [domain.name for domain in declared.domains]
+        self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+        self._before: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+        self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+
+    def renew(self) -> Iterable[ProjectName]:
+        """Begin a cycle: the projects whose waiting jobs are to be counted anew, to what they hold now."""
+        projects = self._reader.take()
+        self._before.clear()
+        for project in projects:
+            owner = project_owner(project)
+            for domain in self._domains:
+                self._put(domain, project, self._accounts.held(domain, owner))
+                self._fixed.pop((domain, project), None)
+        return projects
+
+    def changed(self, domain: DomainName) -> dict[ProjectName, GpuMilli]:
+        """The projects that want more or less of a domain than in the cycle before, and what they wanted then."""
+        wanted = self._wanted
+        return {key[1]: milli for key, milli in self._before.items() if key[0] == domain and wanted[key] != milli}
+
+    def wanted(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """What a project held when the cycle began, and could use besides."""
+        return self._wanted.get((domain, project), 0)
+
+    def _put(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        key = domain, project
+        if key not in self._before:
+            self._before[key] = self._wanted.get(key, 0)
+        self._wanted[key] = milli
+
+    def count(self, job: Job, prospect: JobOptions, promised: DomainName | None = None) -> DomainName:
+        """Count a waiting job, in its project's order, in the first domain with quota left for it, else in its first.
+
+        One that was `promised` a place in a domain is wanted there. Work that can't be paused is no demand beyond its
+        project's quota.
+        """
+        project, able = job.id.project, prospect.wanted
+        if not job.preemptible:
+            quota = self._accounts.quota
+            able = tuple([(d, milli) for d, milli in able if self._fixed_after(d, project, milli) <= quota(d, project)])
+            if not able:
+                return prospect.domain
+        domain, milli = able[0]
+        if len(able) > 1:
+            kept = ((d, more) for d, more in able if d == promised)
+            in_quota = ((d, m) for d, m in able if self.wanted(d, project) + m <= self._accounts.quota(d, project))
+            domain, milli = next(chain(kept, in_quota), able[0])
+        self.more(domain, project, milli)
+        if not job.preemptible:
+            self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli
+        return domain
+
+    def more(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        """Count what a project could use besides."""
+        self._put(domain, project, self.wanted(domain, project) + milli)
+
+    def grow(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        """Count what a run that goes on could use besides, in this cycle; what it lacks is told anew in the next."""
+        self.more(domain, project, milli)
+        self._news.of(project)
+
+    def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
+        return self._accounts.fixed(domain, project) + self._fixed.get((domain, project), 0) + milli

@@ -1,0 +1,41 @@
+"""Limits that end a run for good: how long it may take, and how long its GPUs may be idle."""
+
+from __future__ import annotations
+
+from gpuctl.engine import reasons
+from gpuctl.model.decision import Reason
+from gpuctl.model.job import Job
+from gpuctl.model.state import Run, RunPhase
+from gpuctl.model.units import DurationMs, Instant
+
+_RUNNING = RunPhase.RUNNING
+
+
+def running_ms(run: Run, now_ms: Instant) -> DurationMs:
+    """How long it has run since it last started; 0 when it has not, or when the clock stepped back."""
+    return 0 if run.started_at_ms is None else max(0, now_ms - run.started_at_ms)
+
+
+def latest_end_ms(job: Job | None, run: Run | None, now_ms: Instant) -> Instant | None:
+    """When maxDuration ends a run, or one that started now if it does not run; None: nothing ends it.
+
+    What it ran before counts; the time before a clock that stepped back does not. It may be over already.
+    """
+    if job is None or job.max_duration_ms is None:
+        return None
+    if run is None:
+        return now_ms + job.max_duration_ms
+    return now_ms - running_ms(run, now_ms) + job.max_duration_ms - run.ran_ms
+
+
+def limit_reached(job: Job, run: Run, now_ms: Instant) -> Reason | None:
+    """The limit that ends a running run now. A Job's own deadline normally comes first; a service has none."""
+    if run.phase is not _RUNNING or (job.max_duration_ms is None and job.idle_timeout_ms is None):
+        return None
+    end_ms = latest_end_ms(job, run, now_ms)
+    if end_ms is not None and end_ms <= now_ms:
+        return reasons.too_long()
+    if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
+        idle_ms = now_ms - run.idle_since_ms
+        return reasons.idle_too_long() if idle_ms >= job.idle_timeout_ms else None
+    return None

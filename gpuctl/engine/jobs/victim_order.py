@@ -1,0 +1,67 @@
+"""The order in which runs are paused for others: the one place to change when another criterion is wanted.
+
+Runs are paused from the first to the last: those of the project most above its fair share; in a project the lowest
+priority; of equals the one that started last, which loses the least work; then by name. `RunOrder` is the part that
+does not depend on the moment, so a project's runs are kept sorted by it. `Preference` puts the project before it.
+Invariant: any list that is sorted by `RunOrder` within one project and domain is sorted by `Preference` too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import merge
+from itertools import pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.model.ids import JobId
+from gpuctl.model.units import DurationMs, GpuMilli, Instant
+
+_NOT_STARTED: Instant = 1 << 62
+"""A run without a start is newer than every other."""
+
+
+class RunOrder(NamedTuple):
+    """Where a run stands among those of its project; the smaller is paused first. `newest`: its start, negated."""
+
+    priority: int
+    newest: Instant
+    job: JobId
+
+
+class Preference(NamedTuple):
+    """Where a run stands among all that may be paused; the smaller is paused first.
+
+    `within_share_milli`: GPUs of its project above its fair share, negated.
+    """
+
+    within_share_milli: GpuMilli
+    run: RunOrder
+
+    def lost(self, now_ms: Instant) -> tuple[GpuMilli, int, DurationMs]:
+        """What pausing it costs its project, whichever run and moment it is: share, priority, and work done since its
+        start. Runs that are equal by this may be chosen by where they are.
+        """
+        return self.within_share_milli, self.run.priority, max(0, now_ms + self.run.newest)
+
+
+def run_order(holder: Allocation) -> RunOrder:
+    """Where a run stands in its project. A run that is not declared any more has priority 0."""
+    started_at_ms = holder.run.started_at_ms
+    priority = holder.job.priority if holder.job else 0
+    return RunOrder(priority, -(_NOT_STARTED if started_at_ms is None else started_at_ms), holder.run.job)
+
+
+def in_order(
+    lists: Iterable[Iterable[Allocation]], preference: Callable[[Allocation], Preference]
+) -> tuple[Allocation, ...]:
+    """The runs of several projects, each list sorted by `RunOrder`, as one list. Cost: O(runs * log(lists)).
+
+    An AssertionError means that a list was kept in another order than the one of this file.
+    """
+    ranked = [[(preference(holder), holder) for holder in holders] for holders in lists]
+    merged = list(merge(*ranked, key=itemgetter(0)))
+    # Searches take the first run of a list for the one to pause first: in another order they go wrong without a word.
+    assert all(first[0] <= second[0] for first, second in pairwise(merged)), "not in the order of victims"  # noqa: S101
+    return tuple([holder for _, holder in merged])

@@ -1,0 +1,193 @@
+"""Who holds how much of which domain: projects and the departments above them, kept up to date through the cycle.
+
+It knows owners, amounts and ceilings; no nodes and no order. An owner is a project or a department, named so that the
+two can't be mistaken for one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+
+from gpuctl.engine.dirty import DirtyProjects
+from gpuctl.engine.shares.fairshare import NOTHING, Portion
+from gpuctl.model.declared import Allowance, Declared, DomainName
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.units import GpuMilli
+
+NO_ALLOWANCE = Allowance(quota_milli=0)
+"""What an owner has in a domain it has no claim on: no quota, no ceiling, and only what nobody wants."""
+
+
+_PROJECT = "project "
+
+
+def project_owner(name: str) -> str:
+    """A project as an owner."""
+    return _PROJECT + name
+
+
+def is_project(owner: str) -> bool:
+    """Whether an owner is a project."""
+    return owner.startswith(_PROJECT)
+
+
+def department_owner(name: str) -> str:
+    """A department as an owner."""
+    return f"department {name}"
+
+
+class OwnerTree:
+    """Projects under departments. A parent that is not there, or that closes a circle, counts as none.
+
+    `parents` of the departments that have projects below them; "" is above all. `below`: an owner's projects.
+    """
+
+    __slots__ = ("_chains", "_limited", "_under", "allowances", "below", "parents")
+
+    def __init__(self, declared: Declared) -> None:
+        departments = {d.name: d for d in declared.departments}
+        self.allowances: dict[str, Mapping[DomainName, Allowance]] = {
+            department_owner(d.name): d.allowances for d in declared.departments
+        }
+        self._chains: dict[ProjectName, tuple[str, ...]] = {}
+        self.parents: dict[str, str] = {}
+        self.below: dict[str, list[ProjectName]] = {}
+        self._limited: dict[tuple[DomainName, ProjectName], tuple[tuple[str, GpuMilli], ...]] = {}
+        self._under: dict[str, list[ProjectName]] = {
+            department_owner(d.name): []
+            for d in declared.departments
+            if any(allowance.limit_milli is not None for allowance in d.allowances.values())
+        }
+        for project in declared.projects:
+            chain = [project_owner(project.name)]
+            self.allowances[chain[0]] = project.allowances
+            above = departments.get(project.department or "")
+            while above is not None and department_owner(above.name) not in chain:
+                chain.append(department_owner(above.name))
+                above = departments.get(above.parent or "")
+            self._chains[project.name] = tuple(chain)
+            for owner in chain:
+                self.below.setdefault(owner, []).append(project.name)
+                if owner in self._under:
+                    self._under[owner].append(project.name)
+            self.parents.update(pairwise((*chain[1:], "")))
+
+    def chain(self, project: ProjectName) -> tuple[str, ...]:
+        """The project and all above it, bottom-up; () for a project that is not declared."""
+        return self._chains.get(project, ())
+
+    def ceiled_with(self, project: ProjectName) -> Iterator[ProjectName]:
+        """The projects that are under a limit to which what this one holds counts, as often as they are."""
+        for owner in self.chain(project):
+            yield from self._under.get(owner, ())
+
+    def above(self, project: ProjectName) -> str:
+        """The department that a project is in; "" for none."""
+        chain = self._chains.get(project, ())
+        return chain[1] if len(chain) > 1 else ""
+
+    def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """A project's declared quota."""
+        return self.allowance(project_owner(project), domain).quota_milli
+
+    def limits(self, domain: DomainName, project: ProjectName) -> tuple[tuple[str, GpuMilli], ...]:
+        """Those of the project's chain that have a limit in a domain, each with it; few have one."""
+        found = self._limited.get((domain, project))
+        if found is None:
+            limits = ((owner, self.allowance(owner, domain).limit_milli) for owner in self.chain(project))
+            found = tuple((owner, limit) for owner, limit in limits if limit is not None)
+            self._limited[domain, project] = found
+        return found
+
+    def allowance(self, owner: str, domain: DomainName) -> Allowance:
+        """An owner's claim on a domain."""
+        return self.allowances.get(owner, {}).get(domain, NO_ALLOWANCE)
+
+
+class Accounts:
+    """What each owner holds, what of it can't be paused, and what it may hold."""
+
+    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "tree")
+
+    def __init__(self, tree: OwnerTree, news: DirtyProjects) -> None:
+        self.tree = tree
+        self._news = news
+        self._portions: dict[tuple[DomainName, str], Portion] = {}
+        self._borrowed: dict[DomainName, GpuMilli] = {}
+        self._held: dict[tuple[DomainName, str], GpuMilli] = {}
+        self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+
+    def add(self, project: ProjectName, domain: DomainName, milli: GpuMilli, *, preemptible: bool) -> None:
+        """Enter GPUs that a project's run holds from now on; a negative amount leaves."""
+        chain = self.tree.chain(project)
+        if chain:
+            self._news.of(project)
+        for owner in chain:
+            self._held[domain, owner] = self._held.get((domain, owner), 0) + milli
+        if not preemptible:
+            self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli
+
+    @contextmanager
+    def supposing(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> Iterator[None]:
+        """As if a project held so much more, for a question."""
+        for sign in (1, -1):
+            for owner in self.tree.chain(project):
+                self._held[domain, owner] = self._held.get((domain, owner), 0) + sign * milli
+            if sign > 0:
+                yield
+
+    def held(self, domain: DomainName, owner: str) -> GpuMilli:
+        """GPUs an owner holds in a domain."""
+        return self._held.get((domain, owner), 0)
+
+    def fixed(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """GPUs of a project's work that can't be paused."""
+        return self._fixed.get((domain, project), 0)
+
+    def portion(self, domain: DomainName, owner: str) -> Portion:
+        """An owner's guarantee and share."""
+        return self._portions.get((domain, owner), NOTHING)
+
+    def apportion(self, domain: DomainName, portions: Mapping[str, Portion]) -> bool:
+        """Have the portions of a domain be these from now on; whether any is another. Cost: O(owners)."""
+        known = self._portions
+        moved = {owner: portion for owner, portion in portions.items() if portion != known.get((domain, owner))}
+        for owner, portion in moved.items():
+            if is_project(owner):
+                more_milli = _beyond_guarantee(portion) - _beyond_guarantee(self.portion(domain, owner))
+                self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli
+                self._news.of_share(ProjectName(owner.removeprefix(_PROJECT)))
+            known[domain, owner] = portion
+        return bool(moved)
+
+    def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """What a project could have while every other one has what it is guaranteed and wants."""
+        own = self.portion(domain, project_owner(project))
+        return own.share_milli + self._borrowed.get(domain, 0) - _beyond_guarantee(own)
+
+    def over_share(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """By how much a project is above its share; negative below it."""
+        key = domain, project_owner(project)
+        return self._held.get(key, 0) - self._portions.get(key, NOTHING).share_milli
+
+    def ceiling_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
+        """The first owner upwards whose limit that many GPUs more would break, and that limit."""
+        for owner, limit in self.tree.limits(domain, project) if milli else ():
+            if self.held(domain, owner) + milli > limit:
+                return owner, limit
+        return None
+
+    def over_limits(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
+        """By how much so many GPUs more would break the limits upwards; none, or less, when they break none."""
+        limits = self.tree.limits(domain, project)
+        return max((self.held(domain, owner) + milli - limit for owner, limit in limits), default=0)
+
+    def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """A project's declared quota."""
+        return self.tree.quota(domain, project)
+
+
+def _beyond_guarantee(portion: Portion) -> GpuMilli:
+    return max(0, portion.share_milli - portion.guarantee_milli)

@@ -1,0 +1,139 @@
+"""Who may hold how much of a domain's GPUs: guaranteed quota first, then the spare by priority band and weight.
+
+Arithmetic only: it knows claims and milli-GPU, no jobs and no nodes. Shares never exceed the capacity, the demand or
+the limit, and equal the exact rational solution to within one milli-GPU.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter, itemgetter, sub
+from typing import NamedTuple, TypeAlias
+
+from gpuctl.engine.shares.usage import tempered
+from gpuctl.model.units import GpuMilli
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one owner (a project, or a department over its `children`) may ask of a domain."""
+
+    owner: str
+    quota_milli: GpuMilli
+    demand_milli: GpuMilli
+    limit_milli: GpuMilli | None = None
+    weight: int = 0
+    priority: int = 0
+    used_milli_hours: int = 0
+    children: tuple[Claim, ...] = ()
+
+    @property
+    def wanted_milli(self) -> GpuMilli:
+        """Demand up to the limit."""
+        demand, limit = self.demand_milli, self.limit_milli
+        if limit is not None and limit < demand:
+            demand = limit
+        return max(0, demand)
+
+
+class Portion(NamedTuple):
+    """An owner's part. `guarantee_milli` is its quota, scaled down only where quotas exceed what there is."""
+
+    guarantee_milli: GpuMilli
+    share_milli: GpuMilli
+
+
+NOTHING = Portion(guarantee_milli=0, share_milli=0)
+
+
+Vessel: TypeAlias = tuple[int, int, int]
+"""One taker in a water-filling: its position, its weight, above 0, and its cap, above 0. It takes in proportion to the
+weight until it holds the cap."""
+
+
+def water_fill(amount: int, vessels: Sequence[Vessel]) -> list[tuple[int, int]]:
+    """Pour an amount over vessels by weight, none above its cap; nothing is left over while one has room.
+
+    What whole units leave over goes by largest remainder, ties by position. Who takes what, by position.
+    Cost: O(n log n), and O(n) where there is enough for all.
+    """
+    rest = max(0, amount)
+    if sum(map(itemgetter(2), vessels)) <= rest:
+        return [(taker, cap) for taker, _, cap in vessels]
+    weights = sum(map(itemgetter(1), vessels))
+    # The level at which a vessel is full is cap / weight. With that many binary places no two of them look alike.
+    places = 2 * weights.bit_length()
+    by_level = sorted([((cap << places) // weight, taker, weight, cap) for taker, weight, cap in vessels])
+    given: list[tuple[int, int]] = []
+    for full, (_, taker, weight, cap) in enumerate(by_level):
+        if cap * weights > rest * weight:
+            return given + _in_proportion(rest, weights, [(taker, weight) for _, taker, weight, _ in by_level[full:]])
+        given.append((taker, cap))
+        rest -= cap
+        weights -= weight
+    return given
+
+
+def _in_proportion(rest: int, weights: int, takers: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Whole units by weight, then one unit each to the largest remainders."""
+    given = {taker: rest * weight // weights for taker, weight in takers}
+    left = rest - sum(given.values())
+    for _, taker in sorted([(-(rest * weight % weights), taker) for taker, weight in takers])[:left]:
+        given[taker] += 1
+    return list(given.items())
+
+
+def _spare(amount: int, claims: Sequence[Claim], wanted: Sequence[int], held: list[int], full: int) -> None:
+    """Pour spare GPUs into `held`, band by band from the highest, weight 0 after everybody else.
+
+    A band takes all it can, remainders included, before a lower one sees any. Among weights of 0 all count alike.
+    """
+    rest = amount
+    bands: defaultdict[tuple[bool, int], list[Vessel]] = defaultdict(list)
+    for taker, (claim, cap) in enumerate(zip(claims, map(sub, wanted, held), strict=True)):
+        if cap > 0:
+            last = claim.weight <= 0
+            bands[last, -claim.priority].append((taker, 1 if last else claim.weight, cap))
+    for band in sorted(bands):
+        if rest <= 0:
+            break
+        for taker, milli in water_fill(rest, _by_use(bands[band], claims, full) if full else bands[band]):
+            held[taker] += milli
+            rest -= milli
+
+
+def _by_use(band: list[Vessel], claims: Sequence[Claim], full: int) -> list[Vessel]:
+    """The takers with weights that past use has tempered."""
+    used = [claims[taker].used_milli_hours for taker, _, _ in band]
+    weights = tempered([weight for _, weight, _ in band], used, full)
+    return [(taker, weight, cap) for (taker, _, cap), weight in zip(band, weights, strict=True)]
+
+
+def divide(capacity_milli: GpuMilli, claims: Iterable[Claim], full: int = 0) -> dict[str, Portion]:
+    """Divide a capacity among siblings and, top-down, each one's share among its children.
+
+    `full`: the use that past use is measured by, all that there could have been of it; 0: past use does not count.
+    Ties go by owner. Cost: O(n log n) a level. Source: DESIGN of the fair share, items 1 and 2.
+    """
+    capacity = max(0, capacity_milli)
+    siblings = sorted(claims, key=attrgetter("owner"))
+    wanted = [claim.wanted_milli for claim in siblings]
+    guarantees = list(map(max, repeat(0), map(attrgetter("quota_milli"), siblings)))
+    held = list(map(min, guarantees, wanted))
+    if sum(held) > capacity:
+        vessels = [(taker, guarantees[taker], cap) for taker, cap in enumerate(held) if cap > 0]
+        held = [0] * len(siblings)
+        for taker, milli in water_fill(capacity, vessels):
+            held[taker] = milli
+        guarantees = list(held)
+    _spare(capacity - sum(held), siblings, wanted, held, full)
+    owners = [claim.owner for claim in siblings]
+    portions = dict(zip(owners, map(Portion, guarantees, held), strict=True))
+    for claim, share in zip(siblings, held, strict=True):
+        if claim.children:
+            below = full * share // capacity if capacity else 0
+            portions.update(divide(share, claim.children, below))
+    return portions

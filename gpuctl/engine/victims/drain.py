@@ -1,0 +1,45 @@
+"""`quotaShrink: drain`: what was started within a quota that has been cut since is not reclaimed; it ends by itself.
+
+That a quota was cut needs no memory. A run keeps the reason it was started with; one that says "within quota" was
+started when all such runs of its project held no more than the quota together. If they hold more than it now, it was
+cut. What had been started beyond the quota is reclaimed as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.reasons import IN_QUOTA
+from gpuctl.engine.shares.accounts import OwnerTree
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import JobId
+from gpuctl.model.units import GpuMilli
+
+
+def draining(holders: Iterable[Allocation], tree: OwnerTree) -> frozenset[JobId]:
+    """Runs within a quota that was cut below what they hold: a project's own, or a department's above it."""
+    granted: dict[tuple[DomainName, str], GpuMilli] = {}
+    kept = [h for h in holders if not h.leaving and _was_in_quota(h)]
+    for holder in kept:
+        for owner in _owners(holder, tree):
+            granted[owner] = granted.get(owner, 0) + holder.total_milli
+    cut = {(domain, owner) for (domain, owner), milli in granted.items() if milli > _quota(tree, domain, owner)}
+    return frozenset(holder.run.job for holder in kept if not cut.isdisjoint(_owners(holder, tree)))
+
+
+def _was_in_quota(holder: Allocation) -> bool:
+    return holder.run.reason is not None and holder.run.reason.code == IN_QUOTA
+
+
+def _owners(holder: Allocation, tree: OwnerTree) -> list[tuple[DomainName, str]]:
+    """Whose quotas the run counts in. A department that states none there has none that could be cut."""
+    if holder.domain is None:
+        return []
+    chain = tree.chain(holder.project)
+    stated = (o for o in chain if o == chain[0] or holder.domain in tree.allowances.get(o, {}))
+    return [(holder.domain, owner) for owner in stated]
+
+
+def _quota(tree: OwnerTree, domain: DomainName, owner: str) -> GpuMilli:
+    return tree.allowance(owner, domain).quota_milli

@@ -1,0 +1,377 @@
+"""The cheapest runs to pause so that a job fits: least GPUs, then fewest runs, then by preference.
+
+It knows rooms and runs; which runs may be taken is the rule's. What it returns is minimal: no run of it can be spared.
+The search goes node by node, the node that could be cheapest first, and is exact for one worker up to MAX_STEPS a
+node; workers of a gang are seated one after another at the least cost each, and of equals close together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple, TypeAlias
+
+from gpuctl.engine.capacity.fit import Request
+from gpuctl.engine.capacity.fragmentation import Free
+from gpuctl.engine.capacity.gang import PoolOption, place_in, seats
+from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.jobs.victim_order import Preference
+from gpuctl.engine.snapshot import Snapshot
+from gpuctl.engine.victims.node_search import NodeSearch, Steps
+from gpuctl.engine.victims.rules import Rule, VictimTotals, tally_with, tally_with_all
+from gpuctl.engine.victims.what_if_node import WhatIfNode, in_one_rack
+from gpuctl.model.decision import Placement
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
+
+MAX_STEPS = 2_000
+"""Sets of runs tried on one node. Eight devices with whole-GPU jobs need far fewer."""
+
+Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[Preference, ...]]
+"""What pausing a set costs: the rule's price, GPUs, runs, and their preferences; smaller is better."""
+
+Order: TypeAlias = tuple[int, GpuMilli, int, tuple[tuple[int, ...], ...], bool, tuple[Preference, ...]]
+"""Which set is taken first: by its cost, but where that is known by where it is rather than by time and name."""
+
+
+def by_node(books: Snapshot, offer: PoolOption, holders: Iterable[Allocation]) -> dict[NodeName, list[Allocation]]:
+    """Runs by the nodes of an offer's pool that they are on, in their order."""
+    found: dict[NodeName, list[Allocation]] = {}
+    for holder in holders:
+        for node in holder.nodes():
+            room = books.soon.rooms.get(node)
+            if room is not None and room.pool == offer.pool.name:
+                found.setdefault(node, []).append(holder)
+    return found
+
+
+def place_without(books: Snapshot, offer: PoolOption, victims: Sequence[Allocation]) -> Placement | None:
+    """Where all workers go once these have left. Cost: O(victims), and a placement."""
+    books.soon.give_back_all(victims)
+    placement = place_in(books.soon, offer)
+    books.soon.take_all(victims)
+    return placement
+
+
+class _State(NamedTuple):
+    """What some victims come to: the rule's price, GPUs, runs, and what each owner loses."""
+
+    price: int
+    milli: GpuMilli
+    runs: int
+    tally: VictimTotals
+
+
+class _Victims:
+    """The aim of the least cost by a rule, for one worker more on one node; `best` is the cheapest set so far."""
+
+    __slots__ = ("_books", "_floor", "_holders", "_preferences", "_request", "_rule", "_wanted", "best")
+
+    def __init__(
+        self, books: Snapshot, rule: Rule, request: Request, floor: WhatIfNode, holders: Sequence[Allocation]
+    ) -> None:
+        self._books = books
+        self._rule = rule
+        self._request = request
+        self._floor = floor
+        self._wanted = floor.slots(request) + 1
+        self._preferences = {holder: books.preference(holder) for holder in holders}
+        self._holders = sorted(holders, key=self._preferences.__getitem__)
+        self.best: tuple[Cost, tuple[Allocation, ...]] | None = None
+
+    def run(self, tally: VictimTotals) -> bool:
+        """Look for the cheapest set besides the victims already tallied; whether nothing was left out for being too
+        much to look at."""
+        if self._first_of_equals(tally):
+            return True
+        self._greedy(tally)
+        steps = Steps(MAX_STEPS)
+        NodeSearch(self._floor, self._request, self._holders, self, steps).run(_State(0, 0, 0, tally))
+        return not steps.are_over
+
+    def with_run(self, state: _State, holder: Allocation) -> _State | None:
+        """See `Aim`."""
+        tally = tally_with(state.tally, holder, self._books)
+        price = self._rule.price(tally)
+        return None if price is None else _State(price, state.milli + holder.total_milli, state.runs + 1, tally)
+
+    def is_beaten(self, state: _State, short_milli: GpuMilli, more_runs: int) -> bool:
+        """See `Aim`."""
+        least = state.price, state.milli + short_milli, state.runs + more_runs
+        return self.best is not None and least > self.best[0][:3]
+
+    def consider(self, state: _State, chosen: tuple[Allocation, ...]) -> None:
+        """See `Aim`."""
+        self._consider(chosen, state.price)
+
+    def _fits(self) -> bool:
+        return self._floor.slots(self._request) >= self._wanted
+
+    def _first_of_equals(self, tally: VictimTotals) -> bool:
+        """Where all runs are of one size, the first in order of preference, if they fit: nothing is cheaper."""
+        size = self._holders[0].total_milli if self._holders else 0
+        count, rest = divmod(self._floor.short_milli(self._request, self._wanted), size) if size else (0, 1)
+        if rest or not 0 < count <= len(self._holders) or any(h.total_milli != size for h in self._holders):
+            return False
+        chosen = tuple(self._holders[:count])
+        for holder in chosen:
+            self._floor.remove(holder)
+        if self._fits() and self._rule.price(tally_with_all(tally, chosen, self._books)) == 0:
+            self._consider(chosen, 0)
+        for holder in chosen:
+            self._floor.remove(holder, -1)
+        return self.best is not None
+
+    def _greedy(self, tally: VictimTotals) -> None:
+        """A first set, for the search to beat: take in order until it fits, then spare whoever can be spared."""
+        chosen: list[Allocation] = []
+        taken = tally
+        for holder in self._holders:
+            after = tally_with(taken, holder, self._books)
+            if self._fits():
+                break
+            if self._rule.price(after) is not None:
+                taken = after
+                chosen.append(holder)
+                self._floor.remove(holder)
+        fits = self._fits()
+        for holder in sorted(chosen, key=lambda h: -h.total_milli) if fits else ():
+            self._floor.remove(holder, -1)
+            if self._fits():
+                chosen.remove(holder)
+            else:
+                self._floor.remove(holder)
+        price = self._rule.price(tally_with_all(tally, chosen, self._books)) if fits else None
+        if price is not None:
+            self._consider(tuple(chosen), price)
+        for holder in chosen:
+            self._floor.remove(holder, -1)
+
+    def _consider(self, chosen: tuple[Allocation, ...], price: int) -> None:
+        preferences = tuple([self._preferences[holder] for holder in chosen])
+        cost = (price, gpu_milli_of(chosen), len(chosen), preferences)
+        if chosen and (self.best is None or cost < self.best[0]):
+            self.best = (cost, chosen)
+
+
+class _Search:
+    """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly.
+
+    A node is searched only once nothing else can be better: `priced` says what had been taken when it was priced by the
+    first in order of those left there.
+    """
+
+    __slots__ = (
+        "books", "candidates", "close", "exhaustive", "floors", "heap", "most", "priced", "request", "rule", "seats",
+        "shorts", "stamp", "taken", "tally",
+    )  # fmt: skip
+
+    def __init__(self, books: Snapshot, offer: PoolOption, rule: Rule, candidates: Sequence[Allocation]) -> None:
+        self.books = books
+        self.rule = rule
+        self.request = offer.request
+        self.exhaustive = True
+        self.candidates = by_node(books, offer, candidates)
+        self.floors: dict[NodeName, WhatIfNode] = {}
+        self.shorts: dict[tuple[Free, int], GpuMilli] = {}
+        self.most: dict[ProjectName, GpuMilli] = {}
+        is_gang = bool(self.candidates) and offer.request.workers > 1
+        self.seats = seats(books.soon, offer) if is_gang else {}
+        rooms = books.soon.rooms
+        self.close = in_one_rack(rooms, self.request, self.seats, self.candidates) if is_gang else frozenset()
+        self.taken: dict[JobId, Allocation] = {}
+        self.tally: VictimTotals = {}
+        self.stamp = dict.fromkeys(self.candidates, 0)
+        self.priced: dict[NodeName, tuple[VictimTotals, list[Allocation]]] = {}
+        self.heap = [self._at_least(name) for name in self.candidates]
+        heapify(self.heap)
+
+    def run(self) -> tuple[Allocation, ...] | None:
+        """The victims, or None when there are not enough."""
+        missing = self.request.workers - sum(self.seats.values())
+        while missing > 0:
+            if not self.heap:
+                return None
+            order, name, stamp, taken, victims = heappop(self.heap)
+            if stamp != self.stamp[name]:
+                continue
+            if victims:
+                tally = tally_with_all(self.tally, victims, self.books)
+                if taken == len(self.taken) or self.rule.price(tally) is not None:
+                    missing -= self._take(victims, tally)
+                    continue
+            if name not in self.priced:
+                self._price(name, stamp, self._short(name) if victims else order[1])
+                continue
+            tally, left = self.priced.pop(name)
+            self.books.effort.searches += 1
+            search = _Victims(self.books, self.rule, self.request, self._floor(name), left)
+            self.exhaustive = search.run(tally) and self.exhaustive
+            if search.best is not None:
+                heappush(self.heap, (self._order(search.best[0], name), name, stamp, taken, search.best[1]))
+        return self._without_spare(-missing)
+
+    def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
+        """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
+        on it, and by the first in order of them.
+        """
+        left, taken = self.candidates[name], self.taken
+        if taken:
+            left = [holder for holder in left if holder.run.job not in taken]
+        if not left or self._most_milli(left) < short:
+            return
+        sizes = [holder.total_milli for holder in left]
+        milli = max(short, min(sizes))
+        fewest = -(-milli // max(1, *sizes))
+        order = self._order((0, milli, fewest, (self.books.preference(left[0]),)), name)
+        self.priced[name] = self.tally, left
+        heappush(self.heap, (order, name, stamp, len(self.taken), ()))
+
+    def _order(self, cost: Cost, name: NodeName) -> Order:
+        price, milli, count, preferences = cost
+        lost = tuple([preference.lost(self.books.now_ms) for preference in preferences]) if self.close else ()
+        return price, milli, count, lost, name not in self.close, preferences
+
+    def _at_least(self, name: NodeName) -> tuple[Order, NodeName, int, int, tuple[Allocation, ...]]:
+        """What one worker more on a node costs at the very least, whoever is there."""
+        return (0, self._short(name), 0, (), name not in self.close, ()), name, self.stamp[name], 0, ()
+
+    def _short(self, name: NodeName) -> GpuMilli:
+        """GPUs that must leave a node, at least, for one worker more: the same where the same is free."""
+        room, wanted = self.books.soon.rooms[name], self.seats.get(name, 0) + 1
+        if name in self.floors or room.profiles:
+            return self._floor(name).short_milli(self.request, wanted)
+        state = room.free, wanted
+        if state not in self.shorts:
+            self.shorts[state] = WhatIfNode(room).short_milli(self.request, wanted)
+        return self.shorts[state]
+
+    def _floor(self, name: NodeName) -> WhatIfNode:
+        """A node as it is without those taken."""
+        floor = self.floors.get(name)
+        if floor is None:
+            floor = self.floors[name] = WhatIfNode(self.books.soon.rooms[name])
+        return floor
+
+    def _most_milli(self, holders: Iterable[Allocation]) -> GpuMilli:
+        """What can be taken of some runs at the very most, whichever."""
+        of_project: dict[ProjectName, GpuMilli] = {}
+        for holder in holders:
+            of_project[holder.project] = of_project.get(holder.project, 0) + holder.total_milli
+        for project in of_project.keys() - self.most.keys():
+            self.most[project] = self.rule.most_milli(project)
+        return sum(min(milli, self.most[project]) for project, milli in of_project.items())
+
+    def _take(self, victims: tuple[Allocation, ...], tally: VictimTotals) -> int:
+        """Take them, with what is taken then; returns the seats won."""
+        won = 0
+        self.taken.update((holder.run.job, holder) for holder in victims)
+        self.tally = tally
+        for name in self._touched(victims):
+            for holder in victims:
+                self._floor(name).remove(holder)
+            won += self._recount(name)
+            self.stamp[name] += 1
+            self.priced.pop(name, None)
+            heappush(self.heap, self._at_least(name))
+        return won
+
+    def _touched(self, victims: tuple[Allocation, ...]) -> list[NodeName]:
+        nodes = {node for holder in victims for node in holder.nodes()}
+        return sorted(nodes & self.candidates.keys())
+
+    def _recount(self, name: NodeName) -> int:
+        before = self.seats.get(name, 0)
+        self.seats[name] = self.floors[name].slots(self.request)
+        return self.seats[name] - before
+
+    def _without_spare(self, surplus: int) -> tuple[Allocation, ...]:
+        """The victims taken, less those that later ones made needless; the largest is spared first."""
+        kept = dict(self.taken)
+        # Who is needed at first is needed still when others have been spared.
+        doubtful = [h for h in self.taken.values() if surplus or not self._is_needed(h)] if len(kept) > 1 else []
+        for holder in sorted(doubtful, key=lambda h: (-h.total_milli, self.books.preference(h))):
+            if not surplus and self._is_needed(holder):
+                continue
+            touched = self._touched((holder,))
+            for name in touched:
+                self.floors[name].remove(holder, -1)
+            lost = -sum(self._recount(name) for name in touched)
+            if lost <= surplus:
+                surplus -= lost
+                del kept[holder.run.job]
+                continue
+            for name in touched:
+                self.floors[name].remove(holder)
+                self._recount(name)
+        return tuple(kept.values())
+
+    def _is_needed(self, holder: Allocation) -> bool:
+        """It leaves a device whole on a node where every whole one is asked for."""
+        for worker in holder.placement.workers:
+            floor = self.floors.get(worker.node)
+            if floor is not None and not floor.profiles and self.request.devices:
+                whole = sum(milli >= WHOLE_GPU for milli in floor.gpu_milli)
+                if whole == self.seats[worker.node] * self.request.devices and any(
+                    0 <= index < len(floor.gpu_milli) and floor.gpu_milli[index] >= WHOLE_GPU for index in worker.gpus
+                ):
+                    return True
+        return False
+
+
+def find_victims(books: Snapshot, offer: PoolOption, rule: Rule) -> tuple[Allocation, ...] | None:
+    """The runs to pause so that all workers of an offer fit when they have left; None when the rule can't do that.
+
+    The offer must not fit already. A worker that asks for no less than one that failed fails; a gang's workers are
+    seated one by one, which proves nothing for a larger gang.
+    Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
+    """
+    unschedulable = _unschedulable(books, offer, rule)
+    if unschedulable is not None and unschedulable.cover(offer.request.sizes):
+        return None
+    candidates = rule.candidates()
+    single = _exact_fit(books, offer, rule, candidates)
+    if single is not None:
+        return (single,)
+    search = _Search(books, offer, rule, candidates) if candidates else None
+    victims = None if search is None else search.run()
+    if victims is None and (search is None or search.exhaustive) and unschedulable is not None:
+        unschedulable.add(offer.request.sizes)
+    return victims
+
+
+def finds_nobody(books: Snapshot, offer: PoolOption, rule: Rule) -> bool:
+    """Whether a search is known to fail: there are no candidates, or a request for no more failed."""
+    unschedulable = _unschedulable(books, offer, rule)
+    return not rule.candidates() or (unschedulable is not None and unschedulable.cover(offer.request.sizes))
+
+
+def _unschedulable(books: Snapshot, offer: PoolOption, rule: Rule) -> UnschedulableRequests | None:
+    """The failed requests of equal searches; None where they are not remembered."""
+    if rule.key is None or offer.request.workers > 1:
+        return None
+    return books.unschedulable(("victims", books.lifted, rule.key, offer.pool.name, offer.request.profile))
+
+
+def _exact_fit(books: Snapshot, offer: PoolOption, rule: Rule, candidates: Iterable[Allocation]) -> Allocation | None:
+    """The first run that alone makes room and has no GPU more than must leave in the best of cases: nothing is cheaper.
+
+    Finds the usual victim, the job of the same size, without a search. None says nothing: there may be others.
+    """
+    request = offer.request
+    if request.workers != 1 or request.profile or books.soon.partial_devices(offer.pool.name):
+        return None
+    free = max((n for n, nodes in enumerate(books.soon.nodes_by_whole(offer.pool.name)) if nodes), default=0)
+    least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)
+    for holder in candidates:
+        if holder.total_milli == least > 0 and rule.price(tally_with({}, holder, books)) == 0:
+            for node in holder.nodes():
+                room = books.soon.rooms.get(node)
+                if room is None or room.pool != offer.pool.name:
+                    continue
+                floor = WhatIfNode(room)
+                floor.remove(holder)
+                if floor.slots(request):
+                    return holder
+    return None

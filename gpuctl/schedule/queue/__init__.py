@@ -1,1 +1,0 @@
-"""Which pending jobs are attempted, in which order, and why the others wait."""

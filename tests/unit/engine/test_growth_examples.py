@@ -1,0 +1,125 @@
+"""Elastic runs that could grow, and what keeps them from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from elastic_worlds import at, told, workers, world_of
+from elastic_worlds import decided as all_decided
+from worlds import World, declared, job, live_nodes, pool, project
+
+from gpuctl.engine import schedule
+from gpuctl.model.decision import Decision, Displace, Keep, Resize
+from gpuctl.model.declared import Declared, Sharing
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.job import Job
+from gpuctl.model.state import RunPhase
+
+
+@pytest.fixture
+def story() -> tuple[World, Declared]:
+    """A run of five workers out of eight on two nodes; on the second two GPUs have come free."""
+    pools = [pool(nodes=[4, 4], sharing=Sharing.DEVICE_PLUGIN)]
+    projects = [project("a", 8000), project("b", 4000)]
+    jobs = [job("b/1", 1000), job("b/2", 2000), job("a/e", workers=8, min_workers=2)]
+    world = World(nodes=live_nodes(pools))
+    for count in range(1, 4):
+        world.settle(declared(projects, jobs[:count], pools))
+    world.end("b/2")
+    return world, declared(projects, jobs, pools)
+
+
+def decided(world: World, tree: Declared) -> Decision:
+    decisions = {d.job: d for d in schedule(tree, world.state(), world.now_ms).decisions}
+    return decisions[JobId.parse("a/e")]
+
+
+def test_it_grows_into_what_has_come_free(story: tuple[World, Declared]) -> None:
+    found = decided(*story)
+    assert isinstance(found, Resize)
+    assert len(found.placement.workers) == 7
+
+
+def test_one_of_a_project_that_cannot_be_acted_for_stays_as_it_is(story: tuple[World, Declared]) -> None:
+    world, tree = story
+    assert isinstance(decided(world, replace(tree, pinned=frozenset({ProjectName("a")}))), Keep)
+    assert isinstance(decided(world, replace(tree, blocked={JobId.parse("a/e"): "GPU7210"})), Keep)
+
+
+def test_one_that_has_lost_a_node_is_stopped_and_does_not_grow_elsewhere(story: tuple[World, Declared]) -> None:
+    world, tree = story
+    world.nodes = (replace(world.nodes[0], ready=False), world.nodes[1])
+    assert isinstance(decided(world, tree), Displace)
+
+
+COUNTED = pool(nodes=[4, 4], sharing=Sharing.DEVICE_PLUGIN)
+FIRST, SECOND = job("a/e", workers=4, min_workers=1), job("b/f", workers=4, min_workers=1)
+
+
+def borrowing(*jobs: Job, **options: int) -> Declared:
+    """Projects that are owed nothing, so that all growth is into what is idle."""
+    return declared([project("a", 0, weight=1, **options), project("b", 0, weight=1)], jobs, [COUNTED])
+
+
+def test_of_two_on_one_node_the_one_further_below_its_share_grows_and_the_other_waits() -> None:
+    tree = borrowing(FIRST, SECOND)
+    world = world_of(tree, a_e=at((1, 0), (1, 1)), b_f=at((1, 2)))
+    found = all_decided(world, tree)
+    assert (workers(found["a/e"]), workers(found["b/f"])) == (2, 2)
+    assert told(world, tree, "b/f")["grow"] == {"from": 1, "to": 2}
+    assert told(world, tree, "a/e") == {"stay small": {"workers": 2, "most": 4, "asked": 4, "because": "neighbour"}}
+
+
+def test_two_apart_grow_at_once() -> None:
+    tree = borrowing(FIRST, SECOND)
+    found = all_decided(world_of(tree, a_e=at((1, 0)), b_f=at((2, 0))), tree)
+    assert (workers(found["a/e"]), workers(found["b/f"])) == (4, 4)
+
+
+def test_two_of_one_project_that_regain_on_one_node_do_so_one_after_the_other() -> None:
+    jobs = [FIRST, job("a/f", workers=2, min_workers=1)]
+    tree = declared([project("a", 8000), project("b", 0)], jobs, [COUNTED])
+    world = world_of(tree, a_e=at((1, 0)), a_f=at((1, 1)))
+    sizes = {name: workers(d) for name, d in all_decided(world, tree).items()}
+    assert sizes == {"a/e": 3, "a/f": 1}
+    world.settle(tree)
+    assert "stay small" in told(world, tree, "a/f")
+
+
+@pytest.mark.parametrize("phase", [RunPhase.STOPPING, RunPhase.STARTING])
+def test_while_another_leaves_or_starts_on_its_node_it_stays_as_it_is(phase: RunPhase) -> None:
+    tree = borrowing(FIRST, job("b/x"))
+    world = world_of(tree, a_e=at((1, 0)), b_x=at((1, 1)))
+    key = JobId.parse("b/x"), FIRST.digest
+    world.runs[key] = replace(world.runs[key], phase=phase)
+    assert isinstance(all_decided(world, tree)["a/e"], Keep)
+    assert told(world, tree, "a/e")["stay small"]["because"] == "unrest"
+
+
+def test_while_it_starts_itself_it_stays_as_it_is() -> None:
+    tree = borrowing(FIRST)
+    world = world_of(tree, a_e=at((1, 0)))
+    ((key, run),) = world.runs.items()
+    world.runs[key] = replace(run, phase=RunPhase.STARTING)
+    assert isinstance(all_decided(world, tree)["a/e"], Keep)
+
+
+def test_a_limit_keeps_it_from_more() -> None:
+    tree = borrowing(FIRST, limit=2000)
+    world = world_of(tree, a_e=at((1, 0)))
+    assert workers(all_decided(world, tree)["a/e"]) == 2
+    assert told(world, tree, "a/e")["stay small"]["because"] == "ceiling"
+
+
+def test_one_with_all_its_workers_has_nothing_to_be_kept_from() -> None:
+    tree = borrowing(FIRST)
+    assert set(told(world_of(tree, a_e=at((1, 0))), tree, "a/e")) == {"grow"}
+
+
+def test_a_run_without_gpus_grows_by_cpu() -> None:
+    wide = job("a/e", 0, workers=4, min_workers=1, cpu_milli=30_000)
+    tree = borrowing(wide)
+    place = replace(at((1, 0)), workers=(replace(at((1, 0)).workers[0], gpus=()),))
+    world = world_of(tree, a_e=place)
+    assert workers(all_decided(world, tree)["a/e"]) == 2

@@ -1,0 +1,53 @@
+"""The order of victims: what comes first, and that a list in another order is noticed."""
+
+from __future__ import annotations
+
+import pytest
+from worlds import job, live_nodes, pool
+
+from gpuctl.engine.capacity.free import WorkerRequest
+from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.state import Node, Run, RunPhase
+
+NODE: Node = live_nodes([pool(nodes=(8,))])[0]
+
+
+def holder(name: str, started_at_ms: int | None, priority: int = 0) -> Allocation:
+    """A one-GPU run of the job with that name."""
+    declared = job(name, priority=priority)
+    place = Placement(workers=(WorkerPlacement(node=NODE.name, gpus=(0,)),))
+    run = Run(job=declared.id, digest=declared.digest, phase=RunPhase.RUNNING, started_at_ms=started_at_ms)
+    return Allocation(run, declared, None, 1000, place, WorkerRequest(1000, 0, 0), leaving=False, preemptible=True)
+
+
+def preference(each: Allocation) -> Preference:
+    """As if project `b` were above its share and no other."""
+    return Preference(-2000 if each.project == "b" else 0, run_order(each))
+
+
+def test_share_comes_before_priority_and_priority_before_the_start() -> None:
+    old, new, urgent = holder("a/old", 1_000), holder("a/new", 2_000), holder("a/urgent", 3_000, priority=1)
+    unstarted, over = holder("a/unstarted", None), holder("b/over", 1_000, priority=9)
+    merged = in_order([[unstarted, new, old, urgent], [over]], preference)
+    assert merged == (over, unstarted, new, old, urgent)
+
+
+def test_of_equals_the_name_decides() -> None:
+    one, two = holder("a/one", 1_000), holder("a/two", 1_000)
+    assert sorted([two, one], key=run_order) == [one, two]
+
+
+def test_a_list_in_another_order_is_an_error() -> None:
+    """A second key somewhere else would have candidates come in its own order, and nothing would tell."""
+    old, new = holder("a/old", 1_000), holder("a/new", 2_000)
+    with pytest.raises(AssertionError, match="not in the order of victims"):
+        in_order([[old, new]], preference)
+
+
+def test_what_is_lost_does_not_depend_on_the_name() -> None:
+    one, two = (preference(holder(name, 1_000)) for name in ("a/one", "a/two"))
+    assert one != two
+    assert one.lost(5_000) == two.lost(5_000) == (0, 0, 4_000)
+    assert preference(holder("a/unstarted", None)).lost(5_000) == (0, 0, 0)
