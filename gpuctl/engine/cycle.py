@@ -1,4 +1,4 @@
-"""One cycle of the engine, as numbered phases. Each returns its result; only the books of the cycle are shared."""
+"""One cycle of the engine, as numbered phases. Each returns its result; only the snapshot of the cycle are shared."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     outlook = outlook or EngineCache()
     cycle, foresight = Cycle(declared, now_ms, outlook), Rounds(state, now_ms)
     look = cycle.look(state)
-    grown = tuple(resizes(look.outcome, look.smaller, look.standing.books, look.standing.holders))
+    grown = tuple(resizes(look.outcome, look.smaller, look.standing.snapshot, look.standing.allocations))
     is_over = bool(grown) or is_elastic(look.outcome) or nothing_follows(look.outcome, look.standing)
     while foresight.take(look.outcome, look.standing) and not (is_over or foresight.is_over):
         look = cycle.look(foresight.state(), look)
@@ -52,7 +52,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     standing, outcome = look.standing, look.outcome
     overlay = dict(_still_moving(standing, look.moving))
     overlay.update((resize.job, replace(resize, placement=named(resize.placement, outlook.uuids))) for resize in grown)
-    overlay.update(foresight.decisions(standing.books, outlook.uuids))
+    overlay.update(foresight.decisions(standing.snapshot, outlook.uuids))
     for job, (seat, reason) in outcome.kept.items():
         if job not in overlay:
             record = standing.lineup.find(job)[0].record
@@ -60,7 +60,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, outlook: 
     told: list[JobClass] = []
     is_as_before = not look.attempted and outcome.kept == standing.kept
     if (outcome.lanes or foresight.looks > 1) and not is_as_before:  # Else all have a place, or their reason.
-        told = standing.waitlist.shortages.tell(standing.lineup, standing.books, look.guards)
+        told = standing.waitlist.shortages.tell(standing.lineup, standing.snapshot, look.guards)
     standing.kept = outcome.kept
     standing.decide(overlay, told)
     outlook.keep(standing)
@@ -108,11 +108,11 @@ class Cycle:
             outlook.keep(before.standing)
         # 1. What there is, what each run says by itself, and who holds what: as before, but for what has changed.
         standing = outlook.over(declared, state, now_ms)
-        books, capacity = standing.books, outlook.capacity
-        books.elastic = standing.elastic
+        snapshot, capacity = standing.snapshot, outlook.capacity
+        snapshot.elastic = standing.elastic
         drains = declared.cluster.scheduling.quota_shrink is QuotaShrink.DRAIN
-        books.spare(draining(standing.holders, outlook.tree) if drains else frozenset())
-        moving = keep_moves(standing.moving.values(), outlook.prospects, books)
+        snapshot.spare(draining(standing.allocations, outlook.tree) if drains else frozenset())
+        moving = keep_moves(standing.moving.values(), outlook.prospects, snapshot)
 
         # 2. Who wants what, and what each may have.
         demand = standing.demand
@@ -133,10 +133,10 @@ class Cycle:
 
         # 3. Who starts, who is paused for whom. Where all were asked in vain, so are those that came to stand behind.
         in_vain = standing.in_vain and standing.only_joined and not shares_moved
-        admission = Admission(books, declared.cluster.scheduling, asks=asks and not in_vain)
+        admission = Admission(snapshot, declared.cluster.scheduling, asks=asks and not in_vain)
         outcome = admission.run(standing.waitlist, () if before else smaller, asked)
         if before is None:
-            keep_apart(outcome, standing.lineup, books)
+            keep_apart(outcome, standing.lineup, snapshot)
         standing.in_vain = asks and outcome.in_vain
         outlook.effort.more(effort)
         return Round(standing, moving, smaller, admission.guards, outcome, attempted=not in_vain)
@@ -160,11 +160,11 @@ def _still_moving(standing: CarriedState, moving: Mapping[JobId, Placement]) -> 
 def _promised(
     seats: Mapping[JobId, Assignment], regained: Mapping[JobId, Regained], domain_of: Mapping[PoolName, DomainName]
 ) -> Mapping[tuple[DomainName, ProjectName], GpuMilli]:
-    """What is only reserved for projects: it is in the books, and not held."""
+    """What is only reserved for projects: it is in the snapshot, and not held."""
     promised: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
     for job, seat in seats.items():
-        key = domain_of[seat.offer.pool.name], job.project
-        promised[key] = promised.get(key, 0) + seat.offer.request.total_milli
+        key = domain_of[seat.option.pool.name], job.project
+        promised[key] = promised.get(key, 0) + seat.option.request.total_milli
     for job, places in regained.items():
         key = places.domain, job.project
         promised[key] = promised.get(key, 0) + places.each_milli * len(places.now + places.coming)

@@ -29,7 +29,7 @@ def nothing_follows(outcome: Outcome, standing: CarriedState) -> bool:
     """Whether the cycle is decided. Cost: O(starts), and the kinds that wait in lines with a claim."""
     if outcome.pauses or outcome.shifts or outcome.reserved or standing.elastic or standing.moving:
         return False
-    lineup, books = standing.lineup, standing.books
+    lineup, snapshot = standing.lineup, standing.snapshot
     starts = [(lineup.find(job)[0], seat) for job, (seat, _) in outcome.started.items()]
     if not all(_is_as_counted(waiting, seat, standing) for waiting, seat in starts):
         return False
@@ -40,13 +40,15 @@ def nothing_follows(outcome: Outcome, standing: CarriedState) -> bool:
     if not outcome.lanes:
         return True
     kept = list(filter(is_guarded, promised))
-    if outcome.laid_anew or not all(_is_beside(waiting, seat, kept, books) for waiting, seat in starts):
+    if outcome.laid_anew or not all(_is_beside(waiting, seat, kept, snapshot) for waiting, seat in starts):
         return False
     if any(_outranks(waiting, lineup, outcome.started) for waiting, _ in starts):
         return False
     # Who has a claim may pass by a place that is kept for one who could lose it, by what that one's project holds.
-    is_more = bool(outcome.kept) or any(_can_lose(waiting, seat, books) for waiting, seat in starts)
-    return not any(is_more or _is_free(books, domain, milli) for domain, milli in _claiming(standing, outcome.started))
+    is_more = bool(outcome.kept) or any(_can_lose(waiting, seat, snapshot) for waiting, seat in starts)
+    return not any(
+        is_more or _is_free(snapshot, domain, milli) for domain, milli in _claiming(standing, outcome.started)
+    )
 
 
 def _is_as_counted(waiting: PendingJob, seat: Assignment, standing: CarriedState) -> bool:
@@ -54,24 +56,27 @@ def _is_as_counted(waiting: PendingJob, seat: Assignment, standing: CarriedState
     waits still, and takes its turn again."""
     if waiting.run is None or not waiting.prospect.is_plain or standing.lineup.leaves_choice(waiting.job.id.project):
         return False
-    domain, milli = standing.books.capacity.domain_of[seat.offer.pool.name], seat.offer.request.total_milli
+    domain, milli = standing.snapshot.capacity.domain_of[seat.option.pool.name], seat.option.request.total_milli
     return domain == waiting.domain and milli == waiting.gpu_milli
 
 
-def _is_beside(waiting: PendingJob, seat: Assignment, kept: Collection[PendingJob], books: Snapshot) -> bool:
+def _is_beside(waiting: PendingJob, seat: Assignment, kept: Collection[PendingJob], snapshot: Snapshot) -> bool:
     """Whether no place that is kept for another may be lost by it: it is in none, and counts to no limit."""
     if not kept:
         return True
     nodes = seat.placement.nodes
     places = (other.run.placement.nodes for other in kept if other.run is not None and other.run.placement is not None)
-    domain = books.capacity.domain_of[seat.offer.pool.name]
-    return not books.accounts.tree.limits(domain, waiting.job.id.project) and all(map(nodes.isdisjoint, places))
+    domain = snapshot.capacity.domain_of[seat.option.pool.name]
+    return not snapshot.accounts.tree.limits(domain, waiting.job.id.project) and all(map(nodes.isdisjoint, places))
 
 
-def _can_lose(waiting: PendingJob, seat: Assignment, books: Snapshot) -> bool:
+def _can_lose(waiting: PendingJob, seat: Assignment, snapshot: Snapshot) -> bool:
     """Whether its project, or a department above it, holds more than it keeps: else nothing can be taken of them."""
-    domain, owners = books.capacity.domain_of[seat.offer.pool.name], books.accounts.tree.chain(waiting.job.id.project)
-    return any(slack(books, domain, claim, owner) > 0 for owner in owners for claim in ReclaimStrategy)
+    domain, owners = (
+        snapshot.capacity.domain_of[seat.option.pool.name],
+        snapshot.accounts.tree.chain(waiting.job.id.project),
+    )
+    return any(slack(snapshot, domain, claim, owner) > 0 for owner in owners for claim in ReclaimStrategy)
 
 
 def _outranks(start: PendingJob, lineup: PendingJobs, started: Collection[JobId]) -> bool:
@@ -85,17 +90,17 @@ def _ranks_above(job: Job, other: Job) -> bool:
 
 
 def _claiming(standing: CarriedState, started: Collection[JobId]) -> Iterator[tuple[DomainName, GpuMilli]]:
-    """What those that wait still may have a right to, as the books stand."""
-    books, accounts, domain_of = standing.books, standing.books.accounts, standing.books.capacity.domain_of
+    """What those that wait still may have a right to, as the snapshot stand."""
+    snapshot, accounts, domain_of = standing.snapshot, standing.snapshot.accounts, standing.snapshot.capacity.domain_of
     for line in standing.lineup.lines.values():
-        needs = line.needs(books.capacity)
+        needs = line.needs(snapshot.capacity)
         if not any(any(rights_of(accounts, d, line.project, needs.gpu_milli)) for d in needs.domains):
             continue
         for group in line.groups.values():
             if group.first.run is None or not _waits(group, started):
                 continue
-            for offer in group.first.offers:
-                domain, milli = domain_of[offer.pool.name], offer.request.total_milli
+            for option in group.first.options:
+                domain, milli = domain_of[option.pool.name], option.request.total_milli
                 if milli and any(rights_of(accounts, domain, line.project, milli)):
                     yield domain, milli
 
@@ -104,6 +109,6 @@ def _waits(group: JobClass, started: Collection[JobId]) -> bool:
     return any(waiting.job.id not in started for waiting in group.jobs)
 
 
-def _is_free(books: Snapshot, domain: DomainName, milli: GpuMilli) -> bool:
+def _is_free(snapshot: Snapshot, domain: DomainName, milli: GpuMilli) -> bool:
     """Whether so much is free in a domain, or comes free: in one place, once some of those that start are moved."""
-    return milli <= sum(map(books.soon.all_free_milli, books.capacity.pools_of(domain)))
+    return milli <= sum(map(snapshot.future_idle.all_free_milli, snapshot.capacity.pools_of(domain)))

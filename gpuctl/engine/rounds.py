@@ -127,16 +127,16 @@ class Rounds:
 
     def _stop(self, standing: CarriedState) -> None:
         """What stops by itself does so whatever follows."""
-        for holder in standing.books.going:
-            decision = standing.decisions.get(holder.run.job)
-            if holder.run.phase in ACTIVE and decision is not None and not isinstance(decision, Keep):
-                self._stopped[holder.run.job] = decision
-                self._runs[holder.run.job] = holder.run
+        for allocation in standing.snapshot.going:
+            decision = standing.decisions.get(allocation.run.job)
+            if allocation.run.phase in ACTIVE and decision is not None and not isinstance(decision, Keep):
+                self._stopped[allocation.run.job] = decision
+                self._runs[allocation.run.job] = allocation.run
 
     def _pause(self, job: JobId, pause: Pause) -> None:
         if self._gains.pop(job, None) is None:
             self._losses[job] = pause
-            self._runs[job] = pause.holder.run
+            self._runs[job] = pause.allocation.run
             return
         for victim in self._who_makes_way_for(job):
             self._losses[victim] = _for_another(self._losses[victim], job, pause.beneficiary)
@@ -146,7 +146,7 @@ class Rounds:
             self._gains[job] = replace(self._gains[job], seat=shift.move.seat, foreseen=True)
         else:
             self._moves[job] = shift
-            self._runs[job] = shift.move.holder.run
+            self._runs[job] = shift.move.allocation.run
 
     def _place(self, waiting: PendingJob, run: Run, seat: Assignment, outcome: Outcome) -> None:
         job = waiting.job.id
@@ -165,7 +165,7 @@ class Rounds:
     def _is_back(self, job: JobId, seat: Assignment) -> bool:
         """Whether it lost this very place."""
         loss = self._losses.get(job)
-        return loss is not None and _devices(loss.holder.run.placement) == _devices(seat.placement)
+        return loss is not None and _devices(loss.allocation.run.placement) == _devices(seat.placement)
 
     def _who_makes_way_for(self, job: JobId) -> list[JobId]:
         return [victim for victim, loss in self._losses.items() if loss.beneficiary == job]
@@ -226,29 +226,31 @@ class Rounds:
         )
         return tuple([lane for lane in left if lane])
 
-    def decisions(self, books: Snapshot, uuids: Mapping[NodeName, tuple[str, ...]]) -> Iterator[tuple[JobId, Decision]]:
-        """What is decided about all that lose or gain a place, by the books of the last look."""
+    def decisions(
+        self, snapshot: Snapshot, uuids: Mapping[NodeName, tuple[str, ...]]
+    ) -> Iterator[tuple[JobId, Decision]]:
+        """What is decided about all that lose or gain a place, by the snapshot of the last look."""
         yield from self._stopped.items()
         for victim, pause in self._losses.items():
             gain = self._gains.get(victim)
             kind = Preempt if pause.beneficiary.project == victim.project else Reclaim
-            record = paused_record(pause.holder.run, self._now_ms, pause.beneficiary)
+            record = paused_record(pause.allocation.run, self._now_ms, pause.beneficiary)
             place = None if gain is None else gain.seat.placement
             yield victim, kind(
                 job=victim, reason=pause.reason, record=record, beneficiary=pause.beneficiary, reserved=place
             )  # fmt: skip
         for mover, shift in self._moves.items():
-            record = paused_record(shift.move.holder.run, self._now_ms, shift.beneficiary)
+            record = paused_record(shift.move.allocation.run, self._now_ms, shift.beneficiary)
             place = shift.move.seat.placement
             yield mover, Move(
                 job=mover, reason=shift.reason, record=record, beneficiary=shift.beneficiary, reserved=place
             )  # fmt: skip
-        left, there = self._left(books), self._there()
+        left, there = self._left(snapshot), self._there()
         for job, gain in chain(self._gains.items(), self._unmade.items()):
             if job in self._losses:
                 continue
             if self._starts(gain) or (gain.foreseen and self._is_apart(gain, left, there)):
-                reason = gain.reason if gain.is_start else self._why_it_runs(gain, books)
+                reason = gain.reason if gain.is_start else self._why_it_runs(gain, snapshot)
                 yield job, started(gain.waiting, gain.seat, reason, uuids)
             else:
                 self._promised[job] = gain.seat
@@ -276,18 +278,18 @@ class Rounds:
                 there.setdefault(node, []).append(gain)
         return there
 
-    def _left(self, books: Snapshot) -> set[NodeName]:
+    def _left(self, snapshot: Snapshot) -> set[NodeName]:
         """Nodes that somebody leaves, or moves to."""
-        going = (holder.placement for holder in books.going)
+        going = (allocation.placement for allocation in snapshot.going)
         lost = (self._runs[job].placement or NOWHERE for job in chain(self._losses, self._moves))
         new = (shift.move.seat.placement for shift in self._moves.values())
         return set(_nodes(*going, *lost, *new))
 
-    def _why_it_runs(self, gain: Gain, books: Snapshot) -> Reason:
+    def _why_it_runs(self, gain: Gain, snapshot: Snapshot) -> Reason:
         if gain.is_start:
             return gain.reason
-        domain, project = books.capacity.domain_of[gain.seat.offer.pool.name], gain.waiting.job.id.project
-        return stands(books.accounts, domain, project, books.accounts.held(domain, project_owner(project)))
+        domain, project = snapshot.capacity.domain_of[gain.seat.option.pool.name], gain.waiting.job.id.project
+        return stands(snapshot.accounts, domain, project, snapshot.accounts.held(domain, project_owner(project)))
 
     def _why_it_waits(self, gain: Gain, left: AbstractSet[NodeName], there: Mapping[NodeName, list[Gain]]) -> Reason:
         job, nodes = gain.waiting.job.id, _nodes(gain.seat.placement)
@@ -303,16 +305,16 @@ class Rounds:
 
 
 def _is_gang(gain: Gain) -> bool:
-    return gain.seat.offer.request.workers > 1
+    return gain.seat.option.request.workers > 1
 
 
 def is_elastic(outcome: Outcome) -> bool:
     """Whether a run that may have fewer workers starts, stops or changes: then what is wanted may move, and shares."""
     if outcome.given_up or outcome.regained:
         return True
-    pausing = (pause.holder.job for pause in outcome.pauses.values())
+    pausing = (pause.allocation.job for pause in outcome.pauses.values())
     return any(job is not None and job.is_elastic for job in pausing) or any(
-        seat.offer.least for _, seat in _places(outcome)
+        seat.option.least for _, seat in _places(outcome)
     )
 
 
@@ -334,7 +336,7 @@ def _running(run: Run, seat: Assignment, now_ms: Instant) -> Run:
 def _for_another(loss: Pause, job: JobId, gainer: JobId) -> Pause:
     """The loss for who has the place of the job that it was for, in the same project."""
     params = tuple([(name, str(gainer) if value == str(job) else value) for name, value in loss.reason.params])
-    return Pause(loss.holder, replace(loss.reason, params=params), gainer)
+    return Pause(loss.allocation, replace(loss.reason, params=params), gainer)
 
 
 def started(waiting: PendingJob, seat: Assignment, reason: Reason, uuids: Mapping[NodeName, tuple[str, ...]]) -> Admit:

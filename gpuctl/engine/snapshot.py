@@ -1,6 +1,6 @@
-"""The books of one cycle: what is free now and soon, who holds which place, and who may hold how much.
+"""The snapshot of one cycle: what is free now and in future, which run holds which place, and who may hold how much.
 
-`now` is what can be used at once. `soon` is what can be used when everything has left that is leaving; places reserved
+`idle` is free now; `future_idle` is free once all runs that are leaving have left. Places that are reserved
 are taken in both. The two differ exactly by what is leaving.
 """
 
@@ -44,8 +44,8 @@ class Snapshot:
 
     __slots__ = (
         "_candidates", "_done", "_going", "_least", "_news", "_on_node", "_pausable", "_projects", "_unschedulable",
-        "accounts", "capacity", "changes", "effort", "elastic", "leaving", "lifted", "min_runtime_ms", "now", "now_ms",
-        "soon", "spared", "version",
+        "accounts", "capacity", "changes", "effort", "elastic", "future_idle", "idle", "leaving", "lifted",
+        "min_runtime_ms", "now_ms", "spared", "version",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs, news: DirtyProjects) -> None:
@@ -53,8 +53,8 @@ class Snapshot:
         self.accounts = accounts
         self._news = news
         self.effort = Counters()
-        self.now = FreeCapacity.of(capacity)
-        self.soon = FreeCapacity.of(capacity)
+        self.idle = FreeCapacity.of(capacity)
+        self.future_idle = FreeCapacity.of(capacity)
         self.now_ms: Instant = 0
         self.min_runtime_ms = min_runtime_ms
         self.version = 0
@@ -79,23 +79,23 @@ class Snapshot:
             match done:
                 case (Job() | None as job, Assignment() as seat, int() as sign):
                     self._seat(job, seat, -sign)
-                case holders:
-                    touched.update(self._resume(holders))
+                case allocations:
+                    touched.update(self._resume(allocations))
         self._done.clear()
         self.lifted = frozenset()
         self._change()
-        self.now.tidy()
-        self.soon.tidy()
+        self.idle.tidy()
+        self.future_idle.tidy()
         self.now_ms, self.version, self.changes = now_ms, 0, 0
-        self.effort = self.now.effort = self.soon.effort = effort
+        self.effort = self.idle.effort = self.future_idle.effort = effort
         return touched
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> None:
         """Nodes that no run is entered on are as they now are."""
         self.capacity = capacity
         if nodes:
-            self.now.refit(capacity, nodes)
-            self.soon.refit(capacity, nodes)
+            self.idle.refit(capacity, nodes)
+            self.future_idle.refit(capacity, nodes)
 
     def spare(self, jobs: frozenset[JobId]) -> None:
         """Have these not be reclaimed for other projects."""
@@ -105,28 +105,28 @@ class Snapshot:
 
     def adopt(self, habits: Mapping[PoolName, RequestMix]) -> None:
         """Place by these habits from now on."""
-        self.now.adopt(habits)
-        self.soon.adopt(habits)
+        self.idle.adopt(habits)
+        self.future_idle.adopt(habits)
 
-    def enter_all(self, holders: Sequence[Allocation]) -> None:
+    def enter_all(self, allocations: Sequence[Allocation]) -> None:
         """Enter the runs that occupy their places now, in order of jobs and digests."""
-        staying = [holder for holder in holders if not holder.leaving]
-        self.leaving += len(holders) - len(staying)
-        self._going.update(dict.fromkeys(filter(attrgetter("leaving"), holders)))
-        self.now.take_all(holders)
-        if len(staying) > len(self.soon.rooms):
+        staying = [allocation for allocation in allocations if not allocation.leaving]
+        self.leaving += len(allocations) - len(staying)
+        self._going.update(dict.fromkeys(filter(attrgetter("leaving"), allocations)))
+        self.idle.take_all(allocations)
+        if len(staying) > len(self.future_idle.rooms):
             # To copy is cheaper than to enter so many again, and the two differ by what is leaving.
-            self.soon = self.now.copy()
-            self.soon.give_back_all(self._going)
+            self.future_idle = self.idle.copy()
+            self.future_idle.give_back_all(self._going)
         else:
-            self.soon.take_all(staying)
+            self.future_idle.take_all(staying)
         on_node: defaultdict[NodeName, list[Allocation]] = defaultdict(list)
         of_project: defaultdict[tuple[DomainName, ProjectName], list[Allocation]] = defaultdict(list)
-        for holder in staying:
-            for node in holder.nodes():
-                on_node[node].append(holder)
-            if holder.domain is not None:
-                of_project[holder.domain, holder.run.job.project].append(holder)
+        for allocation in staying:
+            for node in allocation.nodes():
+                on_node[node].append(allocation)
+            if allocation.domain is not None:
+                of_project[allocation.domain, allocation.run.job.project].append(allocation)
         for node, some in on_node.items():
             there = self._on_node.get(node)
             if there:
@@ -135,52 +135,52 @@ class Snapshot:
                 self._on_node[node] = some
         for (domain, project), some in of_project.items():
             for preemptible in (True, False):
-                milli = sum(holder.total_milli for holder in some if holder.preemptible is preemptible)
+                milli = sum(allocation.total_milli for allocation in some if allocation.preemptible is preemptible)
                 self.accounts.add(project, domain, milli, preemptible=preemptible)
             pausable = list(filter(self.is_pausable, some))
             if pausable:
                 sort_in(self._of_project(domain, project), pausable, run_order)
 
-    def leave_all(self, holders: Collection[Allocation]) -> None:
+    def leave_all(self, allocations: Collection[Allocation]) -> None:
         """Runs that are where they were no more."""
-        for holder in filter(attrgetter("leaving"), holders):
+        for allocation in filter(attrgetter("leaving"), allocations):
             self.leaving -= 1
-            del self._going[holder]
-        self.now.give_back_all(holders)
-        self._let_go([holder for holder in holders if not holder.leaving])
+            del self._going[allocation]
+        self.idle.give_back_all(allocations)
+        self._let_go([allocation for allocation in allocations if not allocation.leaving])
 
-    def _let_go(self, holders: Collection[Allocation]) -> None:
+    def _let_go(self, allocations: Collection[Allocation]) -> None:
         """They leave, and can't be paused any more, if they could."""
-        self.soon.give_back_all(holders)
-        self._strike(holders)
+        self.future_idle.give_back_all(allocations)
+        self._strike(allocations)
 
-    def _strike(self, holders: Collection[Allocation]) -> None:
+    def _strike(self, allocations: Collection[Allocation]) -> None:
         """They hold nothing any more, and are not to be had."""
-        for holder in holders:
-            self._account(holder, -1)
-            for node in holder.nodes():
-                self._on_node[node].remove(holder)
+        for allocation in allocations:
+            self._account(allocation, -1)
+            for node in allocation.nodes():
+                self._on_node[node].remove(allocation)
         of_project: defaultdict[tuple[DomainName | None, ProjectName], list[Allocation]] = defaultdict(list)
-        for holder in holders:
-            of_project[holder.domain, holder.project].append(holder)
+        for allocation in allocations:
+            of_project[allocation.domain, allocation.project].append(allocation)
         for key, some in of_project.items():
             sort_out(self._of_project(*key), some, run_order)
 
-    def _resume(self, holders: Iterable[Allocation]) -> Iterator[JobId]:
+    def _resume(self, allocations: Iterable[Allocation]) -> Iterator[JobId]:
         """The opposite of `pause`, but for the order of those on a node."""
-        for holder in holders:
+        for allocation in allocations:
             self.leaving -= 1
-            self.soon.take(holder.placement, holder.charge)
-            self._account(holder, 1)
-            for node in holder.nodes():
-                self._on_node[node].append(holder)
-            insort(self._of_project(holder.domain, holder.project), holder, key=run_order)
-            yield holder.run.job
+            self.future_idle.take(allocation.placement, allocation.charge)
+            self._account(allocation, 1)
+            for node in allocation.nodes():
+                self._on_node[node].append(allocation)
+            insort(self._of_project(allocation.domain, allocation.project), allocation, key=run_order)
+            yield allocation.run.job
 
-    def is_pausable(self, holder: Allocation) -> bool:
+    def is_pausable(self, allocation: Allocation) -> bool:
         """Whether a run in place is preemptible and has run for minRuntime."""
-        may_be = holder.job is not None and not holder.leaving and holder.preemptible
-        return may_be and (not self.min_runtime_ms or self._old_enough(holder))
+        may_be = allocation.job is not None and not allocation.leaving and allocation.preemptible
+        return may_be and (not self.min_runtime_ms or self._old_enough(allocation))
 
     def _of_project(self, domain: DomainName | None, project: ProjectName) -> list[Allocation]:
         """The list of its runs there that may be paused, to be changed."""
@@ -192,7 +192,7 @@ class Snapshot:
     def candidates(self, key: object, find: Callable[[], Iterable[Iterable[Allocation]]]) -> tuple[Allocation, ...]:
         """The runs that `find` gives, a list of pausable ones for each project, in order of preference.
 
-        They are looked for once for a key, until the books change.
+        They are looked for once for a key, until the snapshot change.
         """
         found = self._candidates.get(key)
         if found is None:
@@ -219,7 +219,7 @@ class Snapshot:
         found = self._least.get((domain, project))
         if found is None:
             there = self.pausable(domain).get(project, ())
-            found = min((holder.total_milli for holder in there if holder.total_milli), default=_ENDLESS)
+            found = min((allocation.total_milli for allocation in there if allocation.total_milli), default=_ENDLESS)
             self._least[domain, project] = found
         return found
 
@@ -229,7 +229,7 @@ class Snapshot:
         return run_order(there[0]).priority if there else _ENDLESS  # They are in this order.
 
     def unschedulable(self, key: object) -> UnschedulableRequests:
-        """Requests for which the search named by a key found nothing; empty again whenever the books change."""
+        """Requests for which the search named by a key found nothing; empty again whenever the snapshot change."""
         found = self._unschedulable.get(key)
         if found is None:
             found = self._unschedulable[key] = UnschedulableRequests()
@@ -240,24 +240,24 @@ class Snapshot:
         self._candidates.clear()
         self._unschedulable.clear()
 
-    def pause(self, holders: Iterable[Allocation]) -> None:
+    def pause(self, allocations: Iterable[Allocation]) -> None:
         """Runs that leave by this cycle's decision: their places are free soon, and no longer count as theirs."""
         self._change()
-        paused = tuple(holders)
+        paused = tuple(allocations)
         if paused:
             self._done.append(paused)
         self._let_go(paused)
         self._await(paused)
 
-    def exchange(self, holders: Sequence[Allocation], job: Job, seat: Assignment) -> None:
+    def exchange(self, allocations: Sequence[Allocation], job: Job, seat: Assignment) -> None:
         """Have runs leave for a job that takes the place: `pause` and `occupy` at once."""
         self._change()
-        paused = tuple(holders)
+        paused = tuple(allocations)
         self._done += [paused, (job, seat, 1)]
-        self.soon.exchange(paused, seat)
+        self.future_idle.exchange(paused, seat)
         self._strike(paused)
         self._await(paused)
-        self.now.take(seat.placement, seat.charge)
+        self.idle.take(seat.placement, seat.charge)
         self._enter_seat(job, seat, 1)
 
     def _await(self, paused: Sequence[Allocation]) -> None:
@@ -265,44 +265,44 @@ class Snapshot:
         self.version += len(paused)
 
     @contextmanager
-    def looking_at(self, soon: FreeCapacity) -> Iterator[None]:
+    def looking_at(self, future_idle: FreeCapacity) -> Iterator[None]:
         """As if that were all that will be free, for a search."""
-        whole, self.soon = self.soon, soon
+        whole, self.future_idle = self.future_idle, future_idle
         try:
             yield
         finally:
-            self.soon = whole
+            self.future_idle = whole
 
     @contextmanager
     def as_if_free(self, seats: Collection[Assignment]) -> Iterator[None]:
-        """As if some places that are taken were free now, for a look at nothing but `now`."""
+        """As if some places that are taken were free now, for a look at nothing but `idle`."""
         changes, self.changes = self.changes, -1 - self.changes
-        with self.now.without(seats):
+        with self.idle.without(seats):
             yield
         self.changes = changes
 
     @contextmanager
-    def without(self, holders: Collection[Allocation]) -> Iterator[None]:
+    def without(self, allocations: Collection[Allocation]) -> Iterator[None]:
         """As it would be once these had left, for a trial."""
-        self._depart(holders, 1)
+        self._depart(allocations, 1)
         try:
             yield
         finally:
-            self._depart(holders, -1)
+            self._depart(allocations, -1)
 
-    def _depart(self, holders: Collection[Allocation], sign: int) -> None:
-        if not holders:
+    def _depart(self, allocations: Collection[Allocation], sign: int) -> None:
+        if not allocations:
             return
         self._change()
-        move = self.soon.give_back if sign > 0 else self.soon.take
-        for holder in holders:
-            move(holder.placement, holder.charge)
-            self._account(holder, -sign)
+        move = self.future_idle.give_back if sign > 0 else self.future_idle.take
+        for allocation in allocations:
+            move(allocation.placement, allocation.charge)
+            self._account(allocation, -sign)
 
-    def stays(self, holder: Allocation) -> bool:
+    def stays(self, allocation: Allocation) -> bool:
         """Whether the run is in place and is not paused so far."""
-        nodes = [worker.node for worker in holder.placement.workers[:1]]
-        return any(other is holder for node in nodes for other in self.on_node(node))
+        nodes = [worker.node for worker in allocation.placement.workers[:1]]
+        return any(other is allocation for node in nodes for other in self.on_node(node))
 
     def occupy(self, job: Job, seat: Assignment) -> None:
         """Take a place for a job, to start in now or reserved until what is there has left."""
@@ -325,7 +325,7 @@ class Snapshot:
     def reseat(self, old: Mapping[PendingJob, Assignment], new: Mapping[PendingJob, Assignment]) -> None:
         """Leave many places for others at once, as by `vacate` and `occupy`."""
         self._change()
-        for ledger in (self.now, self.soon):
+        for ledger in (self.idle, self.future_idle):
             ledger.give_back_all(old.values())
             ledger.take_all(new.values())
         for seats, sign in ((old, -1), (new, 1)):
@@ -334,14 +334,14 @@ class Snapshot:
                 self._enter_seat(waiting.job, seat, sign)
 
     def _seat(self, job: Job | None, seat: Assignment, sign: int) -> None:
-        for ledger in (self.now, self.soon):
+        for ledger in (self.idle, self.future_idle):
             (ledger.take if sign > 0 else ledger.give_back)(seat.placement, seat.charge)
         if job is not None:
             self._enter_seat(job, seat, sign)
 
     def _enter_seat(self, job: Job, seat: Assignment, sign: int) -> None:
-        domain = self.capacity.domain_of[seat.offer.pool.name]
-        total = sign * seat.offer.request.total_milli
+        domain = self.capacity.domain_of[seat.option.pool.name]
+        total = sign * seat.option.request.total_milli
         self.accounts.add(job.id.project, domain, total, preemptible=job.preemptible)
 
     def seated(self) -> Iterator[tuple[JobId, Assignment]]:
@@ -386,28 +386,28 @@ class Snapshot:
 
     def entered_on(self, nodes: Collection[NodeName]) -> set[JobId]:
         """The jobs of all that is entered on some nodes, leaving or not. Cost: O(runs there, and all that leave)."""
-        staying = (holder for node in nodes for holder in self.on_node(node))
-        going = (holder for holder in self._going if not frozenset(holder.nodes()).isdisjoint(nodes))
-        return {holder.run.job for holder in chain(staying, going)}
+        staying = (allocation for node in nodes for allocation in self.on_node(node))
+        going = (allocation for allocation in self._going if not frozenset(allocation.nodes()).isdisjoint(nodes))
+        return {allocation.run.job for allocation in chain(staying, going)}
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
         """Preemptible runs in place that have run for minRuntime, by project, sorted by `run_order`."""
         return self._pausable.get(domain, {})
 
-    def _old_enough(self, holder: Allocation) -> bool:
+    def _old_enough(self, allocation: Allocation) -> bool:
         """What gives up a surplus worker is not stopped, and minRuntime is about being stopped."""
-        return holder.surplus or running_ms(holder.run, self.now_ms) >= self.min_runtime_ms
+        return allocation.surplus or running_ms(allocation.run, self.now_ms) >= self.min_runtime_ms
 
-    def preference(self, holder: Allocation) -> Preference:
+    def preference(self, allocation: Allocation) -> Preference:
         """Where a run stands among all that may be paused."""
-        over = 0 if holder.domain is None else self.accounts.over_share(holder.domain, holder.project)
-        return Preference(-over, run_order(holder))
+        over = 0 if allocation.domain is None else self.accounts.over_share(allocation.domain, allocation.project)
+        return Preference(-over, run_order(allocation))
 
-    def _account(self, holder: Allocation, sign: int) -> None:
-        if holder.domain is not None:
-            milli = sign * holder.total_milli
-            self.accounts.add(holder.project, holder.domain, milli, preemptible=holder.preemptible)
+    def _account(self, allocation: Allocation, sign: int) -> None:
+        if allocation.domain is not None:
+            milli = sign * allocation.total_milli
+            self.accounts.add(allocation.project, allocation.domain, milli, preemptible=allocation.preemptible)
 
 
-def _identity(holder: Allocation) -> tuple[JobId, str]:
-    return holder.run.job, holder.run.digest
+def _identity(allocation: Allocation) -> tuple[JobId, str]:
+    return allocation.run.job, allocation.run.digest

@@ -68,8 +68,8 @@ def test_with_past_use_and_cut_quotas_it_is_safe_comes_to_rest_and_forgets_nothi
         for _ in range(40):
             known = world.state()
             old = {name: known.ledgers.get(name, Ledger(project=name)) for name in usage}
-            books = {name: replace(old[name], usage=use) for name, use in usage.items()}
-            state = replace(known, ledgers={**known.ledgers, **books})
+            snapshot = {name: replace(old[name], usage=use) for name, use in usage.items()}
+            state = replace(known, ledgers={**known.ledgers, **snapshot})
             made = schedule(tree, state, world.now_ms)
             check_schedule(tree, state, made)
             warm = schedule(tree, state, world.now_ms, outlook)

@@ -30,11 +30,11 @@ def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
     schedule(tree, state, now_ms, outlook)  # works out what each project may have
     standing = outlook.over(tree, state, now_ms)
     policy, lineup = tree.cluster.scheduling, standing.lineup
-    admission = Admission(standing.books, policy)
+    admission = Admission(standing.snapshot, policy)
     admission._keep_promises(lineup)
-    books, guards, layout, mover = standing.books, admission.guards, admission._layout, admission._mover
+    snapshot, guards, layout, mover = standing.snapshot, admission.guards, admission._layout, admission._mover
     lines = lineup.lines.values()
-    check = Schedulability(books, guards, layout, mover, lines, may_move=policy.consolidation)
+    check = Schedulability(snapshot, guards, layout, mover, lines, may_move=policy.consolidation)
     listed = [group for line in lines for _, group in check.classes(line)]
     attempted = {group for group in listed if check.of(group.first, group)}
     others = [group.first for group in lineup.groups() if group not in attempted]

@@ -30,7 +30,7 @@ from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, is_owed, standing
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import Consolidation, MigrationSearch, clear
-from gpuctl.engine.victims.elastic import exchange_for, smaller_offers, victims_for
+from gpuctl.engine.victims.elastic import exchange_for, smaller_options, victims_for
 from gpuctl.engine.victims.preempt import Preemption
 from gpuctl.engine.victims.reclaim import claims_of
 from gpuctl.engine.victims.rules import Rule
@@ -48,19 +48,17 @@ MAX_ROUNDS = 2
 
 
 class Admission:
-    """The turns of one cycle over its books; without `asks` nobody is given one."""
+    """The turns of one cycle over its snapshot; without `asks` nobody is given one."""
 
-    __slots__ = (
-        "_asks", "_books", "_layout", "_mover", "_policy", "_settled", "guards", "outcome",
-    )  # fmt: skip
+    __slots__ = ("_asks", "_layout", "_mover", "_policy", "_settled", "_snapshot", "guards", "outcome")
 
-    def __init__(self, books: Snapshot, policy: SchedulingPolicy, *, asks: bool = True) -> None:
+    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, *, asks: bool = True) -> None:
         self._asks = asks
-        self._books = books
+        self._snapshot = snapshot
         self._policy = policy
-        self._layout = Repacking(books)
-        self.guards = HeadReservations(books)
-        self._mover = MigrationSearch(books)
+        self._layout = Repacking(snapshot)
+        self.guards = HeadReservations(snapshot)
+        self._mover = MigrationSearch(snapshot)
         self._settled: set[JobId] = set()
         self.outcome = Outcome()
 
@@ -69,13 +67,13 @@ class Admission:
         layout once more as a whole."""
         lineup = waitlist.lineup
         coming, occupied = self._keep_promises(lineup)
-        WorkerRegain(self._books, lineup, asked, self.outcome, self._make_way).take(lacking)
+        WorkerRegain(self._snapshot, lineup, asked, self.outcome, self._make_way).take(lacking)
         self._await_promises(coming, occupied)
         for _ in range(MAX_ROUNDS if self._asks else 0):
             may_move = self._policy.consolidation
             lines = lineup.lines.values()
-            check = Schedulability(self._books, self.guards, self._layout, self._mover, lines, may_move=may_move)
-            attempt_all(lines, check, self._books, self._settled, self._turn)
+            check = Schedulability(self._snapshot, self.guards, self._layout, self._mover, lines, may_move=may_move)
+            attempt_all(lines, check, self._snapshot, self._settled, self._turn)
             if not self._layout.compact():
                 break
         for waiting, seat in self._layout.seats.items():
@@ -94,7 +92,7 @@ class Admission:
         for guard in self.guards:
             job = guard.waiting.job.id
             self.outcome.kept[job] = guard.seat, reasons.kept_for_oldest(guard.pool)
-            self._note(guard.waiting, "keep", guard.seat.offer)
+            self._note(guard.waiting, "keep", guard.seat.option)
 
     # Promises
 
@@ -105,10 +103,10 @@ class Admission:
         """
         coming, occupied, loose = Promises(), Promises(), Promises()
         for waiting in (queue := lineup.promised()):
-            seat = None if is_guarded(waiting) else promised(waiting, self._books)
-            if seat is None or self._forbidden(waiting, seat.offer):
+            seat = None if is_guarded(waiting) else promised(waiting, self._snapshot)
+            if seat is None or self._forbidden(waiting, seat.option):
                 continue
-            if self._is_loose(waiting, seat.offer):
+            if self._is_loose(waiting, seat.option):
                 loose.append((waiting, seat))
             else:
                 self._hold(waiting, seat, coming, occupied)
@@ -120,44 +118,46 @@ class Admission:
 
     def _hold(self, waiting: PendingJob, seat: Assignment, coming: Promises, occupied: Promises) -> None:
         """Start it in its place, or hold the place while that comes free."""
-        if is_free(self._books.now, seat):
+        if is_free(self._snapshot.idle, seat):
             self._start(waiting, seat)
-        elif is_free(self._books.soon, seat):
-            self._books.occupy(waiting.job, seat)
+        elif is_free(self._snapshot.future_idle, seat):
+            self._snapshot.occupy(waiting.job, seat)
             coming.append((waiting, seat))
         else:
             occupied.append((waiting, seat))
 
-    def _is_loose(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _is_loose(self, waiting: PendingJob, option: PoolOption) -> bool:
         """Nobody was paused for its place, and it is more than its project is guaranteed."""
         said = waiting.run.reason if waiting.run else None
-        return said is not None and said.code in reasons.UNPAID and not self._is_owed(waiting, offer)
+        return said is not None and said.code in reasons.UNPAID and not self._is_owed(waiting, option)
 
-    def _is_owed(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _is_owed(self, waiting: PendingJob, option: PoolOption) -> bool:
         """It asks for GPUs, and its project stays within the guarantee with them."""
-        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
-        return milli > 0 and is_owed(self._books.accounts, domain, waiting.job.id.project, milli)
+        domain, milli = self._snapshot.capacity.domain_of[option.pool.name], option.request.total_milli
+        return milli > 0 and is_owed(self._snapshot.accounts, domain, waiting.job.id.project, milli)
 
     def _is_owed_to_others(self, waiting: PendingJob, lineup: PendingJobs) -> bool:
         """A job of another project is owed a place, and has none. Cost: O(lanes), and kinds of projects owed any."""
         lines = (line for line in lineup.lines.values() if line.project != waiting.job.id.project)
         others = (group.first for line in lines if self._may_be_owed(line) for group in line.groups.values())
         return any(
-            other.run is not None and other.run.placement is None and any(self._is_owed(other, o) for o in other.offers)
+            other.run is not None
+            and other.run.placement is None
+            and any(self._is_owed(other, o) for o in other.options)
             for other in others
         )
 
     def _may_be_owed(self, line: ProjectQueue) -> bool:
         """The project stays within its guarantee with the least that any of these asks for."""
-        needs, accounts = line.needs(self._books.capacity), self._books.accounts
+        needs, accounts = line.needs(self._snapshot.capacity), self._snapshot.accounts
         return any(is_owed(accounts, domain, line.project, needs.gpu_milli) for domain in needs.domains)
 
     def _await_promises(self, coming: Promises, occupied: Promises) -> None:
         """Start sooner elsewhere, else wait; whose place is occupied needs those in it paused still."""
         for waiting, seat in coming:
-            self._books.vacate(waiting.job, seat)
-            if not self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
-                self._books.occupy(waiting.job, seat)
+            self._snapshot.vacate(waiting.job, seat)
+            if not self._start_on_idle(waiting, [o for o in waiting.options if not self._forbidden(waiting, o)]):
+                self._snapshot.occupy(waiting.job, seat)
                 self._reserve(waiting, seat, self._awaited(waiting))
         for waiting, seat in occupied:
             self._keep_occupied(waiting, seat)
@@ -169,26 +169,26 @@ class Admission:
 
     def _keep_occupied(self, waiting: PendingJob, seat: Assignment) -> bool:
         """Start elsewhere if that is free now, else pause who is in the promised place, if that is still right."""
-        if self._forbidden(waiting, seat.offer):
+        if self._forbidden(waiting, seat.option):
             return False
-        if self._start_on_idle(waiting, [o for o in waiting.offers if not self._forbidden(waiting, o)]):
+        if self._start_on_idle(waiting, [o for o in waiting.options if not self._forbidden(waiting, o)]):
             return True
-        holders = in_the_way(self._books, seat)
-        if holders is None:
+        allocations = in_the_way(self._snapshot, seat)
+        if allocations is None:
             return False
-        for rule in self._rules(waiting, seat.offer):
-            if may_pause_all(self._books, rule, holders):
-                self._pause(waiting, seat, holders, rule)
+        for rule in self._rules(waiting, seat.option):
+            if may_pause_all(self._snapshot, rule, allocations):
+                self._pause(waiting, seat, allocations, rule)
                 return True
-        return self._may_have_moved(waiting, seat.offer) and self._shift(
-            waiting, clear(self._books, seat, holders, waiting.job.id)
+        return self._may_have_moved(waiting, seat.option) and self._shift(
+            waiting, clear(self._snapshot, seat, allocations, waiting.job.id)
         )
 
     # Turns
 
     def _turn(self, waiting: PendingJob) -> bool:
         """Its turn; a place that is kept for it is free for it meanwhile, and is not kept any longer if it has one."""
-        self._books.effort.turns += 1
+        self._snapshot.effort.turns += 1
         guard = self.guards.of(waiting)
         if guard is None:
             return self._ask(waiting)
@@ -202,128 +202,128 @@ class Admission:
 
     def _ask(self, waiting: PendingJob) -> bool:
         """Start it, or make room for it, if that can be."""
-        offers = [offer for offer in waiting.offers if self._forbidden(waiting, offer) is None]
-        if self._start_on_idle(waiting, offers):
+        options = [option for option in waiting.options if self._forbidden(waiting, option) is None]
+        if self._start_on_idle(waiting, options):
             return True
-        if self._past_guards(waiting, offers, lambda offer: self._start_on_idle(waiting, [offer])):
+        if self._past_guards(waiting, options, lambda option: self._start_on_idle(waiting, [option])):
             return True
         # Nobody is paused for a run that may never come to be: its object could be refused.
         known = waiting.run is not None
-        if known and any(self._make_room(waiting, offer) for offer in offers if offer.request.gpu_milli):
+        if known and any(self._make_room(waiting, option) for option in options if option.request.gpu_milli):
             return True
-        owed = [offer for offer in offers if self.guards and known and self._is_owed(waiting, offer)]
-        if self._past_guards(waiting, owed, lambda offer: self._make_room(waiting, offer)):
+        owed = [option for option in options if self.guards and known and self._is_owed(waiting, option)]
+        if self._past_guards(waiting, owed, lambda option: self._make_room(waiting, option)):
             return True
-        if waiting.job.is_elastic and any(self._start_smaller(waiting, offer) for offer in waiting.offers):
+        if waiting.job.is_elastic and any(self._start_smaller(waiting, option) for option in waiting.options):
             return True
-        if known and not offers and any(self._exchange(waiting, offer) for offer in waiting.offers):
+        if known and not options and any(self._exchange(waiting, option) for option in waiting.options):
             return True
-        return known and any(self._bring_together(waiting, offer) for offer in offers if offer.request.gpu_milli)
+        return known and any(self._bring_together(waiting, option) for option in options if option.request.gpu_milli)
 
-    def _forbidden(self, waiting: PendingJob, offer: PoolOption) -> Reason | None:
+    def _forbidden(self, waiting: PendingJob, option: PoolOption) -> Reason | None:
         """The ceiling that the job would break now."""
-        domain, milli = self._books.capacity.domain_of[offer.pool.name], offer.request.total_milli
-        return forbidden(self._books.accounts, waiting.job, domain, milli)
+        domain, milli = self._snapshot.capacity.domain_of[option.pool.name], option.request.total_milli
+        return forbidden(self._snapshot.accounts, waiting.job, domain, milli)
 
-    def _start_on_idle(self, waiting: PendingJob, offers: Sequence[PoolOption]) -> bool:
+    def _start_on_idle(self, waiting: PendingJob, options: Sequence[PoolOption]) -> bool:
         """Start it on what is free."""
-        if not offers:
+        if not options:
             return False
-        held = {offer.pool.name: self._held_with(waiting, offer) for offer in offers}
-        seat = self._layout.admit(waiting, offers)
+        held = {option.pool.name: self._held_with(waiting, option) for option in options}
+        seat = self._layout.admit(waiting, options)
         if seat is None:
             return False
         self.outcome.in_vain = False
-        self._note(waiting, "start", seat.offer)
-        reason = self._standing(waiting, seat.offer, held[seat.offer.pool.name])
+        self._note(waiting, "start", seat.option)
+        reason = self._standing(waiting, seat.option, held[seat.option.pool.name])
         self.outcome.started[waiting.job.id] = (seat, reason)
         self._settled.add(waiting.job.id)
         return True
 
     def _past_guards(
-        self, waiting: PendingJob, offers: Sequence[PoolOption], attempt: Callable[[PoolOption], bool]
+        self, waiting: PendingJob, options: Sequence[PoolOption], attempt: Callable[[PoolOption], bool]
     ) -> bool:
         """Try something as if a place were not kept for another, where that is not in the job's way."""
-        for guard, offer in self.guards.in_the_way(waiting):
-            if offer not in offers or not self.guards.yields(guard, waiting, offer):
+        for guard, option in self.guards.in_the_way(waiting):
+            if option not in options or not self.guards.yields(guard, waiting, option):
                 continue
             self.guards.lift(guard)
-            done = attempt(offer)
+            done = attempt(option)
             self.guards.hold(guard)
             if done:
                 return True
         return False
 
-    def _make_room(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _make_room(self, waiting: PendingJob, option: PoolOption) -> bool:
         """Reserve what is coming free anyway, or pause runs and reserve their place, by the first rule that can."""
-        coming = place_in(self._books.soon, offer)
-        for rule in self._rules(waiting, offer):
+        coming = place_in(self._snapshot.future_idle, option)
+        for rule in self._rules(waiting, option):
             if coming is not None:
                 if rule.may_wait:
-                    self._pause(waiting, Assignment(offer, coming), (), rule)
+                    self._pause(waiting, Assignment(option, coming), (), rule)
                     return True
                 continue
-            victims = victims_for(self._books, offer, rule)
-            placement = place_without(self._books, offer, victims) if victims else None
+            victims = victims_for(self._snapshot, option, rule)
+            placement = place_without(self._snapshot, option, victims) if victims else None
             if victims and placement is not None:
-                self._pause(waiting, Assignment(offer, placement), victims, rule)
+                self._pause(waiting, Assignment(option, placement), victims, rule)
                 return True
         return False
 
-    def _start_smaller(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _start_smaller(self, waiting: PendingJob, option: PoolOption) -> bool:
         """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
-        fewer = [found for size in offer.sizes[1:] if (found := offer.sized(size)) is not None]
+        fewer = [found for size in option.sizes[1:] if (found := option.sized(size)) is not None]
         legal = [found for found in fewer if self._forbidden(waiting, found) is None]
-        known = waiting.run is not None and offer.request.gpu_milli > 0
-        books, job = self._books, waiting.job.id
-        claimed = [found for found in legal if known and (found is legal[-1] or any(claims_of(books, job, found)))]
-        for smaller in smaller_offers(books, legal, claimed):
+        known = waiting.run is not None and option.request.gpu_milli > 0
+        snapshot, job = self._snapshot, waiting.job.id
+        claimed = [found for found in legal if known and (found is legal[-1] or any(claims_of(snapshot, job, found)))]
+        for smaller in smaller_options(snapshot, legal, claimed):
             if self._start_on_idle(waiting, [smaller]) or (known and self._make_room(waiting, smaller)):
                 return True
         return False
 
-    def _exchange(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _exchange(self, waiting: PendingJob, option: PoolOption) -> bool:
         """Under a ceiling that is used up, pause lower-ranking work of the same project for as many GPUs."""
-        project, milli = waiting.job.id.project, offer.request.total_milli
-        accounts, domain = self._books.accounts, self._books.capacity.domain_of[offer.pool.name]
+        project, milli = waiting.job.id.project, option.request.total_milli
+        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
         over_milli = accounts.over_limits(domain, project, milli)
-        rule = Preemption(self._books, waiting.job, domain, milli)
+        rule = Preemption(self._snapshot, waiting.job, domain, milli)
         if over_milli <= 0 or beyond_quota(accounts, waiting.job, domain, milli) is not None:
             return False
-        victims = exchange_for(self._books, offer, rule, over_milli)
-        placement = None if victims is None else place_without(self._books, offer, victims)
+        victims = exchange_for(self._snapshot, option, rule, over_milli)
+        placement = None if victims is None else place_without(self._snapshot, option, victims)
         if victims is None or placement is None:
             return False
-        self._pause(waiting, Assignment(offer, placement), victims, rule)
+        self._pause(waiting, Assignment(option, placement), victims, rule)
         return True
 
-    def _bring_together(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _bring_together(self, waiting: PendingJob, option: PoolOption) -> bool:
         """Have others moved out of its way who can go on elsewhere."""
-        return self._may_have_moved(waiting, offer) and self._shift(
-            waiting, self._mover.consolidate(offer, waiting.job.id)
+        return self._may_have_moved(waiting, option) and self._shift(
+            waiting, self._mover.consolidate(option, waiting.job.id)
         )
 
-    def _may_have_moved(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _may_have_moved(self, waiting: PendingJob, option: PoolOption) -> bool:
         """Its project stays within the fair share with it."""
-        return self._policy.consolidation and next(claims_of(self._books, waiting.job.id, offer), None) is not None
+        return self._policy.consolidation and next(claims_of(self._snapshot, waiting.job.id, option), None) is not None
 
-    def _rules(self, waiting: PendingJob, offer: PoolOption) -> Iterator[Rule]:
+    def _rules(self, waiting: PendingJob, option: PoolOption) -> Iterator[Rule]:
         """By what right the job may have others paused, the strongest first."""
-        yield from islice(claims_of(self._books, waiting.job.id, offer), 1)
-        domain = self._books.capacity.domain_of[offer.pool.name]
-        yield Preemption(self._books, waiting.job, domain, offer.request.total_milli)
+        yield from islice(claims_of(self._snapshot, waiting.job.id, option), 1)
+        domain = self._snapshot.capacity.domain_of[option.pool.name]
+        yield Preemption(self._snapshot, waiting.job, domain, option.request.total_milli)
 
     # Outcomes
 
     def _start(self, waiting: PendingJob, seat: Assignment) -> None:
-        reason = self._standing(waiting, seat.offer, self._held_with(waiting, seat.offer))
-        self._books.occupy(waiting.job, seat)
-        self._note(waiting, "start where promised", seat.offer)
+        reason = self._standing(waiting, seat.option, self._held_with(waiting, seat.option))
+        self._snapshot.occupy(waiting.job, seat)
+        self._note(waiting, "start where promised", seat.option)
         self.outcome.started[waiting.job.id] = (seat, reason)
         self._settled.add(waiting.job.id)
 
     def _reserve(self, waiting: PendingJob, seat: Assignment, reason: Reason) -> None:
-        self._note(waiting, "reserve", seat.offer)
+        self._note(waiting, "reserve", seat.option)
         self.outcome.reserved[waiting.job.id] = (seat, reason)
         self._settled.add(waiting.job.id)
 
@@ -332,34 +332,34 @@ class Admission:
         self.outcome.in_vain = False
         self._stop(victims, rule, waiting.job.id)
         if victims:
-            self._books.exchange(victims, waiting.job, seat)
+            self._snapshot.exchange(victims, waiting.job, seat)
         else:
-            self._books.occupy(waiting.job, seat)
-        paused = dict.fromkeys(holder.run.job for holder in victims)
+            self._snapshot.occupy(waiting.job, seat)
+        paused = dict.fromkeys(allocation.run.job for allocation in victims)
         self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
 
     def _stop(self, victims: Sequence[Allocation], rule: Rule, beneficiary: JobId) -> None:
         """Enter who is paused, and what each project loses by it as it stands before that."""
         steps: dict[JobId, tuple[str, Allocation, GpuMilli]] = {}
         alike: dict[object, Mapping[str, str | int]] = {}
-        for holder in victims:
-            job, pause = holder.run.job, Pause(holder, rule.paused(holder), beneficiary)
-            if holder.surplus:
+        for allocation in victims:
+            job, pause = allocation.run.job, Pause(allocation, rule.paused(allocation), beneficiary)
+            if allocation.surplus:
                 self.outcome.given_up.setdefault(job, []).append(pause)
             else:
                 self.outcome.pauses[job] = pause
             milli = steps[job][2] if job in steps else 0
-            steps[job] = pause.reason.code, holder, milli + holder.total_milli
-        for code, holder, milli in steps.values():
-            kind = holder.domain, holder.project, milli
+            steps[job] = pause.reason.code, allocation, milli + allocation.total_milli
+        for code, allocation, milli in steps.values():
+            kind = allocation.domain, allocation.project, milli
             if kind not in alike:
-                alike[kind] = loss(self._books.accounts, holder, milli, beneficiary)
-            self.outcome.trace.append(TraceStep(job=holder.run.job, rule=code, numbers=alike[kind]))
+                alike[kind] = loss(self._snapshot.accounts, allocation, milli, beneficiary)
+            self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=code, numbers=alike[kind]))
 
     def _make_way(self, victims: Sequence[Allocation], rule: Rule, beneficiary: JobId) -> None:
         """Pause the victims for one who takes their place bit by bit."""
         self._stop(victims, rule, beneficiary)
-        self._books.pause(victims)
+        self._snapshot.pause(victims)
 
     def _shift(self, waiting: PendingJob, found: Consolidation | None) -> bool:
         """Move who is to be moved, if anybody, and reserve the seat, which is free once they have left."""
@@ -367,37 +367,37 @@ class Admission:
         if found is None:
             return False
         for move in found.moves:
-            holder, reason = move.holder, reasons.moved_for(waiting.job.id)
-            self.outcome.shifts[holder.run.job] = Shift(move, reason, waiting.job.id)
-            numbers = loss(self._books.accounts, holder, holder.total_milli, waiting.job.id)
-            self.outcome.trace.append(TraceStep(job=holder.run.job, rule=reason.code, numbers=numbers))
-        self._books.pause([move.holder for move in found.moves])
-        self._books.occupy(waiting.job, found.seat)
+            allocation, reason = move.allocation, reasons.moved_for(waiting.job.id)
+            self.outcome.shifts[allocation.run.job] = Shift(move, reason, waiting.job.id)
+            numbers = loss(self._snapshot.accounts, allocation, allocation.total_milli, waiting.job.id)
+            self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=reason.code, numbers=numbers))
+        self._snapshot.pause([move.allocation for move in found.moves])
+        self._snapshot.occupy(waiting.job, found.seat)
         for move in found.moves:
-            if move.holder.job is not None:
-                self._books.occupy(move.holder.job, move.seat)
-        self._reserve(waiting, found.seat, reasons.waits_for_paused(move.holder.run.job for move in found.moves))
+            if move.allocation.job is not None:
+                self._snapshot.occupy(move.allocation.job, move.seat)
+        self._reserve(waiting, found.seat, reasons.waits_for_paused(move.allocation.run.job for move in found.moves))
         return True
 
-    def _held_with(self, waiting: PendingJob, offer: PoolOption) -> GpuMilli:
+    def _held_with(self, waiting: PendingJob, option: PoolOption) -> GpuMilli:
         """What its project holds once the job has what it asks for, too."""
-        domain = self._books.capacity.domain_of[offer.pool.name]
-        return self._books.accounts.held(domain, project_owner(waiting.job.id.project)) + offer.request.total_milli
+        domain = self._snapshot.capacity.domain_of[option.pool.name]
+        return self._snapshot.accounts.held(domain, project_owner(waiting.job.id.project)) + option.request.total_milli
 
-    def _standing(self, waiting: PendingJob, offer: PoolOption, held_milli: GpuMilli) -> Reason:
+    def _standing(self, waiting: PendingJob, option: PoolOption, held_milli: GpuMilli) -> Reason:
         """Why it may run."""
-        domain = self._books.capacity.domain_of[offer.pool.name]
-        if not offer.request.total_milli:
+        domain = self._snapshot.capacity.domain_of[option.pool.name]
+        if not option.request.total_milli:
             return reasons.runs_without_gpu()
-        return standing(self._books.accounts, domain, waiting.job.id.project, held_milli)
+        return standing(self._snapshot.accounts, domain, waiting.job.id.project, held_milli)
 
-    def _note(self, waiting: PendingJob, rule: str, offer: PoolOption) -> None:
+    def _note(self, waiting: PendingJob, rule: str, option: PoolOption) -> None:
         owner = project_owner(waiting.job.id.project)
-        domain = self._books.capacity.domain_of[offer.pool.name]
+        domain = self._snapshot.capacity.domain_of[option.pool.name]
         numbers: dict[str, str | int] = {
-            "pool": offer.pool.name,
-            "gpuMilli": offer.request.total_milli,
-            "heldMilli": self._books.accounts.held(domain, owner),
-            "shareMilli": self._books.accounts.portion(domain, owner).share_milli,
+            "pool": option.pool.name,
+            "gpuMilli": option.request.total_milli,
+            "heldMilli": self._snapshot.accounts.held(domain, owner),
+            "shareMilli": self._snapshot.accounts.portion(domain, owner).share_milli,
         }
         self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))

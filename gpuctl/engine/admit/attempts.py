@@ -33,18 +33,22 @@ class Cursor:
     `decided`: jobs that need no attempt; it grows as jobs are given a place.
     """
 
-    __slots__ = ("_at", "_books", "_classes", "_decided", "_followers", "line", "place")
+    __slots__ = ("_at", "_classes", "_decided", "_followers", "_snapshot", "line", "place")
 
     def __init__(
-        self, line: ProjectQueue, classes: Sequence[tuple[Rank, JobClass]], books: Snapshot, decided: Collection[JobId]
+        self,
+        line: ProjectQueue,
+        classes: Sequence[tuple[Rank, JobClass]],
+        snapshot: Snapshot,
+        decided: Collection[JobId],
     ) -> None:
         self.line = line
         self._classes = classes
-        self._books = books
+        self._snapshot = snapshot
         self._decided = decided
         self._at = 0
         self._followers: list[_Next] = []
-        self.place = place_of(line, books.accounts, 0, _EVER)
+        self.place = place_of(line, snapshot.accounts, 0, _EVER)
 
     def head(self, check: Schedulability) -> PendingJob | None:
         """The first job in order, from here on, for which an attempt could succeed."""
@@ -54,7 +58,7 @@ class Cursor:
                 self._advance(head)
                 self._follow(group)
             elif check.of(waiting, group):
-                self.place = place_of(self.line, self._books.accounts, waiting.gpu_milli, waiting.queued_at_ms)
+                self.place = place_of(self.line, self._snapshot.accounts, waiting.gpu_milli, waiting.queued_at_ms)
                 return waiting
             else:
                 self._advance(head)
@@ -93,7 +97,7 @@ class Cursor:
 def attempt_all(
     lines: Iterable[ProjectQueue],
     check: Schedulability,
-    books: Snapshot,
+    snapshot: Snapshot,
     decided: Collection[JobId],
     attempt: Callable[[PendingJob], bool],
 ) -> None:
@@ -102,9 +106,9 @@ def attempt_all(
     version = -1
     cursors: list[Cursor] = []
     while True:
-        if version != books.version:
-            version = books.version
-            cursors = [Cursor(line, found, books, decided) for line in queues if (found := check.classes(line))]
+        if version != snapshot.version:
+            version = snapshot.version
+            cursors = [Cursor(line, found, snapshot, decided) for line in queues if (found := check.classes(line))]
             heapify(cursors)
         if not cursors:
             return

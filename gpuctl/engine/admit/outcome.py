@@ -19,7 +19,7 @@ from gpuctl.model.units import GpuMilli
 class Pause:
     """One victim, why, and for whom."""
 
-    holder: Allocation
+    allocation: Allocation
     reason: Reason
     beneficiary: JobId
 
@@ -64,13 +64,15 @@ class Outcome:
     in_vain: bool = True
 
 
-def loss(accounts: Accounts, holder: Allocation, gpu_milli: GpuMilli, beneficiary: JobId) -> Mapping[str, str | int]:
+def loss(
+    accounts: Accounts, allocation: Allocation, gpu_milli: GpuMilli, beneficiary: JobId
+) -> Mapping[str, str | int]:
     """What a run gives, and how its project stands before that: the numbers of a step of the trace."""
     numbers: dict[str, str | int] = {"for": str(beneficiary), "gpuMilli": gpu_milli}
-    if holder.domain is not None:
-        owner = project_owner(holder.project)
-        portion = accounts.portion(holder.domain, owner)
-        numbers["heldMilli"] = accounts.held(holder.domain, owner)
+    if allocation.domain is not None:
+        owner = project_owner(allocation.project)
+        portion = accounts.portion(allocation.domain, owner)
+        numbers["heldMilli"] = accounts.held(allocation.domain, owner)
         numbers["guaranteeMilli"] = portion.guarantee_milli
         numbers["shareMilli"] = portion.share_milli
     return numbers

@@ -1,7 +1,7 @@
 """Why jobs wait: what binds each class of alike jobs, as things stand when the attempts are over.
 
-It depends on what is free for what they ask, the same for all offers of a sort but for what is reserved for others, and
-on what their project holds and has a right to. Where neither has changed the reason stays. Cost: O(sorts), what is
+It depends on what is free for what they ask, the same for all options of a sort but for what is reserved for others,
+and on what their project holds and has a right to. Where neither has changed the reason stays. Cost: O(sorts), what is
 reserved for others, and O(classes) of the projects there is news about, or that ask for what has become free or short.
 """
 
@@ -50,95 +50,97 @@ class PendingReasons:
         self._wants: Mapping[Sort, Shortfall] = {}
         self._kept: Kept = {}
 
-    def tell(self, lineup: PendingJobs, books: Snapshot, guards: HeadReservations) -> list[JobClass]:
+    def tell(self, lineup: PendingJobs, snapshot: Snapshot, guards: HeadReservations) -> list[JobClass]:
         """Bring every reason up to date; the groups whose reason is another now."""
-        wants = {offer.sort: _want(offer, books) for offer in lineup.sorts}
-        kept = _kept(lineup, books, guards)
+        wants = {option.sort: _want(option, snapshot) for option in lineup.sorts}
+        kept = _kept(lineup, snapshot, guards)
         changed = {sort for sort, want in wants.items() if want != self._wants.get(sort)}
         requests = {request for request, _ in kept.items() ^ self._kept.items()}
         self._wants, self._kept = wants, kept
-        concerned = dict.fromkeys(chain.from_iterable(line.groups.values() for line in self._changed(lineup, books)))
+        concerned = dict.fromkeys(chain.from_iterable(line.groups.values() for line in self._changed(lineup, snapshot)))
         if changed:
             concerned.update((g, None) for g in lineup.groups() if not changed.isdisjoint(g.first.prospect.sorts))
         if requests:
-            concerned.update((g, None) for g in lineup.groups() if not requests.isdisjoint(map(_asked, g.first.offers)))
-        return self._told(concerned, books)
+            concerned.update(
+                (g, None) for g in lineup.groups() if not requests.isdisjoint(map(_asked, g.first.options))
+            )
+        return self._told(concerned, snapshot)
 
-    def _told(self, concerned: Iterable[JobClass], books: Snapshot) -> list[JobClass]:
+    def _told(self, concerned: Iterable[JobClass], snapshot: Snapshot) -> list[JobClass]:
         """Those of some groups whose reason is another now. Cost: a reason for each of their terms, and what binds."""
         reasons_of: dict[object, Reason] = {}
         told = []
         for group in concerned:
             first = group.first
-            wants = tuple([self._want_of(offer) for offer in first.offers])
+            wants = tuple([self._want_of(option) for option in first.options])
             key = group.line, first.prospect.terms, wants
             reason = reasons_of.get(key)
             if reason is None:
-                reason = reasons_of[key] = _why(first, wants, books)
+                reason = reasons_of[key] = _why(first, wants, snapshot)
             if reason != group.reason:
                 group.reason = reason
                 told.append(group)
         return told
 
-    def _want_of(self, offer: PoolOption) -> Shortfall:
-        want, kept_for = self._wants[offer.fewest.sort], self._kept.get(_asked(offer)) if self._kept else None
+    def _want_of(self, option: PoolOption) -> Shortfall:
+        want, kept_for = self._wants[option.fewest.sort], self._kept.get(_asked(option)) if self._kept else None
         return want if kept_for is None else want._replace(kept_for=kept_for)
 
-    def _changed(self, lineup: PendingJobs, books: Snapshot) -> Iterator[ProjectQueue]:
+    def _changed(self, lineup: PendingJobs, snapshot: Snapshot) -> Iterator[ProjectQueue]:
         """The lines of projects there is news about, and of those that share a ceiling with one."""
         projects = self._reader.take()
-        sharing = chain.from_iterable(map(books.accounts.tree.ceiled_with, projects))
+        sharing = chain.from_iterable(map(snapshot.accounts.tree.ceiled_with, projects))
         return chain.from_iterable(map(lineup.lines_of, dict.fromkeys(chain(projects, sharing))))
 
 
-def _asked(offer: PoolOption) -> tuple[PoolName, Request]:
-    """What an offer asks for at the least."""
-    return offer.pool.name, offer.fewest.request
+def _asked(option: PoolOption) -> tuple[PoolName, Request]:
+    """What an option asks for at the least."""
+    return option.pool.name, option.fewest.request
 
 
-def _want(least: PoolOption, books: Snapshot) -> Shortfall:
-    """What all offers of a sort want for, but for what is kept for others."""
-    enough = _free_for(books.now, least)
-    return Shortfall(enough, enough and has_place(books.now, PoolOption(least.pool, least.request.without_cpu())))
+def _want(least: PoolOption, snapshot: Snapshot) -> Shortfall:
+    """What all options of a sort want for, but for what is kept for others."""
+    enough = _free_for(snapshot.idle, least)
+    return Shortfall(enough, enough and has_place(snapshot.idle, PoolOption(least.pool, least.request.without_cpu())))
 
 
-def _kept(lineup: PendingJobs, books: Snapshot, guards: HeadReservations) -> Kept:
+def _kept(lineup: PendingJobs, snapshot: Snapshot, guards: HeadReservations) -> Kept:
     """For whom what would do for a request is kept."""
     kept: dict[tuple[PoolName, Request], JobId] = {}
     if not guards:
         return kept
     with guards.lifted():
-        free = {o.sort for o in lineup.sorts if guards.in_pool(o.pool.name) and _free_for(books.now, o)}
+        free = {o.sort for o in lineup.sorts if guards.in_pool(o.pool.name) and _free_for(snapshot.idle, o)}
         asked = {
-            _asked(offer): offer.fewest
+            _asked(option): option.fewest
             for group in (lineup.groups() if free else ())
-            for offer, sort in zip(group.first.offers, group.first.prospect.sorts, strict=True)
+            for option, sort in zip(group.first.options, group.first.prospect.sorts, strict=True)
             if sort in free
         }
-        for request, offer in asked.items():
-            guard = guards.in_pool(offer.pool.name)
-            if guard is not None and has_place(books.now, offer):
+        for request, option in asked.items():
+            guard = guards.in_pool(option.pool.name)
+            if guard is not None and has_place(snapshot.idle, option):
                 kept[request] = guard.waiting.job.id
     return kept
 
 
-def _free_for(ledger: FreeCapacity, offer: PoolOption) -> bool:
-    """Whether as much is free in a pool, of the kind an offer asks for: whole devices, or any parts of them."""
-    request, pool = offer.request, offer.pool.name
+def _free_for(ledger: FreeCapacity, option: PoolOption) -> bool:
+    """Whether as much is free in a pool, of the kind an option asks for: whole devices, or any parts of them."""
+    request, pool = option.request, option.pool.name
     if request.fraction_milli:
         return ledger.free_milli(pool, request.profile) >= request.total_milli
     return ledger.whole_devices(pool) * WHOLE_GPU >= request.total_milli
 
 
-def _why(waiting: PendingJob, wants: tuple[Shortfall, ...], books: Snapshot) -> Reason:
+def _why(waiting: PendingJob, wants: tuple[Shortfall, ...], snapshot: Snapshot) -> Reason:
     """What binds a job that has no place: a ceiling, who has waited longer, CPU, the nodes, or the GPUs."""
-    job, domain_of = waiting.job, books.capacity.domain_of
+    job, domain_of = waiting.job, snapshot.capacity.domain_of
     barrier: Reason | None = None
     legal: list[tuple[PoolOption, Shortfall]] = []
-    for offer, want in zip(waiting.offers, wants, strict=True):
-        forbids = forbidden(books.accounts, job, domain_of[offer.pool.name], offer.least_milli)
+    for option, want in zip(waiting.options, wants, strict=True):
+        forbids = forbidden(snapshot.accounts, job, domain_of[option.pool.name], option.least_milli)
         if forbids is None:
-            legal.append((offer, want))
+            legal.append((option, want))
         barrier = barrier or forbids
     if barrier is not None and not legal:
         return barrier
@@ -152,10 +154,10 @@ def _why(waiting: PendingJob, wants: tuple[Shortfall, ...], books: Snapshot) -> 
         if any(want.is_cpu for want in enough):
             return reasons.cpu_short(job)
         return reasons.gang_short(job) if job.min_workers > 1 else reasons.scattered(job)
-    return reasons.over_share(job) if _is_beyond_share(waiting, legal[0][0], books) else reasons.no_free_gpus(job)
+    return reasons.over_share(job) if _is_beyond_share(waiting, legal[0][0], snapshot) else reasons.no_free_gpus(job)
 
 
-def _is_beyond_share(waiting: PendingJob, offer: PoolOption, books: Snapshot) -> bool:
-    domain, owner = books.capacity.domain_of[offer.pool.name], project_owner(waiting.job.id.project)
-    held_milli, milli = books.accounts.held(domain, owner), offer.least_milli
-    return milli > 0 and held_milli + milli > max(books.accounts.portion(domain, owner))
+def _is_beyond_share(waiting: PendingJob, option: PoolOption, snapshot: Snapshot) -> bool:
+    domain, owner = snapshot.capacity.domain_of[option.pool.name], project_owner(waiting.job.id.project)
+    held_milli, milli = snapshot.accounts.held(domain, owner), option.least_milli
+    return milli > 0 and held_milli + milli > max(snapshot.accounts.portion(domain, owner))

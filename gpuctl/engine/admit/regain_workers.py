@@ -44,10 +44,12 @@ CLOSED: GpuMilli = 1 << 50
 class WorkerRegain:
     """What is regained in one cycle."""
 
-    __slots__ = ("_asked", "_books", "_lineup", "_make_way", "_outcome")
+    __slots__ = ("_asked", "_lineup", "_make_way", "_outcome", "_snapshot")
 
-    def __init__(self, books: Snapshot, lineup: PendingJobs, asked: Asked, outcome: Outcome, make_way: MakeWay) -> None:
-        self._books = books
+    def __init__(
+        self, snapshot: Snapshot, lineup: PendingJobs, asked: Asked, outcome: Outcome, make_way: MakeWay
+    ) -> None:
+        self._snapshot = snapshot
         self._lineup = lineup
         self._asked = dict(asked)
         self._outcome = outcome
@@ -60,65 +62,69 @@ class WorkerRegain:
         """
         stopped = self._outcome.pauses.keys() | self._outcome.given_up.keys() | self._outcome.shifts.keys()
         left = [run for run in runs if run.job.id not in stopped]
-        for run in sorted(left, key=lambda run: run.rank(self._books)):
-            domain = run.holder.domain
+        for run in sorted(left, key=lambda run: run.rank(self._snapshot)):
+            domain = run.allocation.domain
             count = self._owed(run, domain) if domain is not None else 0
             if domain is None or count <= 0 or self._is_outranked(run, domain):
                 continue
-            self._asked[domain, run.holder.project] += count * run.offer.request.gpu_milli
+            self._asked[domain, run.allocation.project] += count * run.option.request.gpu_milli
             self._regain(run, domain, count)
 
     def _owed(self, run: UnderScaled, domain: DomainName) -> int:
         """How many workers more its project is owed, as far as its nodes could hold them and no ceiling forbids."""
-        books, project, each = self._books, run.holder.project, run.offer.request.gpu_milli
-        guarantee = books.accounts.portion(domain, project_owner(project)).guarantee_milli
-        lacks = run.most(books.capacity) - len(run.workers)
+        snapshot, project, each = self._snapshot, run.allocation.project, run.option.request.gpu_milli
+        guarantee = snapshot.accounts.portion(domain, project_owner(project)).guarantee_milli
+        lacks = run.most(snapshot.capacity) - len(run.workers)
         count = min(lacks, (guarantee - self._asked[domain, project]) // each) if each else 0
-        while count > 0 and forbidden(books.accounts, run.job, domain, count * each) is not None:
+        while count > 0 and forbidden(snapshot.accounts, run.job, domain, count * each) is not None:
             count -= 1
         return count
 
     def _is_outranked(self, run: UnderScaled, domain: DomainName) -> bool:
         """Whether somebody waits in its project who could have its workers."""
-        lines = (line for line in self._lineup.lines.values() if line.project == run.holder.project)
+        lines = (line for line in self._lineup.lines.values() if line.project == run.allocation.project)
         waiting = (group.first for line in lines for group in line.groups.values())
-        return any(Preemption(self._books, w.job, domain, w.gpu_milli).ranks_below(run.job) for w in waiting)
+        return any(Preemption(self._snapshot, w.job, domain, w.gpu_milli).ranks_below(run.job) for w in waiting)
 
     def _regain(self, run: UnderScaled, domain: DomainName, count: int) -> None:
         """Places that are free, then places that are coming free, then those that others leave."""
-        books = self._books
+        snapshot = self._snapshot
         found: list[tuple[WorkerPlacement, ...]] = []
-        for ledger in (books.now, books.soon):
+        for ledger in (snapshot.idle, snapshot.future_idle):
             there = _narrowed(ledger, run)
-            most = min(count, sum(seats(there, run.offer.of(count)).values())) if count else 0
-            placement = place_in(there, run.offer.of(most)) if most else None
+            most = min(count, sum(seats(there, run.option.of(count)).values())) if count else 0
+            placement = place_in(there, run.option.of(most)) if most else None
             workers = placement.workers if placement is not None else ()
             found.append(workers)
             count -= len(workers)
             self._enter(run, workers)
         left: tuple[WorkerPlacement, ...] = ()
-        if count and run.holder.run.phase is RunPhase.RUNNING and overdrawn(books, domain, ReclaimStrategy.GUARANTEE):
+        if (
+            count
+            and run.allocation.run.phase is RunPhase.RUNNING
+            and overdrawn(snapshot, domain, ReclaimStrategy.GUARANTEE)
+        ):
             left = self._reclaim(run, domain, count)
         now, coming = found[0], found[1] + left
         if now or coming:
-            self._outcome.regained[run.job.id] = Regained(now, coming, domain, run.offer.request.gpu_milli)
+            self._outcome.regained[run.job.id] = Regained(now, coming, domain, run.option.request.gpu_milli)
             numbers = {"free": len(now), "coming": len(coming)}
             self._outcome.trace.append(TraceStep(job=run.job.id, rule="regain", numbers=numbers))
 
     def _reclaim(self, run: UnderScaled, domain: DomainName, count: int) -> tuple[WorkerPlacement, ...]:
         """The most workers that others can make way for, and who then does."""
-        books = self._books
+        snapshot = self._snapshot
         best: tuple[Rule, Sequence[Allocation], Placement] | None = None
         low, high = 0, count
         while low < high:
             middle = (low + high + 1) // 2
-            offer = run.offer.of(middle)
-            claim = Reclaim(books, run.job.id, domain, offer.request.total_milli, ReclaimStrategy.GUARANTEE)
-            holders = _candidates(books, run, claim)
-            rule = Among(claim, holders)
-            with books.looking_at(_narrowed(books.soon, run, [h for h in holders if h.surplus])):
-                victims = victims_for(books, offer, rule) if claim.entitled() else None
-                placement = place_without(books, offer, victims) if victims else None
+            option = run.option.of(middle)
+            claim = Reclaim(snapshot, run.job.id, domain, option.request.total_milli, ReclaimStrategy.GUARANTEE)
+            allocations = _candidates(snapshot, run, claim)
+            rule = Among(claim, allocations)
+            with snapshot.looking_at(_narrowed(snapshot.future_idle, run, [h for h in allocations if h.surplus])):
+                victims = victims_for(snapshot, option, rule) if claim.entitled() else None
+                placement = place_without(snapshot, option, victims) if victims else None
             if victims and placement is not None:
                 best, low = (rule, victims, placement), middle
             else:
@@ -132,24 +138,26 @@ class WorkerRegain:
 
     def _enter(self, run: UnderScaled, workers: tuple[WorkerPlacement, ...]) -> None:
         if workers:
-            self._books.occupy(run.job, Assignment(run.offer.of(len(workers)), Placement(workers=workers)))
+            self._snapshot.occupy(run.job, Assignment(run.option.of(len(workers)), Placement(workers=workers)))
 
 
-def _candidates(books: Snapshot, run: UnderScaled, claim: Reclaim) -> tuple[Allocation, ...]:
+def _candidates(snapshot: Snapshot, run: UnderScaled, claim: Reclaim) -> tuple[Allocation, ...]:
     """What may be paused on the run's nodes, and the surplus workers elsewhere that go before those there."""
     there: dict[int, Allocation] = {}
     for node in sorted(run.nodes):
-        for holder in books.on_node(node):
-            before = (other for other in holder.bound if holder.surplus and books.stays(other))
-            there.update((id(each), each) for each in (*before, holder))
-    able = (holder for holder in there.values() if books.is_pausable(holder) and claim.may_take(holder))
-    return tuple(sorted(able, key=books.preference))
+        for allocation in snapshot.on_node(node):
+            before = (other for other in allocation.bound if allocation.surplus and snapshot.stays(other))
+            there.update((id(each), each) for each in (*before, allocation))
+    able = (
+        allocation for allocation in there.values() if snapshot.is_pausable(allocation) and claim.may_take(allocation)
+    )
+    return tuple(sorted(able, key=snapshot.preference))
 
 
 def _narrowed(ledger: FreeCapacity, run: UnderScaled, besides: Iterable[Allocation] = ()) -> FreeCapacity:
     """What is free where the run's pods can go, and nothing on the nodes of some others."""
     open_ = {node: run.devices_on(node) for node in run.nodes}
-    nodes = {*run.nodes, *(node for holder in besides for node in holder.nodes())}
+    nodes = {*run.nodes, *(node for allocation in besides for node in allocation.nodes())}
     rooms: dict[NodeName, NodeFree] = {}
     for name in nodes:
         room = ledger.rooms.get(name)

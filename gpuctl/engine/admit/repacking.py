@@ -21,39 +21,39 @@ MAX_PLACINGS = 10_000
 
 
 class Repacking:
-    """The admissions of one cycle and their seats; each is entered in the books as long as it stands.
+    """The admissions of one cycle and their seats; each is entered in the snapshot as long as it stands.
 
     `is_anew`: some were moved, so there may be room where there was none.
     """
 
-    __slots__ = ("_books", "_fractions", "_in_pool", "_left", "is_anew", "seats")
+    __slots__ = ("_fractions", "_in_pool", "_left", "_snapshot", "is_anew", "seats")
 
-    def __init__(self, books: Snapshot) -> None:
-        self._books = books
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
         self._left = MAX_PLACINGS
         self._fractions: dict[PoolName, int] = {}
         self._in_pool: dict[PoolName, int] = {}
         self.is_anew = False
         self.seats: dict[PendingJob, Assignment] = {}
 
-    def admit(self, waiting: PendingJob, offers: Sequence[PoolOption]) -> Assignment | None:
+    def admit(self, waiting: PendingJob, options: Sequence[PoolOption]) -> Assignment | None:
         """A seat for one job more, in what is free or by laying out all admissions anew; None if neither has one."""
-        seat = place(self._books.now, offers)
+        seat = place(self._snapshot.idle, options)
         if seat is not None:
-            self._books.occupy(waiting.job, seat)
+            self._snapshot.occupy(waiting.job, seat)
             self._sit(waiting, seat)
             return seat
-        for offer in offers:
-            if self.may_lay_out(offer) and self._lay_out(offer.pool.name, {waiting: offer}, always=True):
+        for option in options:
+            if self.may_lay_out(option) and self._lay_out(option.pool.name, {waiting: option}, always=True):
                 return self.seats[waiting]
         return None
 
-    def may_lay_out(self, offer: PoolOption) -> bool:
+    def may_lay_out(self, option: PoolOption) -> bool:
         """Whether a new layout could have a seat for one job more: enough is free, only not in one place."""
-        request, pool = offer.request, offer.pool.name
-        if not self._in_pool.get(pool) or self._refused(offer).cover(request.sizes):
+        request, pool = option.request, option.pool.name
+        if not self._in_pool.get(pool) or self._refused(option).cover(request.sizes):
             return False
-        ledger = self._books.now
+        ledger = self._snapshot.idle
         if not request.fraction_milli and not request.profile:
             # A device that is not whole now becomes so only by a fraction that is put elsewhere.
             whole = ledger.whole_devices(pool) + self._fractions.get(pool, 0)
@@ -61,16 +61,16 @@ class Repacking:
         return ledger.free_milli(pool, request.profile) >= request.total_milli > 0
 
     def _sit(self, waiting: PendingJob, seat: Assignment) -> None:
-        pool = seat.offer.pool.name
+        pool = seat.option.pool.name
         if waiting not in self.seats:
             self._in_pool[pool] = self._in_pool.get(pool, 0) + 1
-            if seat.offer.request.fraction_milli:
-                self._fractions[pool] = self._fractions.get(pool, 0) + seat.offer.request.workers
+            if seat.option.request.fraction_milli:
+                self._fractions[pool] = self._fractions.get(pool, 0) + seat.option.request.workers
         self.seats[waiting] = seat
 
     def compact(self) -> bool:
         """Lay out pools with new fractions anew where that leaves more devices whole; True when anything moved."""
-        pools = sorted({s.offer.pool.name for s in self.seats.values() if s.offer.request.fraction_milli})
+        pools = sorted({s.option.pool.name for s in self.seats.values() if s.option.request.fraction_milli})
         return sum(self._lay_out(pool, {}, always=False) for pool in pools) > 0
 
     def _lay_out(self, pool: PoolName, more: dict[PendingJob, PoolOption], *, always: bool) -> bool:
@@ -81,16 +81,16 @@ class Repacking:
         self._left -= self._in_pool.get(pool, 0) + len(more)
         if self._left < 0:
             return False
-        ledger = self._books.now
+        ledger = self._snapshot.idle
         whole = ledger.whole_devices(pool)
-        old = {waiting: seat for waiting, seat in self.seats.items() if seat.offer.pool.name == pool}
+        old = {waiting: seat for waiting, seat in self.seats.items() if seat.option.pool.name == pool}
         ledger.give_back_all(old.values())
         seats: dict[PendingJob, Assignment] | None = None
-        if all(place_in(ledger, offer) is not None for offer in more.values()):
-            seats = _largest_first(ledger, {waiting: seat.offer for waiting, seat in old.items()} | more)
+        if all(place_in(ledger, option) is not None for option in more.values()):
+            seats = _largest_first(ledger, {waiting: seat.option for waiting, seat in old.items()} | more)
         if seats is None:
-            for offer in more.values():
-                self._refused(offer).add(offer.request.sizes)
+            for option in more.values():
+                self._refused(option).add(option.request.sizes)
         better = seats is not None and (always or ledger.whole_devices(pool) > whole)
         if seats is not None:
             ledger.give_back_all(seats.values())
@@ -98,29 +98,29 @@ class Repacking:
         if seats is None or not better:
             return False
         self.is_anew = True
-        self._books.reseat(old, seats)
+        self._snapshot.reseat(old, seats)
         for waiting, seat in seats.items():
             self._sit(waiting, seat)
         return True
 
-    def _refused(self, offer: PoolOption) -> UnschedulableRequests:
-        """Requests like it for which no new layout had a seat, as the books stand."""
-        return self._books.unschedulable(("layout", self._books.lifted, offer.pool.name, offer.request.profile))
+    def _refused(self, option: PoolOption) -> UnschedulableRequests:
+        """Requests like it for which no new layout had a seat, as the snapshot stand."""
+        return self._snapshot.unschedulable(("layout", self._snapshot.lifted, option.pool.name, option.request.profile))
 
 
-def _largest_first(ledger: FreeCapacity, offers: dict[PendingJob, PoolOption]) -> dict[PendingJob, Assignment] | None:
+def _largest_first(ledger: FreeCapacity, options: dict[PendingJob, PoolOption]) -> dict[PendingJob, Assignment] | None:
     """Seats for all, taken from the ledger; None when one has none, and the ledger as it was."""
 
     def size(waiting: PendingJob) -> tuple[int, int, int, int, JobId]:
-        request = offers[waiting].request
+        request = options[waiting].request
         return -request.gpu_milli, -request.workers, -request.cpu_milli, -request.mem_bytes, waiting.job.id
 
     seats: dict[PendingJob, Assignment] = {}
-    for waiting in sorted(offers, key=size):
-        placement = place_in(ledger, offers[waiting])
+    for waiting in sorted(options, key=size):
+        placement = place_in(ledger, options[waiting])
         if placement is None:
             ledger.give_back_all(seats.values())
             return None
-        ledger.take(placement, offers[waiting].request.charge)
-        seats[waiting] = Assignment(offers[waiting], placement)
+        ledger.take(placement, options[waiting].request.charge)
+        seats[waiting] = Assignment(options[waiting], placement)
     return seats

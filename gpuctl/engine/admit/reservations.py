@@ -25,42 +25,42 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 
 
-def promised(waiting: PendingJob, books: Snapshot) -> Assignment | None:
+def promised(waiting: PendingJob, snapshot: Snapshot) -> Assignment | None:
     """The place a queued run was promised, if it is one the job could have in a pool it may use."""
-    return _seat_of(waiting.run.placement if waiting.run else None, waiting.offers, books)
+    return _seat_of(waiting.run.placement if waiting.run else None, waiting.options, snapshot)
 
 
-def keep_moves(moving: Iterable[tuple[Job, Run]], prospects: StaticFit, books: Snapshot) -> dict[JobId, Placement]:
+def keep_moves(moving: Iterable[tuple[Job, Run]], prospects: StaticFit, snapshot: Snapshot) -> dict[JobId, Placement]:
     """Enter the places that runs go to which still stop where they were, as far as those are free, or come free, and no
     ceiling forbids them by now."""
     kept: dict[JobId, Placement] = {}
     for job, run in moving:
-        seat = _seat_of(run.reserved, prospects.offers(job), books)
-        if seat is None or not is_free(books.soon, seat):
+        seat = _seat_of(run.reserved, prospects.options(job), snapshot)
+        if seat is None or not is_free(snapshot.future_idle, seat):
             continue
-        domain, milli = books.capacity.domain_of[seat.offer.pool.name], seat.offer.request.total_milli
-        if forbidden(books.accounts, job, domain, milli) is None:
-            books.occupy(job, seat)
+        domain, milli = snapshot.capacity.domain_of[seat.option.pool.name], seat.option.request.total_milli
+        if forbidden(snapshot.accounts, job, domain, milli) is None:
+            snapshot.occupy(job, seat)
             kept[job.id] = seat.placement
     return kept
 
 
-def _seat_of(placement: Placement | None, offers: Iterable[PoolOption], books: Snapshot) -> Assignment | None:
+def _seat_of(placement: Placement | None, options: Iterable[PoolOption], snapshot: Snapshot) -> Assignment | None:
     if placement is None or not placement.workers:
         return None
-    for offer in offers:
-        sized = offer.sized(len(placement.workers))
-        if sized is not None and _is_place(placement, sized, books):
+    for option in options:
+        sized = option.sized(len(placement.workers))
+        if sized is not None and _is_place(placement, sized, snapshot):
             return Assignment(sized, placement)
     return None
 
 
-def _is_place(placement: Placement, offer: PoolOption, books: Snapshot) -> bool:
-    request = offer.request
+def _is_place(placement: Placement, option: PoolOption, snapshot: Snapshot) -> bool:
+    request = option.request
     devices = 1 if request.fraction_milli else request.devices
     for worker in placement.workers:
-        room = books.now.rooms.get(worker.node)
-        if room is None or room.pool != offer.pool.name or len(set(worker.gpus)) != devices:
+        room = snapshot.idle.rooms.get(worker.node)
+        if room is None or room.pool != option.pool.name or len(set(worker.gpus)) != devices:
             return False
         if not all(0 <= index < len(room.gpu_milli) for index in worker.gpus):
             return False
@@ -74,40 +74,40 @@ def is_free(ledger: FreeCapacity, seat: Assignment) -> bool:
     return not _missing(ledger, seat)
 
 
-def in_the_way(books: Snapshot, seat: Assignment) -> tuple[Allocation, ...] | None:
+def in_the_way(snapshot: Snapshot, seat: Assignment) -> tuple[Allocation, ...] | None:
     """The runs in place that would have to leave the seat; None when even that would not free it."""
-    holders: dict[int, Allocation] = {}
-    for node in _missing(books.soon, seat):
-        for holder in books.on_node(node):
-            if _touches(holder, seat, node):
-                holders[id(holder)] = holder
-    chosen = with_bound(books, holders.values())
-    for holder in chosen:
-        books.soon.give_back(holder.placement, holder.charge)
-    free = is_free(books.soon, seat)
-    for holder in chosen:
-        books.soon.take(holder.placement, holder.charge)
+    allocations: dict[int, Allocation] = {}
+    for node in _missing(snapshot.future_idle, seat):
+        for allocation in snapshot.on_node(node):
+            if _touches(allocation, seat, node):
+                allocations[id(allocation)] = allocation
+    chosen = with_bound(snapshot, allocations.values())
+    for allocation in chosen:
+        snapshot.future_idle.give_back(allocation.placement, allocation.charge)
+    free = is_free(snapshot.future_idle, seat)
+    for allocation in chosen:
+        snapshot.future_idle.take(allocation.placement, allocation.charge)
     return chosen if free and chosen else None
 
 
-def may_pause_all(books: Snapshot, rule: Rule, holders: tuple[Allocation, ...]) -> bool:
+def may_pause_all(snapshot: Snapshot, rule: Rule, allocations: tuple[Allocation, ...]) -> bool:
     """The rule lets exactly these be paused."""
-    if not {id(holder) for holder in holders} <= {id(holder) for holder in rule.candidates()}:
+    if not {id(allocation) for allocation in allocations} <= {id(allocation) for allocation in rule.candidates()}:
         return False
     tally: VictimTotals = {}
-    for holder in holders:
-        tally = tally_with(tally, holder, books)
+    for allocation in allocations:
+        tally = tally_with(tally, allocation, snapshot)
     return rule.price(tally) is not None
 
 
-def _touches(holder: Allocation, seat: Assignment, node: NodeName) -> bool:
+def _touches(allocation: Allocation, seat: Assignment, node: NodeName) -> bool:
     wanted = {index for worker in seat.placement.workers if worker.node == node for index in worker.gpus}
-    return any(worker.node == node and not wanted.isdisjoint(worker.gpus) for worker in holder.placement.workers)
+    return any(worker.node == node and not wanted.isdisjoint(worker.gpus) for worker in allocation.placement.workers)
 
 
 def _missing(ledger: FreeCapacity, seat: Assignment) -> list[NodeName]:
     """Nodes of the seat on which something it needs is not free."""
-    request: Request = seat.offer.request
+    request: Request = seat.option.request
     charge = request.charge
     short: set[NodeName] = set()
     cpu: dict[NodeName, int] = {}

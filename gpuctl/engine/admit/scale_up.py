@@ -35,7 +35,7 @@ class Hindrance(StrEnum):
 
 
 def grow(
-    runs: Iterable[UnderScaled], books: Snapshot, restless: set[NodeName], regained: Mapping[JobId, Regained]
+    runs: Iterable[UnderScaled], snapshot: Snapshot, restless: set[NodeName], regained: Mapping[JobId, Regained]
 ) -> tuple[list[UnderScaled], dict[JobId, Hindrance]]:
     """Give them workers one by one, within every ceiling, those first that have a place already: those that grew, and
     what keeps those that lack some still, but for who waits for what was regained for it.
@@ -50,7 +50,7 @@ def grow(
         elif run.job.id not in regained:
             kept_from[run.job.id] = Hindrance.UNREST
     grown: dict[JobId, UnderScaled] = {}
-    for run in sorted(left, key=lambda run: run.rank(books)):
+    for run in sorted(left, key=lambda run: run.rank(snapshot)):
         kept = regained.get(run.job.id)
         if kept is not None and _is_apart(run, grown):
             run.workers += kept.now
@@ -58,14 +58,14 @@ def grow(
     asking = (run for run in left if run.job.id in grown or run.job.id not in regained)
     left = [run for run in asking if len(run.workers) < run.job.workers]
     while left:
-        first = min(left, key=lambda run: run.rank(books))
-        hindrance = _hindrance(first, books, grown)
-        worker = None if hindrance else first.next_worker(books)
+        first = min(left, key=lambda run: run.rank(snapshot))
+        hindrance = _hindrance(first, snapshot, grown)
+        worker = None if hindrance else first.next_worker(snapshot)
         if worker is None:
             left.remove(first)
             kept_from[first.job.id] = hindrance or Hindrance.ROOM
             continue
-        books.occupy(first.job, Assignment(first.offer, Placement(workers=(worker,))))
+        snapshot.occupy(first.job, Assignment(first.option, Placement(workers=(worker,))))
         first.workers.append(worker)
         grown[first.job.id] = first
         if len(first.workers) == first.job.workers:
@@ -73,11 +73,11 @@ def grow(
     return list(grown.values()), kept_from
 
 
-def _hindrance(run: UnderScaled, books: Snapshot, grown: Mapping[JobId, UnderScaled]) -> Hindrance | None:
+def _hindrance(run: UnderScaled, snapshot: Snapshot, grown: Mapping[JobId, UnderScaled]) -> Hindrance | None:
     """What keeps a run from one worker more, besides room."""
     if not _is_apart(run, grown):
         return Hindrance.NEIGHBOUR
-    return Hindrance.CEILING if _is_forbidden(run, books) else None
+    return Hindrance.CEILING if _is_forbidden(run, snapshot) else None
 
 
 def _is_apart(run: UnderScaled, grown: Mapping[JobId, UnderScaled]) -> bool:
@@ -85,72 +85,72 @@ def _is_apart(run: UnderScaled, grown: Mapping[JobId, UnderScaled]) -> bool:
     return all(other is run or run.nodes.isdisjoint(other.nodes) for other in grown.values())
 
 
-def _is_forbidden(run: UnderScaled, books: Snapshot) -> bool:
-    domain = run.holder.domain
-    return domain is None or forbidden(books.accounts, run.job, domain, run.offer.request.gpu_milli) is not None
+def _is_forbidden(run: UnderScaled, snapshot: Snapshot) -> bool:
+    domain = run.allocation.domain
+    return domain is None or forbidden(snapshot.accounts, run.job, domain, run.option.request.gpu_milli) is not None
 
 
 def resizes(
-    outcome: Outcome, smaller: Iterable[UnderScaled], books: Snapshot, holders: Iterable[Allocation]
+    outcome: Outcome, smaller: Iterable[UnderScaled], snapshot: Snapshot, allocations: Iterable[Allocation]
 ) -> Iterator[Resize]:
     """Who goes on with fewer workers, for the first that some were given up for; and who grows, into what was regained
     for it and into what is left.
 
-    `holders` are all runs in place.
+    `allocations` are all runs in place.
     """
     for job, gone in outcome.given_up.items():
         if job in outcome.pauses:
             continue
-        run, declared = gone[0].holder.run, gone[0].holder.job
+        run, declared = gone[0].allocation.run, gone[0].allocation.job
         workers = run.placement.workers[: -len(gone)] if run.placement else ()
         most = declared.workers if declared else len(workers)
         yield Resize(
             job=job,
             reason=reasons.gave_up_workers(gone[0].beneficiary, len(workers), most),
-            record=record_of(run, books.now_ms),
+            record=record_of(run, snapshot.now_ms),
             placement=Placement(workers=workers),
             beneficiary=gone[0].beneficiary,
         )
     busy = outcome.pauses.keys() | outcome.given_up.keys() | outcome.shifts.keys()
     left = [run for run in smaller if run.job.id not in busy]
-    more, kept_from = grow(left, books, _restless(outcome, holders) if left else set(), outcome.regained)
+    more, kept_from = grow(left, snapshot, _restless(outcome, allocations) if left else set(), outcome.regained)
     for grown in more:
         outcome.regained.pop(grown.job.id, None)
-        numbers = {"from": len(grown.holder.placement.workers), "to": len(grown.workers)}
+        numbers = {"from": len(grown.allocation.placement.workers), "to": len(grown.workers)}
         outcome.trace.append(TraceStep(job=grown.job.id, rule="grow", numbers=numbers))
         yield Resize(
             job=grown.job.id,
-            reason=_standing(grown, books),
-            record=record_of(grown.holder.run, books.now_ms),
+            reason=_standing(grown, snapshot),
+            record=record_of(grown.allocation.run, snapshot.now_ms),
             placement=Placement(workers=tuple(grown.workers)),
         )
     for stays in sorted((run for run in left if run.job.id in kept_from), key=lambda run: run.job.id):
-        outcome.trace.append(_step_of(stays, kept_from[stays.job.id], books))
+        outcome.trace.append(_step_of(stays, kept_from[stays.job.id], snapshot))
 
 
-def _step_of(run: UnderScaled, kept_from: Hindrance, books: Snapshot) -> TraceStep:
+def _step_of(run: UnderScaled, kept_from: Hindrance, snapshot: Snapshot) -> TraceStep:
     """Why it has no more workers, and with how many it could go on at the most without a new start."""
     numbers: dict[str, str | int] = {
         "workers": len(run.workers),
-        "most": run.most(books.capacity),
+        "most": run.most(snapshot.capacity),
         "asked": run.job.workers,
         "because": kept_from.value,
     }
     return TraceStep(job=run.job.id, rule="stay small", numbers=numbers)
 
 
-def _restless(outcome: Outcome, holders: Iterable[Allocation]) -> set[NodeName]:
+def _restless(outcome: Outcome, allocations: Iterable[Allocation]) -> set[NodeName]:
     """Nodes on which somebody starts, is promised a place, or is leaving one."""
     seats = [seat.placement for seat, _ in (*outcome.started.values(), *outcome.reserved.values())]
     moved = [shift.move.seat.placement for shift in outcome.shifts.values()]
     coming = [Placement(workers=places.coming) for places in outcome.regained.values()]
-    going = [h.placement for h in holders if h.leaving or h.run.phase is RunPhase.STARTING]
+    going = [h.placement for h in allocations if h.leaving or h.run.phase is RunPhase.STARTING]
     return {worker.node for placement in (*seats, *moved, *coming, *going) for worker in placement.workers}
 
 
-def _standing(grown: UnderScaled, books: Snapshot) -> Reason:
+def _standing(grown: UnderScaled, snapshot: Snapshot) -> Reason:
     """Why it may run with all it has now."""
-    domain, project = grown.holder.domain, grown.holder.project
-    if domain is None or not grown.offer.request.gpu_milli:
+    domain, project = grown.allocation.domain, grown.allocation.project
+    if domain is None or not grown.option.request.gpu_milli:
         return reasons.runs_without_gpu()
-    return standing(books.accounts, domain, project, books.accounts.held(domain, project_owner(project)))
+    return standing(snapshot.accounts, domain, project, snapshot.accounts.held(domain, project_owner(project)))

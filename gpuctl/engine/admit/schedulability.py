@@ -1,4 +1,4 @@
-"""Which pending jobs are worth an attempt, as the books stand.
+"""Which pending jobs are worth an attempt, as the snapshot stand.
 
 The check asks for three ways in which a job could get its GPUs: the pool has room that is idle or coming free; the
 project is entitled to more and some other project holds more than it keeps; the job outranks a run of its own project.
@@ -59,13 +59,13 @@ class Schedulability:
     """
 
     __slots__ = (
-        "_books", "_changes", "_claims", "_guards", "_layout", "_may_move", "_mover", "_reach", "_reserved_room",
-        "_room", "_roomy", "_takes", "_with_room",
+        "_changes", "_claims", "_guards", "_layout", "_may_move", "_mover", "_reach", "_reserved_room", "_room",
+        "_roomy", "_snapshot", "_takes", "_with_room",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - all that an attempt depends on
         self,
-        books: Snapshot,
+        snapshot: Snapshot,
         guards: HeadReservations,
         layout: Repacking,
         mover: MigrationSearch,
@@ -73,12 +73,12 @@ class Schedulability:
         *,
         may_move: bool,
     ) -> None:
-        self._books = books
+        self._snapshot = snapshot
         self._guards = guards
         self._layout = layout
         self._mover = mover
         self._may_move = may_move
-        self._changes = books.changes
+        self._changes = snapshot.changes
         self._claims: dict[ProjectQueue, bool] = {}
         self._reach: dict[DomainName, Reach] = {}
         self._takes: dict[object, bool] = {}
@@ -89,19 +89,19 @@ class Schedulability:
 
     def _classes_with_room(self, line: ProjectQueue) -> list[tuple[Rank, JobClass]]:
         """Those that could start on idle GPUs. Where the least that any asks for has no room, none has."""
-        if not any(map(self._has_room, line.needs(self._books.capacity).least)):
+        if not any(map(self._has_room, line.needs(self._snapshot.capacity).least)):
             return []
         return [
             (rank, group)
             for rank, group in line.ranked
-            if any(self._has_room(offer.fewest) for offer in group.first.offers)
+            if any(self._has_room(option.fewest) for option in group.first.options)
         ]
 
-    def _has_room(self, offer: PoolOption) -> bool:
+    def _has_room(self, option: PoolOption) -> bool:
         """Whether there is any when the pass begins."""
-        key = offer.pool.name, offer.request
+        key = option.pool.name, option.request
         if key not in self._room:
-            self._room[key] = has_place(self._books.now, offer) or self._has_reserved_room(offer)
+            self._room[key] = has_place(self._snapshot.idle, option) or self._has_reserved_room(option)
         return self._room[key]
 
     def classes(self, line: ProjectQueue) -> Sequence[tuple[Rank, JobClass]]:
@@ -112,88 +112,88 @@ class Schedulability:
 
     def _may_any_claim(self, line: ProjectQueue) -> bool:
         """Whether one of a project's jobs outranks a run of its own, or has a right to what may be had."""
-        books, needs, project = self._books, line.needs(self._books.capacity), line.project
+        snapshot, needs, project = self._snapshot, line.needs(self._snapshot.capacity), line.project
         return any(
-            ranks_above_some(books, domain, project, needs.priority, is_fixed=needs.is_fixed)
-            or (any(rights_of(books.accounts, domain, project, needs.gpu_milli)) and self._has_sources(domain))
+            ranks_above_some(snapshot, domain, project, needs.priority, is_fixed=needs.is_fixed)
+            or (any(rights_of(snapshot.accounts, domain, project, needs.gpu_milli)) and self._has_sources(domain))
             for domain in needs.domains
         )
 
     def of(self, waiting: PendingJob, group: JobClass) -> bool:
         """Whether an attempt for a job of a class could succeed."""
-        self._books.effort.looks += 1
+        self._snapshot.effort.looks += 1
         self._refresh()
         if self._guards and self._guards.of(waiting) is not None:
             return True
-        if group in self._with_room and any(self._may_start(waiting, offer) for offer in waiting.offers):
+        if group in self._with_room and any(self._may_start(waiting, option) for option in waiting.options):
             return True
         if waiting.run is None or not self._may_claim(group.line):
             return False
-        return any(self._may_make_room(waiting, offer) for offer in waiting.offers if offer.request.gpu_milli)
+        return any(self._may_make_room(waiting, option) for option in waiting.options if option.request.gpu_milli)
 
     def _may_claim(self, line: ProjectQueue) -> bool:
-        """`_may_any_claim`, judged once until the books change."""
+        """`_may_any_claim`, judged once until the snapshot change."""
         if line not in self._claims:
             self._claims[line] = self._may_any_claim(line)
         return self._claims[line]
 
     def _refresh(self) -> None:
-        """What was found is forgotten once the books have changed."""
-        if self._changes != self._books.changes:
-            self._changes, self._claims, self._reach, self._takes = self._books.changes, {}, {}, {}
+        """What was found is forgotten once the snapshot have changed."""
+        if self._changes != self._snapshot.changes:
+            self._changes, self._claims, self._reach, self._takes = self._snapshot.changes, {}, {}, {}
 
-    def _may_start(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _may_start(self, waiting: PendingJob, option: PoolOption) -> bool:
         """Whether there is idle room for it, or could be if this cycle's starts were placed anew, and no ceiling."""
-        domain, least = self._books.capacity.domain_of[offer.pool.name], offer.fewest
-        if has_place(self._books.now, least) or self._layout.may_lay_out(least):
+        domain, least = self._snapshot.capacity.domain_of[option.pool.name], option.fewest
+        if has_place(self._snapshot.idle, least) or self._layout.may_lay_out(least):
             is_open = True
         else:
-            is_open = self._has_reserved_room(least) and self._may_pass(waiting, offer, domain)
-        return is_open and forbidden(self._books.accounts, waiting.job, domain, offer.least_milli) is None
+            is_open = self._has_reserved_room(least) and self._may_pass(waiting, option, domain)
+        return is_open and forbidden(self._snapshot.accounts, waiting.job, domain, option.least_milli) is None
 
-    def _has_reserved_room(self, offer: PoolOption) -> bool:
+    def _has_reserved_room(self, option: PoolOption) -> bool:
         """Whether its GPUs have room where a place is reserved for the longest-waiting job, if one is."""
-        if self._guards.in_pool(offer.pool.name) is None:
+        if self._guards.in_pool(option.pool.name) is None:
             return False
-        found = self._reserved_room.get(offer.sort)
+        found = self._reserved_room.get(option.sort)
         if found is None:
             with self._guards.lifted():
-                found = has_place(self._books.now, PoolOption(offer.pool, offer.request.without_cpu()))
-            self._reserved_room[offer.sort] = found
+                found = has_place(self._snapshot.idle, PoolOption(option.pool, option.request.without_cpu()))
+            self._reserved_room[option.sort] = found
         return found
 
-    def _may_pass(self, waiting: PendingJob, offer: PoolOption, domain: DomainName) -> bool:
+    def _may_pass(self, waiting: PendingJob, option: PoolOption, domain: DomainName) -> bool:
         """Whether it may start in a place reserved for another: it ends in time, or could take the place back."""
-        guard, job = self._guards.in_pool(offer.pool.name), waiting.job
+        guard, job = self._guards.in_pool(option.pool.name), waiting.job
         if guard is None or job.max_duration_ms is not None or guard.waiting.job.id.project == job.id.project:
             return True
-        return any(rights_of(self._books.accounts, domain, job.id.project, offer.least_milli))
+        return any(rights_of(self._snapshot.accounts, domain, job.id.project, option.least_milli))
 
-    def _may_make_room(self, waiting: PendingJob, offer: PoolOption) -> bool:
+    def _may_make_room(self, waiting: PendingJob, option: PoolOption) -> bool:
         """Whether runs may have to be paused or moved for it, or may be about to leave."""
-        books, job = self._books, waiting.job
-        domain = books.capacity.domain_of[offer.pool.name]
-        if ranks_above_some(books, domain, job.id.project, job.priority, is_fixed=is_first_class(job)):
+        snapshot, job = self._snapshot, waiting.job
+        domain = snapshot.capacity.domain_of[option.pool.name]
+        if ranks_above_some(snapshot, domain, job.id.project, job.priority, is_fixed=is_first_class(job)):
             return True
-        guaranteed, fair = rights_of(books.accounts, domain, job.id.project, offer.least_milli)
-        guard = self._guards.in_pool(offer.pool.name) if guaranteed else None
-        missing_milli = offer.least_milli - (0 if guard is None else self._guards.free_milli(guard))
+        guaranteed, fair = rights_of(snapshot.accounts, domain, job.id.project, option.least_milli)
+        guard = self._guards.in_pool(option.pool.name) if guaranteed else None
+        missing_milli = option.least_milli - (0 if guard is None else self._guards.free_milli(guard))
         if not self._reach_in(domain).has(missing_milli, guaranteed=guaranteed, fair=fair):
             return False
-        if offer.least or guard is not None:
+        if option.least or guard is not None:
             return True
-        key = guaranteed, books.accounts.tree.above(job.id.project), offer.pool.name, offer.request
+        key = guaranteed, snapshot.accounts.tree.above(job.id.project), option.pool.name, option.request
         if key not in self._takes:
-            self._takes[key] = self._may_take(job, offer)
+            self._takes[key] = self._may_take(job, option)
         return self._takes[key]
 
-    def _may_take(self, job: Job, offer: PoolOption) -> bool:
-        """Whether GPUs of the pool come free for an offer, or runs could be moved or reclaimed by a right to it."""
-        books = self._books
-        if has_place(books.soon, offer) or (self._may_move and not self._mover.finds_nobody(offer)):
+    def _may_take(self, job: Job, option: PoolOption) -> bool:
+        """Whether GPUs of the pool come free for an option, or runs could be moved or reclaimed by a right to it."""
+        snapshot = self._snapshot
+        if has_place(snapshot.future_idle, option) or (self._may_move and not self._mover.finds_nobody(option)):
             return True
-        claim = next(claims_of(books, job.id, offer), None)
-        return claim is not None and not finds_nobody(books, offer, claim)
+        claim = next(claims_of(snapshot, job.id, option), None)
+        return claim is not None and not finds_nobody(snapshot, option, claim)
 
     def _has_sources(self, domain: DomainName) -> bool:
         """Whether anything could be had by a claim, or is reserved for the longest-waiting job."""
@@ -203,21 +203,21 @@ class Schedulability:
 
     def _reach_in(self, domain: DomainName) -> Reach:
         """What could be had of a domain by a claim."""
-        books, found = self._books, self._reach.get(domain)
+        snapshot, found = self._snapshot, self._reach.get(domain)
         if found is None:
-            losers = map(project_owner, overdrawn(books, domain, ReclaimStrategy.FAIRNESS))
+            losers = map(project_owner, overdrawn(snapshot, domain, ReclaimStrategy.FAIRNESS))
             found = self._reach[domain] = Reach(
-                free_milli=sum(map(books.soon.all_free_milli, books.capacity.pools_of(domain))),
-                comes=self._may_move or books.leaving > 0,
-                above_guarantee=bool(overdrawn(books, domain, ReclaimStrategy.GUARANTEE)),
-                above_shares_milli=sum(slack(books, domain, ReclaimStrategy.FAIRNESS, owner) for owner in losers),
+                free_milli=sum(map(snapshot.future_idle.all_free_milli, snapshot.capacity.pools_of(domain))),
+                comes=self._may_move or snapshot.leaving > 0,
+                above_guarantee=bool(overdrawn(snapshot, domain, ReclaimStrategy.GUARANTEE)),
+                above_shares_milli=sum(slack(snapshot, domain, ReclaimStrategy.FAIRNESS, owner) for owner in losers),
             )
         return found
 
 
 def ranks_above_some(
-    books: Snapshot, domain: DomainName, project: ProjectName, priority: int, *, is_fixed: bool
+    snapshot: Snapshot, domain: DomainName, project: ProjectName, priority: int, *, is_fixed: bool
 ) -> bool:
     """Whether runs of the same project may make way."""
-    there = books.pausable(domain).get(project)
-    return bool(there) and (is_fixed or books.lowest(domain, project) < priority)
+    there = snapshot.pausable(domain).get(project)
+    return bool(there) and (is_fixed or snapshot.lowest(domain, project) < priority)

@@ -112,7 +112,7 @@ def _devices(workers: Iterable[WorkerPlacement]) -> int:
     return len({(worker.node, gpu) for worker in workers for gpu in worker.gpus})
 
 
-def keep_apart(outcome: Outcome, lineup: PendingJobs, books: Snapshot) -> None:
+def keep_apart(outcome: Outcome, lineup: PendingJobs, snapshot: Snapshot) -> None:
     """Of those that would start, have those wait whose place might be taken meanwhile, or who might take another's.
 
     Their places are promised. Runs that are yet to be made don't start in this cycle anyway. Cost: O(starts, and the
@@ -120,12 +120,12 @@ def keep_apart(outcome: Outcome, lineup: PendingJobs, books: Snapshot) -> None:
     """
     asking = [(lineup.find(job)[0], seat) for job, (seat, _) in outcome.started.items()]
     asking = [(waiting, seat) for waiting, seat in asking if waiting.run is not None]
-    late = _unbound(books, {worker.node for _, seat in asking for worker in seat.placement.workers})
+    late = _unbound(snapshot, {worker.node for _, seat in asking for worker in seat.placement.workers})
     gangs = (_coming(waiting.job.id, seat) for waiting, seat in asking if len(seat.placement.workers) > 1)
     crowded = frozenset[NodeName]().union(*(each.nodes for each in chain(late, gangs) if each.is_dealt))
     if not crowded:
         return
-    promised = (_coming(job, seat) for job, seat in books.seated() if job not in outcome.started)
+    promised = (_coming(job, seat) for job, seat in snapshot.seated() if job not in outcome.started)
     turns = ((waiting, _coming(waiting.job.id, seat), at) for at, (waiting, seat) in enumerate(asking))
     starts = [(each[0], each[1]) for _, each in sorted((_turn(*each), each) for each in turns)]
     there: defaultdict[NodeName, list[Coming]] = defaultdict(list)
@@ -134,7 +134,7 @@ def keep_apart(outcome: Outcome, lineup: PendingJobs, books: Snapshot) -> None:
         for node in each.nodes & crowded:
             there[node].append(each)
     for waiting, start in starts:
-        rivals = (_rival(start, there[node], books.now.rooms[node]) for node in sorted(start.nodes & crowded))
+        rivals = (_rival(start, there[node], snapshot.idle.rooms[node]) for node in sorted(start.nodes & crowded))
         rival = next((each for each in rivals if each is not None), None)
         if rival is not None:
             _hold_back(outcome, waiting, rival.job)
@@ -150,18 +150,23 @@ def _rival(start: Coming, there: Sequence[Coming], room: NodeFree) -> Coming | N
 
 
 def _coming(job: JobId, seat: Assignment) -> Coming:
-    return Coming(job, seat.offer.pool, seat.placement, seat.charge, seat.placement)
+    return Coming(job, seat.option.pool, seat.placement, seat.charge, seat.placement)
 
 
-def _unbound(books: Snapshot, nodes: Iterable[NodeName]) -> list[Coming]:
+def _unbound(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[Coming]:
     """Runs there that have begun a moment ago, and whose pods have not all a node."""
-    runs = {holder.run.job: holder.run for node in nodes for holder in books.on_node(node) if holder.run.unbound}
+    runs = {
+        allocation.run.job: allocation.run
+        for node in nodes
+        for allocation in snapshot.on_node(node)
+        if allocation.run.unbound
+    }
     found: list[Coming] = []
     for job, run in sorted(runs.items()):
         workers = run.placement.workers if run.placement is not None else ()
-        space = books.capacity.nodes.get(workers[0].node) if workers else None
-        pool = books.capacity.pools.get(space.pool) if space is not None and space.pool is not None else None
-        if run.placement is not None and pool is not None and running_ms(run, books.now_ms) < STARTING_MS:
+        space = snapshot.capacity.nodes.get(workers[0].node) if workers else None
+        pool = snapshot.capacity.pools.get(space.pool) if space is not None and space.pool is not None else None
+        if run.placement is not None and pool is not None and running_ms(run, snapshot.now_ms) < STARTING_MS:
             charge = WorkerRequest(run.gpu_milli, run.cpu_milli, run.mem_bytes)
             found.append(Coming(job, pool, run.placement, charge, run.made_with or run.placement))
     return found

@@ -26,14 +26,14 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 class UnderScaled:
     """A run that goes on with fewer workers than it asks for, and what one worker more would be."""
 
-    __slots__ = ("_most", "holder", "job", "made_with", "offer", "workers")
+    __slots__ = ("_most", "allocation", "job", "made_with", "option", "workers")
 
-    def __init__(self, holder: Allocation, job: Job, made_with: Placement, offer: PoolOption) -> None:
-        self.holder = holder
+    def __init__(self, allocation: Allocation, job: Job, made_with: Placement, option: PoolOption) -> None:
+        self.allocation = allocation
         self.job = job
         self.made_with = made_with
-        self.offer = offer
-        self.workers = list(holder.placement.workers)
+        self.option = option
+        self.workers = list(allocation.placement.workers)
         self._most: int | None = None
 
     @property
@@ -44,7 +44,7 @@ class UnderScaled:
     @property
     def is_claimed(self) -> bool:
         """Whether its pods ask for GPUs by name."""
-        return self.offer.pool.way is not Way.COUNT
+        return self.option.pool.way is not Way.COUNT
 
     def most(self, capacity: Capacity) -> int:
         """With how many workers it could go on, were nothing else there; the same all through a cycle."""
@@ -55,11 +55,11 @@ class UnderScaled:
     def _could_hold(self, capacity: Capacity) -> int:
         if self.is_claimed:
             return min(self.job.workers, len(self.made_with.workers))
-        request = self.offer.request._replace(workers=self.job.workers)
+        request = self.option.request._replace(workers=self.job.workers)
         most = 0
         for node in self.nodes:
             space = capacity.nodes.get(node)
-            if space is not None and space.usable and space.pool == self.offer.pool.name:
+            if space is not None and space.usable and space.pool == self.option.pool.name:
                 devices = of_its_kind(space.gpu_milli, space.profiles, request)
                 most += slots_in(devices, space.cpu_milli, space.mem_bytes, request)
         return min(self.job.workers, most)
@@ -70,18 +70,18 @@ class UnderScaled:
             return None
         return frozenset(index for worker in self.made_with.workers if worker.node == node for index in worker.gpus)
 
-    def rank(self, books: Snapshot) -> tuple[GpuMilli, Rank]:
+    def rank(self, snapshot: Snapshot) -> tuple[GpuMilli, Rank]:
         """Who grows first: whose project is furthest below its share, and its first in order."""
-        holder = self.holder
-        over = 0 if holder.domain is None else books.accounts.over_share(holder.domain, holder.project)
-        return over, job_rank(self.job, holder.run.queued_at_ms)
+        allocation = self.allocation
+        over = 0 if allocation.domain is None else snapshot.accounts.over_share(allocation.domain, allocation.project)
+        return over, job_rank(self.job, allocation.run.queued_at_ms)
 
-    def next_worker(self, books: Snapshot) -> WorkerPlacement | None:
+    def next_worker(self, snapshot: Snapshot) -> WorkerPlacement | None:
         """A place for one worker more that is free now."""
-        request = self.offer.request
+        request = self.option.request
         for node in sorted(self.nodes):
-            room = books.now.rooms.get(node)
-            if room is None or room.pool != self.offer.pool.name or not holds(room, request):
+            room = snapshot.idle.rooms.get(node)
+            if room is None or room.pool != self.option.pool.name or not holds(room, request):
                 continue
             kind = [i for i in range(len(room.gpu_milli)) if room.profile_of(i) == request.profile]
             asked = self.devices_on(node)
@@ -92,22 +92,22 @@ class UnderScaled:
         return None
 
 
-def lacking(holders: Iterable[Allocation], prospects: StaticFit) -> Iterator[UnderScaled]:
+def lacking(allocations: Iterable[Allocation], prospects: StaticFit) -> Iterator[UnderScaled]:
     """Those of some runs that could have more workers. One whose last workers still leave waits until that is over."""
-    for holder in holders:
-        job, run = holder.job, holder.run
-        if job is None or run.phase not in ACTIVE or len(holder.placement.workers) >= job.workers:
+    for allocation in allocations:
+        job, run = allocation.job, allocation.run
+        if job is None or run.phase not in ACTIVE or len(allocation.placement.workers) >= job.workers:
             continue
         if run.made_with is None or run.leaving is not None:
             continue
-        for offer in prospects.offers(job):
-            if prospects.pool_of(holder.placement) == offer.pool.name:
-                yield UnderScaled(holder, job, run.made_with, offer.of(1))
+        for option in prospects.options(job):
+            if prospects.pool_of(allocation.placement) == option.pool.name:
+                yield UnderScaled(allocation, job, run.made_with, option.of(1))
 
 
 def asked_by(runs: Iterable[UnderScaled], demand: Demand) -> dict[tuple[DomainName, ProjectName], GpuMilli]:
     """What their projects hold, and what those ask that wait, as it was counted so far."""
-    owners = ((run.holder.domain, run.holder.project) for run in runs)
+    owners = ((run.allocation.domain, run.allocation.project) for run in runs)
     return {(domain, project): demand.wanted(domain, project) for domain, project in owners if domain is not None}
 
 
@@ -115,8 +115,8 @@ def count_growth(runs: Iterable[UnderScaled], capacity: Capacity, demand: Demand
     """What they could use besides is demand of their projects."""
     for run in runs:
         more = run.most(capacity) - len(run.workers)
-        if more > 0 and run.holder.domain is not None:
-            demand.grow(run.holder.domain, run.holder.project, more * run.offer.request.gpu_milli)
+        if more > 0 and run.allocation.domain is not None:
+            demand.grow(run.allocation.domain, run.allocation.project, more * run.option.request.gpu_milli)
 
 
 def _devices(free: Sequence[tuple[GpuMilli, int]], request: Request) -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ class Waitlist:
 
     __slots__ = ("lineup", "queue", "shortages")
 
-    def __init__(self, lineup: PendingJobs, books: Snapshot, news: DirtyProjects) -> None:
+    def __init__(self, lineup: PendingJobs, snapshot: Snapshot, news: DirtyProjects) -> None:
         self.lineup = lineup
         self.shortages = PendingReasons(news)
-        self.queue = QueueOrder(books.accounts, lineup, news)
+        self.queue = QueueOrder(snapshot.accounts, lineup, news)

@@ -1,7 +1,8 @@
 """Where everybody stands before anybody competes, carried from cycle to cycle: only what has changed is read again.
 
 Jobs and runs are the same as long as they are the very same objects. What time alone changes is known beforehand: it is
-read again when it is due. What a cycle did to the books is taken back before the next, so that they hold what is there.
+read again when it is due. What a cycle did to the snapshot is taken back before the next, so that it holds what is
+there.
 Cost of a cycle: what has changed, and one glance at each object to see that.
 """
 
@@ -29,9 +30,9 @@ from gpuctl.engine.jobs.project_queue import JobClass
 from gpuctl.engine.jobs.runs import (
     IN_PLACE,
     Allocation,
+    allocations_of,
     by_itself,
     given_twice,
-    holders_of,
     kept,
     next_change_ms,
     settled,
@@ -57,9 +58,9 @@ class CarriedState:
 
     __slots__ = (
         "_barred", "_capacity", "_due", "_entered", "_held", "_job_list", "_jobs", "_ledgers", "_lessons", "_news",
-        "_now_ms", "_over", "_overlaid", "_raw", "_restless", "_runs", "_twice", "_used", "adjustments",
-        "books", "decisions", "demand", "division", "in_vain", "kept", "lineup", "moving", "only_joined", "shares",
-        "touched", "usable_milli", "verdicts", "waitlist",
+        "_now_ms", "_over", "_overlaid", "_raw", "_restless", "_runs", "_twice", "_used", "adjustments", "decisions",
+        "demand", "division", "in_vain", "kept", "lineup", "moving", "only_joined", "shares", "snapshot", "touched",
+        "usable_milli", "verdicts", "waitlist",
     )  # fmt: skip
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: OwnerTree, prospects: StaticFit) -> None:
@@ -79,13 +80,13 @@ class CarriedState:
         self._restless: set[JobId] = set()
         self._due: list[tuple[Instant, JobId]] = []
         self._news = news = DirtyProjects(project.name for project in declared.projects)
-        self.books = Snapshot(capacity, Accounts(tree, news), declared.cluster.scheduling.min_runtime_ms, news)
+        self.snapshot = Snapshot(capacity, Accounts(tree, news), declared.cluster.scheduling.min_runtime_ms, news)
         self._lessons = LearnedMix(declared.cluster.pools)
         self.lineup = PendingJobs(capacity, prospects, news)
-        self.waitlist = Waitlist(self.lineup, self.books, news)
-        self.demand = Demand(declared, capacity, self.books.accounts, news)
-        self.division = Division(declared, self.books.accounts, self.demand)
-        self.shares = ShareRows(declared, self.books.accounts, self.demand, news)
+        self.waitlist = Waitlist(self.lineup, self.snapshot, news)
+        self.demand = Demand(declared, capacity, self.snapshot.accounts, news)
+        self.division = Division(declared, self.snapshot.accounts, self.demand)
+        self.shares = ShareRows(declared, self.snapshot.accounts, self.demand, news)
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
         self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
@@ -107,7 +108,7 @@ class CarriedState:
         return self._lessons.elastic > 0
 
     @property
-    def holders(self) -> Iterator[Allocation]:
+    def allocations(self) -> Iterator[Allocation]:
         """All runs in place, whole."""
         return chain.from_iterable(self._raw.values())
 
@@ -115,7 +116,9 @@ class CarriedState:
     def changeable(self) -> Iterator[Allocation]:
         """Those of them that go on, and that something can be done for."""
         kept = ((raw, self._entered.get(job, ())) for job, raw in self._raw.items())
-        return (holder for raw, entered in kept if any(part.job is not None for part in entered) for holder in raw)
+        return (
+            allocation for raw, entered in kept if any(part.job is not None for part in entered) for allocation in raw
+        )
 
     def update(
         self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, effort: Counters
@@ -123,7 +126,7 @@ class CarriedState:
         """Bring everything up to date. `capacity` is of the same pools and projects as before."""
         self.verdicts.changed = {}
         # In the order in which they come, which is nearly sorted: so sorting them costs next to nothing.
-        touched = dict.fromkeys(self.books.renew(now_ms, effort))
+        touched = dict.fromkeys(self.snapshot.renew(now_ms, effort))
         before, self._capacity = self._capacity, capacity
         nodes = changed_nodes(before, capacity)
         self._now_ms = now_ms
@@ -135,7 +138,7 @@ class CarriedState:
             touched[heappop(self._due)[1]] = None
         if nodes:
             self._news.of_all()
-            touched.update(dict.fromkeys(self.books.entered_on(nodes) | self.lineup.refit(capacity, nodes)))
+            touched.update(dict.fromkeys(self.snapshot.entered_on(nodes) | self.lineup.refit(capacity, nodes)))
             self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         jobs = sorted(touched)
         twice = self._place(jobs)
@@ -145,9 +148,9 @@ class CarriedState:
         leaving, entering = self._settle(jobs, declared, state)
         self._adjust(leaving, before, -1)
         self._adjust(entering, capacity, 1)
-        self.books.leave_all(leaving)
-        self.books.refit(capacity, nodes)
-        self.books.enter_all(entering)
+        self.snapshot.leave_all(leaving)
+        self.snapshot.refit(capacity, nodes)
+        self.snapshot.enter_all(entering)
         self.touched.update(touched)
         self.only_joined = not (leaving or entering or nodes or self.elastic) and self.lineup.are_like_others(touched)
         effort.read += len(touched)
@@ -187,7 +190,7 @@ class CarriedState:
         if gone or come:
             self._lessons.take(gone, -1)
             self._lessons.take(come)
-            self.books.adopt(self._lessons.habits())
+            self.snapshot.adopt(self._lessons.habits())
         for job in gone:
             if self._jobs.get(job.id) == job:
                 del self._jobs[job.id]
@@ -217,41 +220,41 @@ class CarriedState:
 
     # What each says
 
-    def _raw_holders(self, job: JobId) -> tuple[Allocation, ...]:
+    def _raw_allocations(self, job: JobId) -> tuple[Allocation, ...]:
         found: tuple[Allocation, ...] = ()
         digest = None
         for run in self._runs.of(job):
             if run.digest != digest and run.phase in IN_PLACE:
                 declared = self._jobs.get(job)
                 of_run = declared if declared is not None and declared.digest == run.digest else None
-                found += holders_of(run, of_run, self._capacity)
+                found += allocations_of(run, of_run, self._capacity)
             digest = run.digest
         return found
 
     def _place(self, jobs: Iterable[JobId]) -> dict[RunKey, NodeName]:
         """Take in which places they hold now, and who uses which devices; the runs of which there is one too many."""
-        gone = [holder for job in jobs for holder in self._raw.pop(job, ())] if self._raw else []
+        gone = [allocation for job in jobs for allocation in self._raw.pop(job, ())] if self._raw else []
         come: list[Allocation] = []
         for job in self._runs.only_in(IN_PLACE, jobs):
-            holders = self._raw_holders(job)
-            if holders:
-                self._raw[job] = holders
-                come += holders
+            allocations = self._raw_allocations(job)
+            if allocations:
+                self._raw[job] = allocations
+                come += allocations
         self._use_devices(gone, -1)
         self._use_devices(come, 1)
         if not self._over:
             return {}
-        there = (holder for holder in self.holders if not holder.leaving)
+        there = (allocation for allocation in self.allocations if not allocation.leaving)
         return given_twice(
             [h for h in there if any((w.node, i) in self._over for w in h.placement.workers for i in w.gpus)],
             self._held,
         )
 
-    def _use_devices(self, holders: Iterable[Allocation], sign: int) -> None:
+    def _use_devices(self, allocations: Iterable[Allocation], sign: int) -> None:
         used, over = self._used, self._over
-        for holder in holders:
-            for worker in holder.placement.workers if not holder.leaving else ():
-                milli = sign * holder.charge.on_device(worker)
+        for allocation in allocations:
+            for worker in allocation.placement.workers if not allocation.leaving else ():
+                milli = sign * allocation.charge.on_device(worker)
                 for index in worker.gpus:
                     device = worker.node, index
                     used[device] = after = used.get(device, 0) + milli
@@ -265,7 +268,7 @@ class CarriedState:
     def _settle(
         self, jobs: Iterable[JobId], declared: Declared, state: ClusterState
     ) -> tuple[list[Allocation], list[Allocation]]:
-        """Read them one by one; then they wait who do. Who leaves the books, and who enters them."""
+        """Read them one by one; then they wait who do. Who leaves the snapshot, and who enters them."""
         leaving = self._forget(jobs)
         waiting: list[Job] = []
         of_waiting: list[Run | None] = []
@@ -299,14 +302,14 @@ class CarriedState:
         is_hindered = bool(declared.pinned or declared.blocked)
         entering: list[Allocation] = []
         for job_id in jobs:
-            holders, decision = self._raw[job_id], self.decisions.get(job_id)
+            allocations, decision = self._raw[job_id], self.decisions.get(job_id)
             if is_hindered or not isinstance(decision, Keep):
-                holders = tuple([settled(holder, decision, declared) for holder in holders])
+                allocations = tuple([settled(allocation, decision, declared) for allocation in allocations])
             if self.elastic:
                 job = self._jobs.get(job_id)
-                holders = tuple(parted(holders)) if job is not None and job.is_elastic else holders
-            self._entered[job_id] = holders
-            entering += holders
+                allocations = tuple(parted(allocations)) if job is not None and job.is_elastic else allocations
+            self._entered[job_id] = allocations
+            entering += allocations
         return entering
 
     def _forget(self, jobs: Iterable[JobId]) -> list[Allocation]:
@@ -321,19 +324,19 @@ class CarriedState:
                 self.moving.pop(job, None)
         return leaving
 
-    def _adjust(self, holders: Iterable[Allocation], capacity: Capacity, sign: int) -> None:
+    def _adjust(self, allocations: Iterable[Allocation], capacity: Capacity, sign: int) -> None:
         """GPUs to be shared besides what new work may use: what runs on elsewhere; less what nobody declared holds."""
-        nodes, chain_of = capacity.nodes, self.books.accounts.tree.chain
-        for holder in holders:
-            if holder.domain is None or holder.leaving:
+        nodes, chain_of = capacity.nodes, self.snapshot.accounts.tree.chain
+        for allocation in allocations:
+            if allocation.domain is None or allocation.leaving:
                 continue
-            declared = bool(chain_of(holder.run.job.project))
-            for worker in holder.placement.workers:
+            declared = bool(chain_of(allocation.run.job.project))
+            for worker in allocation.placement.workers:
                 space = nodes.get(worker.node)
                 if space is not None and space.usable is not declared:
-                    on_node = sign * len(worker.gpus) * holder.charge.on_device(worker)
+                    on_node = sign * len(worker.gpus) * allocation.charge.on_device(worker)
                     milli = on_node if declared else -on_node
-                    self.adjustments[holder.domain] = self.adjustments.get(holder.domain, 0) + milli
+                    self.adjustments[allocation.domain] = self.adjustments.get(allocation.domain, 0) + milli
 
     def _note(self, job: Job, run: Run | None, decision: Decision) -> None:
         """Keep what was decided, and when to look again."""
@@ -341,7 +344,7 @@ class CarriedState:
         self.decisions[job_id] = decision
         if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
             self.moving[job_id] = job, run
-        at_ms = next_change_ms(job, run, decision, self._now_ms, self.books.min_runtime_ms)
+        at_ms = next_change_ms(job, run, decision, self._now_ms, self.snapshot.min_runtime_ms)
         if at_ms is not None and at_ms <= self._now_ms:
             self._restless.add(job_id)
         elif at_ms is not None:

@@ -29,9 +29,7 @@ class EngineCache:
     `effort` is what the last cycle took.
     """
 
-    __slots__ = (
-        "_declared", "_nodes", "_standing", "capacity", "effort", "prospects", "tree", "uuids",
-    )  # fmt: skip
+    __slots__ = ("_declared", "_nodes", "_standing", "capacity", "effort", "prospects", "tree", "uuids")
 
     capacity: Capacity
     uuids: Mapping[NodeName, tuple[str, ...]]
@@ -77,12 +75,12 @@ class EngineCache:
         return [decision for _, decision in sorted(self._standing.verdicts.changed.items())] if self._standing else []
 
     def vacancies(self) -> tuple[Vacancy, ...]:
-        """What the last cycle left free, pool by pool: as its books have it, without what is promised or kept.
+        """What the last cycle left free, pool by pool: as its snapshot have it, without what is promised or kept.
 
         Cost: linear in devices.
         """
         rooms: dict[PoolName, list[NodeFree]] = {pool: [] for pool in self.capacity.usable}
-        for room in self._standing.books.now.rooms.values() if self._standing is not None else ():
+        for room in self._standing.snapshot.idle.rooms.values() if self._standing is not None else ():
             rooms[room.pool].append(room)
         return tuple(
             Vacancy(

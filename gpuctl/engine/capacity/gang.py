@@ -21,7 +21,7 @@ from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int]
-"""All of an offer but CPU and memory: pool, profile, GPU of a worker, workers."""
+"""All of an option but CPU and memory: pool, profile, GPU of a worker, workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,91 +76,91 @@ class PoolOption:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A whole job's place, found in one offer."""
+    """A whole job's place, found in one option."""
 
-    offer: PoolOption
+    option: PoolOption
     placement: Placement
 
     @property
     def charge(self) -> WorkerRequest:
         """What each worker is charged there."""
-        return self.offer.request.charge
+        return self.option.request.charge
 
 
-def place(ledger: FreeCapacity, offers: Iterable[PoolOption]) -> Assignment | None:
-    """Seats for all workers in the first offer that has them; the ledger is left as it was."""
-    for offer in offers:
-        placement = place_in(ledger, offer)
+def place(ledger: FreeCapacity, options: Iterable[PoolOption]) -> Assignment | None:
+    """Seats for all workers in the first option that has them; the ledger is left as it was."""
+    for option in options:
+        placement = place_in(ledger, option)
         if placement is not None:
-            return Assignment(offer, placement)
+            return Assignment(option, placement)
     return None
 
 
-def place_in(ledger: FreeCapacity, offer: PoolOption) -> Placement | None:
+def place_in(ledger: FreeCapacity, option: PoolOption) -> Placement | None:
     """Seats for all workers in one pool. What asks for no less than a request that had no place is refused at once.
 
     Cost: O(nodes) for several workers, see `place_worker` for one.
     """
-    unschedulable = ledger.unschedulable(offer.pool.name, offer.request.profile)
-    if unschedulable.cover(offer.request.sizes):
+    unschedulable = ledger.unschedulable(option.pool.name, option.request.profile)
+    if unschedulable.cover(option.request.sizes):
         return None
     ledger.effort.placings += 1
-    found = _place_anew(ledger, offer)
+    found = _place_anew(ledger, option)
     if found is None:
-        unschedulable.add(offer.request.sizes)
+        unschedulable.add(option.request.sizes)
     return found
 
 
-def has_place(ledger: FreeCapacity, offer: PoolOption) -> bool:
+def has_place(ledger: FreeCapacity, option: PoolOption) -> bool:
     """Whether all workers have seats in one pool, without looking for the best. Cost: the nodes looked at till then."""
-    unschedulable = ledger.unschedulable(offer.pool.name, offer.request.profile)
-    if unschedulable.cover(offer.request.sizes):
+    unschedulable = ledger.unschedulable(option.pool.name, option.request.profile)
+    if unschedulable.cover(option.request.sizes):
         return False
-    is_one = offer.request.workers == 1
-    found = has_room(ledger, offer.pool, offer.request) if is_one else _has_seats(ledger, offer)
+    is_one = option.request.workers == 1
+    found = has_room(ledger, option.pool, option.request) if is_one else _has_seats(ledger, option)
     if not found:
-        unschedulable.add(offer.request.sizes)
+        unschedulable.add(option.request.sizes)
     return found
 
 
-def _place_anew(ledger: FreeCapacity, offer: PoolOption) -> Placement | None:
-    request = offer.request
+def _place_anew(ledger: FreeCapacity, option: PoolOption) -> Placement | None:
+    request = option.request
     if request.workers == 1:
-        worker = place_worker(ledger, offer.pool, request)
+        worker = place_worker(ledger, option.pool, request)
         return None if worker is None else Placement(workers=(worker,))
-    nodes = _nodes_for_all(ledger, offer)
+    nodes = _nodes_for_all(ledger, option)
     return None if nodes is None else _deal(ledger, request, nodes)
 
 
-def seats(ledger: FreeCapacity, offer: PoolOption) -> dict[NodeName, int]:
+def seats(ledger: FreeCapacity, option: PoolOption) -> dict[NodeName, int]:
     """How many workers each node holds, for nodes that hold one. Cost: O(nodes with enough whole devices)."""
-    return dict(_seats(ledger, offer))
+    return dict(_seats(ledger, option))
 
 
-def _seats(ledger: FreeCapacity, offer: PoolOption) -> Iterator[tuple[NodeName, int]]:
+def _seats(ledger: FreeCapacity, option: PoolOption) -> Iterator[tuple[NodeName, int]]:
     """Those nodes, the roomiest first."""
-    for bucket in reversed(ledger.nodes_by_whole(offer.pool.name)[offer.request.devices :]):
+    for bucket in reversed(ledger.nodes_by_whole(option.pool.name)[option.request.devices :]):
         for name in bucket:
-            count = slots(ledger.rooms[name], offer.request)
+            count = slots(ledger.rooms[name], option.request)
             if count:
                 yield name, count
 
 
-def _has_seats(ledger: FreeCapacity, offer: PoolOption) -> bool:
-    request = offer.request
-    if ledger.free_milli(offer.pool.name, request.profile) < request.total_milli:
+def _has_seats(ledger: FreeCapacity, option: PoolOption) -> bool:
+    request = option.request
+    if ledger.free_milli(option.pool.name, request.profile) < request.total_milli:
         return False
-    together = accumulate(count for _, count in _seats(ledger, offer))
+    together = accumulate(count for _, count in _seats(ledger, option))
     return any(total >= request.workers for total in together)
 
 
-def _nodes_for_all(ledger: FreeCapacity, offer: PoolOption) -> list[tuple[NodeName, int]] | None:
+def _nodes_for_all(ledger: FreeCapacity, option: PoolOption) -> list[tuple[NodeName, int]] | None:
     """As few nodes as hold all workers, close to one another; of equals in a packed pool those with the fewest free."""
-    request, pool = offer.request, offer.pool
+    request, pool = option.request, option.pool
     if ledger.free_milli(pool.name, request.profile) < request.total_milli:
         return None
     packed = pool.placement is PlacementStrategy.BINPACK
-    rooms = ((ledger.rooms[name], count) for name, count in seats(ledger, offer).items())
+    rooms = ((ledger.rooms[name], count) for name, count in seats(ledger, option).items())
     sites = (Site(room.name, count, room.whole if packed else -room.whole, room.topology) for room, count in rooms)
     return closest(sites, request.workers, packed=packed)
 

@@ -1,7 +1,7 @@
-"""What there is: live nodes sorted into pools and quota domains, and what each offers to gpuctl's work.
+"""What there is: live nodes sorted into pools and quota domains, and what each has for gpuctl's work.
 
 It knows nodes and declarations, not jobs. A node belongs to the first pool, in preference order, whose labels it has;
-a node of no pool offers nothing.
+a node of no pool has nothing for it.
 """
 
 from __future__ import annotations

@@ -44,14 +44,14 @@ class StaticFit:
         self._told: dict[Likeness, JobOptions | Reason] = {}
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
-        """Some nodes are others now: whether jobs that could run may have other offers. Cost: the distinct requests."""
+        """Some nodes have changed: whether jobs that could run may have other options. Cost: the distinct requests."""
         self._capacity = capacity
         self._empty.refit(capacity, nodes)
         self._fitting.clear()
         self._largest.clear()
         before = self._fits_of
-        self._fits_of = {key: (offer, self._has_place(offer)) for key, (offer, _) in before.items()}
-        same = all(not offer.least and self._fits_of[key][1] is fits for key, (offer, fits) in before.items())
+        self._fits_of = {key: (option, self._has_place(option)) for key, (option, _) in before.items()}
+        same = all(not option.least and self._fits_of[key][1] is fits for key, (option, fits) in before.items())
         if same:
             self._told = {alike: told for alike, told in self._told.items() if isinstance(told, JobOptions)}
         else:
@@ -66,17 +66,17 @@ class StaticFit:
             if len(self._told) >= MOST_ALIKE:
                 self._told.clear()
                 self._fitting.clear()
-            offers = self._offers(job)
-            told = offers if isinstance(offers, Reason) else JobOptions(job, offers, self._capacity.domain_of)
+            options = self._options(job)
+            told = options if isinstance(options, Reason) else JobOptions(job, options, self._capacity.domain_of)
             self._told[alike] = told
         return told
 
-    def offers(self, job: Job) -> tuple[PoolOption, ...]:
+    def options(self, job: Job) -> tuple[PoolOption, ...]:
         """The pools that could serve the job, in its order; () when none can."""
         found = self.of(job)
-        return found.offers if isinstance(found, JobOptions) else ()
+        return found.options if isinstance(found, JobOptions) else ()
 
-    def _offers(self, job: Job) -> tuple[PoolOption, ...] | Reason:
+    def _options(self, job: Job) -> tuple[PoolOption, ...] | Reason:
         if not self._tree.chain(job.id.project):
             return reasons.unknown_project(job.id.project)
         asked = size(job)
@@ -85,32 +85,32 @@ class StaticFit:
             fitting = self._fitting[asked] = tuple(filter(None, map(self._as_fits, self._asked(job))))
         if not fitting:
             return self._why_none(job)
-        legal = tuple(found for offer in fitting if (found := self._as_allowed(job, offer)) is not None)
+        legal = tuple(found for option in fitting if (found := self._as_allowed(job, option)) is not None)
         return legal or self.barrier(job, fitting[0]) or reasons.no_large_node(job)
 
-    def _as_fits(self, offer: PoolOption) -> PoolOption | None:
-        """The offer with as many workers as fit empty nodes."""
-        if self._fits(offer):
-            return offer
-        if not offer.least:
+    def _as_fits(self, option: PoolOption) -> PoolOption | None:
+        """The option with as many workers as fit empty nodes."""
+        if self._fits(option):
+            return option
+        if not option.least:
             return None
-        fewer = offer.sized(min(offer.request.workers, sum(seats(self._empty, offer).values())))
+        fewer = option.sized(min(option.request.workers, sum(seats(self._empty, option).values())))
         return fewer if fewer is not None and self._fits(fewer) else None
 
-    def _as_allowed(self, job: Job, offer: PoolOption) -> PoolOption | None:
-        """The offer with as many workers as break no ceiling by themselves."""
-        if self.barrier(job, offer) is None:
-            return offer
-        sized = (offer.sized(workers) for workers in offer.sizes[1:])
+    def _as_allowed(self, job: Job, option: PoolOption) -> PoolOption | None:
+        """The option with as many workers as break no ceiling by themselves."""
+        if self.barrier(job, option) is None:
+            return option
+        sized = (option.sized(workers) for workers in option.sizes[1:])
         return next((o for o in sized if o is not None and self.barrier(job, o) is None), None)
 
     def _why_none(self, job: Job) -> Reason:
         """Nodes that hand out GPUs in another way than is declared, or are cut in another way; else they are small."""
-        asked = [offer for offer in self._asked(job) if offer.request.gpu_milli]
-        spaces = [space for offer in asked for space in self._capacity.usable.get(offer.pool.name, ())]
+        asked = [option for option in self._asked(job) if option.request.gpu_milli]
+        spaces = [space for option in asked for space in self._capacity.usable.get(option.pool.name, ())]
         if spaces and not any(space.served for space in spaces):
             return reasons.not_served(job, asked[0].pool)
-        profiles = {offer.request.profile for offer in asked}
+        profiles = {option.request.profile for option in asked}
         if spaces and "" not in profiles and not any(profiles.intersection(space.profiles) for space in spaces):
             return reasons.no_slices(job, ", ".join(sorted(profiles)))
         return reasons.no_large_node(job)
@@ -120,10 +120,10 @@ class StaticFit:
         spaces = (self._capacity.nodes.get(worker.node) for worker in placement.workers[:1])
         return next((space.pool for space in spaces if space is not None), None)
 
-    def barrier(self, job: Job, offer: PoolOption) -> Reason | None:
-        """The ceiling that the job alone would break in an offer's domain."""
-        domain = self._capacity.domain_of[offer.pool.name]
-        milli = offer.request.total_milli
+    def barrier(self, job: Job, option: PoolOption) -> Reason | None:
+        """The ceiling that the job alone would break in an option's domain."""
+        domain = self._capacity.domain_of[option.pool.name]
+        milli = option.request.total_milli
         for owner, limit in self._tree.limits(domain, job.id.project):
             if milli > limit:
                 return reasons.over_limit(job, owner, limit)
@@ -138,20 +138,20 @@ class StaticFit:
             if pool and request:
                 yield PoolOption(pool, request, job.min_workers if job.is_elastic else 0)
 
-    def _fits(self, offer: PoolOption) -> bool:
-        key = (offer.pool.name, offer.request)
+    def _fits(self, option: PoolOption) -> bool:
+        key = (option.pool.name, option.request)
         found = self._fits_of.get(key)
         if found is None:
-            found = self._fits_of[key] = offer, self._has_place(offer)
+            found = self._fits_of[key] = option, self._has_place(option)
         return found[1]
 
-    def _has_place(self, offer: PoolOption) -> bool:
+    def _has_place(self, option: PoolOption) -> bool:
         """Whether it has a place on empty nodes, as has all that asks for no more beside its GPUs."""
-        asked = offer.request
-        alike = self._largest.setdefault((offer.pool.name, asked.gpu_milli, asked.profile, asked.workers == 1), [])
+        asked = option.request
+        alike = self._largest.setdefault((option.pool.name, asked.gpu_milli, asked.profile, asked.workers == 1), [])
         if any(_is_no_more(asked, fits) for fits in alike):
             return True
-        if not has_place(self._empty, offer):
+        if not has_place(self._empty, option):
             return False
         alike[:] = [asked, *(fits for fits in alike if not _is_no_more(fits, asked))]
         return True

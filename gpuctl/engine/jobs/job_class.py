@@ -48,24 +48,24 @@ _standing: Callable[[Job], tuple[object, ...]] = attrgetter(
 
 
 class JobOptions:
-    """What all jobs that are alike could have on empty nodes: their offers, at least one, in their order.
+    """What all jobs that are alike could have on empty nodes: their options, at least one, in their order.
 
-    One object as long as that is so. `sorts`: of the offers. `wanted`: in each quota domain, in their order, GPUs
+    One object as long as that is so. `sorts`: of the options. `wanted`: in each quota domain, in their order, GPUs
     of all workers in the pool they prefer there; `domain` and `milli` are the first. `is_plain`: they can be paused,
     and want nothing of another domain.
     `precedence`: what of their rank they have in common. `terms`: all that reasons depend on in a project.
     """
 
-    __slots__ = ("domain", "is_plain", "milli", "offers", "precedence", "sorts", "terms", "wanted")
+    __slots__ = ("domain", "is_plain", "milli", "options", "precedence", "sorts", "terms", "wanted")
 
-    def __init__(self, job: Job, offers: tuple[PoolOption, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
-        self.offers = offers
-        self.sorts = tuple([offer.fewest.sort for offer in offers])
+    def __init__(self, job: Job, options: tuple[PoolOption, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
+        self.options = options
+        self.sorts = tuple([option.fewest.sort for option in options])
         self.terms = _standing(job), self.sorts
         self.precedence = _precedence(job.type is _TRAINING, job.priority)
         wanted: dict[DomainName, GpuMilli] = {}
-        for offer in offers:
-            wanted.setdefault(domain_of[offer.pool.name], offer.request.total_milli)
+        for option in options:
+            wanted.setdefault(domain_of[option.pool.name], option.request.total_milli)
         self.wanted = tuple(wanted.items())
         self.domain, self.milli = self.wanted[0]
         self.is_plain = job.preemptible and len(self.wanted) == 1
@@ -90,9 +90,9 @@ class PendingJob:
         return RunRecord(queued_at_ms=self.queued_at_ms) if self.run is None else self.run.record
 
     @property
-    def offers(self) -> tuple[PoolOption, ...]:
+    def options(self) -> tuple[PoolOption, ...]:
         """The pools it could use, in its order."""
-        return self.prospect.offers
+        return self.prospect.options
 
     @property
     def gpu_milli(self) -> GpuMilli:

@@ -147,10 +147,10 @@ class PendingJobs:
 
     @property
     def sorts(self) -> tuple[PoolOption, ...]:
-        """One offer of each sort that is asked for. Cost: O(lines and their sorts) where a kind came or went."""
+        """One option of each sort that is asked for. Cost: O(lines and their sorts) where a kind came or went."""
         if self._sorts is None:
-            least = (offer for line in self.lines.values() for offer in line.needs(self._capacity).least)
-            self._sorts = tuple({offer.sort: offer for offer in least}.values())
+            least = (option for line in self.lines.values() for option in line.needs(self._capacity).least)
+            self._sorts = tuple({option.sort: option for option in least}.values())
         return self._sorts
 
     def lines_of(self, project: ProjectName) -> list[ProjectQueue]:

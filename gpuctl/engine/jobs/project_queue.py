@@ -40,7 +40,7 @@ class JobClass:
 class LeastNeeds(NamedTuple):
     """What the most modest of some jobs would need: the fewest GPUs with which one that has a run could start, the
     highest priority, and whether one is a person's or a service that can't be paused. All quota domains, and of each
-    sort of offer the least that any of them asks for."""
+    sort of option the least that any of them asks for."""
 
     gpu_milli: GpuMilli
     priority: int
@@ -134,12 +134,12 @@ class ProjectQueue:
             for group in self.groups.values():
                 first = group.first
                 if first.run is not None:
-                    least_milli = min(least_milli, *(offer.least_milli or _ENDLESS for offer in first.offers))
+                    least_milli = min(least_milli, *(option.least_milli or _ENDLESS for option in first.options))
                 priority = max(priority, first.job.priority)
                 is_fixed = is_fixed or is_first_class(first.job)
-                for sort, offer in zip(first.prospect.sorts, first.offers, strict=True):
+                for sort, option in zip(first.prospect.sorts, first.options, strict=True):
                     known = least.get(sort)
-                    least[sort] = offer.fewest if known is None else known.no_more_than(offer)
-            domains = frozenset(capacity.domain_of[offer.pool.name] for offer in least.values())
+                    least[sort] = option.fewest if known is None else known.no_more_than(option)
+            domains = frozenset(capacity.domain_of[option.pool.name] for option in least.values())
             self._needs = LeastNeeds(least_milli, priority, is_fixed, domains, tuple(least.values()))
         return self._needs

@@ -57,7 +57,7 @@ class Allocation:
 
     `leaving`: it is stopping, so it is no part of what its project holds; its place is coming free.
 
-    An elastic run is several holders: one of the workers it can't do without, and one of each `surplus` worker.
+    An elastic run is several allocations: one of the workers it can't do without, and one of each `surplus` worker.
     `bound` are those of the same run that go when this one goes.
 
     Nobody changes it; that Python sees to that would double what it costs.
@@ -85,9 +85,9 @@ class Allocation:
         return [workers[0].node] if len(workers) == 1 else sorted({worker.node for worker in workers})
 
 
-def gpu_milli_of(holders: Iterable[Allocation]) -> GpuMilli:
+def gpu_milli_of(allocations: Iterable[Allocation]) -> GpuMilli:
     """What they hold together."""
-    return sum(holder.total_milli for holder in holders)
+    return sum(allocation.total_milli for allocation in allocations)
 
 
 def sort_in(there: list[Allocation], more: Collection[Allocation], key: Callable[[Allocation], Any]) -> None:
@@ -96,20 +96,20 @@ def sort_in(there: list[Allocation], more: Collection[Allocation], key: Callable
         there.extend(more)
         there.sort(key=key)
         return
-    for holder in more:
-        insort(there, holder, key=key)
+    for allocation in more:
+        insort(there, allocation, key=key)
 
 
 def sort_out(there: list[Allocation], some: Collection[Allocation], key: Callable[[Allocation], Any]) -> None:
     """Have some no more in a sorted list, as far as they are in it. Cost: O(log there) for each of a few."""
     if len(some) > _FEW:
         gone = set(map(id, some))
-        there[:] = [holder for holder in there if id(holder) not in gone]
+        there[:] = [allocation for allocation in there if id(allocation) not in gone]
         return
-    for holder in some:
-        first, end = bisect_left(there, key(holder), key=key), bisect_right(there, key(holder), key=key)
+    for allocation in some:
+        first, end = bisect_left(there, key(allocation), key=key), bisect_right(there, key(allocation), key=key)
         for at in range(first, end):
-            if there[at] is holder:
+            if there[at] is allocation:
                 del there[at]
                 break
 
@@ -135,10 +135,10 @@ def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
     return RunRecord(queued_at_ms=run.queued_at_ms, starts=starts, ran_ms=run.ran_ms, paused_for=run.paused_for)
 
 
-def holders_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Allocation, ...]:
+def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Allocation, ...]:
     """Which places a run occupies: its own, and that of workers it has given up. `job` is its declaration, if it is."""
-    holder = _holder(run, job, capacity)
-    return (holder,) if run.leaving is None else (holder, _left_behind(holder, run.leaving))
+    allocation = _allocation(run, job, capacity)
+    return (allocation,) if run.leaving is None else (allocation, _left_behind(allocation, run.leaving))
 
 
 def next_change_ms(
@@ -163,7 +163,7 @@ def next_change_ms(
     return min((at_ms for at_ms in times if at_ms > now_ms), default=None) if times else None
 
 
-def _holder(run: Run, job: Job | None, capacity: Capacity) -> Allocation:
+def _allocation(run: Run, job: Job | None, capacity: Capacity) -> Allocation:
     placement = run.placement or NOWHERE
     workers = len(placement.workers) or (job.workers if job else 1)
     charge = _charge(run.gpu_milli, run.cpu_milli, run.mem_bytes)
@@ -187,23 +187,23 @@ def _domain(placement: Placement, job: Job | None, capacity: Capacity) -> Domain
     return next((capacity.domain_of[pool] for pool in job.pools if pool in capacity.domain_of), None) if job else None
 
 
-def _left_behind(holder: Allocation, placement: Placement) -> Allocation:
+def _left_behind(allocation: Allocation, placement: Placement) -> Allocation:
     """The place of workers that the run has given up, until they are gone."""
-    total_milli = holder.charge.gpu_milli * len(placement.workers)
-    return replace(holder, job=None, total_milli=total_milli, placement=placement, leaving=True)
+    total_milli = allocation.charge.gpu_milli * len(placement.workers)
+    return replace(allocation, job=None, total_milli=total_milli, placement=placement, leaving=True)
 
 
-def settled(holder: Allocation, decision: Decision | None, declared: Declared) -> Allocation:
-    """The holder as its job's decision leaves it: what that stops is leaving, what is not ours to pause has no job."""
-    if holder.job is None:
-        return holder
-    if isinstance(decision, Keep) and _held(holder.job, declared) is None:
-        return holder
+def settled(allocation: Allocation, decision: Decision | None, declared: Declared) -> Allocation:
+    """The allocation as its job's decision leaves it: a run that it stops is leaving; one that is pinned has no job."""
+    if allocation.job is None:
+        return allocation
+    if isinstance(decision, Keep) and _held(allocation.job, declared) is None:
+        return allocation
     stopped = isinstance(decision, _STOPPED)
     return Allocation(
-        run=holder.run, job=None, domain=holder.domain, total_milli=holder.total_milli,
-        placement=holder.placement, charge=holder.charge, leaving=holder.leaving or stopped,
-        preemptible=holder.preemptible,
+        run=allocation.run, job=None, domain=allocation.domain, total_milli=allocation.total_milli,
+        placement=allocation.placement, charge=allocation.charge, leaving=allocation.leaving or stopped,
+        preemptible=allocation.preemptible,
     )  # fmt: skip
 
 
@@ -290,7 +290,9 @@ def kept(staying: Sequence[tuple[Job, Run]]) -> list[Keep]:
     )
 
 
-def given_twice(holders: Iterable[Allocation], held: frozenset[ProjectName]) -> dict[tuple[JobId, RunDigest], NodeName]:
+def given_twice(
+    allocations: Iterable[Allocation], held: frozenset[ProjectName]
+) -> dict[tuple[JobId, RunDigest], NodeName]:
     """Runs to move away so that no device carries more than one device's worth, and the node where it did.
 
     What can't be moved by a decision stays; then what can't be paused, then what started first. What is stopping
@@ -299,19 +301,25 @@ def given_twice(holders: Iterable[Allocation], held: frozenset[ProjectName]) -> 
     used: dict[tuple[NodeName, int], GpuMilli] = {}
     twice: dict[tuple[JobId, RunDigest], NodeName] = {}
 
-    def standing(holder: Allocation) -> tuple[bool, bool, Instant, JobId, RunDigest]:
-        movable = holder.job is not None and holder.project not in held
-        return movable, holder.preemptible, holder.run.started_at_ms or 0, holder.run.job, holder.run.digest
+    def standing(allocation: Allocation) -> tuple[bool, bool, Instant, JobId, RunDigest]:
+        movable = allocation.job is not None and allocation.project not in held
+        return (
+            movable,
+            allocation.preemptible,
+            allocation.run.started_at_ms or 0,
+            allocation.run.job,
+            allocation.run.digest,
+        )
 
-    for holder in sorted((h for h in holders if not h.leaving), key=standing):
+    for allocation in sorted((h for h in allocations if not h.leaving), key=standing):
         devices = [
-            ((worker.node, index), holder.charge.on_device(worker))
-            for worker in holder.placement.workers
+            ((worker.node, index), allocation.charge.on_device(worker))
+            for worker in allocation.placement.workers
             for index in worker.gpus
         ]
         over = [key for key, milli in devices if used.get(key, 0) + milli > WHOLE_GPU]
-        if over and standing(holder)[0]:
-            twice[holder.run.job, holder.run.digest] = min(over)[0]
+        if over and standing(allocation)[0]:
+            twice[allocation.run.job, allocation.run.digest] = min(over)[0]
             continue
         for key, milli in devices:
             used[key] = used.get(key, 0) + milli

@@ -46,11 +46,11 @@ class Preference(NamedTuple):
         return self.within_share_milli, self.run.priority, max(0, now_ms + self.run.newest)
 
 
-def run_order(holder: Allocation) -> RunOrder:
+def run_order(allocation: Allocation) -> RunOrder:
     """Where a run stands in its project. A run that is not declared any more has priority 0."""
-    started_at_ms = holder.run.started_at_ms
-    priority = holder.job.priority if holder.job else 0
-    return RunOrder(priority, -(_NOT_STARTED if started_at_ms is None else started_at_ms), holder.run.job)
+    started_at_ms = allocation.run.started_at_ms
+    priority = allocation.job.priority if allocation.job else 0
+    return RunOrder(priority, -(_NOT_STARTED if started_at_ms is None else started_at_ms), allocation.run.job)
 
 
 def in_order(
@@ -60,8 +60,8 @@ def in_order(
 
     An AssertionError means that a list was kept in another order than the one of this file.
     """
-    ranked = [[(preference(holder), holder) for holder in holders] for holders in lists]
+    ranked = [[(preference(allocation), allocation) for allocation in allocations] for allocations in lists]
     merged = list(merge(*ranked, key=itemgetter(0)))
     # Searches take the first run of a list for the one to pause first: in another order they go wrong without a word.
     assert all(first[0] <= second[0] for first, second in pairwise(merged)), "not in the order of victims"  # noqa: S101
-    return tuple([holder for _, holder in merged])
+    return tuple([allocation for _, allocation in merged])

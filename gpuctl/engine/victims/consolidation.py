@@ -38,7 +38,7 @@ Movable: TypeAlias = dict[NodeName, list[Allocation]]
 class Migration:
     """A run to move, and its new place."""
 
-    holder: Allocation
+    allocation: Allocation
     seat: Assignment
 
 
@@ -53,161 +53,173 @@ class Consolidation:
 class MigrationSearch:
     """Finds moves in one cycle, and knows what was looked for in vain. `has_looked`: at runs that could be moved."""
 
-    __slots__ = ("_books", "_movable", "has_looked")
+    __slots__ = ("_movable", "_snapshot", "has_looked")
 
-    def __init__(self, books: Snapshot) -> None:
-        self._books = books
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
         self._movable: tuple[int, dict[PoolName, Movable]] = (-1, {})
         self.has_looked = False
 
-    def consolidate(self, offer: PoolOption, beneficiary: JobId) -> Consolidation | None:
-        """The cheapest moves that make room for an offer, which must not fit now; None when none do.
+    def consolidate(self, option: PoolOption, beneficiary: JobId) -> Consolidation | None:
+        """The cheapest moves that make room for an option, which must not fit now; None when none do.
 
         What asks for no less than one that failed fails.
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
-        in_vain, found = self.in_vain(offer), None
-        if in_vain.cover(offer.request.sizes) or not _enough_is_free(self._books, offer):
+        in_vain, found = self.in_vain(option), None
+        if in_vain.cover(option.request.sizes) or not _enough_is_free(self._snapshot, option):
             return None
-        movable = self._movable_in(offer.pool.name)
+        movable = self._movable_in(option.pool.name)
         if movable:
             self.has_looked = True
-            found = _Search(self._books, offer, beneficiary, movable).run()
-        if found is None and not any(h.run.paused_for == beneficiary for holders in movable.values() for h in holders):
-            in_vain.add(offer.request.sizes)
+            found = _Search(self._snapshot, option, beneficiary, movable).run()
+        if found is None and not any(
+            h.run.paused_for == beneficiary for allocations in movable.values() for h in allocations
+        ):
+            in_vain.add(option.request.sizes)
         return found
 
-    def in_vain(self, offer: PoolOption) -> UnschedulableRequests:
-        """What was looked for in vain as things stand, of requests like an offer's."""
-        return self._books.unschedulable(("moves", self._books.lifted, offer.pool.name, offer.request.profile))
+    def in_vain(self, option: PoolOption) -> UnschedulableRequests:
+        """What was looked for in vain as things stand, of requests like an option's."""
+        return self._snapshot.unschedulable(("moves", self._snapshot.lifted, option.pool.name, option.request.profile))
 
-    def finds_nobody(self, offer: PoolOption) -> bool:
+    def finds_nobody(self, option: PoolOption) -> bool:
         """Whether nobody may be moved, whatever would come of it: then it has been looked for in vain by that."""
-        if self.in_vain(offer).cover(offer.request.sizes) or not _enough_is_free(self._books, offer):
+        if self.in_vain(option).cover(option.request.sizes) or not _enough_is_free(self._snapshot, option):
             return True
-        if self._movable_in(offer.pool.name):
+        if self._movable_in(option.pool.name):
             return False
-        self.in_vain(offer).add(offer.request.sizes)
+        self.in_vain(option).add(option.request.sizes)
         return True
 
     def _movable_in(self, pool: PoolName) -> Movable:
         """The runs on each node of a pool that may be moved and find a place now, those first that lose least by it."""
-        books = self._books
-        if self._movable[0] != books.changes:
-            self._movable = books.changes, {}
+        snapshot = self._snapshot
+        if self._movable[0] != snapshot.changes:
+            self._movable = snapshot.changes, {}
         by_pool = self._movable[1]
         if pool not in by_pool:
             movable: Movable = {}
             by_pool[pool] = movable
             has_place: dict[object, bool] = {}
-            for holder in _pausable(books, pool):
-                key = holder.job.pools if holder.job else (), holder.charge.sizes, len(holder.placement.workers)
+            for allocation in _pausable(snapshot, pool):
+                key = (
+                    allocation.job.pools if allocation.job else (),
+                    allocation.charge.sizes,
+                    len(allocation.placement.workers),
+                )
                 if key not in has_place:
-                    has_place[key] = place(books.now, _offers_of(books, holder)) is not None
-                for node in holder.placement.nodes if has_place[key] else ():
-                    room = books.soon.rooms.get(node)
+                    has_place[key] = place(snapshot.idle, _options_of(snapshot, allocation)) is not None
+                for node in allocation.placement.nodes if has_place[key] else ():
+                    room = snapshot.future_idle.rooms.get(node)
                     if room is not None and room.pool == pool:
-                        movable.setdefault(node, []).append(holder)
-            for holders in movable.values():
-                holders.sort(key=lambda h: (running_ms(h.run, books.now_ms), h.total_milli, h.run.job))
+                        movable.setdefault(node, []).append(allocation)
+            for allocations in movable.values():
+                allocations.sort(key=lambda h: (running_ms(h.run, snapshot.now_ms), h.total_milli, h.run.job))
         return by_pool[pool]
 
 
-def clear(books: Snapshot, seat: Assignment, holders: Sequence[Allocation], beneficiary: JobId) -> Consolidation | None:
+def clear(
+    snapshot: Snapshot, seat: Assignment, allocations: Sequence[Allocation], beneficiary: JobId
+) -> Consolidation | None:
     """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
-    if not all(_is_movable(books, holder, beneficiary) for holder in holders):
+    if not all(_is_movable(snapshot, allocation, beneficiary) for allocation in allocations):
         return None
-    moves = _moves_beside(books, seat, holders)
+    moves = _moves_beside(snapshot, seat, allocations)
     return None if moves is None else Consolidation(seat, moves)
 
 
-def _enough_is_free(books: Snapshot, offer: PoolOption) -> bool:
+def _enough_is_free(snapshot: Snapshot, option: PoolOption) -> bool:
     """What is free in the domain, and coming free in the pool, would be enough if it were in one place."""
-    domain = books.capacity.domain_of[offer.pool.name]
-    pools = books.capacity.pools_of(domain)
-    free = sum(books.now.free_milli(pool, profile) for pool in pools for profile in {"", offer.request.profile})
-    kind = offer.pool.name, offer.request.profile
-    return free + books.soon.free_milli(*kind) - books.now.free_milli(*kind) >= offer.request.total_milli
+    domain = snapshot.capacity.domain_of[option.pool.name]
+    pools = snapshot.capacity.pools_of(domain)
+    free = sum(snapshot.idle.free_milli(pool, profile) for pool in pools for profile in {"", option.request.profile})
+    kind = option.pool.name, option.request.profile
+    return free + snapshot.future_idle.free_milli(*kind) - snapshot.idle.free_milli(*kind) >= option.request.total_milli
 
 
-def _is_movable(books: Snapshot, holder: Allocation, beneficiary: JobId) -> bool:
+def _is_movable(snapshot: Snapshot, allocation: Allocation, beneficiary: JobId) -> bool:
     """It may be paused, it is whole where it is, and it was not moved for the same job before."""
-    job = holder.job
+    job = allocation.job
     return (
         job is not None
-        and holder.domain is not None
-        and holder in books.pausable(holder.domain).get(holder.project, ())
-        and _is_whole(holder)
-        and holder.run.paused_for != beneficiary
+        and allocation.domain is not None
+        and allocation in snapshot.pausable(allocation.domain).get(allocation.project, ())
+        and _is_whole(allocation)
+        and allocation.run.paused_for != beneficiary
     )
 
 
-def _is_whole(holder: Allocation) -> bool:
+def _is_whole(allocation: Allocation) -> bool:
     """It has all the workers it asks for."""
-    return holder.job is not None and len(holder.placement.workers) == holder.job.workers
+    return allocation.job is not None and len(allocation.placement.workers) == allocation.job.workers
 
 
-def _offers_of(books: Snapshot, holder: Allocation) -> Iterator[PoolOption]:
+def _options_of(snapshot: Snapshot, allocation: Allocation) -> Iterator[PoolOption]:
     """Pools of its domain where it may run for no more GPUs than it has now, in its order."""
-    for name in holder.job.pools if holder.job else ():
-        pool = books.capacity.pools.get(name)
-        if pool is None or books.capacity.domain_of.get(name) != holder.domain or holder.job is None:
+    for name in allocation.job.pools if allocation.job else ():
+        pool = snapshot.capacity.pools.get(name)
+        if pool is None or snapshot.capacity.domain_of.get(name) != allocation.domain or allocation.job is None:
             continue
-        request = request_on(holder.job, pool)
-        if request is not None and request.total_milli <= holder.total_milli:
+        request = request_on(allocation.job, pool)
+        if request is not None and request.total_milli <= allocation.total_milli:
             yield PoolOption(pool, request)
 
 
-def _moves_beside(books: Snapshot, seat: Assignment, holders: Iterable[Allocation]) -> tuple[Migration, ...] | None:
+def _moves_beside(
+    snapshot: Snapshot, seat: Assignment, allocations: Iterable[Allocation]
+) -> tuple[Migration, ...] | None:
     """A place that is free now for each, largest first, beside what the seat takes; None when one has none."""
 
-    def size(holder: Allocation) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
-        charge = holder.charge
-        return -charge.gpu_milli, -holder.total_milli, -charge.cpu_milli, -charge.mem_bytes, holder.run.job
+    def size(allocation: Allocation) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
+        charge = allocation.charge
+        return -charge.gpu_milli, -allocation.total_milli, -charge.cpu_milli, -charge.mem_bytes, allocation.run.job
 
-    charge = seat.offer.request.charge
-    books.now.take(seat.placement, charge)
+    charge = seat.option.request.charge
+    snapshot.idle.take(seat.placement, charge)
     moves: list[Migration] = []
-    for holder in sorted(holders, key=size):
-        found = place(books.now, _offers_of(books, holder))
+    for allocation in sorted(allocations, key=size):
+        found = place(snapshot.idle, _options_of(snapshot, allocation))
         if found is None:
             break
-        books.now.take(found.placement, found.offer.request.charge)
-        moves.append(Migration(holder, found))
+        snapshot.idle.take(found.placement, found.option.request.charge)
+        moves.append(Migration(allocation, found))
     else:
-        holders = ()
+        allocations = ()
     for move in moves:
-        books.now.give_back(move.seat.placement, move.seat.offer.request.charge)
-    books.now.give_back(seat.placement, charge)
-    return None if holders else tuple(moves)
+        snapshot.idle.give_back(move.seat.placement, move.seat.option.request.charge)
+    snapshot.idle.give_back(seat.placement, charge)
+    return None if allocations else tuple(moves)
 
 
-def _pausable(books: Snapshot, pool: PoolName) -> Iterator[Allocation]:
-    for holders in books.pausable(books.capacity.domain_of[pool]).values():
-        yield from (holder for holder in holders if _is_whole(holder))
+def _pausable(snapshot: Snapshot, pool: PoolName) -> Iterator[Allocation]:
+    for allocations in snapshot.pausable(snapshot.capacity.domain_of[pool]).values():
+        yield from (allocation for allocation in allocations if _is_whole(allocation))
 
 
 class _Search:
     """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
 
-    __slots__ = ("beneficiary", "books", "close", "floors", "least", "movable", "offer", "seats", "steps", "taken")
+    __slots__ = ("beneficiary", "close", "floors", "least", "movable", "option", "seats", "snapshot", "steps", "taken")
 
-    def __init__(self, books: Snapshot, offer: PoolOption, beneficiary: JobId, movable: Movable) -> None:
-        self.books = books
-        self.offer = offer
+    def __init__(self, snapshot: Snapshot, option: PoolOption, beneficiary: JobId, movable: Movable) -> None:
+        self.snapshot = snapshot
+        self.option = option
         self.beneficiary = beneficiary
         self.movable = movable
-        self.floors = {name: WhatIfNode(books.soon.rooms[name]) for name in movable}
-        self.seats = seats(books.soon, offer)
+        self.floors = {name: WhatIfNode(snapshot.future_idle.rooms[name]) for name in movable}
+        self.seats = seats(snapshot.future_idle, option)
         self.taken: dict[JobId, Allocation] = {}
         self.least = {name: self._at_least(name) for name in movable}
-        is_gang = offer.request.workers > 1
-        self.close = in_one_rack(books.soon.rooms, offer.request, self.seats, movable) if is_gang else frozenset()
+        is_gang = option.request.workers > 1
+        self.close = (
+            in_one_rack(snapshot.future_idle.rooms, option.request, self.seats, movable) if is_gang else frozenset()
+        )
         self.steps = Steps(MAX_STEPS)
 
     def run(self) -> Consolidation | None:
         """Seat one worker after another; the last set must leave everybody a place."""
-        while sum(self.seats.values()) < self.offer.request.workers:
+        while sum(self.seats.values()) < self.option.request.workers:
             found = self._next_worker()
             if found is None:
                 return None
@@ -219,14 +231,14 @@ class _Search:
 
         Of nodes that look as cheap, those of one rack come first.
         """
-        is_last = sum(self.seats.values()) + 1 >= self.offer.request.workers
+        is_last = sum(self.seats.values()) + 1 >= self.option.request.workers
         best: tuple[Loss, tuple[Allocation, ...]] | None = None
         order = ((least, name not in self.close, name) for name, least in self.least.items() if least is not None)
         for least, _, name in sorted(order):
             if best is not None and least >= best[0]:
                 break
             aim = _Moves(self, best, is_last=is_last)
-            NodeSearch(self.floors[name], self.offer.request, self.left(name), aim, self.steps).run((0, 0))
+            NodeSearch(self.floors[name], self.option.request, self.left(name), aim, self.steps).run((0, 0))
             best = aim.best
         return None if best is None else best[1]
 
@@ -238,37 +250,37 @@ class _Search:
         """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least, and as
         many runs as the largest of them would be. None where not enough can go.
         """
-        short = self.floors[name].short_milli(self.offer.request, self.seats.get(name, 0) + 1)
+        short = self.floors[name].short_milli(self.option.request, self.seats.get(name, 0) + 1)
         left = self.left(name)
         lost, missing = 0, short
-        for holder in left if missing else ():
-            part = min(missing, holder.total_milli)
-            lost += part * running_ms(holder.run, self.books.now_ms)
+        for allocation in left if missing else ():
+            part = min(missing, allocation.total_milli)
+            lost += part * running_ms(allocation.run, self.snapshot.now_ms)
             missing -= part
-        together = accumulate(sorted((holder.total_milli for holder in left), reverse=True))
+        together = accumulate(sorted((allocation.total_milli for allocation in left), reverse=True))
         return None if missing else (lost, 1 + sum(milli < short for milli in together))
 
     def _take(self, chosen: Iterable[Allocation]) -> None:
-        for holder in chosen:
-            self.taken[holder.run.job] = holder
-            for name in holder.placement.nodes & self.floors.keys():
-                self.floors[name].remove(holder)
-                self.seats[name] = self.floors[name].slots(self.offer.request)
+        for allocation in chosen:
+            self.taken[allocation.run.job] = allocation
+            for name in allocation.placement.nodes & self.floors.keys():
+                self.floors[name].remove(allocation)
+                self.seats[name] = self.floors[name].slots(self.option.request)
                 self.least[name] = self._at_least(name)
 
     def _told(self, more: tuple[Allocation, ...]) -> Consolidation | None:
         """All moves of those taken and some more, if each has a place."""
         chosen = (*self.taken.values(), *more)
-        soon = self.books.soon
-        for holder in chosen:
-            soon.give_back(holder.placement, holder.charge)
-        placement = place_in(soon, self.offer)
-        for holder in chosen:
-            soon.take(holder.placement, holder.charge)
+        soon = self.snapshot.future_idle
+        for allocation in chosen:
+            soon.give_back(allocation.placement, allocation.charge)
+        placement = place_in(soon, self.option)
+        for allocation in chosen:
+            soon.take(allocation.placement, allocation.charge)
         if placement is None:
             return None
-        seat = Assignment(self.offer, placement)
-        moves = _moves_beside(self.books, seat, chosen)
+        seat = Assignment(self.option, placement)
+        moves = _moves_beside(self.snapshot, seat, chosen)
         return None if moves is None else Consolidation(seat, moves)
 
     def leaves_all_a_place(self, chosen: tuple[Allocation, ...]) -> bool:
@@ -287,9 +299,11 @@ class _Moves:
         self._is_last = is_last
         self.best = best
 
-    def with_run(self, state: Loss, holder: Allocation) -> Loss:
+    def with_run(self, state: Loss, allocation: Allocation) -> Loss:
         """See `Aim`."""
-        return state[0] + holder.total_milli * running_ms(holder.run, self._search.books.now_ms), state[1] + 1
+        return state[0] + allocation.total_milli * running_ms(allocation.run, self._search.snapshot.now_ms), state[
+            1
+        ] + 1
 
     def is_beaten(self, state: Loss, short_milli: GpuMilli, more_runs: int) -> bool:  # noqa: ARG002 - the aim's shape
         """See `Aim`."""

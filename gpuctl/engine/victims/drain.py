@@ -17,28 +17,28 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.units import GpuMilli
 
 
-def draining(holders: Iterable[Allocation], tree: OwnerTree) -> frozenset[JobId]:
+def draining(allocations: Iterable[Allocation], tree: OwnerTree) -> frozenset[JobId]:
     """Runs within a quota that was cut below what they hold: a project's own, or a department's above it."""
     granted: dict[tuple[DomainName, str], GpuMilli] = {}
-    kept = [h for h in holders if not h.leaving and _was_in_quota(h)]
-    for holder in kept:
-        for owner in _owners(holder, tree):
-            granted[owner] = granted.get(owner, 0) + holder.total_milli
+    kept = [h for h in allocations if not h.leaving and _was_in_quota(h)]
+    for allocation in kept:
+        for owner in _owners(allocation, tree):
+            granted[owner] = granted.get(owner, 0) + allocation.total_milli
     cut = {(domain, owner) for (domain, owner), milli in granted.items() if milli > _quota(tree, domain, owner)}
-    return frozenset(holder.run.job for holder in kept if not cut.isdisjoint(_owners(holder, tree)))
+    return frozenset(allocation.run.job for allocation in kept if not cut.isdisjoint(_owners(allocation, tree)))
 
 
-def _was_in_quota(holder: Allocation) -> bool:
-    return holder.run.reason is not None and holder.run.reason.code == IN_QUOTA
+def _was_in_quota(allocation: Allocation) -> bool:
+    return allocation.run.reason is not None and allocation.run.reason.code == IN_QUOTA
 
 
-def _owners(holder: Allocation, tree: OwnerTree) -> list[tuple[DomainName, str]]:
+def _owners(allocation: Allocation, tree: OwnerTree) -> list[tuple[DomainName, str]]:
     """Whose quotas the run counts in. A department that states none there has none that could be cut."""
-    if holder.domain is None:
+    if allocation.domain is None:
         return []
-    chain = tree.chain(holder.project)
-    stated = (o for o in chain if o == chain[0] or holder.domain in tree.allowances.get(o, {}))
-    return [(holder.domain, owner) for owner in stated]
+    chain = tree.chain(allocation.project)
+    stated = (o for o in chain if o == chain[0] or allocation.domain in tree.allowances.get(o, {}))
+    return [(allocation.domain, owner) for owner in stated]
 
 
 def _quota(tree: OwnerTree, domain: DomainName, owner: str) -> GpuMilli:

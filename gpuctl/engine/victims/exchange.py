@@ -34,18 +34,18 @@ Cost: TypeAlias = tuple[GpuMilli, int, tuple[Preference, ...]]
 
 
 def find_exchange(
-    books: Snapshot, offer: PoolOption, rule: Rule, lost_milli: GpuMilli
+    snapshot: Snapshot, option: PoolOption, rule: Rule, lost_milli: GpuMilli
 ) -> tuple[Allocation, ...] | None:
-    """The runs to pause so that an offer fits and at least so many GPUs leave with them; None when it can't be.
+    """The runs to pause so that an option fits and at least so many GPUs leave with them; None when it can't be.
 
     Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
     """
     candidates = rule.candidates()
-    if place_in(books.soon, offer) is not None:
+    if place_in(snapshot.future_idle, option) is not None:
         return SmallestCover(candidates).complete((), lost_milli)
-    room = find_victims(books, offer, rule)
+    room = find_victims(snapshot, option, rule)
     chosen = None if room is None else SmallestCover(candidates).complete(room, lost_milli)
-    return None if chosen is None else _Search(books, offer, candidates, lost_milli).run(chosen)
+    return None if chosen is None else _Search(snapshot, option, candidates, lost_milli).run(chosen)
 
 
 class SmallestCover:
@@ -53,12 +53,12 @@ class SmallestCover:
 
     __slots__ = ("_by_size", "_sizes")
 
-    def __init__(self, holders: Iterable[Allocation]) -> None:
-        """`holders` in order of preference."""
+    def __init__(self, allocations: Iterable[Allocation]) -> None:
+        """`allocations` in order of preference."""
         self._by_size: dict[GpuMilli, list[Allocation]] = {}
-        for holder in holders:
-            if holder.total_milli > 0:
-                self._by_size.setdefault(holder.total_milli, []).append(holder)
+        for allocation in allocations:
+            if allocation.total_milli > 0:
+                self._by_size.setdefault(allocation.total_milli, []).append(allocation)
         self._sizes = sorted(self._by_size, reverse=True)
 
     def complete(self, chosen: tuple[Allocation, ...], lost_milli: GpuMilli) -> tuple[Allocation, ...] | None:
@@ -66,12 +66,12 @@ class SmallestCover:
         missing = lost_milli - gpu_milli_of(chosen)
         if missing <= 0:
             return chosen
-        taken = Counter(holder.total_milli for holder in chosen)
+        taken = Counter(allocation.total_milli for allocation in chosen)
         counts = _fewest([(size, len(self._by_size[size]) - taken[size]) for size in self._sizes], missing)
         if counts is None:
             return None
         more = (
-            islice((holder for holder in self._by_size[size] if holder not in chosen), count)
+            islice((allocation for allocation in self._by_size[size] if allocation not in chosen), count)
             for size, count in zip(self._sizes, counts, strict=False)
         )
         return chosen + tuple(chain.from_iterable(more))
@@ -115,21 +115,21 @@ class _Search:
     least; cut where they can't beat the best set found."""
 
     __slots__ = (
-        "best", "books", "candidates", "floors", "least", "lost_milli", "makeweights", "on_node", "request", "seats",
+        "best", "candidates", "floors", "least", "lost_milli", "makeweights", "on_node", "request", "seats", "snapshot",
         "steps",
     )  # fmt: skip
 
     def __init__(
-        self, books: Snapshot, offer: PoolOption, candidates: Sequence[Allocation], lost_milli: GpuMilli
+        self, snapshot: Snapshot, option: PoolOption, candidates: Sequence[Allocation], lost_milli: GpuMilli
     ) -> None:
-        self.books = books
-        self.request = offer.request
+        self.snapshot = snapshot
+        self.request = option.request
         self.candidates = candidates
         self.lost_milli = lost_milli
         self.makeweights = SmallestCover(candidates)
-        self.on_node = by_node(books, offer, candidates)
-        self.floors = {name: WhatIfNode(books.soon.rooms[name]) for name in self.on_node}
-        self.seats = sum(seats(books.soon, offer).values())
+        self.on_node = by_node(snapshot, option, candidates)
+        self.floors = {name: WhatIfNode(snapshot.future_idle.rooms[name]) for name in self.on_node}
+        self.seats = sum(seats(snapshot.future_idle, option).values())
         self.best: tuple[Cost, tuple[Allocation, ...]]
         self.least: Loss | None = None
         self.steps = Steps(MAX_STEPS)
@@ -145,30 +145,30 @@ class _Search:
 
     def _look_at_each(self) -> None:
         """One run alone may do what several were found for."""
-        for holder in self.candidates:
-            if self.lost_milli <= holder.total_milli <= self.best[0][0]:
-                if self.seats + self._leave(holder) >= self.request.workers:
-                    self._consider((holder,))
-                self._leave(holder, -1)
+        for allocation in self.candidates:
+            if self.lost_milli <= allocation.total_milli <= self.best[0][0]:
+                if self.seats + self._leave(allocation) >= self.request.workers:
+                    self._consider((allocation,))
+                self._leave(allocation, -1)
 
     def _look_at_nodes(self) -> None:
         shorts = {name: floor.short_milli(self.request, 1) for name, floor in self.floors.items()}
         for name in sorted(shorts, key=lambda node: (shorts[node], node)):
             if max(shorts[name], self.lost_milli) > self.best[0][0]:
                 return
-            holders, floor = self.on_node[name], self.floors[name]
-            for holder in holders:
-                floor.remove(holder)
+            allocations, floor = self.on_node[name], self.floors[name]
+            for allocation in allocations:
+                floor.remove(allocation)
             is_enough = floor.slots(self.request) > 0
-            for holder in holders:
-                floor.remove(holder, -1)
+            for allocation in allocations:
+                floor.remove(allocation, -1)
             if is_enough:
                 self.least = None
-                NodeSearch(floor, self.request, holders, self, self.steps).run((0, 0))
+                NodeSearch(floor, self.request, allocations, self, self.steps).run((0, 0))
 
-    def with_run(self, state: Loss, holder: Allocation) -> Loss:
+    def with_run(self, state: Loss, allocation: Allocation) -> Loss:
         """See `Aim`."""
-        return state[0] + holder.total_milli, state[1] + 1
+        return state[0] + allocation.total_milli, state[1] + 1
 
     def is_beaten(self, state: Loss, short_milli: GpuMilli, more_runs: int) -> bool:
         """See `Aim`: by all that is known, or by what is known of the node looked at."""
@@ -188,17 +188,17 @@ class _Search:
             self.best = cost, chosen
 
     def _cost(self, chosen: tuple[Allocation, ...]) -> Cost:
-        preferences = tuple(sorted(map(self.books.preference, chosen)))
+        preferences = tuple(sorted(map(self.snapshot.preference, chosen)))
         return gpu_milli_of(chosen), len(chosen), preferences
 
-    def _leave(self, holder: Allocation, sign: int = 1) -> int:
+    def _leave(self, allocation: Allocation, sign: int = 1) -> int:
         """Take a run off all its nodes; with -1, put it back. Returns the seats won."""
         won = 0
-        for name in holder.nodes():
+        for name in allocation.nodes():
             floor = self.floors.get(name)
             if floor is not None:
                 before = floor.slots(self.request)
-                floor.remove(holder, sign)
+                floor.remove(allocation, sign)
                 won += floor.slots(self.request) - before
         return won
 
@@ -207,11 +207,11 @@ class _Search:
         there = self.seats + sum(map(self._leave, chosen))
         lost = gpu_milli_of(chosen)
         kept = dict.fromkeys(chosen)
-        for holder in sorted(chosen, key=lambda h: -h.total_milli):
-            left = there + self._leave(holder, -1)
-            if left >= self.request.workers and lost - holder.total_milli >= self.lost_milli:
-                there, lost = left, lost - holder.total_milli
-                del kept[holder]
+        for allocation in sorted(chosen, key=lambda h: -h.total_milli):
+            left = there + self._leave(allocation, -1)
+            if left >= self.request.workers and lost - allocation.total_milli >= self.lost_milli:
+                there, lost = left, lost - allocation.total_milli
+                del kept[allocation]
             else:
-                self._leave(holder)
+                self._leave(allocation)
         return tuple(kept)

@@ -24,7 +24,7 @@ S = TypeVar("S")
 class Aim(Protocol[S]):
     """What is looked for. A state `S` says what the runs taken so far come to."""
 
-    def with_run(self, state: S, holder: Allocation) -> S | None:
+    def with_run(self, state: S, allocation: Allocation) -> S | None:
         """The state with one run more; None where that may not be taken."""
         ...
 
@@ -59,18 +59,18 @@ class Steps:
 class NodeSearch(Generic[S]):
     """The search over the runs of one node, in the order given; what it finds it tells its aim."""
 
-    __slots__ = ("_aim", "_floor", "_holders", "_request", "_rest_milli", "_steps", "_wanted")
+    __slots__ = ("_aim", "_allocations", "_floor", "_request", "_rest_milli", "_steps", "_wanted")
 
     def __init__(
-        self, floor: WhatIfNode, request: Request, holders: Sequence[Allocation], aim: Aim[S], steps: Steps
+        self, floor: WhatIfNode, request: Request, allocations: Sequence[Allocation], aim: Aim[S], steps: Steps
     ) -> None:
         self._floor = floor
         self._request = request
         self._wanted = floor.slots(request) + 1
-        self._holders = holders
+        self._allocations = allocations
         self._aim = aim
         self._steps = steps
-        self._rest_milli = list(accumulate((h.total_milli for h in reversed(holders)), initial=0))[::-1]
+        self._rest_milli = list(accumulate((h.total_milli for h in reversed(allocations)), initial=0))[::-1]
 
     def run(self, state: S) -> None:
         """Try sets of runs, from a state in which none of them is taken. The node is left as it was."""
@@ -84,12 +84,12 @@ class NodeSearch(Generic[S]):
         short = self._floor.short_milli(self._request, self._wanted)
         if self._steps.are_over or self._aim.is_beaten(state, short, 1):
             return
-        for position in range(start, len(self._holders)):
+        for position in range(start, len(self._allocations)):
             if self._rest_milli[position] < short:
                 return
-            holder = self._holders[position]
-            after = self._aim.with_run(state, holder)
+            allocation = self._allocations[position]
+            after = self._aim.with_run(state, allocation)
             if after is not None and not self._aim.is_beaten(after, 0, 0):
-                self._floor.remove(holder)
-                self._extend(position + 1, (*chosen, holder), after)
-                self._floor.remove(holder, -1)
+                self._floor.remove(allocation)
+                self._extend(position + 1, (*chosen, allocation), after)
+                self._floor.remove(allocation, -1)

@@ -22,10 +22,10 @@ from gpuctl.model.units import GpuMilli
 class Preemption:
     """The rule for one beneficiary of so many GPUs in a domain."""
 
-    __slots__ = ("books", "domain", "job", "milli")
+    __slots__ = ("domain", "job", "milli", "snapshot")
 
-    def __init__(self, books: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> None:
-        self.books = books
+    def __init__(self, snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> None:
+        self.snapshot = snapshot
         self.job = job
         self.domain = domain
         self.milli = milli
@@ -43,13 +43,15 @@ class Preemption:
 
     def candidates(self) -> tuple[Allocation, ...]:
         """Pausable work of the same project that ranks below the job."""
-        return self.books.candidates(self.key, self._candidates)
+        return self.snapshot.candidates(self.key, self._candidates)
 
     def _candidates(self) -> Iterator[Iterable[Allocation]]:
         project = self.job.id.project
-        if self.books.lowest(self.domain, project) < self.job.priority or self._makes_training_way():
-            there = self.books.pausable(self.domain).get(project, ())
-            yield [holder for holder in there if holder.job is not None and self.ranks_below(holder.job)]
+        if self.snapshot.lowest(self.domain, project) < self.job.priority or self._makes_training_way():
+            there = self.snapshot.pausable(self.domain).get(project, ())
+            yield [
+                allocation for allocation in there if allocation.job is not None and self.ranks_below(allocation.job)
+            ]
 
     def price(self, tally: VictimTotals) -> int | None:  # noqa: ARG002 - the rule's shape: what a project loses to itself is free
         """What a project loses to itself is its own affair."""
@@ -79,5 +81,5 @@ class Preemption:
         """For interactive work and services that can't be paused, as long as such work stays within quota with them."""
         if not is_first_class(self.job):
             return False
-        fixed = self.books.accounts.fixed(self.domain, self.job.id.project)
-        return fixed + self.milli <= self.books.accounts.quota(self.domain, self.job.id.project)
+        fixed = self.snapshot.accounts.fixed(self.domain, self.job.id.project)
+        return fixed + self.milli <= self.snapshot.accounts.quota(self.domain, self.job.id.project)

@@ -32,17 +32,17 @@ class ReclaimStrategy(StrEnum):
 class Reclaim:
     """The rule for one beneficiary of so many GPUs in a domain."""
 
-    __slots__ = ("_said", "books", "chain", "claim", "domain", "job", "milli")
+    __slots__ = ("_said", "chain", "claim", "domain", "job", "milli", "snapshot")
 
     def __init__(
-        self, books: Snapshot, job: JobId, domain: DomainName, milli: GpuMilli, claim: ReclaimStrategy
+        self, snapshot: Snapshot, job: JobId, domain: DomainName, milli: GpuMilli, claim: ReclaimStrategy
     ) -> None:
-        self.books = books
+        self.snapshot = snapshot
         self.job = job
         self.domain = domain
         self.milli = milli
         self.claim = claim
-        self.chain = books.accounts.tree.chain(job.project)
+        self.chain = snapshot.accounts.tree.chain(job.project)
         self._said: Reason | None = None
 
     @property
@@ -64,19 +64,19 @@ class Reclaim:
 
     def candidates(self) -> tuple[Allocation, ...]:
         """Pausable work of other projects, whose owners can lose it, as far as ours may gain from them."""
-        return self.books.candidates(self.key, self._candidates)
+        return self.snapshot.candidates(self.key, self._candidates)
 
-    def may_take(self, holder: Allocation) -> bool:
+    def may_take(self, allocation: Allocation) -> bool:
         """Whether it could be paused for the beneficiary, were it the only one."""
-        return any(True for _ in self._of(holder.project, [holder]))
+        return any(True for _ in self._of(allocation.project, [allocation]))
 
     def _candidates(self) -> Iterator[Iterable[Allocation]]:
-        pausable = self.books.pausable(self.domain)
-        return (self._of(project, pausable[project]) for project in overdrawn(self.books, self.domain, self.claim))
+        pausable = self.snapshot.pausable(self.domain)
+        return (self._of(project, pausable[project]) for project in overdrawn(self.snapshot, self.domain, self.claim))
 
-    def _of(self, project: ProjectName, holders: list[Allocation]) -> Iterable[Allocation]:
+    def _of(self, project: ProjectName, allocations: list[Allocation]) -> Iterable[Allocation]:
         """What one project can lose to ours."""
-        theirs = self.books.accounts.tree.chain(project)
+        theirs = self.snapshot.accounts.tree.chain(project)
         losers = [owner for owner in theirs if owner not in self.chain]
         gainers = [owner for owner in self.chain if owner not in theirs]
         if project == self.job.project or not all(map(self._stays_within, gainers)):
@@ -86,11 +86,11 @@ class Reclaim:
             return ()
         # By the guarantee the last one may straddle the line; shares are kept.
         return (
-            holder
-            for holder in holders
-            if holder.total_milli > 0
-            and (holder.total_milli <= most or self.claim is ReclaimStrategy.GUARANTEE)
-            and holder.run.job not in self.books.spared
+            allocation
+            for allocation in allocations
+            if allocation.total_milli > 0
+            and (allocation.total_milli <= most or self.claim is ReclaimStrategy.GUARANTEE)
+            and allocation.run.job not in self.snapshot.spared
         )
 
     def price(self, tally: VictimTotals) -> int | None:
@@ -108,7 +108,7 @@ class Reclaim:
         """What it holds above its share; by the guarantee a last one may straddle the line, however large."""
         if self.claim is ReclaimStrategy.GUARANTEE:
             return ENDLESS
-        losers = (owner for owner in self.books.accounts.tree.chain(project) if owner not in self.chain)
+        losers = (owner for owner in self.snapshot.accounts.tree.chain(project) if owner not in self.chain)
         return max(0, min(map(self._slack, losers), default=0))
 
     def paused(self, victim: Allocation) -> Reason:  # noqa: ARG002 - the rule's shape
@@ -123,14 +123,14 @@ class Reclaim:
 
     def _slack(self, owner: str) -> GpuMilli:
         """By how much an owner holds more than it keeps."""
-        return slack(self.books, self.domain, self.claim, owner)
+        return slack(self.snapshot, self.domain, self.claim, owner)
 
     def _floor(self, owner: str) -> GpuMilli:
-        return _floor(self.books, self.domain, self.claim, owner)
+        return _floor(self.snapshot, self.domain, self.claim, owner)
 
     def _price_for(self, owner: str, total: GpuMilli, largest: GpuMilli) -> int | None:
         """What it means to an owner to lose these: nothing, its last job above the guarantee, or more than may be."""
-        left = self.books.accounts.held(self.domain, owner) - total
+        left = self.snapshot.accounts.held(self.domain, owner) - total
         floor = self._floor(owner)
         if left >= floor:
             return 0
@@ -138,33 +138,33 @@ class Reclaim:
         return 1 if straddles else None
 
 
-def claims_of(books: Snapshot, job: JobId, offer: PoolOption) -> Iterator[Reclaim]:
-    """What a job's project may claim of others for an offer, the strongest first."""
-    domain = books.capacity.domain_of[offer.pool.name]
+def claims_of(snapshot: Snapshot, job: JobId, option: PoolOption) -> Iterator[Reclaim]:
+    """What a job's project may claim of others for an option, the strongest first."""
+    domain = snapshot.capacity.domain_of[option.pool.name]
     for claim in ReclaimStrategy:
-        rule = Reclaim(books, job, domain, offer.request.total_milli, claim)
+        rule = Reclaim(snapshot, job, domain, option.request.total_milli, claim)
         if rule.entitled():
             yield rule
 
 
-def overdrawn(books: Snapshot, domain: DomainName, claim: ReclaimStrategy) -> Collection[ProjectName]:
+def overdrawn(snapshot: Snapshot, domain: DomainName, claim: ReclaimStrategy) -> Collection[ProjectName]:
     """The projects that can lose something to anybody, as far as they themselves are concerned."""
 
     def is_one(project: ProjectName) -> bool:
-        most = slack(books, domain, claim, project_owner(project))
-        if most <= 0 or not books.pausable(domain).get(project):
+        most = slack(snapshot, domain, claim, project_owner(project))
+        if most <= 0 or not snapshot.pausable(domain).get(project):
             return False
-        return claim is ReclaimStrategy.GUARANTEE or books.smallest(domain, project) <= most
+        return claim is ReclaimStrategy.GUARANTEE or snapshot.smallest(domain, project) <= most
 
-    return books.projects((claim, domain), is_one)
+    return snapshot.projects((claim, domain), is_one)
 
 
-def slack(books: Snapshot, domain: DomainName, claim: ReclaimStrategy, owner: str) -> GpuMilli:
+def slack(snapshot: Snapshot, domain: DomainName, claim: ReclaimStrategy, owner: str) -> GpuMilli:
     """By how much an owner holds more than it keeps by a claim; below zero what it may gain by it."""
-    return books.accounts.held(domain, owner) - _floor(books, domain, claim, owner)
+    return snapshot.accounts.held(domain, owner) - _floor(snapshot, domain, claim, owner)
 
 
-def _floor(books: Snapshot, domain: DomainName, claim: ReclaimStrategy, owner: str) -> GpuMilli:
+def _floor(snapshot: Snapshot, domain: DomainName, claim: ReclaimStrategy, owner: str) -> GpuMilli:
     """What a loser keeps, and what a beneficiary may reach."""
-    portion = books.accounts.portion(domain, owner)
+    portion = snapshot.accounts.portion(domain, owner)
     return portion.guarantee_milli if claim is ReclaimStrategy.GUARANTEE else portion.share_milli

@@ -27,7 +27,7 @@ class Rule(Protocol):
 
     @property
     def key(self) -> tuple[object, ...] | None:
-        """What the rule depends on besides the books; None: nothing is remembered of what it was asked."""
+        """What the rule depends on besides the snapshot; None: nothing is remembered of what it was asked."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class Among:
     """A rule for some of its runs only."""
 
     rule: Rule
-    holders: tuple[Allocation, ...]
+    allocations: tuple[Allocation, ...]
 
     @property
     def key(self) -> None:
@@ -71,7 +71,7 @@ class Among:
 
     def candidates(self) -> Sequence[Allocation]:
         """Those runs."""
-        return self.holders
+        return self.allocations
 
     def price(self, tally: VictimTotals) -> int | None:
         """As the rule."""
@@ -86,19 +86,19 @@ class Among:
         return self.rule.paused(victim)
 
 
-def tally_with(tally: VictimTotals, holder: Allocation, books: Snapshot) -> VictimTotals:
+def tally_with(tally: VictimTotals, allocation: Allocation, snapshot: Snapshot) -> VictimTotals:
     """The tally with one victim more."""
-    return tally_with_all(tally, (holder,), books)
+    return tally_with_all(tally, (allocation,), snapshot)
 
 
-def tally_with_all(tally: VictimTotals, holders: Iterable[Allocation], books: Snapshot) -> VictimTotals:
+def tally_with_all(tally: VictimTotals, allocations: Iterable[Allocation], snapshot: Snapshot) -> VictimTotals:
     """The tally with some victims more."""
     sizes: dict[ProjectName, list[GpuMilli]] = {}
-    for holder in holders:
-        sizes.setdefault(holder.run.job.project, []).append(holder.total_milli)
+    for allocation in allocations:
+        sizes.setdefault(allocation.run.job.project, []).append(allocation.total_milli)
     after = dict(tally)
     for project, milli in sizes.items():
-        for owner in books.accounts.tree.chain(project):
+        for owner in snapshot.accounts.tree.chain(project):
             total, largest = after.get(owner, (0, 0))
             after[owner] = (total + sum(milli), max(largest, *milli))
     return after

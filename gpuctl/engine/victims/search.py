@@ -35,22 +35,24 @@ Order: TypeAlias = tuple[int, GpuMilli, int, tuple[tuple[int, ...], ...], bool, 
 """Which set is taken first: by its cost, but where that is known by where it is rather than by time and name."""
 
 
-def by_node(books: Snapshot, offer: PoolOption, holders: Iterable[Allocation]) -> dict[NodeName, list[Allocation]]:
-    """Runs by the nodes of an offer's pool that they are on, in their order."""
+def by_node(
+    snapshot: Snapshot, option: PoolOption, allocations: Iterable[Allocation]
+) -> dict[NodeName, list[Allocation]]:
+    """Runs by the nodes of an option's pool that they are on, in their order."""
     found: dict[NodeName, list[Allocation]] = {}
-    for holder in holders:
-        for node in holder.nodes():
-            room = books.soon.rooms.get(node)
-            if room is not None and room.pool == offer.pool.name:
-                found.setdefault(node, []).append(holder)
+    for allocation in allocations:
+        for node in allocation.nodes():
+            room = snapshot.future_idle.rooms.get(node)
+            if room is not None and room.pool == option.pool.name:
+                found.setdefault(node, []).append(allocation)
     return found
 
 
-def place_without(books: Snapshot, offer: PoolOption, victims: Sequence[Allocation]) -> Placement | None:
+def place_without(snapshot: Snapshot, option: PoolOption, victims: Sequence[Allocation]) -> Placement | None:
     """Where all workers go once these have left. Cost: O(victims), and a placement."""
-    books.soon.give_back_all(victims)
-    placement = place_in(books.soon, offer)
-    books.soon.take_all(victims)
+    snapshot.future_idle.give_back_all(victims)
+    placement = place_in(snapshot.future_idle, option)
+    snapshot.future_idle.take_all(victims)
     return placement
 
 
@@ -66,18 +68,18 @@ class _State(NamedTuple):
 class _Victims:
     """The aim of the least cost by a rule, for one worker more on one node; `best` is the cheapest set so far."""
 
-    __slots__ = ("_books", "_floor", "_holders", "_preferences", "_request", "_rule", "_wanted", "best")
+    __slots__ = ("_allocations", "_floor", "_preferences", "_request", "_rule", "_snapshot", "_wanted", "best")
 
     def __init__(
-        self, books: Snapshot, rule: Rule, request: Request, floor: WhatIfNode, holders: Sequence[Allocation]
+        self, snapshot: Snapshot, rule: Rule, request: Request, floor: WhatIfNode, allocations: Sequence[Allocation]
     ) -> None:
-        self._books = books
+        self._snapshot = snapshot
         self._rule = rule
         self._request = request
         self._floor = floor
         self._wanted = floor.slots(request) + 1
-        self._preferences = {holder: books.preference(holder) for holder in holders}
-        self._holders = sorted(holders, key=self._preferences.__getitem__)
+        self._preferences = {allocation: snapshot.preference(allocation) for allocation in allocations}
+        self._allocations = sorted(allocations, key=self._preferences.__getitem__)
         self.best: tuple[Cost, tuple[Allocation, ...]] | None = None
 
     def run(self, tally: VictimTotals) -> bool:
@@ -87,14 +89,14 @@ class _Victims:
             return True
         self._greedy(tally)
         steps = Steps(MAX_STEPS)
-        NodeSearch(self._floor, self._request, self._holders, self, steps).run(_State(0, 0, 0, tally))
+        NodeSearch(self._floor, self._request, self._allocations, self, steps).run(_State(0, 0, 0, tally))
         return not steps.are_over
 
-    def with_run(self, state: _State, holder: Allocation) -> _State | None:
+    def with_run(self, state: _State, allocation: Allocation) -> _State | None:
         """See `Aim`."""
-        tally = tally_with(state.tally, holder, self._books)
+        tally = tally_with(state.tally, allocation, self._snapshot)
         price = self._rule.price(tally)
-        return None if price is None else _State(price, state.milli + holder.total_milli, state.runs + 1, tally)
+        return None if price is None else _State(price, state.milli + allocation.total_milli, state.runs + 1, tally)
 
     def is_beaten(self, state: _State, short_milli: GpuMilli, more_runs: int) -> bool:
         """See `Aim`."""
@@ -110,75 +112,75 @@ class _Victims:
 
     def _first_of_equals(self, tally: VictimTotals) -> bool:
         """Where all runs are of one size, the first in order of preference, if they fit: nothing is cheaper."""
-        size = self._holders[0].total_milli if self._holders else 0
+        size = self._allocations[0].total_milli if self._allocations else 0
         count, rest = divmod(self._floor.short_milli(self._request, self._wanted), size) if size else (0, 1)
-        if rest or not 0 < count <= len(self._holders) or any(h.total_milli != size for h in self._holders):
+        if rest or not 0 < count <= len(self._allocations) or any(h.total_milli != size for h in self._allocations):
             return False
-        chosen = tuple(self._holders[:count])
-        for holder in chosen:
-            self._floor.remove(holder)
-        if self._fits() and self._rule.price(tally_with_all(tally, chosen, self._books)) == 0:
+        chosen = tuple(self._allocations[:count])
+        for allocation in chosen:
+            self._floor.remove(allocation)
+        if self._fits() and self._rule.price(tally_with_all(tally, chosen, self._snapshot)) == 0:
             self._consider(chosen, 0)
-        for holder in chosen:
-            self._floor.remove(holder, -1)
+        for allocation in chosen:
+            self._floor.remove(allocation, -1)
         return self.best is not None
 
     def _greedy(self, tally: VictimTotals) -> None:
         """A first set, for the search to beat: take in order until it fits, then spare whoever can be spared."""
         chosen: list[Allocation] = []
         taken = tally
-        for holder in self._holders:
-            after = tally_with(taken, holder, self._books)
+        for allocation in self._allocations:
+            after = tally_with(taken, allocation, self._snapshot)
             if self._fits():
                 break
             if self._rule.price(after) is not None:
                 taken = after
-                chosen.append(holder)
-                self._floor.remove(holder)
+                chosen.append(allocation)
+                self._floor.remove(allocation)
         fits = self._fits()
-        for holder in sorted(chosen, key=lambda h: -h.total_milli) if fits else ():
-            self._floor.remove(holder, -1)
+        for allocation in sorted(chosen, key=lambda h: -h.total_milli) if fits else ():
+            self._floor.remove(allocation, -1)
             if self._fits():
-                chosen.remove(holder)
+                chosen.remove(allocation)
             else:
-                self._floor.remove(holder)
-        price = self._rule.price(tally_with_all(tally, chosen, self._books)) if fits else None
+                self._floor.remove(allocation)
+        price = self._rule.price(tally_with_all(tally, chosen, self._snapshot)) if fits else None
         if price is not None:
             self._consider(tuple(chosen), price)
-        for holder in chosen:
-            self._floor.remove(holder, -1)
+        for allocation in chosen:
+            self._floor.remove(allocation, -1)
 
     def _consider(self, chosen: tuple[Allocation, ...], price: int) -> None:
-        preferences = tuple([self._preferences[holder] for holder in chosen])
+        preferences = tuple([self._preferences[allocation] for allocation in chosen])
         cost = (price, gpu_milli_of(chosen), len(chosen), preferences)
         if chosen and (self.best is None or cost < self.best[0]):
             self.best = (cost, chosen)
 
 
 class _Search:
-    """Victims for all workers of an offer: a heap of nodes by what one worker more costs there, at least or exactly.
+    """Victims for all workers of an option: a heap of nodes by what one worker more costs there, at least or exactly.
 
     A node is searched only once nothing else can be better: `priced` says what had been taken when it was priced by the
     first in order of those left there.
     """
 
     __slots__ = (
-        "books", "candidates", "close", "exhaustive", "floors", "heap", "most", "priced", "request", "rule", "seats",
-        "shorts", "stamp", "taken", "tally",
+        "candidates", "close", "exhaustive", "floors", "heap", "most", "priced", "request", "rule", "seats", "shorts",
+        "snapshot", "stamp", "taken", "tally",
     )  # fmt: skip
 
-    def __init__(self, books: Snapshot, offer: PoolOption, rule: Rule, candidates: Sequence[Allocation]) -> None:
-        self.books = books
+    def __init__(self, snapshot: Snapshot, option: PoolOption, rule: Rule, candidates: Sequence[Allocation]) -> None:
+        self.snapshot = snapshot
         self.rule = rule
-        self.request = offer.request
+        self.request = option.request
         self.exhaustive = True
-        self.candidates = by_node(books, offer, candidates)
+        self.candidates = by_node(snapshot, option, candidates)
         self.floors: dict[NodeName, WhatIfNode] = {}
         self.shorts: dict[tuple[Free, int], GpuMilli] = {}
         self.most: dict[ProjectName, GpuMilli] = {}
-        is_gang = bool(self.candidates) and offer.request.workers > 1
-        self.seats = seats(books.soon, offer) if is_gang else {}
-        rooms = books.soon.rooms
+        is_gang = bool(self.candidates) and option.request.workers > 1
+        self.seats = seats(snapshot.future_idle, option) if is_gang else {}
+        rooms = snapshot.future_idle.rooms
         self.close = in_one_rack(rooms, self.request, self.seats, self.candidates) if is_gang else frozenset()
         self.taken: dict[JobId, Allocation] = {}
         self.tally: VictimTotals = {}
@@ -197,7 +199,7 @@ class _Search:
             if stamp != self.stamp[name]:
                 continue
             if victims:
-                tally = tally_with_all(self.tally, victims, self.books)
+                tally = tally_with_all(self.tally, victims, self.snapshot)
                 if taken == len(self.taken) or self.rule.price(tally) is not None:
                     missing -= self._take(victims, tally)
                     continue
@@ -205,8 +207,8 @@ class _Search:
                 self._price(name, stamp, self._short(name) if victims else order[1])
                 continue
             tally, left = self.priced.pop(name)
-            self.books.effort.searches += 1
-            search = _Victims(self.books, self.rule, self.request, self._floor(name), left)
+            self.snapshot.effort.searches += 1
+            search = _Victims(self.snapshot, self.rule, self.request, self._floor(name), left)
             self.exhaustive = search.run(tally) and self.exhaustive
             if search.best is not None:
                 heappush(self.heap, (self._order(search.best[0], name), name, stamp, taken, search.best[1]))
@@ -218,19 +220,19 @@ class _Search:
         """
         left, taken = self.candidates[name], self.taken
         if taken:
-            left = [holder for holder in left if holder.run.job not in taken]
+            left = [allocation for allocation in left if allocation.run.job not in taken]
         if not left or self._most_milli(left) < short:
             return
-        sizes = [holder.total_milli for holder in left]
+        sizes = [allocation.total_milli for allocation in left]
         milli = max(short, min(sizes))
         fewest = -(-milli // max(1, *sizes))
-        order = self._order((0, milli, fewest, (self.books.preference(left[0]),)), name)
+        order = self._order((0, milli, fewest, (self.snapshot.preference(left[0]),)), name)
         self.priced[name] = self.tally, left
         heappush(self.heap, (order, name, stamp, len(self.taken), ()))
 
     def _order(self, cost: Cost, name: NodeName) -> Order:
         price, milli, count, preferences = cost
-        lost = tuple([preference.lost(self.books.now_ms) for preference in preferences]) if self.close else ()
+        lost = tuple([preference.lost(self.snapshot.now_ms) for preference in preferences]) if self.close else ()
         return price, milli, count, lost, name not in self.close, preferences
 
     def _at_least(self, name: NodeName) -> tuple[Order, NodeName, int, int, tuple[Allocation, ...]]:
@@ -239,7 +241,7 @@ class _Search:
 
     def _short(self, name: NodeName) -> GpuMilli:
         """GPUs that must leave a node, at least, for one worker more: the same where the same is free."""
-        room, wanted = self.books.soon.rooms[name], self.seats.get(name, 0) + 1
+        room, wanted = self.snapshot.future_idle.rooms[name], self.seats.get(name, 0) + 1
         if name in self.floors or room.profiles:
             return self._floor(name).short_milli(self.request, wanted)
         state = room.free, wanted
@@ -251,14 +253,14 @@ class _Search:
         """A node as it is without those taken."""
         floor = self.floors.get(name)
         if floor is None:
-            floor = self.floors[name] = WhatIfNode(self.books.soon.rooms[name])
+            floor = self.floors[name] = WhatIfNode(self.snapshot.future_idle.rooms[name])
         return floor
 
-    def _most_milli(self, holders: Iterable[Allocation]) -> GpuMilli:
+    def _most_milli(self, allocations: Iterable[Allocation]) -> GpuMilli:
         """What can be taken of some runs at the very most, whichever."""
         of_project: dict[ProjectName, GpuMilli] = {}
-        for holder in holders:
-            of_project[holder.project] = of_project.get(holder.project, 0) + holder.total_milli
+        for allocation in allocations:
+            of_project[allocation.project] = of_project.get(allocation.project, 0) + allocation.total_milli
         for project in of_project.keys() - self.most.keys():
             self.most[project] = self.rule.most_milli(project)
         return sum(min(milli, self.most[project]) for project, milli in of_project.items())
@@ -266,11 +268,11 @@ class _Search:
     def _take(self, victims: tuple[Allocation, ...], tally: VictimTotals) -> int:
         """Take them, with what is taken then; returns the seats won."""
         won = 0
-        self.taken.update((holder.run.job, holder) for holder in victims)
+        self.taken.update((allocation.run.job, allocation) for allocation in victims)
         self.tally = tally
         for name in self._touched(victims):
-            for holder in victims:
-                self._floor(name).remove(holder)
+            for allocation in victims:
+                self._floor(name).remove(allocation)
             won += self._recount(name)
             self.stamp[name] += 1
             self.priced.pop(name, None)
@@ -278,7 +280,7 @@ class _Search:
         return won
 
     def _touched(self, victims: tuple[Allocation, ...]) -> list[NodeName]:
-        nodes = {node for holder in victims for node in holder.nodes()}
+        nodes = {node for allocation in victims for node in allocation.nodes()}
         return sorted(nodes & self.candidates.keys())
 
     def _recount(self, name: NodeName) -> int:
@@ -291,25 +293,25 @@ class _Search:
         kept = dict(self.taken)
         # Who is needed at first is needed still when others have been spared.
         doubtful = [h for h in self.taken.values() if surplus or not self._is_needed(h)] if len(kept) > 1 else []
-        for holder in sorted(doubtful, key=lambda h: (-h.total_milli, self.books.preference(h))):
-            if not surplus and self._is_needed(holder):
+        for allocation in sorted(doubtful, key=lambda h: (-h.total_milli, self.snapshot.preference(h))):
+            if not surplus and self._is_needed(allocation):
                 continue
-            touched = self._touched((holder,))
+            touched = self._touched((allocation,))
             for name in touched:
-                self.floors[name].remove(holder, -1)
+                self.floors[name].remove(allocation, -1)
             lost = -sum(self._recount(name) for name in touched)
             if lost <= surplus:
                 surplus -= lost
-                del kept[holder.run.job]
+                del kept[allocation.run.job]
                 continue
             for name in touched:
-                self.floors[name].remove(holder)
+                self.floors[name].remove(allocation)
                 self._recount(name)
         return tuple(kept.values())
 
-    def _is_needed(self, holder: Allocation) -> bool:
+    def _is_needed(self, allocation: Allocation) -> bool:
         """It leaves a device whole on a node where every whole one is asked for."""
-        for worker in holder.placement.workers:
+        for worker in allocation.placement.workers:
             floor = self.floors.get(worker.node)
             if floor is not None and not floor.profiles and self.request.devices:
                 whole = sum(milli >= WHOLE_GPU for milli in floor.gpu_milli)
@@ -320,58 +322,60 @@ class _Search:
         return False
 
 
-def find_victims(books: Snapshot, offer: PoolOption, rule: Rule) -> tuple[Allocation, ...] | None:
-    """The runs to pause so that all workers of an offer fit when they have left; None when the rule can't do that.
+def find_victims(snapshot: Snapshot, option: PoolOption, rule: Rule) -> tuple[Allocation, ...] | None:
+    """The runs to pause so that all workers of an option fit when they have left; None when the rule can't do that.
 
-    The offer must not fit already. A worker that asks for no less than one that failed fails; a gang's workers are
+    The option must not fit already. A worker that asks for no less than one that failed fails; a gang's workers are
     seated one by one, which proves nothing for a larger gang.
     Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
     """
-    unschedulable = _unschedulable(books, offer, rule)
-    if unschedulable is not None and unschedulable.cover(offer.request.sizes):
+    unschedulable = _unschedulable(snapshot, option, rule)
+    if unschedulable is not None and unschedulable.cover(option.request.sizes):
         return None
     candidates = rule.candidates()
-    single = _exact_fit(books, offer, rule, candidates)
+    single = _exact_fit(snapshot, option, rule, candidates)
     if single is not None:
         return (single,)
-    search = _Search(books, offer, rule, candidates) if candidates else None
+    search = _Search(snapshot, option, rule, candidates) if candidates else None
     victims = None if search is None else search.run()
     if victims is None and (search is None or search.exhaustive) and unschedulable is not None:
-        unschedulable.add(offer.request.sizes)
+        unschedulable.add(option.request.sizes)
     return victims
 
 
-def finds_nobody(books: Snapshot, offer: PoolOption, rule: Rule) -> bool:
+def finds_nobody(snapshot: Snapshot, option: PoolOption, rule: Rule) -> bool:
     """Whether a search is known to fail: there are no candidates, or a request for no more failed."""
-    unschedulable = _unschedulable(books, offer, rule)
-    return not rule.candidates() or (unschedulable is not None and unschedulable.cover(offer.request.sizes))
+    unschedulable = _unschedulable(snapshot, option, rule)
+    return not rule.candidates() or (unschedulable is not None and unschedulable.cover(option.request.sizes))
 
 
-def _unschedulable(books: Snapshot, offer: PoolOption, rule: Rule) -> UnschedulableRequests | None:
+def _unschedulable(snapshot: Snapshot, option: PoolOption, rule: Rule) -> UnschedulableRequests | None:
     """The failed requests of equal searches; None where they are not remembered."""
-    if rule.key is None or offer.request.workers > 1:
+    if rule.key is None or option.request.workers > 1:
         return None
-    return books.unschedulable(("victims", books.lifted, rule.key, offer.pool.name, offer.request.profile))
+    return snapshot.unschedulable(("victims", snapshot.lifted, rule.key, option.pool.name, option.request.profile))
 
 
-def _exact_fit(books: Snapshot, offer: PoolOption, rule: Rule, candidates: Iterable[Allocation]) -> Allocation | None:
+def _exact_fit(
+    snapshot: Snapshot, option: PoolOption, rule: Rule, candidates: Iterable[Allocation]
+) -> Allocation | None:
     """The first run that alone makes room and has no GPU more than must leave in the best of cases: nothing is cheaper.
 
     Finds the usual victim, the job of the same size, without a search. None says nothing: there may be others.
     """
-    request = offer.request
-    if request.workers != 1 or request.profile or books.soon.partial_devices(offer.pool.name):
+    request = option.request
+    if request.workers != 1 or request.profile or snapshot.future_idle.partial_devices(option.pool.name):
         return None
-    free = max((n for n, nodes in enumerate(books.soon.nodes_by_whole(offer.pool.name)) if nodes), default=0)
+    free = max((n for n, nodes in enumerate(snapshot.future_idle.nodes_by_whole(option.pool.name)) if nodes), default=0)
     least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)
-    for holder in candidates:
-        if holder.total_milli == least > 0 and rule.price(tally_with({}, holder, books)) == 0:
-            for node in holder.nodes():
-                room = books.soon.rooms.get(node)
-                if room is None or room.pool != offer.pool.name:
+    for allocation in candidates:
+        if allocation.total_milli == least > 0 and rule.price(tally_with({}, allocation, snapshot)) == 0:
+            for node in allocation.nodes():
+                room = snapshot.future_idle.rooms.get(node)
+                if room is None or room.pool != option.pool.name:
                     continue
                 floor = WhatIfNode(room)
-                floor.remove(holder)
+                floor.remove(allocation)
                 if floor.slots(request):
-                    return holder
+                    return allocation
     return None

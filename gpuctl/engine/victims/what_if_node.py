@@ -1,6 +1,6 @@
 """A node as it is once some runs have left it: what is free there, and how many workers of a request it holds then.
 
-It changes no books: it is for trying. It knows one node; which runs may leave is not its business.
+It changes no snapshot: it is for trying. It knows one node; which runs may leave is not its business.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class WhatIfNode:
         self.cpu_milli = room.cpu_milli
         self.mem_bytes = room.mem_bytes
 
-    def remove(self, holder: Allocation, sign: int = 1) -> None:
+    def remove(self, allocation: Allocation, sign: int = 1) -> None:
         """Take a run off this node; with -1, put it back."""
-        self.vacate(holder.placement, holder.charge, sign)
+        self.vacate(allocation.placement, allocation.charge, sign)
 
     def vacate(self, placement: Placement, charge: WorkerRequest, sign: int = 1) -> None:
         """What is taken by a placement on this node is free again; with -1, it is taken again."""
@@ -74,10 +74,10 @@ def in_one_rack(
     if not any(rooms[name].topology for name in names):
         return frozenset()
     more: dict[NodeName, int] = {}
-    for name, holders in leaving.items():
+    for name, allocations in leaving.items():
         floor = WhatIfNode(rooms[name])
-        for holder in holders:
-            floor.remove(holder)
+        for allocation in allocations:
+            floor.remove(allocation)
         more[name] = floor.slots(request) - seats.get(name, 0)
     sites = [Site(name, seats.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
     return most_seated(sites, more, request.workers - sum(seats.values()))

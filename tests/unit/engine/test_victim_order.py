@@ -14,7 +14,7 @@ from gpuctl.model.state import Node, Run, RunPhase
 NODE: Node = live_nodes([pool(nodes=(8,))])[0]
 
 
-def holder(name: str, started_at_ms: int | None, priority: int = 0) -> Allocation:
+def allocation(name: str, started_at_ms: int | None, priority: int = 0) -> Allocation:
     """A one-GPU run of the job with that name."""
     declared = job(name, priority=priority)
     place = Placement(workers=(WorkerPlacement(node=NODE.name, gpus=(0,)),))
@@ -28,26 +28,26 @@ def preference(each: Allocation) -> Preference:
 
 
 def test_share_comes_before_priority_and_priority_before_the_start() -> None:
-    old, new, urgent = holder("a/old", 1_000), holder("a/new", 2_000), holder("a/urgent", 3_000, priority=1)
-    unstarted, over = holder("a/unstarted", None), holder("b/over", 1_000, priority=9)
+    old, new, urgent = allocation("a/old", 1_000), allocation("a/new", 2_000), allocation("a/urgent", 3_000, priority=1)
+    unstarted, over = allocation("a/unstarted", None), allocation("b/over", 1_000, priority=9)
     merged = in_order([[unstarted, new, old, urgent], [over]], preference)
     assert merged == (over, unstarted, new, old, urgent)
 
 
 def test_of_equals_the_name_decides() -> None:
-    one, two = holder("a/one", 1_000), holder("a/two", 1_000)
+    one, two = allocation("a/one", 1_000), allocation("a/two", 1_000)
     assert sorted([two, one], key=run_order) == [one, two]
 
 
 def test_a_list_in_another_order_is_an_error() -> None:
     """A second key somewhere else would have candidates come in its own order, and nothing would tell."""
-    old, new = holder("a/old", 1_000), holder("a/new", 2_000)
+    old, new = allocation("a/old", 1_000), allocation("a/new", 2_000)
     with pytest.raises(AssertionError, match="not in the order of victims"):
         in_order([[old, new]], preference)
 
 
 def test_what_is_lost_does_not_depend_on_the_name() -> None:
-    one, two = (preference(holder(name, 1_000)) for name in ("a/one", "a/two"))
+    one, two = (preference(allocation(name, 1_000)) for name in ("a/one", "a/two"))
     assert one != two
     assert one.lost(5_000) == two.lost(5_000) == (0, 0, 4_000)
-    assert preference(holder("a/unstarted", None)).lost(5_000) == (0, 0, 0)
+    assert preference(allocation("a/unstarted", None)).lost(5_000) == (0, 0, 0)
