@@ -1,0 +1,176 @@
+"""A cluster in memory that carries a schedule out, until it rests; and the log of what it did to runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from gpuctl.engine import schedule
+from gpuctl.model import transition
+from gpuctl.model.decision import (
+    Decision,
+    Displace,
+    Move,
+    Placement,
+    Preempt,
+    Reclaim,
+    Resize,
+    Schedule,
+    WorkerPlacement,
+)
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, NodeName, RunDigest
+from gpuctl.model.state import ACTIVE, ClusterState, FinishedRun, Ledger, Node, Run, RunPhase
+from gpuctl.model.units import GpuMilli, Instant
+
+from .worlds import DIGEST, WorldSpec
+
+NOW_MS = 1_596_000_000_000
+CYCLE_MS = 1_000
+MOST_CYCLES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A run that lost GPUs. `kind`: reclaim, preempt, shrink, move; displace has no beneficiary. `cycle`: in which."""
+
+    cycle: int
+    job: JobId
+    beneficiary: JobId | None
+    kind: str
+    milli: GpuMilli
+
+
+@dataclass(slots=True)
+class TinyCluster:
+    """Nodes, runs and the ledger. Time passes by a second a cycle."""
+
+    nodes: tuple[Node, ...]
+    now_ms: Instant = NOW_MS
+    runs: dict[JobId, Run] = field(default_factory=dict)
+    finished: dict[tuple[JobId, RunDigest], FinishedRun] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    cycles: int = 0
+    written: int = 0
+    """Cycles that decided something new, and did not only wait for pods."""
+
+    def copy(self) -> TinyCluster:
+        """The same cluster, to go on with separately; its log is empty."""
+        return TinyCluster(nodes=self.nodes, now_ms=self.now_ms, runs=dict(self.runs), finished=dict(self.finished))
+
+    @property
+    def decided_ms(self) -> Instant:
+        """When was decided last."""
+        return self.now_ms - CYCLE_MS
+
+    def state(self) -> ClusterState:
+        """What would be observed."""
+        seen = {(run.job, run.digest) for run in self.runs.values()} | set(self.finished)
+        ledgers = {
+            name: Ledger(
+                project=name,
+                seen=frozenset(key for key in seen if key[0].project == name),
+                finished={key: run for key, run in self.finished.items() if key[0].project == name},
+            )
+            for name in {job.project for job, _ in seen}
+        }
+        return ClusterState(nodes=self.nodes, runs=tuple(self.runs[job] for job in sorted(self.runs)), ledgers=ledgers)
+
+    def decide(self, tree: Declared) -> Schedule:
+        """The engine's decisions as things are."""
+        return schedule(tree, self.state(), self.now_ms)
+
+    def carry_out(self, tree: Declared, made: Schedule) -> bool:
+        """Write the decisions, then let pods follow; whether any run has changed."""
+        jobs = {job.id: job for job in tree.jobs}
+        before = dict(self.runs)
+        is_written = False
+        stopping = [job for job, run in self.runs.items() if run.phase is RunPhase.STOPPING]
+        for decision in made.decisions:
+            run = self.runs.get(decision.job)
+            self._note(decision, run)
+            after = transition.decided(jobs[decision.job], run, decision, self.now_ms)
+            if after is not None and after != run:
+                self.runs[decision.job] = after
+                is_written = True
+        for job in [job for job in self.runs if job not in jobs]:
+            self.runs[job] = transition.removed(self.runs[job])
+        self.now_ms += CYCLE_MS
+        self.cycles += 1
+        self.written += is_written
+        for job in stopping:
+            self.runs[job] = transition.stopped(self.runs[job])
+        for job, run in list(self.runs.items()):
+            if job not in jobs and run.phase is not RunPhase.STOPPING:
+                del self.runs[job]
+            elif run.phase is not RunPhase.STOPPING:
+                self.runs[job] = transition.started(run, self.now_ms)
+        return self.runs != before
+
+    def settle(self, tree: Declared) -> int | None:
+        """Decide and carry out until nothing changes: how many cycles changed something; None: it does not rest."""
+        for count in range(MOST_CYCLES):
+            if not self.carry_out(tree, self.decide(tree)):
+                return count
+        return None
+
+    def add_waiting(self, job: JobId) -> None:
+        """A job's run is made and waits from now on."""
+        self.runs[job] = Run(job=job, digest=DIGEST, phase=RunPhase.QUEUED, queued_at_ms=self.now_ms)
+
+    def end(self, job: JobId) -> None:
+        """A run ends by itself."""
+        run = self.runs[job]
+        self.runs[job] = replace(run, phase=RunPhase.SUCCEEDED, placement=None)
+        key = (job, run.digest)
+        self.finished[key] = FinishedRun(job=job, digest=run.digest, state="Succeeded", at_ms=self.now_ms)
+
+    def set_ready(self, name: NodeName, *, ready: bool) -> None:
+        """A node is lost, or back."""
+        self.nodes = tuple(replace(n, ready=ready, usable=ready) if n.name == name else n for n in self.nodes)
+
+    def _note(self, decision: Decision, run: Run | None) -> None:
+        if not isinstance(decision, Reclaim | Preempt | Move | Resize | Displace) or run is None:
+            return
+        if run.phase not in ACTIVE or (isinstance(decision, Resize) and decision.beneficiary is None):
+            return
+        beneficiary = None if isinstance(decision, Displace) else decision.beneficiary
+        kept = len(decision.placement.workers) if isinstance(decision, Resize) else 0
+        kind = "shrink" if isinstance(decision, Resize) else type(decision).__name__.lower()
+        milli = run.gpu_milli * (workers_of(run) - kept)
+        if milli > 0:
+            loss = Loss(cycle=self.cycles, job=decision.job, beneficiary=beneficiary, kind=kind, milli=milli)
+            self.losses.append(loss)
+
+
+def workers_of(run: Run) -> int:
+    """How many workers have a place."""
+    return len(run.placement.workers) if run.placement else 0
+
+
+def start(spec: WorldSpec) -> TinyCluster:
+    """The world as it begins."""
+    nodes = tuple(
+        Node(
+            name=NodeName(name), labels={"gpuctl.dev/pool": pool.name}, gpus=gpus, cpu_milli=64_000,
+            mem_bytes=512 * 1024**3,
+        )
+        for pool in spec.pools
+        for name, gpus in zip(pool.node_names(), pool.nodes, strict=True)
+    )  # fmt: skip
+    cluster = TinyCluster(nodes=tuple(sorted(nodes, key=lambda node: node.name)))
+    for each in spec.runs:
+        job = spec.job(each.job)
+        name = JobId.parse(each.job)
+        if not each.places:
+            cluster.runs[name] = Run(
+                job=name, digest=DIGEST, phase=RunPhase.QUEUED, queued_at_ms=NOW_MS - 1000 * each.ago_s
+            )
+            continue
+        placement = Placement(workers=tuple(WorkerPlacement(node=NodeName(n), gpus=g) for n, g in each.places))
+        since_ms = NOW_MS - 1000 * each.ago_s
+        cluster.runs[name] = Run(
+            job=name, digest=DIGEST, phase=RunPhase.RUNNING, placement=placement, gpu_milli=job.milli,
+            queued_at_ms=since_ms, started_at_ms=since_ms, starts=1,
+            made_with=placement if job.least < job.workers else None,
+        )  # fmt: skip
+    return cluster

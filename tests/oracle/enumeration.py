@@ -1,0 +1,183 @@
+"""Every legal way in which a waiting job could run: sets of victims, surplus workers and moved runs, with places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+from gpuctl.model.ids import PoolName
+from gpuctl.model.job import Job
+
+from .rules import Claim, Loss, Right, makes_way, may_move_others, may_stop, rights, within_ceilings, within_share
+from .view import Devices, Held, View, Worker, place
+
+Reach = Mapping[str, frozenset[int]]
+"""Devices by node."""
+
+
+class Price(NamedTuple):
+    """What a way costs: a straddled guarantee, the last choice; then GPUs lost; then runs paused; then moves."""
+
+    straddles: bool
+    milli: int
+    runs: int
+    moves: int
+
+
+@dataclass(frozen=True)
+class Way:
+    """A legal way for a job to run with so many workers; whether it has places is asked of `seats`."""
+
+    claim: Claim
+    workers: int
+    moved: tuple[Held, ...]
+    rights: frozenset[Right]
+    reach: Reach | None = None
+    """For one worker more of a run that goes on: the devices it can have."""
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Who leaves."""
+        return self.claim.losses
+
+    @property
+    def price(self) -> Price:
+        """What it costs by itself."""
+        milli = sum(loss.milli for loss in self.losses)
+        runs = sum(not loss.is_surplus for loss in self.losses)
+        return Price(Right.STRADDLE in self.rights, milli, runs, len(self.moved))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no run is touched."""
+        return not self.losses and not self.moved
+
+    @cached_property
+    def seats(self) -> Seats | None:
+        """Places for the job and for the moved runs, if there are any."""
+        gone = [(loss.held, loss.workers) for loss in self.losses] + [(held, len(held.workers)) for held in self.moved]
+        if self.reach is None:
+            return seats(self.claim.view, self.claim.job, self.workers, self.moved, gone)
+        worker = seat_within(self.claim.view, self.claim.job, self.reach, gone)
+        return None if worker is None else Seats((worker,), ())
+
+    def tells(self) -> str:
+        """As one line."""
+        parts = [f"{loss.held.job.id}-{loss.workers}w" for loss in self.losses]
+        parts += [f"{held.job.id} moves" for held in self.moved]
+        return f"{self.workers}w for {', '.join(parts) or 'idle GPUs'} by {'+'.join(sorted(self.rights)) or '-'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Where the job runs, and each moved run."""
+
+    workers: tuple[Worker, ...]
+    moved: tuple[tuple[Held, tuple[Worker, ...]], ...]
+
+
+def seats(view: View, job: Job, workers: int, moved: Sequence[Held], gone: Iterable[tuple[Held, int]]) -> Seats | None:
+    """Places for a job and for moved runs together in what is free once some have left: each in one of its pools."""
+    free = view.free(gone)
+    asks = [(job, job.gpu_milli, workers)] + [(h.job, h.run.gpu_milli, len(h.workers)) for h in moved]
+    able = [[pool for pool in each.pools if view.can_share(each, pool)] for each, _, _ in asks]
+    for pools in product(*able):
+        found = _seats_in(free, [(milli, count) for _, milli, count in asks], pools)
+        if found is not None:
+            return Seats(tuple(found[0]), tuple((h, tuple(w)) for h, w in zip(moved, found[1:], strict=True)))
+    return None
+
+
+def seat_within(view: View, job: Job, reach: Reach, gone: Iterable[tuple[Held, int]]) -> Worker | None:
+    """A place for one worker on the devices it can have."""
+    for nodes in view.free(gone).values():
+        able = {
+            node: tuple(milli if gpu in reach[node] else 0 for gpu, milli in enumerate(left))
+            for node, left in nodes.items()
+            if node in reach
+        }
+        found = place([(job.gpu_milli, 1)], able)
+        if found is not None:
+            return found[0][0]
+    return None
+
+
+def _seats_in(
+    free: dict[PoolName, dict[str, Devices]], asks: Sequence[tuple[int, int]], pools: Sequence[PoolName]
+) -> list[list[Worker]] | None:
+    found: list[list[Worker]] = [[] for _ in asks]
+    for pool in set(pools):
+        here = [index for index, each in enumerate(pools) if each == pool]
+        placed = place([asks[index] for index in here], free[pool])
+        if placed is None:
+            return None
+        for index, workers in zip(here, placed, strict=True):
+            found[index] = workers
+    return found
+
+
+def ways(view: View, job: Job) -> list[Way]:
+    """All legal ways by the rules alone, for each number of workers that the job may run with; places are not asked.
+
+    Cost: the product, over the runs that may stop, of what may become of each.
+    """
+    found: list[Way] = []
+    for workers in range(job.workers, job.min_workers - 1, -1):
+        found += _ways_with(view, job, workers)
+    return found
+
+
+def growth(view: View, held: Held) -> list[Way]:
+    """All legal ways for one worker more of an elastic run that lacks some; nothing is moved for it."""
+    if not view.lacks(held):
+        return []
+    one = replace(held.job, workers=1, min_workers=1)
+    reach = view.reach(held)
+    return [replace(way, reach=reach) for way in ways(view, one) if not way.moved]
+
+
+def _ways_with(view: View, job: Job, workers: int) -> Iterator[Way]:
+    milli = job.gpu_milli * workers
+    domain = view.domain_for(job)
+    able = [held for held in view.held if held.domain == domain and held.job.preemptible]
+    own = tuple(Loss(h, len(h.workers)) for h in able if h.job.id.project == job.id.project and makes_way(h.job, job))
+    # The most that own work can leave: if the project is above its share even then, it takes nothing of others.
+    best = within_share(Claim(view, job, milli, own))
+    choices = [list(_choices(view, job, held, is_entitled=best)) for held in able]
+    for chosen in product(*choices):
+        losses = tuple(Loss(h, count) for h, count in zip(able, chosen, strict=True) if count > 0)
+        moved = tuple(h for h, count in zip(able, chosen, strict=True) if count < 0)
+        claim = Claim(view, job, milli, losses)
+        if not within_ceilings(claim) or (moved and not may_move_others(claim)):
+            continue
+        by = rights(claim)
+        if by is not None:
+            yield Way(claim, workers, moved, frozenset(by.values()))
+
+
+MOVED = -1
+
+
+def _choices(view: View, job: Job, held: Held, *, is_entitled: bool) -> Iterator[int]:
+    """How many workers of a run may leave; MOVED: it goes on elsewhere."""
+    yield 0
+    is_own = held.job.id.project == job.id.project
+    if makes_way(held.job, job) if is_own else is_entitled:
+        yield from range(1, len(held.workers) - held.job.min_workers + 1)
+        if may_stop(held, view):
+            yield len(held.workers)
+    if is_entitled and may_stop(held, view) and view.tree.cluster.scheduling.consolidation:
+        yield MOVED
+
+
+def feasible(found: Iterable[Way]) -> Iterator[Way]:
+    """Those that have places."""
+    return (way for way in found if way.seats is not None)
+
+
+def cheapest(found: Sequence[Way]) -> Way | None:
+    """The way with the least price that has places."""
+    return next(feasible(sorted(found, key=lambda way: way.price)), None)

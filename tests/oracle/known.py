@@ -1,0 +1,133 @@
+"""The families in which the engine is known to disagree with the rules: why, and worlds in which it does today.
+
+The list can only shrink. A disagreement of another family fails the test, and so does a family that none of its
+recorded worlds shows any more: then the engine has learned it, and its entry goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A family: the rule that is broken, and the seeds of worlds or histories that show it.
+
+    `is_open`: DESIGN does not say which of the two is right; the oracle goes by the GPUs that are lost.
+    """
+
+    why: str
+    worlds: tuple[int, ...] = ()
+    histories: tuple[int, ...] = ()
+    is_open: bool = False
+
+
+_WAITS = {
+    "waits: moves": Known(
+        why="4.4 and consolidation: moved runs may use what they leave, what other moved runs leave, and room for the "
+        "least workers of an elastic job; elastic runs and gangs may be moved whole.",
+        worlds=(1000197, 1000454, 1001193, 1001327),
+    ),
+    "waits: moves and pauses": Known(
+        why="4.4, rights combine: some runs may be paused for a job while others are moved for it.",
+        worlds=(1000156, 1000490, 1000712, 1000784),
+    ),
+    "waits: a ceiling judged after victims left": Known(
+        why="4.4: limits of the project and its department are judged once the job's own victims have left.",
+        worlds=(1000988, 1001468, 1001601, 1001634),
+        histories=(208, 211),
+    ),
+    "waits: entitlement to whole GPUs": Known(
+        why="4.4: entitlement to whole GPUs is apportioned by largest remainder; the engine goes by exact shares.",
+        worlds=(1000218, 1000277, 1000671, 1001163),
+    ),
+    "waits: a straddled guarantee": Known(
+        why="4.4: an elastic run that straddles its project's quota may be taken whole; its parts are judged alone.",
+        worlds=(1003845,),
+        histories=(875,),
+    ),
+    "waits: fewer workers of the job": Known(
+        why="4.4: an elastic job has rights with each number of workers, not with all or the least alone.",
+        worlds=(3490, 6537),
+    ),
+    "stays small at rest": Known(
+        why="4.4: an elastic run that lacks workers has every right of a job; it regains them by quota only.",
+        worlds=(1000237, 1000863, 1001532, 1002624),
+    ),
+}
+
+_PRICE = {
+    "dear: what follows": Known(
+        why="4.5: the price counts what a victim's restart would displace.",
+        worlds=(1000652, 1002861, 1003302, 1003858),
+    ),
+    "dear: a move spares a guarantee": Known(
+        why="4.4: a straddled guarantee is the last choice; moving a run comes before.",
+        worlds=(3841, 5083),
+    ),
+    "dear: another set": Known(
+        why="4.5: as few GPUs as possible: another set of the same kind loses fewer.",
+        worlds=(1002693, 1005703, 1007747, 1012890),
+    ),
+    "dear: moves": Known(
+        why="4.5 does not say what a move costs: the engine pauses runs where moving others would lose no GPUs.",
+        worlds=(1000071, 1000393, 1000855, 1000863),
+        is_open=True,
+    ),
+    "dear: surplus was taken instead": Known(
+        why="4.5: elastic surplus first, but also as little as possible: more GPUs of surplus, or a smaller whole run.",
+        worlds=(1001201, 1002199, 1004014, 1006131),
+        is_open=True,
+    ),
+    "dear: a pool that is listed later": Known(
+        why="4.6: pools in the order that is listed, even if fewer GPUs would be lost in a later one.",
+        worlds=(1243,),
+        is_open=True,
+    ),
+}
+
+_CONDUCT = {
+    "within share first": Known(
+        why="4.3: a job above its project's share starts only when no job within share could use the GPUs.",
+        worlds=(1000046, 1000301, 1007263, 1018043),
+    ),
+    "paused beside free GPUs: idle": Known(
+        why="4.3: nothing is paused for an elastic job that could start with as many workers on idle GPUs elsewhere.",
+        worlds=(30, 2862, 12555),
+    ),
+    "paused beside free GPUs: of a removed job": Known(
+        why="4.3: nothing is paused for a job that GPUs coming free in the same cycle will serve.",
+        histories=(11, 4973, 1000062),
+    ),
+    "illegal: no right": Known(
+        why="4.4: what one job of a project takes by right is used by another of it that has none.",
+        worlds=(1014547, 1014702, 1015566),
+        histories=(1002603,),
+    ),
+    "illegal: beyond a scaled quota": Known(
+        why="4.4: where quotas exceed what there is, guarantees scale, and with them the quota of work that can't be "
+        "paused. Whether that holds when a node is lost, too, DESIGN does not say.",
+        worlds=(1000852, 1003176),
+        histories=(1000028, 1000086, 1000531),
+    ),
+    "paused in vain": Known(
+        why="4.5: the beneficiary of every pause runs in the end.",
+        worlds=(4364, 4867, 8061),
+        histories=(734, 904, 1134),
+    ),
+    "stopped twice": Known(
+        why="4.5: nothing is paused twice for one change.",
+        worlds=(15878,),
+        histories=(16, 4973),
+    ),
+    "service stopped whole": Known(
+        why="A service that can do with fewer workers goes on with those that are left when a node is lost.",
+        histories=(624, 681),
+    ),
+    "no rest: late": Known(
+        why="After a change no more than three schedules decide something new.",
+        histories=(16, 109, 143),
+    ),
+}
+
+KNOWN: dict[str, Known] = _WAITS | _PRICE | _CONDUCT

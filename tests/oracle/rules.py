@@ -1,0 +1,204 @@
+"""The rules of DESIGN 4, each in one function: ceilings, what a project may lose to itself and to others, and moves.
+
+Each rule judges one set of victims for one job as things stand once the whole set has left. `Set` is that: what every
+owner loses by it. Nothing here looks at places: `enumeration.py` does.
+
+Readings, where DESIGN leaves a choice:
+- A department's guarantee may be straddled like a project's: by the largest of its victims, if there is no other way.
+- What a job may hold as work that can't be paused is bounded by the guarantee of each owner above it, which is the
+  quota wherever quotas do not exceed what there is.
+- A job of a project above its fair share may take work of its own project that ranks below it, and what is idle.
+- minRuntime spares a run from being stopped; surplus workers of a younger run may leave, for the run goes on.
+- A run may be moved for a job whose project stays within its fair share; the share of its department is not asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.job import Job, JobType
+
+from .view import Held, View
+
+
+class Right(StrEnum):
+    """By what right a victim's project loses work to the job."""
+
+    OWN = "own"
+    GUARANTEE = "guarantee"
+    FAIRNESS = "fairness"
+    STRADDLE = "straddle"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """So many workers of a run leave: all of them, or those of an elastic run that it can do without."""
+
+    held: Held
+    workers: int
+
+    @property
+    def milli(self) -> int:
+        """GPUs that leave."""
+        return self.held.run.gpu_milli * self.workers
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether the run goes on."""
+        return self.workers < len(self.held.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job that would run with so many GPUs in a domain once some have left. `view` is how things are before."""
+
+    view: View
+    job: Job
+    milli: int
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def domain(self) -> DomainName:
+        """Where its GPUs count."""
+        return self.view.domain_for(self.job)
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """Its project and the department above."""
+        return self.view.chains[self.job.id.project]
+
+    def lost(self, owner: str) -> list[int]:
+        """What an owner loses, victim by victim."""
+        return [loss.milli for loss in self.losses if owner in self.view.chains[loss.held.job.id.project]]
+
+    def left(self, owner: str) -> int:
+        """What an owner holds once the victims have left: what is only reserved for the job is not held."""
+        return self.view.holds[self.domain, owner] - sum(self.lost(owner))
+
+    def guarantee(self, owner: str) -> int:
+        """The owner's guarantee."""
+        return self.view.portions[self.domain, owner].guarantee
+
+    def share(self, owner: str) -> int:
+        """The owner's fair share."""
+        return self.view.portions[self.domain, owner].share
+
+
+def within_ceilings(claim: Claim) -> bool:
+    """DESIGN 3 (limit) and 4.4 (work that can't be paused never exceeds quota), for the project and its department."""
+    return within_limits(claim) and not broken_quota(claim)
+
+
+def within_limits(claim: Claim) -> bool:
+    """DESIGN 3: `limit` is a hard ceiling with over-quota."""
+    for owner in claim.chain:
+        limit = claim.view.allowance(claim.domain, owner).limit_milli
+        if limit is not None and claim.left(owner) + claim.milli > limit:
+            return False
+    return True
+
+
+def broken_quota(claim: Claim) -> str:
+    """DESIGN 4.4: the quota that work that can't be paused would exceed, scaled where GPUs are short; "" if none."""
+    for owner in claim.chain if not claim.job.preemptible else ():
+        fixed = claim.view.fixed[claim.domain, owner] + claim.milli
+        if fixed > claim.view.allowance(claim.domain, owner).quota_milli:
+            return "a project's quota" if owner == claim.chain[0] else "a department's quota"
+        if fixed > claim.guarantee(owner):
+            return "a scaled quota"
+    return ""
+
+
+def within_share(claim: Claim) -> bool:
+    """DESIGN 4.4: the job leaves its project within its fair share."""
+    return claim.left(claim.chain[0]) + claim.milli <= max(claim.share(claim.chain[0]), claim.guarantee(claim.chain[0]))
+
+
+def may_stop(held: Held, view: View) -> bool:
+    """DESIGN 4.4: never work that can't be paused; a run younger than minRuntime is not stopped, nor moved."""
+    since_ms = held.run.started_at_ms
+    age_ms = 0 if since_ms is None else view.now_ms - since_ms
+    return held.job.preemptible and age_ms >= view.tree.cluster.scheduling.min_runtime_ms
+
+
+def makes_way(victim: Job, job: Job) -> bool:
+    """DESIGN 4.4, preemption in a project: strictly lower priority; training for interactive work within quota.
+
+    Training never takes from interactive work or services.
+    """
+    if job.type is JobType.TRAINING:
+        return victim.type is JobType.TRAINING and victim.priority < job.priority
+    if victim.type is JobType.TRAINING and not job.preemptible:
+        return True
+    return victim.priority < job.priority
+
+
+def rights(claim: Claim) -> dict[ProjectName, Right] | None:
+    """DESIGN 4.4, reclaim: by what right each project loses what it loses; None if the set may not be taken.
+
+    Rights combine: each project that loses something is judged by itself, after all victims have left.
+    """
+    found: dict[ProjectName, Right] = {}
+    for project in {loss.held.job.id.project for loss in claim.losses}:
+        if project == claim.job.id.project:
+            if not all(makes_way(loss.held.job, claim.job) for loss in claim.losses if _is_of(loss, project)):
+                return None
+            found[project] = Right.OWN
+            continue
+        right = _right_over(claim, project)
+        if right is None:
+            return None
+        found[project] = right
+    return found
+
+
+def _is_of(loss: Loss, project: ProjectName) -> bool:
+    return loss.held.job.id.project == project
+
+
+def _right_over(claim: Claim, project: ProjectName) -> Right | None:
+    """The strongest right over one other project. Owners are compared below the nearest department of both."""
+    theirs = claim.view.chains[project]
+    gainers = [owner for owner in claim.chain if owner not in theirs]
+    losers = [owner for owner in theirs if owner not in claim.chain]
+    if all(claim.left(owner) + claim.milli <= claim.guarantee(owner) for owner in gainers):
+        if all(claim.left(owner) >= claim.guarantee(owner) for owner in losers):
+            return Right.GUARANTEE
+        if all(_stays_or_straddles(claim, owner) for owner in losers):
+            return Right.STRADDLE
+    if all(claim.left(owner) + claim.milli <= claim.share(owner) for owner in gainers) and all(
+        claim.left(owner) >= claim.share(owner) for owner in losers
+    ):
+        return Right.FAIRNESS
+    return None
+
+
+def _stays_or_straddles(claim: Claim, owner: str) -> bool:
+    """DESIGN 4.4: the job that straddles its project's quota line may be taken whole, as the last choice."""
+    left = claim.left(owner)
+    return left >= claim.guarantee(owner) or left + max(claim.lost(owner)) > claim.guarantee(owner)
+
+
+def may_move_others(claim: Claim) -> bool:
+    """DESIGN 3 (consolidation): preemptible jobs may be moved when that lets a job within its fair share start."""
+    return claim.view.tree.cluster.scheduling.consolidation and within_share(claim)
+
+
+def is_below_limits_only_after(claim: Claim) -> bool:
+    """Whether the claim is within ceilings only once its victims have left."""
+    return not within_ceilings(Claim(claim.view, claim.job, claim.milli))
+
+
+def is_entitled_only_after(claim: Claim) -> bool:
+    """Whether an owner above the job is within the bound of a right only once the victims have left."""
+    before = Claim(claim.view, claim.job, claim.milli)
+    for project, right in (rights(claim) or {}).items():
+        if right is not Right.OWN:
+            bound = claim.share if right is Right.FAIRNESS else claim.guarantee
+            gainers = [owner for owner in claim.chain if owner not in claim.view.chains[project]]
+            if any(before.left(owner) + claim.milli > bound(owner) for owner in gainers):
+                return True
+    return False

@@ -1,0 +1,87 @@
+"""Guarantee and fair share of every owner, by DESIGN 4.2, in fractions; milli-GPU by largest remainder at each step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+WHOLE = 1000
+
+
+class Portion(NamedTuple):
+    """What an owner is guaranteed of a domain, and its fair share of it, in milli-GPU."""
+
+    guarantee: int
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A project, or a department with `below` it. `wants` is its demand up to its limit."""
+
+    name: str
+    quota: int
+    weight: int
+    priority: int
+    wants: int
+    below: tuple[Owner, ...] = ()
+
+
+def divide(capacity: int, owners: Sequence[Owner]) -> dict[str, Portion]:
+    """DESIGN 4.2: min(quota, demand) first, by quota where that exceeds the capacity; then the spare, band by band."""
+    ordered = sorted(owners, key=lambda owner: owner.name)
+    first = {owner.name: min(owner.quota, owner.wants) for owner in ordered}
+    guarantees = {owner.name: owner.quota for owner in ordered}
+    if sum(first.values()) > capacity:
+        first = fill(capacity, [(owner.name, owner.quota, first[owner.name]) for owner in ordered])
+        guarantees = dict(first)
+    shares = dict(first)
+    rest = capacity - sum(shares.values())
+    # Weight 0 has only what no other owner wants, so it comes after every band.
+    for band in sorted({(owner.weight <= 0, -owner.priority) for owner in ordered}):
+        takers = [owner for owner in ordered if (owner.weight <= 0, -owner.priority) == band]
+        asks = [(o.name, o.weight if o.weight > 0 else 1, o.wants - shares[o.name]) for o in takers]
+        for name, milli in fill(rest, asks).items():
+            shares[name] += milli
+            rest -= milli
+    portions = {owner.name: Portion(guarantees[owner.name], shares[owner.name]) for owner in ordered}
+    for owner in ordered:
+        if owner.below:
+            portions |= divide(shares[owner.name], owner.below)
+    return portions
+
+
+def fill(amount: int, asks: Sequence[tuple[str, int, int]]) -> dict[str, int]:
+    """Water-filling: (name, weight, cap) take in proportion to the weight until the cap. Ties go by name."""
+    taken = {name: 0 for name, _, _ in asks}
+    left = [(name, weight, cap) for name, weight, cap in asks if weight > 0 and cap > 0]
+    rest = amount
+    while left:
+        weights = sum(weight for _, weight, _ in left)
+        full = [(name, weight, cap) for name, weight, cap in left if Fraction(rest * weight, weights) >= cap]
+        if not full:
+            exact = {name: Fraction(rest * weight, weights) for name, weight, _ in left}
+            return taken | largest_remainder(exact, rest, 1)
+        for name, _, cap in full:
+            taken[name] = cap
+            rest -= cap
+        left = [ask for ask in left if ask not in full]
+    return taken
+
+
+def largest_remainder(exact: Mapping[str, Fraction], amount: int, unit: int) -> dict[str, int]:
+    """Each its part in whole units; the units that remain go one each to the largest remainders, ties by name."""
+    whole = {name: int(part // unit) * unit for name, part in exact.items()}
+    left = (amount - sum(whole.values())) // unit
+    for name in sorted(exact, key=lambda name: (whole[name] - exact[name], name))[: max(0, left)]:
+        whole[name] += unit
+    return whole
+
+
+def in_whole_gpus(parts: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
+    """DESIGN 4.4: entitlement to whole GPUs among siblings, by largest remainder; never less than the exact part."""
+    exact = {name: Fraction(parts[name]) for name in names}
+    whole = largest_remainder(exact, sum(parts[name] for name in names), WHOLE)
+    return {name: max(parts[name], whole[name]) for name in names}

@@ -1,0 +1,58 @@
+"""The engine against every legal way, in small worlds and histories; and the list of known families is true.
+
+A larger run is recorded by `python -m tests.oracle`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuctl import wiring
+from gpuctl.app.simulation import simulate_file
+from gpuctl.model.ids import JobId
+
+from .cluster import start
+from .known import KNOWN
+from .report import run_histories, run_worlds, seeds, smallest_world
+from .view import View
+from .worlds import declared, draw
+
+WORLDS = 2000
+HISTORIES = 600
+
+
+def test_no_disagreement_outside_of_the_known_families() -> None:
+    assert run_worlds(seeds(0, WORLDS)).unknown() == {}
+
+
+def test_no_history_goes_wrong_outside_of_the_known_families() -> None:
+    assert run_histories(seeds(0, HISTORIES)).unknown() == {}
+
+
+@pytest.mark.parametrize("family", KNOWN)
+def test_a_known_family_still_occurs_where_it_is_recorded(family: str) -> None:
+    known = KNOWN[family]
+    found = run_worlds(known.worlds).families.keys() | run_histories(known.histories).families.keys()
+    assert family in found, "the engine has learned it: take it off the list"
+
+
+@pytest.mark.parametrize("seed", seeds(0, 200))
+def test_the_engine_divides_as_the_design_says(seed: int) -> None:
+    spec = draw(seed)
+    tree, cluster = declared(spec), start(spec)
+    cluster.add_waiting(JobId.parse(spec.wanted))
+    cluster.settle(tree)
+    view = View(tree, cluster.state(), cluster.now_ms)
+    for row in cluster.decide(tree).shares:
+        assert row.share_milli == view.portions[row.domain, f"project {row.project}"].share
+
+
+def test_the_smallest_example_of_a_family_is_a_scenario() -> None:
+    family, known = next((name, known) for name, known in KNOWN.items() if known.worlds)
+    text = smallest_world(family, known.worlds[:1])
+    path = Path("smallest.yaml")
+    outcome = simulate_file(str(path), text.encode(), wiring.scenario_reader(path), wiring.sandbox)
+    assert outcome.report is not None
+    assert outcome.report.outcomes
