@@ -1,14 +1,15 @@
 """A run's pods and the places they were planned at, matched: where each worker is, and which places are still open.
 
 What pods show is the truth: a worker is on the node its pod is bound to, whatever was planned. The devices come from
-the pod's claims where there are any, else from the plan.
+the pod's claims where there are any, else from the plan; those of a worker on another node than planned are not known
+here (`gpuctl/observe/numbering.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName
@@ -22,6 +23,7 @@ class Crew:
     """A run's pods: those it keeps, and of an elastic one the places of those it has given up.
 
     `charge` is that of each worker: a pod that holds more devices holds the rest for itself.
+    `ended`: the indexes of workers that have ended for good.
     """
 
     charge: Charge
@@ -29,11 +31,20 @@ class Crew:
     leaving: Placement | None = None
     made_with: Placement | None = None
     by_index: bool = False
+    ended: frozenset[int] = frozenset()
 
 
-def whole_crew(charge: Charge, pods: Sequence[Pod]) -> Crew:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a run holds. `ended`: the numbers of the workers of the placement that hold nothing any more."""
+
+    placement: Placement | None = None
+    ended: frozenset[int] = frozenset()
+
+
+def whole_crew(charge: Charge, pods: Sequence[Pod], ended: frozenset[int] = frozenset()) -> Crew:
     """A run that keeps all its pods."""
-    return Crew(charge=charge, staying=pods)
+    return Crew(charge=charge, staying=pods, ended=ended)
 
 
 def elastic_crew(
@@ -48,51 +59,54 @@ def elastic_crew(
     for worker in planned.workers:
         if worker in rest:
             rest.remove(worker)
-    places = _meet(tuple(rest), sorted(going, key=_by_worker), charge, keep_open=False)
-    left = Placement(workers=places) if places else None
+    gone = Crew(charge=charge, staying=going)
+    left = _meet(tuple(rest), sorted(going, key=_by_worker), gone, keep_open=False).placement
     return Crew(charge=charge, staying=staying, leaving=left, made_with=made_with, by_index=True)
 
 
-def unbound_nodes(placement: Placement | None, pods: Iterable[Pod]) -> tuple[NodeName, ...]:
-    """Nodes at which places are still without a pod; a worker that succeeded has had its own."""
-    nodes = [worker.node for worker in placement.workers] if placement else []
-    bound = [pod.node for pod in pods if pod.bound and pod.node and (pod.live or pod.succeeded)]
+def unbound_nodes(held: Held, pods: Iterable[Pod], ended: frozenset[int]) -> tuple[NodeName, ...]:
+    """Nodes at which places are still without a pod; a worker that succeeded has had its own.
+
+    `ended`: the indexes of workers that have ended for good.
+    """
+    places = held.placement.workers if held.placement is not None else ()
+    nodes = [worker.node for at, worker in enumerate(places) if at not in held.ended]
+    counted = (pod for pod in pods if pod.live or pod.succeeded)
+    bound = [pod.node for pod in counted if pod.bound and pod.node and not (held.ended and pod.index in ended)]
     return tuple((Counter(nodes) - Counter(bound)).elements()) if len(bound) < len(nodes) else ()
 
 
-def held_places(phase: RunPhase, planned: Placement | None, crew: Crew, unseen: Placement | None) -> Placement | None:
+def held_places(phase: RunPhase, planned: Placement | None, crew: Crew, unseen: Placement | None) -> Held:
     """What the run holds: nothing once final, its pods' places while it stops, else also those still to be taken.
+
+    A worker that has ended keeps its place in the placement, without devices: the run has as many workers as before.
 
     `planned` is where it was let go, or the place that is reserved for it while it waits. `unseen`: the places of its
     pods, of which not all are seen yet.
     """
     if phase.final:
-        return None
+        return Held()
     if phase is RunPhase.QUEUED:
-        return planned
-    bound = sorted((pod for pod in crew.staying if pod.live and pod.node is not None), key=_by_worker)
+        return Held(placement=planned)
     stopping = phase is RunPhase.STOPPING
+    if stopping and crew.ended:
+        crew = replace(crew, ended=frozenset())
+    bound = [pod for pod in crew.staying if pod.node is not None and (pod.live or pod.index in crew.ended)]
+    bound = [*{pod.index: pod for pod in bound if not pod.live}.values(), *(pod for pod in bound if pod.live)]
     place = (unseen or planned) if stopping else planned
     keep_open = not stopping or unseen is not None
-    places = _meet(place.workers if place else (), bound, crew.charge, keep_open=keep_open, by_index=crew.by_index)
-    return Placement(workers=places) if places else None
+    return _meet(place.workers if place else (), sorted(bound, key=_by_worker), crew, keep_open=keep_open)
 
 
 def _by_worker(pod: Pod) -> tuple[object, ...]:
     return pod.index, pod.ref
 
 
-def _meet(
-    planned: tuple[WorkerPlacement, ...],
-    bound: Sequence[Pod],
-    charge: Charge,
-    *,
-    keep_open: bool,
-    by_index: bool = False,
-) -> tuple[WorkerPlacement, ...]:
+def _meet(planned: tuple[WorkerPlacement, ...], bound: Sequence[Pod], crew: Crew, *, keep_open: bool) -> Held:
     """Pods and planned places matched: first by node, so that workers dealt out in another order change nothing.
 
-    `keep_open`: planned places no pod has taken yet are held too. `by_index`: a place stands where its pod's index is.
+    `keep_open`: planned places no pod has taken yet are held too. Of workers that have ended, the pods may be gone:
+    those places are the last to be found.
     """
     open_places = list(range(len(planned)))
     taken: dict[int, Pod] = {}
@@ -105,22 +119,28 @@ def _meet(
         place = pod.index if pod.index in same_node else same_node[0]
         open_places.remove(place)
         taken[place] = pod
-    extra: list[WorkerPlacement] = []
+    extra: list[Pod] = []
     for pod in strays:
         if open_places:
             taken[open_places.pop(0)] = pod
         else:
-            extra.append(_place_of(pod, WorkerPlacement(node=NodeName("")), charge))
-    met = {
-        place: _place_of(taken[place], worker, charge) if place in taken else worker
-        for place, worker in enumerate(planned)
-        if place in taken or keep_open
-    }
-    order = _by_index(met, taken) if by_index else met
-    return (*(met[place] for place in order), *extra)
+            extra.append(pod)
+    vacated = {place for place, pod in taken.items() if pod.index in crew.ended}
+    for index in sorted(crew.ended - {pod.index for pod in bound})[: len(open_places)]:
+        place = index if index in open_places else open_places[0]
+        open_places.remove(place)
+        vacated.add(place)
+    kept = [place for place in range(len(planned)) if place in taken or place in vacated or keep_open]
+    order = _by_index(kept, taken) if crew.by_index else kept
+    workers = [_place_of(taken.get(place), planned[place], crew) for place in order]
+    workers += [_place_of(pod, WorkerPlacement(node=NodeName("")), crew) for pod in extra]
+    over = [at for at, place in enumerate(order) if place in vacated]
+    over += [len(order) + at for at, pod in enumerate(extra) if pod.index in crew.ended]
+    workers = [WorkerPlacement(node=worker.node) if at in over else worker for at, worker in enumerate(workers)]
+    return Held(placement=Placement(workers=tuple(workers)) if workers else None, ended=frozenset(over))
 
 
-def _by_index(met: Mapping[int, WorkerPlacement], taken: Mapping[int, Pod]) -> list[int]:
+def _by_index(met: Sequence[int], taken: Mapping[int, Pod]) -> list[int]:
     """The places in the order of the indexes of the pods in them; places without a pod fill what is left."""
     at = {pod.index: place for place, pod in taken.items()}
     waiting = iter([place for place in met if place not in taken])
@@ -129,10 +149,17 @@ def _by_index(met: Mapping[int, WorkerPlacement], taken: Mapping[int, Pod]) -> l
     return [place for place in found if place is not None]
 
 
-def _place_of(pod: Pod, planned: WorkerPlacement, charge: Charge) -> WorkerPlacement:
-    own = sorted((device.gpu, device.uuid) for device in charged_devices(pod, charge, planned.gpus))
-    gpus = tuple(gpu for gpu, _ in own) or planned.gpus
+def _place_of(pod: Pod | None, planned: WorkerPlacement, crew: Crew) -> WorkerPlacement:
+    """Where a pod is, and its devices; none where it is on another node than planned and they are not known.
+
+    The place as planned if there is no pod yet.
+    """
+    if pod is None:
+        return planned
+    there = planned if planned.node == pod.node else WorkerPlacement(node=pod.node or NodeName(""))
+    own = sorted((device.gpu, device.uuid) for device in charged_devices(pod, crew.charge, planned.gpus))
+    gpus = tuple(gpu for gpu, _ in own) or there.gpus
     uuids = tuple(uuid for _, uuid in own if uuid)
-    if not uuids and gpus == planned.gpus:
-        uuids = planned.uuids
-    return WorkerPlacement(node=pod.node or NodeName(""), gpus=gpus, uuids=uuids)
+    if not uuids and gpus == there.gpus:
+        uuids = there.uuids
+    return WorkerPlacement(node=there.node, gpus=gpus, uuids=uuids)

@@ -12,13 +12,27 @@ from typing import Any
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import decode_instant
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
-from gpuctl.k8s.objects import annotations_of, instant, is_deleting, items, labels_of, mapping, milli, text, whole
+from gpuctl.k8s.objects import (
+    annotations_of,
+    condition,
+    instant,
+    is_deleting,
+    items,
+    labels_of,
+    mapping,
+    milli,
+    text,
+    whole,
+)
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.state import Body
 from gpuctl.model.units import CpuMilli, Instant, MemBytes
 from gpuctl.observe.devices import TERMINAL_PHASES, HeldDevice
 from gpuctl.observe.slices import profile_counts
 from gpuctl.observe.unreadable import Unreadable, read
+
+DISRUPTED = "DisruptionTarget"
+"""The condition of a pod that the cluster ends: evicted, preempted, or on a node that is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +68,7 @@ class Pod:
     """One pod. `run` None: foreign.
 
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
+    `leaving`: it is being deleted. `disrupted`: the cluster brought its end about.
     """
 
     ref: ObjectRef
@@ -68,6 +83,13 @@ class Pod:
     started_at_ms: Instant | None = None
     idle_since_ms: Instant | None = None
     devices: tuple[HeldDevice, ...] = ()
+    leaving: bool = False
+    disrupted: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and not well."""
+        return not self.live and not self.succeeded
 
 
 def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[HeldDevice, ...]) -> Pod:
@@ -90,6 +112,8 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
         started_at_ms=instant(body, "status", "startTime"),
         idle_since_ms=decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION)),
         devices=devices,
+        leaving=is_deleting(body),
+        disrupted=bool(condition(body, DISRUPTED)),
     )
 
 

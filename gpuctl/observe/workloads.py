@@ -23,6 +23,7 @@ from gpuctl.model.state import ACTIVE, Body, Charge, Run, RunEntry, RunPhase
 from gpuctl.model.units import WHOLE_GPU, DurationMs, Instant
 from gpuctl.observe.charges import charge_by_pods
 from gpuctl.observe.crews import Crew, elastic_crew, held_places, unbound_nodes, whole_crew
+from gpuctl.observe.endings import NO_ENDINGS, Endings, endings_of
 from gpuctl.observe.memories import Memory, Missing
 from gpuctl.observe.pods import Pod, requests_of
 from gpuctl.observe.roster import Workloads
@@ -167,7 +168,7 @@ class _Workload:
         return Charge(gpu_milli=WHOLE_GPU * asks.gpus, cpu_milli=asks.cpu_milli, mem_bytes=asks.mem_bytes)
 
 
-def _phase(workload: _Workload, pods: Sequence[Pod]) -> RunPhase:
+def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
     live = any(pod.live for pod in pods) or workload.pods_left > 0
     removed = is_deleting(workload.body) or workload.leaving
     # A removed namespace kills pods before it takes their Job, which then looks as if it had failed by itself.
@@ -178,7 +179,10 @@ def _phase(workload: _Workload, pods: Sequence[Pod]) -> RunPhase:
     if workload.suspended:
         stopped = not live and not instant(workload.body, "status", "startTime")
         return RunPhase.QUEUED if stopped else RunPhase.STOPPING
-    at_work = sum(pod.running or (pod.succeeded and workload.is_job) for pod in pods)
+    if ends.ends_as is not None:
+        return RunPhase.STOPPING
+    done = [pod for pod in pods if pod.running or (pod.succeeded and workload.is_job)]
+    at_work = len(done) + len(ends.workers - {pod.index for pod in done})
     # An elastic run that grows is at work meanwhile; but as long as a pod has no node, it may still go to any.
     placed = sum(pod.node is not None for pod in pods) >= workload.workers
     return RunPhase.RUNNING if at_work >= (workload.least if placed else workload.workers) else RunPhase.STARTING
@@ -196,7 +200,7 @@ def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
         job=key[0],
         digest=key[1],
         phase=phase,
-        placement=held_places(phase, None, whole_crew(charge, pods), None),
+        placement=held_places(phase, None, whole_crew(charge, pods), None).placement,
         gpu_milli=charge.gpu_milli,
         cpu_milli=charge.cpu_milli,
         mem_bytes=charge.mem_bytes,
@@ -205,22 +209,24 @@ def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
 
 def _observe_run(key: RunKey, workload: _Workload, pods: Sequence[Pod]) -> Run:
     body, entry = workload.body, workload.entry
-    phase = _phase(workload, pods)
+    ends = endings_of(body, pods) if workload.is_job else NO_ENDINGS
+    phase = _phase(workload, pods, ends)
+    ends_as = _ends_as(workload, phase, ends)
     started = None if workload.suspended else _started_at_ms(workload, pods)
     record = _record(workload, phase, started)
     charge = entry.charge or (charge_by_pods(pods) if pods else workload.template_charge)
     planned = entry.started_with if phase in ACTIVE and not entry.is_let_go else entry.placement
     if phase is RunPhase.STOPPING:
         planned = entry.started_with or planned
-    crew = _crew(workload, phase, charge, planned, pods)
-    placement = held_places(phase, planned, crew, _unseen(workload, pods))
+    crew = _crew(workload, phase, charge, planned, pods, ends)
+    held = held_places(phase, planned, crew, None if ends.ends_as is not None else _unseen(workload, pods))
     said_idle = decode_instant(annotations_of(body).get(names.IDLE_SINCE_ANNOTATION))
     idle = _idle_since(pods) if said_idle is None else said_idle
     return Run(
         job=key[0],
         digest=key[1],
         phase=phase,
-        placement=placement,
+        placement=held.placement,
         gpu_milli=charge.gpu_milli,
         cpu_milli=charge.cpu_milli,
         mem_bytes=charge.mem_bytes,
@@ -232,12 +238,21 @@ def _observe_run(key: RunKey, workload: _Workload, pods: Sequence[Pod]) -> Run:
         reason=_reason(entry, phase),
         paused_for=record.paused_for,
         idle_since_ms=None if idle is None or started is None else max(idle, started),
-        unbound=unbound_nodes(placement, pods) if phase is RunPhase.STARTING else (),
+        unbound=unbound_nodes(held, pods, ends.workers) if phase is RunPhase.STARTING else (),
         unstarted=phase is RunPhase.STARTING and not any(pod.bound for pod in pods),
-        reserved=entry.placement if phase is RunPhase.STOPPING else None,
+        reserved=entry.placement if phase is RunPhase.STOPPING and ends_as is None else None,
         leaving=crew.leaving,
         made_with=crew.made_with,
+        ended=held.ended,
+        ends_as=ends_as,
     )
+
+
+def _ends_as(workload: _Workload, phase: RunPhase, ends: Endings) -> RunPhase | None:
+    """How a run that stops will end, where that is certain: by its object's conditions, else by its pods' ends."""
+    if phase is not RunPhase.STOPPING or is_deleting(workload.body) or workload.leaving:
+        return None
+    return workload.outcome or (None if workload.suspended else ends.ends_as)
 
 
 def _started_at_ms(workload: _Workload, pods: Sequence[Pod]) -> Instant | None:
@@ -275,9 +290,12 @@ def _reason(entry: RunEntry, phase: RunPhase) -> Reason | None:
     return None if waits and entry.uid else entry.reason
 
 
-def _crew(workload: _Workload, phase: RunPhase, charge: Charge, planned: Placement | None, pods: Sequence[Pod]) -> Crew:
+def _crew(  # noqa: PLR0913, PLR0917 - what is known of the run
+    workload: _Workload, phase: RunPhase, charge: Charge, planned: Placement | None, pods: Sequence[Pod], ends: Endings
+) -> Crew:
+    """Which pods the run keeps. Ended workers of an elastic run keep their places: its workers are told by number."""
     if workload.entry.min_workers is None or phase not in ACTIVE:
-        return whole_crew(charge, pods)
+        return whole_crew(charge, pods, ends.workers)
     return elastic_crew(charge, pods, planned, workload.entry.started_with, is_job=workload.is_job)
 
 
@@ -293,7 +311,7 @@ def _orphaned(key: RunKey, entry: RunEntry | None, pods: Sequence[Pod]) -> Run:
         job=key[0],
         digest=key[1],
         phase=RunPhase.STOPPING,
-        placement=held_places(RunPhase.STOPPING, started_with, whole_crew(charge, pods), None),
+        placement=held_places(RunPhase.STOPPING, started_with, whole_crew(charge, pods), None).placement,
         gpu_milli=charge.gpu_milli,
         cpu_milli=charge.cpu_milli,
         mem_bytes=charge.mem_bytes,

@@ -24,7 +24,7 @@ from gpuctl.adapters.embedded.kubelets import RUN_FOR, Kubelets
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.nodes import Evictions, provide, set_cordoned, set_ready
 from gpuctl.adapters.embedded.quotas import Quotas
-from gpuctl.adapters.embedded.scheduler import Scheduler
+from gpuctl.adapters.embedded.scheduler import DEALT, Scheduler
 from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
 from gpuctl.adapters.embedded.store import HISTORY, Journal, Memory, Store
 from gpuctl.adapters.embedded.strangers import set_strangers
@@ -35,6 +35,7 @@ from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import annotations_of, is_deleting, text
 from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId, NodeName, ObjectRef
 from gpuctl.model.state import Body
@@ -155,6 +156,13 @@ class EmbeddedCluster:
             self._store.set_fact(str(job), RUN_FOR, duration_ms)
             for key in self._book.workers(job):
                 self._agenda.soon(Task(self._kubelets.name, key))
+
+    def deal(self, job: JobId, placement: Placement | None) -> None:
+        """Have the job's pods scheduled where the placement has them, worker by worker, if they fit there; None: as
+        kube-scheduler chooses."""
+        workers = placement.workers if placement is not None else ()
+        with self._turn():
+            self._store.set_fact(str(job), DEALT, [[worker.node, list(worker.gpus)] for worker in workers] or None)
 
     def finish(self, job: JobId, exit_code: int) -> None:
         """End the job's running pods now. A Deployment's pods start again at once."""

@@ -8,7 +8,8 @@ Source: KEP-4381 (structured parameters), KEP-5075 (consumable capacity).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import flag, items, mapping, number, text
 from gpuctl.k8s.quantity import format_bytes, parse_whole
 from gpuctl.model.state import Body
+
+_GPU = re.compile(r"gpu-([0-9]+)")
 
 
 class DeviceKey(NamedTuple):
@@ -36,6 +39,12 @@ class Device:
     shared: bool
     attributes: Mapping[str, Literal]
     capacity: Mapping[str, Any]
+
+    @property
+    def minor(self) -> int:
+        """The index of its GPU, by which drivers name it; -1 for a device of another kind."""
+        found = _GPU.search(self.key.name)
+        return -1 if found is None else int(found[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +87,17 @@ class DeviceBook:
 
 
 def allocate(
-    book: DeviceBook, classes: Mapping[str, Body], claims: Sequence[Body], node: str
+    book: DeviceBook, classes: Mapping[str, Body], claims: Sequence[Body], node: str, first: Collection[int] = ()
 ) -> list[list[Share]] | None:
-    """What each of the claims would get on a node; None when one of them can't be served there."""
+    """What each of the claims would get on a node, of the GPUs in `first` if possible; None when one of them can't be
+    served there."""
+    devices = sorted(book.on(node), key=lambda device: device.minor not in first) if first else [*book.on(node)]
     taken: list[Share] = []
     result: list[list[Share]] = []
     for claim in claims:
         mine: list[Share] = []
         for request in items(claim, "spec", "devices", "requests"):
-            shares = _serve(book, classes, request, node, [*taken, *mine])
+            shares = _serve(book, classes, request, devices, [*taken, *mine])
             if shares is None:
                 return None
             mine += shares
@@ -96,9 +107,9 @@ def allocate(
 
 
 def _serve(
-    book: DeviceBook, classes: Mapping[str, Body], request: Body, node: str, taken: Sequence[Share]
+    book: DeviceBook, classes: Mapping[str, Body], request: Body, devices: Sequence[Device], taken: Sequence[Share]
 ) -> list[Share] | None:
-    """The devices one request gets beside what was taken already."""
+    """Those of a node's devices that one request gets beside what was taken already."""
     exactly = mapping(request, "exactly")
     device_class = classes.get(text(exactly, "deviceClassName"))
     if device_class is None:
@@ -106,7 +117,7 @@ def _serve(
     tests = [*_expressions(mapping(device_class, "spec")), *_expressions(exactly)]
     wanted = number(exactly, "count", default=1)
     shares: list[Share] = []
-    for device in book.on(node):
+    for device in devices:
         if not all(selector(test)(device.key.driver, device.attributes) for test in tests):
             continue
         consumed = consumption(device, mapping(exactly, "capacity", "requests"))

@@ -6,7 +6,7 @@ Source: Project-HAMi/HAMi, pkg/scheduler and pkg/device/nvidia of release 2.10.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,15 +36,19 @@ def is_hamis(pod: Body) -> bool:
     return text(pod, "spec", "schedulerName") == names.HAMI_SCHEDULER
 
 
-def hami_decision(pod: Body, node: Body, others: Iterable[Body]) -> str | None:
-    """What the pod gets on a node beside the others there, as it is written on the pod; None when it gets nothing."""
+def hami_decision(pod: Body, node: Body, others: Iterable[Body], first: Collection[int] = ()) -> str | None:
+    """What the pod gets on a node beside the others there, as it is written on the pod; None when it gets nothing.
+
+    `first`: the GPUs to try before the others.
+    """
     asks = pod_asks(pod, "limits")
     wanted = asks.get(names.GPU_RESOURCE, 0)
     allowed = set(str(annotations_of(pod).get(names.HAMI_USE_ANNOTATION, "")).split(",")) - {""}
     cordoned = str(annotations_of(node).get(names.HAMI_CORDON_ANNOTATION, "")).split(",")
     use = _in_use(others)
     given: list[str] = []
-    for gpu in json.loads(str(annotations_of(node).get(names.HAMI_REGISTER_ANNOTATION, "[]"))):
+    register = json.loads(str(annotations_of(node).get(names.HAMI_REGISTER_ANNOTATION, "[]")))
+    for gpu in sorted(register, key=lambda entry: entry["index"] not in first) if first else register:
         mem = asks.get(names.HAMI_MEMORY_RESOURCE) or (
             gpu["devmem"] * asks.get(names.HAMI_MEMORY_PERCENT_RESOURCE, _ALL_CORES) // 100
         )

@@ -17,8 +17,12 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.k8s import kinds
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
 from gpuctl.k8s.objects import annotations_of, flag, instant, is_deleting, items, mapping, number, text, uid
+from gpuctl.k8s.workloads import completed_indexes
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
+
+_ENDED = "ended"
+"""The fact about a pod when it ended."""
 
 
 class Jobs:
@@ -50,6 +54,8 @@ class Jobs:
             return
         before = job
         pods = owned_pods(self._desk, job)
+        if self._gathers(job, pods):
+            return
         job = self._count(job, pods)
         job = self._ending(job)
         pods = owned_pods(self._desk, job)
@@ -64,6 +70,20 @@ class Jobs:
             self._desk.api.replace(job)
 
     # counting
+
+    def _gathers(self, job: Body, pods: Sequence[Body]) -> bool:
+        """Whether a pod has ended so lately that the Job waits for more of them to end before it counts them."""
+        delay_ms, store = self._desk.timings.count_ms, self._desk.store
+        due = []
+        for pod in pods if delay_ms else ():
+            if terminal(pod) and TRACKING in at(pod, "metadata", "finalizers", default=()):
+                since = store.fact(uid(pod), _ENDED, self._desk.instant)
+                store.set_fact(uid(pod), _ENDED, since)
+                due.append(since + delay_ms)
+        if not due or min(due) <= self._desk.instant:
+            return False
+        self._desk.again(self.name, key_of(job), min(due))
+        return True
 
     def _count(self, job: Body, pods: Sequence[Body]) -> Body:
         """Add the pods that ended and are not counted yet to succeeded, failed and the completed indexes.
@@ -267,15 +287,6 @@ def worker_index(pod: Body) -> int | None:
     """The completion index of an Indexed Job's pod."""
     index = annotations_of(pod).get(WORKER_INDEX_LABEL)
     return None if index is None else int(index)
-
-
-def completed_indexes(job: Body) -> set[int]:
-    """The indexes of `status.completedIndexes` ("0,2-4")."""
-    done: set[int] = set()
-    for part in filter(None, text(job, "status", "completedIndexes").split(",")):
-        first, _, last = part.partition("-")
-        done |= set(range(int(first), int(last or first) + 1))
-    return done
 
 
 def ranges(indexes: Iterable[int]) -> str:

@@ -18,10 +18,13 @@ from gpuctl.adapters.embedded.claims import volume_claims
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.devices import DeviceBook, Share, allocate, allocated_node, allocation
 from gpuctl.adapters.embedded.hami import UNCOUNTED, hami_decision, is_hamis
-from gpuctl.adapters.embedded.nodebook import NodeBook
+from gpuctl.adapters.embedded.nodebook import NodeBook, job_of
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, is_deleting, items, labels_of, mapping, number, text, uid
 from gpuctl.model.state import Body
+
+DEALT = "dealt"
+"""The fact about a declared job where its workers are to be scheduled: the node and the GPUs of each, in order."""
 
 QUEUE = Key(*kinds.POD, "", "")
 """Stands for all pods that have no node: they are looked at together when something made room."""
@@ -62,19 +65,20 @@ class Scheduler:
             self._say(pod, missing)
             return
         refusals: Counter[str] = Counter()
-        fits: list[tuple[tuple[int, str], list[list[Share]]]] = []
+        fits: list[tuple[tuple[bool, int, str], list[list[Share]]]] = []
+        dealt = self._dealt(pod)
         for node in self._candidates(pod):
             name = str(node["metadata"]["name"])
             reason = unfit(pod, node) or self._full(asks, node)
             if not reason and is_hamis(pod) and self._hami_on(pod, node) is None:
                 reason = "NodeUnfitPod"
-            shares = None if reason else self._devices_on(claims, name)
+            shares = None if reason else self._devices_on(claims, name, dealt.get(name, ()))
             if shares is None:
                 refusals[reason or "cannot allocate all claims"] += 1
             else:
-                fits.append(((self._load(node), name), shares))
+                fits.append(((name not in dealt, self._load(node), name), shares))
         if fits:
-            (_, chosen), shares = min(fits, key=lambda fit: fit[0])
+            (*_, chosen), shares = min(fits, key=lambda fit: fit[0])
             self._bind(pod, chosen, list(zip(claims, shares, strict=True)))
         else:
             self._refuse(pod, refusals)
@@ -90,10 +94,22 @@ class Scheduler:
         bound = put(self._noted_by_hami(pod, node), ("spec", "nodeName"), node)
         self._desk.api.replace(with_condition(bound, {"type": "PodScheduled", "status": "True"}, self._desk.instant))
 
+    def _dealt(self, pod: Body) -> Mapping[str, Sequence[int]]:
+        """The node that a scenario has the pod on, with its GPUs there; none where kube-scheduler chooses."""
+        job = job_of(pod)
+        places = self._desk.store.fact(str(job), DEALT) if job is not None else None
+        if job is None or not places:
+            return {}
+        others = [other for key in self._book.workers(job) if (other := self._desk.store.get(key)) is not None]
+        bound = sum(bool(text(other, "spec", "nodeName")) and not terminal(other) for other in others)
+        index = int(annotations_of(pod).get(names.WORKER_INDEX_LABEL, bound))
+        return dict([places[index]]) if index < len(places) else {}
+
     def _hami_on(self, pod: Body, node: Body) -> str | None:
         """What HAMi would give a pod on a node."""
         others = (self._desk.store.get(key) for key in self._book.on(node["metadata"]["name"]))
-        return hami_decision(pod, node, [other for other in others if other is not None])
+        first = self._dealt(pod).get(node["metadata"]["name"], ())
+        return hami_decision(pod, node, [other for other in others if other is not None], first)
 
     def _noted_by_hami(self, pod: Body, name: str) -> Body:
         """The pod with HAMi's decision on it, where it is HAMi's to decide."""
@@ -121,13 +137,13 @@ class Scheduler:
             claims.append(claim)
         return "", claims
 
-    def _devices_on(self, claims: Sequence[Body], node: str) -> list[list[Share]] | None:
+    def _devices_on(self, claims: Sequence[Body], node: str, first: Sequence[int]) -> list[list[Share]] | None:
         """What each claim gets on a node; a claim that has its devices already must have them there."""
         if any(allocated_node(claim) not in {"", node} for claim in claims):
             return None
         new = [claim for claim in claims if not allocated_node(claim)]
         classes = {body["metadata"]["name"]: body for body in self._desk.store.list(kinds.DEVICE_CLASS)}
-        shares = allocate(self._devices, classes, new, node)
+        shares = allocate(self._devices, classes, new, node, first)
         if shares is None:
             return None
         given = iter(shares)

@@ -66,6 +66,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Delete the object, or give it another name.",
     ),
     CodeEntry(
+        code="GPU7058",
+        title="pods hold more GPUs than their node has",
+        message="on nodes of pool {pool}, pods of jobs hold more GPUs than there are: {nodes}",
+        why="The node reports fewer GPUs than before: the device plugin was restarted, or GPUs have failed. Or pods "
+        "were bound to the node without kube-scheduler. gpuctl starts nothing there until pods have ended.",
+        fix="Check the node and its device plugin. If GPUs have failed, cordon the node.",
+    ),
+    CodeEntry(
         code="GPU7095",
         title="the cluster has other nodes",
         message="this cluster has nodes that are not the demonstration's: {nodes}",

@@ -136,7 +136,9 @@ def test_a_final_run_holds_nothing_and_says_when_it_ended() -> None:
 
 
 def test_the_node_of_the_pod_is_the_truth() -> None:
-    assert only_run(job(), pod(on="dgx1-2")).placement == place(("dgx1-2", (0, 1)))
+    """The devices that were planned on the other node mean nothing there."""
+    assert only_run(node("dgx1-2"), job(), pod(on="dgx1-2")).placement == place(("dgx1-2", (6, 7)))
+    assert only_run(job(), pod(on="dgx1-2")).placement == place(("dgx1-2", ()))
 
 
 def test_a_gang_dealt_out_in_another_order_is_where_it_was_planned() -> None:
@@ -155,10 +157,37 @@ def test_a_worker_that_is_not_bound_yet_still_has_its_place() -> None:
     assert only_run(gang, bound, waiting).placement == place(("dgx1-1", (0,)), ("dgx1-2", (5,)))
 
 
+ONE_GPU = '{"cpuMilli":0,"gpuMilli":1000,"memBytes":0}'
+
+
 def test_two_workers_on_one_node_where_one_was_planned_hold_two_places() -> None:
     planned = '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-2","gpus":[5]}]'
-    gang = job(parallelism=2, annotations={names.PLACEMENT_ANNOTATION: planned})
-    assert only_run(gang, pod("a"), pod("b")).placement == place(("dgx1-1", (0,)), ("dgx1-1", (5,)))
+    gang = job(parallelism=2, annotations={names.PLACEMENT_ANNOTATION: planned, names.CHARGE_ANNOTATION: ONE_GPU})
+    assert only_run(node(), gang, pod("a"), pod("b")).placement == place(("dgx1-1", (0,)), ("dgx1-1", (7,)))
+
+
+def test_a_worker_on_another_node_than_planned_gets_a_slot_that_no_other_is_to_have() -> None:
+    """Three workers of a gang, planned at three slots of one node and one of the other, and dealt two and one."""
+    planned = '[{"node":"dgx1-1","gpus":[2]},{"node":"dgx1-1","gpus":[3]},{"node":"dgx1-2","gpus":[3]}]'
+    notes = {names.PLACEMENT_ANNOTATION: planned, names.CHARGE_ANNOTATION: ONE_GPU}
+    gang = job(parallelism=3, annotations=notes)
+    pods = [pod("a"), pod("b", on="dgx1-2"), pod("c", on="dgx1-2")]
+    run = only_run(node(gpus=4), node("dgx1-2", gpus=4), gang, *pods)
+    assert run.placement == place(("dgx1-1", (2,)), ("dgx1-2", (2,)), ("dgx1-2", (3,)))
+
+
+def test_pods_that_hold_more_gpus_than_their_node_has_hold_numbers_beyond_it() -> None:
+    gang = job(parallelism=3, annotations={names.PLACEMENT_ANNOTATION: None, names.CHARGE_ANNOTATION: ONE_GPU})
+    state = seen(node(gpus=2), gang, pod("a"), pod("b"), pod("c"))
+    assert state.runs[0].placement == place(("dgx1-1", (1,)), ("dgx1-1", (0,)), ("dgx1-1", (2,)))
+    assert state.nodes[0].excess_gpus == 1
+
+
+def test_two_workers_on_record_at_one_slot_are_told_apart() -> None:
+    """As an older version of gpuctl has left it in a ledger."""
+    planned = '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-1","gpus":[0]}]'
+    gang = job(parallelism=2, annotations={names.PLACEMENT_ANNOTATION: planned, names.CHARGE_ANNOTATION: ONE_GPU})
+    assert only_run(node(), gang, pod("a"), pod("b")).placement == place(("dgx1-1", (0,)), ("dgx1-1", (7,)))
 
 
 def test_claims_say_which_devices() -> None:

@@ -1,0 +1,59 @@
+"""Workers that have ended for good, told by their pods: about a second before the Job's status tells it.
+
+kube-scheduler and the kubelet count a GPU as free from the moment at which its pod's phase is Succeeded or Failed; they
+do not look at single containers. The Job controller gathers the ends of pods for a second before it writes them to the
+Job. In between, an ended worker holds nothing, and a run of which all workers have ended is STOPPING, with the outcome
+that its Job will tell. That it has finished is still read off its Job, and so is all that follows from it.
+
+A GPU that a retry will need is never taken for free:
+- A pod that succeeded is not made again, and neither is one of a completed index, though the pod be gone.
+- A pod that failed is made again while its Job has retries left, so its worker holds its place until the Job tells
+  more. It has ended for good only where the Job allows no retry at all (`backoffLimit: 0`) and its failure counts: one
+  that the cluster brought about (`DisruptionTarget`) does not, by the Job's `podFailurePolicy`.
+- What becomes of a pod that is being deleted is for its Job to tell: a pause may have deleted it.
+- A worker with a live pod has not ended, whatever other pods it had.
+- A pod that was on no node, or that asked for fewer GPUs than the Job's template, is not one that the Job has made: a
+  tenant may add pods to a Job. It ends nothing.
+A Deployment makes each of its pods again, so its workers never end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuctl.k8s.objects import mapping, number, text
+from gpuctl.k8s.workloads import completed_indexes
+from gpuctl.model.state import Body, RunPhase
+from gpuctl.observe.pods import Pod, requests_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endings:
+    """The indexes of a run's workers that have ended for good. `ends_as`: how the run ends, once all of them have."""
+
+    workers: frozenset[int] = frozenset()
+    ends_as: RunPhase | None = None
+
+
+NO_ENDINGS = Endings()
+
+
+def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
+    """Which workers of a Job have ended. Cost: O(pods)."""
+    completed = completed_indexes(job)
+    if not completed and all(pod.live for pod in pods):
+        return NO_ENDINGS
+    indexed = text(job, "spec", "completionMode") == "Indexed"
+    workers = max(number(job, "spec", "parallelism", default=1), number(job, "spec", "completions", default=1))
+    if workers > 1 and not indexed:
+        return NO_ENDINGS
+    final = number(job, "spec", "backoffLimit", default=1) == 0
+    gpus = requests_of(mapping(job, "spec", "template", "spec")).gpus
+    over = [pod for pod in pods if not pod.live and not pod.leaving and pod.bound and pod.requests.gpus >= gpus]
+    well = {pod.index for pod in over if pod.succeeded} | completed
+    ill = {pod.index for pod in over if pod.failed and not pod.disrupted} if final else set[int]()
+    ended = frozenset(index for index in well | ill if index < workers) - {pod.index for pod in pods if pod.live}
+    if len(ended) < workers:
+        return Endings(workers=ended) if ended else NO_ENDINGS
+    return Endings(workers=ended, ends_as=RunPhase.SUCCEEDED if ended <= well else RunPhase.FAILED)
