@@ -6,6 +6,7 @@ import dataclasses
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,7 +24,7 @@ from gpuctl.views.tables import table
 
 NODE_LIST = "openb_node_list_gpu_node.csv"
 _POD_LIST = "openb_pod_list_"
-_HEADER = ("LIST", "POLICY", "AT 100 %", "PUBLISHED", "AT 130 %", "LEAST", "MOST", "CPU MS A RUN")
+_HEADER = ("LIST", "POLICY", "AT 100 %", "PUBLISHED", "DIFFERENCE", "AT 130 %", "LEAST", "MOST", "CPU MS A RUN")
 
 
 @command(
@@ -60,14 +61,17 @@ def openb(  # noqa: PLR0913, PLR0917 - one argument an option
 
     The experiment of FGD (ATC 2023) on Alibaba's openb traces. Pods arrive and never end; pods that do not fit are
     lost. The figure is the part of the GPUs that is allocated when 100 % of them have been requested: the mean of all
-    runs and twice its standard error. Beside it stands what the paper's authors published; for gpuctl's own policy,
-    the figure of their FGD.
+    runs and twice its standard error. Beside it stands what the paper's authors published, and the difference to it;
+    for gpuctl's own policy, both are those of their FGD.
+
+    A pod that names GPU models (gpu_spec) is placed on nodes with one of these. For gpuctl the nodes of each model are
+    a pool; a pod that names no model may use them all. Without such pods in a list, all nodes are one pool.
     """
     nodes, mistakes = read_nodes(*_file(traces / NODE_LIST))
     names = lists or tuple(sorted(path.stem.removeprefix(_POD_LIST) for path in traces.glob(f"{_POD_LIST}*.csv")))
     cases = []
     for name in names:
-        pods, wrong = read_pods(*_file(traces / f"{_POD_LIST}{name}.csv"))
+        pods, wrong = read_pods(*_file(traces / f"{_POD_LIST}{name}.csv"), {node.model for node in nodes})
         mistakes += wrong
         cases += [
             OpenbCase(pod_list=name, nodes=nodes, pods=pods, policy=policy, seeds=seeds, blind=blind)
@@ -79,7 +83,7 @@ def openb(  # noqa: PLR0913, PLR0917 - one argument an option
     figures = list(bench_openb(cases, processes))
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     if output == "json":
-        print_json({"machine": machine, "blind": blind, "figures": [dataclasses.asdict(each) for each in figures]})
+        print_json({"machine": machine, "blind": blind, "figures": [_document(each) for each in figures]})
         return
     say(f"{machine}; {seeds} runs each")
     show(table(_HEADER, [_row(figure) for figure in figures]))
@@ -89,20 +93,35 @@ def _file(path: Path) -> tuple[str, bytes]:
     return str(path), named_file(path, MOST_BYTES)
 
 
+def _document(figure: OpenbFigure) -> dict[str, Any]:
+    return {**dataclasses.asdict(figure), "difference": figure.difference}
+
+
 def _row(figure: OpenbFigure) -> tuple[str, ...]:
     runs = [run.allocated_at_100 for run in figure.runs]
     cpu = sorted(run.cpu_ms for run in figure.runs)[len(figure.runs) // 2]
     published = "" if figure.published is None else _about(figure.published, figure.published_error)
     beside = f"{published} (FGD)" if figure.policy == ENGINE and published else published
     return (
-        figure.pod_list, figure.policy, _about(figure.mean_at_100, figure.error_at_100), beside,
-        _percent(figure.mean_at_130), _percent(min(runs)), _percent(max(runs)), str(cpu),
-    )  # fmt: skip
+        figure.pod_list,
+        figure.policy,
+        _about(figure.mean_at_100, figure.error_at_100),
+        beside,
+        "" if figure.difference is None else _signed(figure.difference),
+        _percent(figure.mean_at_130),
+        _percent(min(runs)),
+        _percent(max(runs)),
+        str(cpu),
+    )
 
 
 def _about(millionths: int, error: int | None) -> str:
     """With twice its standard error: most means of as many runs lie within that of the true one."""
     return _percent(millionths) if error is None else f"{_percent(millionths)} ± {_percent(2 * error)}"
+
+
+def _signed(millionths: int) -> str:
+    return f"{'-' if millionths < 0 else '+'}{_percent(abs(millionths))}"
 
 
 def _percent(millionths: int) -> str:

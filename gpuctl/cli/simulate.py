@@ -88,10 +88,13 @@ def simulate(scenarios: tuple[str, ...], output: str, trace: str | None, **optio
     pause a job.
 
     UNFAIR and BELOW QUOTA: what projects were short of their fluid share, and of min(quota, demand), in parts of all
-    work. VIOLATIONS: jobs within quota that waited longer than a pause takes; LONGEST: the longest such wait.
-    DISPLACED: work that paused jobs had done since their start; WASTED: the part of it that was repeated, and the GPU
-    time that they held while stopping. OF FLOOR: the mean wait divided by that of floor. USED: the part of all GPU time
-    that was used while jobs were submitted.
+    work. VIOLATIONS: jobs within quota that waited longer than a pause takes; LONGEST: the longest such wait. YOUNG:
+    the part of all reclaims that stop a run younger than a minute; STARTS: how often the job was started that was
+    started most often. DISPLACED: work that paused jobs had done since their start; WASTED: the part of it that was
+    repeated, and the GPU time that they held while stopping. OF FLOOR: the mean wait divided by that of floor. USED:
+    the part of all GPU time that was used while jobs were submitted.
+
+    All nodes of a trace are alike: a pod of openb that names GPU models (gpu_spec) is placed on any of them.
 
     Exit code: 0 all as expected, 1 an expectation failed or a file is wrong, 2 usage or internal error.
     """

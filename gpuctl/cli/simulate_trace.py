@@ -37,17 +37,16 @@ def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
     from gpuctl.simulate.modes import ModeName  # noqa: PLC0415
     from gpuctl.simulate.replay import PauseCost  # noqa: PLC0415
 
-    quotas = options["quotas"]
     checkpoint = options["checkpoint"]
     replayed = replay_trace(
         Order(
-            trace=_file(trace),
+            trace=trace_file(trace),
             format=options["format_"],
             layout=_layout(options["nodes"]),
-            quotas=quotas if quotas is None or quotas in WORDS else _file(quotas),
+            quotas=quotas_of(options["quotas"]),
             modes=[ModeName(mode) for mode in dict.fromkeys(options["modes"])],
-            begin=_bound(options["begin"], "--from"),
-            end=_bound(options["end"], "--until"),
+            begin=bound(options["begin"], "--from"),
+            end=bound(options["end"], "--until"),
             pause_cost=PauseCost(stop_ms=options["stop"], checkpoint_ms=checkpoint),
             policy=SchedulingPolicy(min_runtime_ms=options["min_runtime"]),
         )
@@ -116,6 +115,8 @@ def _table(report: ReplayReport) -> None:
             violations=figures.violations,
             longest_ms=figures.longest_ms,
             pauses=figures.pauses,
+            young_ppm=figures.young_ppm,
+            most_starts=figures.most_starts,
             displaced_ppm=figures.displaced_ppm,
             wasted_ppm=figures.wasted_ppm,
             used_ppm=figures.used_ppm,
@@ -132,7 +133,13 @@ def _source(report: ReplayReport) -> str:
     return named.get(report.quotas_from, f"from {report.quotas_from}")
 
 
-def _file(path: str) -> File:
+def quotas_of(text: str | None) -> str | File | None:
+    """The value of --quotas: one of WORDS, or the file that holds them."""
+    return text if text is None or text in WORDS else trace_file(text)
+
+
+def trace_file(path: str) -> File:
+    """A trace or a table of quotas, and where it came from."""
     from gpuctl.app.replay import File  # noqa: PLC0415 - only now
     from gpuctl.simulate.trace import MOST_BYTES  # noqa: PLC0415 - only now
 
@@ -148,8 +155,8 @@ def _layout(text: str) -> Layout:
     return layout
 
 
-def _bound(text: str | None, option: str) -> Bound | None:
-    """A date or time, in UTC, or a duration after the first job."""
+def bound(text: str | None, option: str, day_one_ms: Instant | None = None) -> Bound | None:
+    """A date or time, in UTC, or a duration after `day_one_ms`; None: after the first job."""
     from gpuctl.app.replay import Bound  # noqa: PLC0415 - only now
     from gpuctl.compile.amounts import duration as read_duration  # noqa: PLC0415
 
@@ -165,6 +172,9 @@ def _bound(text: str | None, option: str) -> Bound | None:
     except ValueError:
         after_ms = MOST_MS + 1
     if after_ms > MOST_MS:
-        wanted = "write 2017-10-16, 2017-10-16T12:00:00 (UTC), or 7d after the first job"
+        since = "the first job" if day_one_ms is None else _day(day_one_ms)
+        wanted = f"write 2017-10-16, 2017-10-16T12:00:00 (UTC), or 7d after {since}"
         raise click.BadParameter(f"{text!r} is not a time; {wanted}", param_hint=option)
-    return Bound(ms=after_ms, after_first=True)
+    if day_one_ms is None:
+        return Bound(ms=after_ms, after_first=True)
+    return Bound(ms=day_one_ms + after_ms, after_first=False)

@@ -109,7 +109,7 @@ def test_the_format_is_known_by_the_columns_and_quotas_are_alike_without_a_histo
     first, _, fair, _ = result.stdout.splitlines()
     assert first.startswith("openb: 2 jobs of 16 GPU-hours on 2x8 = 16 GPUs, 1970-01-01 00:00 to 1970-01-01 02:00;")
     assert first.endswith("quotas equal")
-    assert fair.split()[11] == "51.56%", "of two hours, since all came at once"
+    assert fair.split()[13] == "51.56%", "of two hours, since all came at once"
     assert run("simulate", "--trace", str(path), "--quotas", "from-history").exit_code == 1
 
 
@@ -125,6 +125,92 @@ def test_quotas_of_ones_own(run: Run, small: str, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     projects = json.loads(result.stdout)["modes"][0]["projects"]
     assert {p["name"]: p["quotaGpuMilli"] for p in projects} == {"11cb48": 0, "6214e9": 12_000, "7f04ca": 4000}
+
+
+@pytest.fixture
+def contended(tmp_path: Path) -> str:
+    """On 16 GPUs the job of the third line takes those of a run that is 30 s old; the last line is a day later."""
+    path = tmp_path / "contended.csv"
+    path.write_text(
+        HEADER
+        + "2017-10-09 00:00:00,7200.0,8,0,6214e9\n2017-10-09 00:59:30,7200.0,8,0,6214e9\n"
+        + "2017-10-09 01:00:00,3600.0,4,0,7f04ca\n2017-10-10 00:00:00,60.0,1,0,7f04ca\n"
+    )
+    return str(path)
+
+
+PHILLY_TABLE = """\
+philly: 3 jobs of 36 GPU-hours on 2x8 = 16 GPUs, 2017-10-09 00:00 to 2017-10-10 00:00; a paused job stops within 30s; \
+quotas by usage before
+MODE   MEAN WAIT  P95  OF FLOOR  UNFAIR  BELOW QUOTA  VIOLATIONS  LONGEST  PAUSES  YOUNG    STARTS  DISPLACED  \
+WASTED  USED   NEVER RAN
+floor  20m        60m  1.00      11.11%  11.11%       1           60m      0       -        1       0.00%      \
+0.00%   9.38%  0
+fair   20m        60m  1.02      11.20%  0.09%        0           30s      1       100.00%  2       0.19%      \
+0.37%   9.39%  0
+"""
+
+
+def test_philly_between_two_instants(run: Run, contended: str) -> None:
+    result = run("bench", "philly", "--trace", contended, "--gpus", "16", "--mode", "floor", "--mode", "fair",
+                 "--until", "2017-10-10")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    *lines, cpu, empty = result.stdout.splitlines()
+    assert "\n".join(lines) + "\n" == PHILLY_TABLE
+    assert (cpu.split()[0], empty) == ("CPU:", "")
+    by_days = [
+        run("bench", "philly", "--trace", contended, "--gpus", "16", "--mode", "fair", "-o", "json", *span)
+        for span in (("--until", "1d"), ("--days", "1"), ("--from", "2017-10-09", "--until", "2017-10-10"))
+    ]
+    found = [{**json.loads(each.stdout)[0], "cpuMs": None} for each in by_days]
+    assert found[0] == found[1] == found[2]
+
+
+def test_philly_with_quotas_of_ones_own(run: Run, contended: str, tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.csv"
+    quotas.write_text("project,quota\n6214e9,16\n7f04ca,0\n")
+    options = (
+        "bench",
+        "philly",
+        "--trace",
+        contended,
+        "--gpus",
+        "16,24",
+        "--mode",
+        "fair",
+        "-o",
+        "json",
+        "--from",
+        "30m",
+    )
+    result = run(*options, "--quotas", quotas)
+    assert result.exit_code == 0, result.stderr
+    small, large = json.loads(result.stdout)
+    assert (small["jobs"], small["quotasFrom"], small["gpus"], large["gpus"]) == (3, str(quotas), 16, 24)
+    assert [p["quotaGpuMilli"] for p in small["modes"][0]["projects"]] == [16_000, 0]
+    equal = json.loads(run(*options, "--quotas", "equal").stdout)
+    assert [[p["quotaGpuMilli"] for p in size["modes"][0]["projects"]] for size in equal] == [
+        [8000, 8000],
+        [12_000, 12_000],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        (("--from", "soon"), 2, "write 2017-10-16, 2017-10-16T12:00:00 (UTC), or 7d after 2017-10-09 00:00"),
+        (("--until", "2d", "--days", "2"), 2, "give --until or --days, not both"),
+        (("--from", "3d"), 1, "GPU3913"),
+        (("--quotas", "nowhere.csv"), 2, "GPU3904"),
+        (("--gpus", "12"), 2, "multiples of 8"),
+    ],
+)
+def test_what_is_wrong_with_philly_is_told(
+    run: Run, contended: str, args: tuple[str, ...], code: int, told: str
+) -> None:
+    result = run("bench", "philly", "--trace", contended, *args)
+    assert result.exit_code == code
+    assert told in result.stderr
 
 
 @pytest.mark.skipif(

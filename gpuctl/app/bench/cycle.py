@@ -125,7 +125,7 @@ def _lap(report: CycleReport, context: CycleContext) -> tuple[int, ...]:
     marks.append(time.process_time_ns())
     state = observe(raw, declared.tenancy, caches.observe)
     marks.append(time.process_time_ns())
-    decided = schedule(declared, state, context.clock.now_ms(), caches.outlook)
+    decided = schedule(declared, state, context.clock.now_ms(), caches.engine_cache)
     marks.append(time.process_time_ns())
     manifests = render(declared, decided, caches.render)
     marks.append(time.process_time_ns())

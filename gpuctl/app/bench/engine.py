@@ -26,7 +26,7 @@ from gpuctl.app.bench.engine_worlds import (
     world,
 )
 from gpuctl.engine import EngineCache, schedule
-from gpuctl.engine.shares.fairshare import Claim, divide
+from gpuctl.engine.shares.fairshare import ShareClaim, divide
 from gpuctl.model.decision import Admit, Displace, Move, Pending, Placement, Reclaim, Schedule, WorkerPlacement
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import WHOLE_GPU
@@ -113,7 +113,7 @@ def fairshare(runs: int) -> Iterator[Figure]:
     """Fair shares of 1,000 projects."""
     random = Random(SEED)  # noqa: S311 - the same values every time
     claims = [
-        Claim(
+        ShareClaim(
             owner=f"project team-{index:04}", quota_milli=random.randrange(16) * WHOLE_GPU,
             demand_milli=random.randrange(32_000), weight=random.randrange(10), priority=random.randrange(3),
         )
@@ -192,22 +192,22 @@ class Lap:
 
     microseconds: int
     decided: Schedule
-    effort: Mapping[str, int]
+    counters: Mapping[str, int]
 
 
-def _lap(here: World, outlook: EngineCache) -> Lap:
+def _lap(here: World, cache: EngineCache) -> Lap:
     gc.collect()
     begun = time.process_time_ns()
-    decided = schedule(here.declared, here.state, NOW_MS, outlook)
+    decided = schedule(here.declared, here.state, NOW_MS, cache)
     spent = (time.process_time_ns() - begun) // 1000
-    return Lap(spent, decided, outlook.effort.counts())
+    return Lap(spent, decided, cache.counters.counts())
 
 
 def _after(before: World, after: World) -> Lap:
     """A call with the outlook of a call before the change."""
-    outlook = EngineCache()
-    schedule(before.declared, before.state, NOW_MS, outlook)
-    return _lap(after, outlook)
+    cache = EngineCache()
+    schedule(before.declared, before.state, NOW_MS, cache)
+    return _lap(after, cache)
 
 
 def _ended(full: World, index: int) -> World:
@@ -230,9 +230,9 @@ def _lost(full: World, index: int) -> World:
 def _memory(here: World) -> Mapping[str, int]:
     """The bytes a job that a call leaves behind: its outlook and its decisions."""
     gc.collect()
-    outlook = EngineCache()
+    cache = EngineCache()
     tracemalloc.start()
-    decided = schedule(here.declared, here.state, NOW_MS, outlook)
+    decided = schedule(here.declared, here.state, NOW_MS, cache)
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return {"bytesAJob": size // len(decided.decisions)}
@@ -255,5 +255,5 @@ def _figure(
         what=what,
         microseconds=statistics.median_low(lap.microseconds for lap in laps),
         aim_microseconds=aim_us,
-        counts=paused | dict(last.effort) | dict(counts or {}),
+        counts=paused | dict(last.counters) | dict(counts or {}),
     )

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from math import isqrt
 from multiprocessing import get_context
 
-from gpuctl.app.bench.openb_policies import ENGINE, POLICIES, POOL
-from gpuctl.engine.capacity.fit import Request
-from gpuctl.engine.capacity.fragmentation import Mix
+from gpuctl.app.bench.openb_pods import Ask, Pools, ask_of, counted, pool_of, pools_of
+from gpuctl.app.bench.openb_policies import ENGINE, POLICIES
+from gpuctl.app.bench.openb_published import PUBLISHED, PUBLISHED_RUNS
 from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
-from gpuctl.model.decision import Placement
 from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod
@@ -28,25 +27,6 @@ from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod
 FIRST_SEED = 42
 UNTIL_PERCENT = 130
 MILLION = 1_000_000
-
-PUBLISHED_RUNS = 10
-PUBLISHED: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    "default": {"random": (86_30, 33), "bestfit": (92_86, 14), "fgd": (95_23, 11)},
-    "gpushare40": {"random": (84_86, 34), "bestfit": (91_44, 20), "fgd": (93_96, 7)},
-    "gpushare60": {"random": (82_81, 35), "bestfit": (89_06, 18), "fgd": (91_25, 13)},
-    "gpushare80": {"random": (80_62, 28), "bestfit": (86_66, 24), "fgd": (89_08, 11)},
-    "gpushare100": {"random": (78_90, 15), "bestfit": (84_62, 22), "fgd": (86_64, 16)},
-    "multigpu20": {"random": (86_92, 52), "bestfit": (93_73, 25), "fgd": (95_53, 16)},
-    "multigpu30": {"random": (86_63, 47), "bestfit": (94_57, 24), "fgd": (96_36, 10)},
-    "multigpu40": {"random": (85_38, 76), "bestfit": (95_10, 23), "fgd": (96_91, 10)},
-    "multigpu50": {"random": (81_28, 83), "bestfit": (95_62, 18), "fgd": (97_09, 11)},
-    "cpu050": {"random": (89_02, 26), "bestfit": (93_56, 13), "fgd": (95_00, 11)},
-    "cpu100": {"random": (87_44, 28), "bestfit": (93_26, 13), "fgd": (95_21, 14)},
-    "cpu200": {"random": (83_03, 27), "bestfit": (92_15, 21), "fgd": (94_82, 16)},
-    "cpu250": {"random": (80_00, 33), "bestfit": (91_21, 25), "fgd": (93_20, 29)},
-}  # fmt: skip
-"""What the paper's authors measured at 100 %, the mean and the standard deviation of their runs, in hundredths of a
-percent: from their repository's analysis_allo_discrete.csv. Lists that ask for GPU models are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +58,11 @@ class OpenbFigure:
     error_at_100: int | None
     mean_at_130: int
     runs: tuple[OpenbRun, ...]
+
+    @property
+    def difference(self) -> int | None:
+        """By how much the mean is above what was published."""
+        return None if self.published is None else self.mean_at_100 - self.published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,21 +123,23 @@ def run_once(case: OpenbCase, seed: int) -> OpenbRun:
     """One run; the same seed gives the same result on every machine."""
     begun = time.process_time_ns()
     capacity = sum(node.gpus for node in case.nodes) * WHOLE_GPU
-    arrivals = _arrivals(case.pods, capacity, seed)
-    placer = POLICIES[case.policy](_ledger(case.nodes, seed), seed)
+    pools = pools_of(case.nodes, case.pods)
+    arrivals = _arrivals(case.pods, pools, capacity, seed)
+    placer = POLICIES[case.policy](_ledger(case.nodes, pools, seed), pools, seed)
     if not case.blind:
-        placer.learn(mix_of(case.pods))
+        placer.learn(counted(ask_of(pod, pools) for pod in case.pods))
     asked = allocated = lost = 0
     at: dict[int, list[GpuMilli]] = {100: [], UNTIL_PERCENT: []}
-    for number, request in enumerate(arrivals, start=1):
+    for number, ask in enumerate(arrivals, start=1):
         if case.blind and number & (number - 1) == 0:
-            placer.learn(_counted(arrivals[: number - 1]))
+            placer.learn(counted(arrivals[: number - 1]))
+        request = ask.request
         asked += request.gpu_milli
-        worker = placer.place(request)
-        if worker is None:
+        placement = placer.place(ask)
+        if placement is None:
             lost += 1
         else:
-            placer.ledger.take(Placement(workers=(worker,)), request.charge)
+            placer.ledger.take(placement, request.per_worker)
             allocated += request.gpu_milli
         percent = (200 * asked + capacity) // (2 * capacity)
         if percent in at:
@@ -172,24 +159,20 @@ def _mean(allocated: Sequence[GpuMilli], capacity: GpuMilli) -> int:
     return MILLION * sum(allocated) // (len(allocated) * capacity) if allocated else 0
 
 
-def _arrivals(pods: Iterable[OpenbPod], capacity: GpuMilli, seed: int) -> list[Request]:
-    """The requests in order: all pods in a random order, then random pods of the list again."""
+def _arrivals(pods: Iterable[OpenbPod], pools: Pools, capacity: GpuMilli, seed: int) -> list[Ask]:
+    """The pods in order: all of them in a random order, then random pods of the list again."""
     chance = random.Random(seed)  # noqa: S311 - the same every time, by a fixed seed
-    once = [_request(pod) for pod in sorted(pods, key=lambda pod: pod.name)]
+    once = [ask_of(pod, pools) for pod in sorted(pods, key=lambda pod: pod.name)]
     chance.shuffle(once)
     arrivals = list(once)
-    asked = sum(request.gpu_milli for request in once)
+    asked = sum(ask.request.gpu_milli for ask in once)
     while asked and 100 * asked < UNTIL_PERCENT * capacity:
         arrivals.append(chance.choice(once))
-        asked += arrivals[-1].gpu_milli
+        asked += arrivals[-1].request.gpu_milli
     return arrivals
 
 
-def _request(pod: OpenbPod) -> Request:
-    return Request(pod.gpu_milli, pod.cpu_milli, pod.mem_bytes, 1)
-
-
-def _ledger(nodes: Sequence[OpenbNode], seed: int) -> FreeCapacity:
+def _ledger(nodes: Sequence[OpenbNode], pools: Pools, seed: int) -> FreeCapacity:
     """Empty nodes, whose names are in a random order."""
     order = list(range(len(nodes)))
     random.Random(1000 + seed).shuffle(order)  # noqa: S311
@@ -197,18 +180,5 @@ def _ledger(nodes: Sequence[OpenbNode], seed: int) -> FreeCapacity:
     for rank, index in enumerate(order):
         node = nodes[index]
         name = NodeName(f"{rank:05d}-{node.name}")
-        rooms[name] = NodeFree(name, POOL.name, [WHOLE_GPU] * node.gpus, node.cpu_milli, node.mem_bytes)
+        rooms[name] = NodeFree(name, pool_of(node, pools), [WHOLE_GPU] * node.gpus, node.cpu_milli, node.mem_bytes)
     return FreeCapacity(rooms)
-
-
-def mix_of(pods: Iterable[OpenbPod]) -> Mix:
-    """How often each request is in a list."""
-    return _counted(map(_request, pods))
-
-
-def _counted(requests: Iterable[Request]) -> Mix:
-    counts: dict[tuple[int, int], int] = {}
-    for request in requests:
-        want = request.gpu_milli, request.cpu_milli
-        counts[want] = counts.get(want, 0) + 1
-    return tuple(sorted(counts.items()))

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
-from gpuctl.diag.span import SourceSpan
+from gpuctl.app.bench.openb_pods import Ask, Counts, Pools
 from gpuctl.engine.capacity.fit import Request, holds
-from gpuctl.engine.capacity.fragmentation import Fragmentation, Mix
+from gpuctl.engine.capacity.fragmentation import USUAL_PERCENT, Fragmentation, Mix, Want
 from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
-from gpuctl.engine.capacity.placement import place_worker, whole_devices
+from gpuctl.engine.capacity.gang import PoolOption, place
+from gpuctl.engine.capacity.placement import whole_devices
 from gpuctl.engine.capacity.ranking import Grade
 from gpuctl.engine.capacity.request_mix import RequestMix
-from gpuctl.model.decision import WorkerPlacement
-from gpuctl.model.declared import NodePool, PlacementStrategy, Sharing
+from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import PoolName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
-POOL = NodePool(
-    name=PoolName("openb"),
-    match_labels={},
-    nodes=(),
-    gpu_mem_bytes=0,
-    gpu_product="",
-    placement=PlacementStrategy.BINPACK,
-    sharing=Sharing.DRA,
-    span=SourceSpan(file="openb"),
-)
 MAX_SPEC_CPU_MILLI = 128_000
 MAX_SPEC_GPU_MILLI = 8_000
 """The paper's largest node, by which its BestFit weighs CPU against GPUs."""
@@ -36,73 +27,77 @@ MAX_SPEC_GPU_MILLI = 8_000
 RANDOM_TRIES = 100
 
 
-def has_room(room: NodeFree, request: Request) -> bool:
-    """Whether a worker fits a node."""
-    free = room.free[-1] if room.free else 0
-    return holds(room, request) and free >= request.fraction_milli and room.whole >= request.devices
+def has_room(room: NodeFree, ask: Ask) -> bool:
+    """Whether a pod may use a node's pool, and fits the node."""
+    request, free = ask.request, room.free[-1] if room.free else 0
+    fits = holds(room, request) and free >= request.fraction_milli and room.whole >= request.devices
+    return fits and room.pool in ask.pools
 
 
 class Placer(ABC):
-    """A policy that places requests in one ledger. Requests have one worker each, and nothing is given back."""
+    """A policy that places pods in one ledger, each as a job of one worker. Nothing is given back."""
 
-    def __init__(self, ledger: FreeCapacity, seed: int) -> None:
+    def __init__(self, ledger: FreeCapacity, pools: Pools, seed: int) -> None:
         self.ledger = ledger
+        self.pools = pools
         self.seed = seed
 
-    def learn(self, mix: Mix) -> None:  # noqa: B027 - most learn nothing
-        """Learn the usual requests."""
+    def learn(self, counts: Counts) -> None:  # noqa: B027 - most learn nothing
+        """Learn what is usually asked for."""
 
     @abstractmethod
-    def place(self, request: Request) -> WorkerPlacement | None:
-        """A place for one worker; None if it fits nowhere."""
+    def place(self, ask: Ask) -> Placement | None:
+        """A place for one pod; None if it fits nowhere."""
 
 
 class Random(Placer):
     """Places a worker on a random node and random devices of all that fit."""
 
-    def __init__(self, ledger: FreeCapacity, seed: int) -> None:
-        super().__init__(ledger, seed)
+    def __init__(self, ledger: FreeCapacity, pools: Pools, seed: int) -> None:
+        super().__init__(ledger, pools, seed)
         self._chance = random.Random(2000 + seed)  # noqa: S311 - the same every time
         self._rooms = list(ledger.rooms.values())
-        self._full: set[Request] = set()
+        self._full: set[Ask] = set()
 
-    def place(self, request: Request) -> WorkerPlacement | None:
+    def place(self, ask: Ask) -> Placement | None:
         """See above."""
-        room = None if request in self._full else self._room(request)
+        room = None if ask in self._full else self._room(ask)
         if room is None:
-            self._full.add(request)
+            self._full.add(ask)
             return None
+        request = ask.request
         wanted = request.fraction_milli or WHOLE_GPU
         able = [index for index, milli in enumerate(room.gpu_milli) if milli >= wanted]
         count = 1 if request.fraction_milli else request.devices
-        return WorkerPlacement(node=room.name, gpus=tuple(sorted(self._chance.sample(able, count))))
+        return _on(room, tuple(sorted(self._chance.sample(able, count))))
 
-    def _room(self, request: Request) -> NodeFree | None:
+    def _room(self, ask: Ask) -> NodeFree | None:
         """A random node that fits: random ones are tried, and if none of them fits, all nodes are searched."""
         for _ in range(RANDOM_TRIES):
             room = self._chance.choice(self._rooms)
-            if has_room(room, request):
+            if has_room(room, ask):
                 return room
-        able = [room for room in self._rooms if has_room(room, request)]
+        able = [room for room in self._rooms if has_room(room, ask)]
         return self._chance.choice(able) if able else None
 
 
 class Graded(Placer):
     """Places a worker on the node with the best grade; among equals, the first by name."""
 
-    def place(self, request: Request) -> WorkerPlacement | None:
+    def place(self, ask: Ask) -> Placement | None:
         """See above."""
+        request = ask.request
 
         def grade(room: NodeFree) -> Grade | None:
-            return self._grade(room, request) if has_room(room, request) else None
+            return self._grade(room, request) if has_room(room, ask) else None
 
-        best = self.ledger.best(request, grade, lambda: self.ledger.rooms)
+        best = self.ledger.best(ask, grade, lambda: self.ledger.rooms)
         if best is None:
             return None
         room = self.ledger.rooms[best[1]]
         if request.fraction_milli:
-            return WorkerPlacement(node=room.name, gpus=(self._device(room, request),))
-        return WorkerPlacement(node=room.name, gpus=whole_devices(room, request.devices))
+            return _on(room, (self._device(room, request),))
+        return _on(room, whole_devices(room, request.devices))
 
     @abstractmethod
     def _grade(self, room: NodeFree, request: Request) -> Grade:
@@ -129,15 +124,19 @@ class BestFit(Graded):
 
 
 class Fgd(Graded):
-    """Chooses the node and the device whose fragmentation grows least; among equals, the first device."""
+    """Chooses the node and the device whose fragmentation grows least; among equals, the first device.
 
-    def __init__(self, ledger: FreeCapacity, seed: int) -> None:
-        super().__init__(ledger, seed)
-        self._measure = Fragmentation(())
+    A pod that may not use a pool can use none of its free GPUs: in the measure of that pool it asks for no GPU.
+    """
 
-    def learn(self, mix: Mix) -> None:
-        """Learn the usual requests, by which fragmentation is measured."""
-        self._measure = Fragmentation(mix)
+    def __init__(self, ledger: FreeCapacity, pools: Pools, seed: int) -> None:
+        super().__init__(ledger, pools, seed)
+        self._measures = {pool: Fragmentation(()) for pool in pools}
+
+    def learn(self, counts: Counts) -> None:
+        """Learn what is usually asked for, by which fragmentation is measured."""
+        typical = _typical(counts)
+        self._measures = {pool: Fragmentation(_seen_from(pool, typical)) for pool in self.pools}
 
     def _grade(self, room: NodeFree, request: Request) -> Grade:
         if request.fraction_milli:
@@ -162,25 +161,77 @@ class Fgd(Graded):
         return scores
 
     def _score(self, room: NodeFree, request: Request, after: tuple[GpuMilli, ...]) -> int:
-        measure = self._measure
+        measure = self._measures[room.pool]
         before, left = measure.cpu_step(room.cpu_milli), measure.cpu_step(room.cpu_milli - request.cpu_milli)
         return measure.score(room.free, before, after, left)
 
 
 class Engine(Placer):
-    """Places a worker as gpuctl does in a packed pool."""
+    """Places a job as gpuctl does, in the first of its pools that has a place for it; all pools are packed."""
 
-    def learn(self, mix: Mix) -> None:
-        """Learn the usual requests: the pool's habits."""
-        self.ledger = FreeCapacity(self.ledger.rooms, habits={POOL.name: RequestMix(mix)})
+    def __init__(self, ledger: FreeCapacity, pools: Pools, seed: int) -> None:
+        super().__init__(ledger, pools, seed)
+        self._options: dict[Ask, tuple[PoolOption, ...]] = {}
 
-    def place(self, request: Request) -> WorkerPlacement | None:
+    def learn(self, counts: Counts) -> None:
+        """Learn the usual requests of each pool: of all that may use it."""
+        mixes = {
+            pool: RequestMix(_mix((a.want, n) for a, n in counts.items() if pool in a.pools)) for pool in self.pools
+        }
+        self.ledger = FreeCapacity(self.ledger.rooms, mixes=mixes)
+
+    def place(self, ask: Ask) -> Placement | None:
         """See above."""
-        return place_worker(self.ledger, POOL, request)
+        options = self._options.get(ask)
+        if options is None:
+            options = self._options[ask] = tuple(PoolOption(self.pools[name], ask.request) for name in ask.pools)
+        found = place(self.ledger, options)
+        return None if found is None else found.placement
+
+
+def _on(room: NodeFree, devices: tuple[int, ...]) -> Placement:
+    return Placement(workers=(WorkerPlacement(node=room.name, gpus=devices),))
+
+
+Kind: TypeAlias = tuple[Want, tuple[PoolName, ...]]
+"""GPUs, CPU and pools: what the paper tells pods apart by."""
+
+
+def _typical(counts: Counts) -> dict[Kind, int]:
+    """The paper's typical pods: the most frequent kinds, which together make up USUAL_PERCENT of all pods."""
+    by_kind: dict[Kind, int] = {}
+    for ask, count in counts.items():
+        by_kind[ask.want, ask.pools] = by_kind.get((ask.want, ask.pools), 0) + count
+    total, seen = sum(by_kind.values()), 0
+    kept = {}
+    for kind, count in sorted(by_kind.items(), key=lambda entry: (-entry[1], entry[0])):
+        if 100 * seen >= USUAL_PERCENT * total:
+            break
+        kept[kind] = count
+        seen += count
+    return kept
+
+
+def _seen_from(pool: PoolName, typical: Mapping[Kind, int]) -> Mix:
+    """The typical pods as a pool's nodes see them: pods that may not use the pool ask for no GPU there.
+
+    `Fragmentation` drops the rarest 5 % of its mix, but these pods have been chosen already. So requests that occur
+    once each are added until they are 5 % of the mix, and it drops those.
+    """
+    mix = _mix((want if pool in pools else (0, want[1]), 19 * count) for (want, pools), count in typical.items())
+    return *mix, *(((0, -number), 1) for number in range(1, sum(typical.values()) + 1))
+
+
+def _mix(counts: Iterable[tuple[Want, int]]) -> Mix:
+    """How often each request is among some."""
+    total: dict[Want, int] = {}
+    for want, count in counts:
+        total[want] = total.get(want, 0) + count
+    return tuple(sorted(total.items()))
 
 
 ENGINE = "gpuctl"
-POLICIES: Mapping[str, Callable[[FreeCapacity, int], Placer]] = {
+POLICIES: Mapping[str, Callable[[FreeCapacity, Pools, int], Placer]] = {
     "random": Random,
     "bestfit": BestFit,
     "fgd": Fgd,

@@ -1,14 +1,16 @@
-"""Replays 28 days of the Philly trace, on clusters of several sizes and in every mode: fairness, waits, speed."""
+"""Replays the Philly trace, or some days of it, on clusters of several sizes and in several modes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from gpuctl.app.replay import FROM_HISTORY, Bound, File, Order, replay_trace
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.declared import SchedulingPolicy
+from gpuctl.model.units import WHOLE_GPU
 from gpuctl.simulate.modes import ModeName
 from gpuctl.simulate.replay import PauseCost
 from gpuctl.simulate.replay_report import ReplayReport
@@ -17,6 +19,20 @@ from gpuctl.simulate.workload import Layout
 
 GPUS_PER_NODE = 8
 DAY_MS = 86_400_000
+DAYS = 28
+
+Span: TypeAlias = tuple[Bound, Bound]
+"""Two instants: the first one to replay, and the first one after the last."""
+
+FIRST_DAY = Bound(ms=HISTORY_UNTIL_MS, after_first=False)
+
+
+def days_from(begin: Bound, days: int) -> Span:
+    """So many days from an instant on."""
+    return begin, Bound(ms=begin.ms + days * DAY_MS, after_first=False)
+
+
+WHOLE_TRACE = days_from(FIRST_DAY, DAYS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,35 +52,43 @@ class PhillyBench:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def bench_philly(
-    trace: File, gpus: Sequence[int], modes: Sequence[ModeName], days: int, pause_cost: PauseCost
-) -> PhillyBench:
-    """Replay it. Quotas are by what each virtual cluster used in the weeks before."""
+def bench_philly(orders: Iterable[Order]) -> PhillyBench:
+    """Replay each order, its modes one by one, so that the time of each is known."""
     runs = []
-    for size in gpus:
+    for order in orders:
         cpu_ms: dict[ModeName, int] = {}
         reports: list[ReplayReport] = []
-        for mode in modes:
+        for mode in order.modes:
             begun_ns = time.process_time_ns()
-            replayed = replay_trace(_order(trace, size, mode, days, pause_cost))
+            replayed = replay_trace(replace(order, modes=[mode]))
             cpu_ms[mode] = (time.process_time_ns() - begun_ns) // 1_000_000
             if replayed.report is None:
                 return PhillyBench(runs=(), diagnostics=replayed.diagnostics)
             reports.append(replayed.report)
         figures = tuple(figures for report in reports for figures in report.modes)
-        runs.append(PhillyRun(gpus=size, cpu_ms=cpu_ms, report=replace(reports[0], modes=figures)))
+        gpus = order.layout.gpu_milli // WHOLE_GPU
+        runs.append(PhillyRun(gpus=gpus, cpu_ms=cpu_ms, report=replace(reports[0], modes=figures)))
     return PhillyBench(runs=tuple(runs))
 
 
-def _order(trace: File, gpus: int, mode: ModeName, days: int, pause_cost: PauseCost) -> Order:
+def philly_order(  # noqa: PLR0913 - what a replay can vary
+    trace: File,
+    gpus: int,
+    modes: Sequence[ModeName],
+    pause_cost: PauseCost,
+    *,
+    quotas: str | File | None = FROM_HISTORY,
+    span: Span = WHOLE_TRACE,
+) -> Order:
+    """What to replay on that many GPUs, in nodes of GPUS_PER_NODE."""
     return Order(
         trace=trace,
         format="philly",
         layout=Layout(nodes=gpus // GPUS_PER_NODE, gpus=GPUS_PER_NODE),
-        quotas=FROM_HISTORY,
-        modes=[mode],
+        quotas=quotas,
+        modes=modes,
         pause_cost=pause_cost,
         policy=SchedulingPolicy(),
-        begin=Bound(ms=HISTORY_UNTIL_MS, after_first=False),
-        end=Bound(ms=HISTORY_UNTIL_MS + days * DAY_MS, after_first=False),
+        begin=span[0],
+        end=span[1],
     )
