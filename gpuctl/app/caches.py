@@ -23,7 +23,7 @@ class CycleCaches:
 
     states: Memo[None, ClusterState] = field(default_factory=Memo)
     observe: ObserveCache = field(default_factory=ObserveCache)
-    outlook: EngineCache = field(default_factory=EngineCache)
+    engine_cache: EngineCache = field(default_factory=EngineCache)
     render: RenderCache = field(default_factory=RenderCache)
     plan: PlanCache = field(default_factory=PlanCache)
 

@@ -139,7 +139,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
         **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
     }
     declared = replace(declared, pinned=excluded_projects(declared, state), blocked=blocked)
-    decided = schedule(declared, state, now_ms, caches.outlook)
+    decided = schedule(declared, state, now_ms, caches.engine_cache)
     manifests = render(declared, decided, caches.render)
     plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan)
     return CycleReport(

@@ -55,11 +55,11 @@ def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_m
     """The effect of a change on a cluster as it is now."""
     state = observe(objects, head.tenancy)
     before = None if base is None else at_rest(replace(base, pinned=excluded_projects(base, state)), state, now_ms)
-    after, outlook = replace(head, pinned=excluded_projects(head, state)), EngineCache()
+    after, engine_cache = replace(head, pinned=excluded_projects(head, state)), EngineCache()
     stops = mass_stop(after, state, frozenset())
-    waiting = schedule(replace(after, blocked=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, outlook)
+    waiting = schedule(replace(after, blocked=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, engine_cache)
     plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)
-    effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, outlook))
+    effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
     ground = _ground(state.nodes, live=True)
     return Foreseen(effect=effect, ground=ground, refusals=tuple(_told(plan.refusals, head)))
 

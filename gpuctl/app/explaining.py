@@ -18,5 +18,5 @@ def explain_live(declared: Declared, cluster: Cluster, clock: Clock, job: JobId)
     """
     context = CycleContext(object_cache=ObjectCache(cluster), clock=clock)
     foreseen = foresee(declared, context)
-    vacancies = context.caches.outlook.vacancies()
+    vacancies = context.caches.engine_cache.vacancies()
     return explain(foreseen.declared, foreseen.state, foreseen.schedule, job, vacancies)

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import annotations_of, is_own_apply, items, labels_of, mapping, ref_of, text
+from gpuctl.k8s.objects import annotations_of, condition, is_own_apply, items, labels_of, mapping, ref_of, text
 from gpuctl.k8s.workloads import own_run
 from gpuctl.model.shared import LONGEST_PART, REMEMBERED, Shared
 from gpuctl.model.state import Body
-from gpuctl.observe.pods import requests_of
+from gpuctl.observe.pods import DISRUPTED, requests_of
 from gpuctl.plan.ownership import FieldSet, owned_fields
 
 Parts = Mapping[str, Any]
@@ -51,7 +51,10 @@ KEPT: Mapping[Kind, Parts] = {
     },
     kinds.POD: {"spec": _whole("nodeName"), "status": _whole("phase", "startTime")},
     kinds.JOB: {
-        "status": {**_whole("active", "terminating", "startTime", "completionTime"), "conditions": _CONDITIONS}
+        "status": {
+            **_whole("active", "terminating", "startTime", "completionTime", "completedIndexes"),
+            "conditions": _CONDITIONS,
+        }
     },
     kinds.DEPLOYMENT: {"status": {**_whole("replicas", "terminatingReplicas"), "conditions": _CONDITIONS}},
     kinds.RESOURCE_CLAIM: {
@@ -76,6 +79,8 @@ LONGEST_NOTE = 1 << 16
 MOST_PARTS = 5_000
 """An object of gpuctl's own has some hundreds of parts. One with more is kept like an object of others."""
 
+_DISRUPTED = [{"type": DISRUPTED, "status": "True"}]
+"""The one condition of pods that is kept."""
 _MARKS = {value: value for name, value in vars(names).items() if name.endswith(("_LABEL", "_ANNOTATION"))}
 """Every label and annotation that gpuctl knows."""
 _IDENTITY = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
@@ -133,6 +138,8 @@ class Keep:
             is_given = names.HAMI_DEVICES_ANNOTATION in annotations_of(body)
             requests = (_requests_by_container if is_given else _requests)(mapping(body, "spec"))
             kept["spec"] = {**mapping(kept, "spec"), **requests}
+            if condition(body, DISRUPTED):
+                kept["status"] = {**mapping(kept, "status"), "conditions": _DISRUPTED}
         return kept
 
     def _metadata(self, body: Body, kind: Kind) -> dict[str, Any]:

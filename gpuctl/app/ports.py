@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
+from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, Revision
 from gpuctl.model.source import SourceTree
@@ -252,6 +253,11 @@ class World(Progress, Protocol):
 
     def run_for(self, job: JobId, duration_ms: DurationMs) -> None:
         """Make the job's pods succeed after they have run that long in all."""
+        ...
+
+    def deal(self, job: JobId, placement: Placement | None) -> None:
+        """Have the job's pods scheduled where the placement has them, worker by worker, if they fit there; None: as
+        kube-scheduler chooses."""
         ...
 
     def finish(self, job: JobId, exit_code: int) -> None:

@@ -1,7 +1,8 @@
 """Brings a cluster into the state that a scenario gives: jobs that already run, on their GPUs, and jobs that wait.
 
 The ordinary observe, render, plan and apply do it, in the ordinary order and at the given instants; only the decisions
-are the scenario's instead of the engine's.
+are the scenario's instead of the engine's, and pods are scheduled where the scenario has them. A gang's pods could
+otherwise be dealt to its nodes in another way than given.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ def seed(declared: Declared, given: Given, context: CycleContext, sandbox: Sandb
     """Play the given past up to `zero_ms`. The clock stands at or before the earliest given instant."""
     since = given.since_ms
     places = {run.job: run.placement for run in given.running}
+    for job, place in places.items():
+        sandbox.world.deal(job, place)
     usage = {name: Usage(at_ms=zero_ms, milli_hours=milli) for name, milli in given.usage_milli_hours.items()}
     for at_ms in sorted({*since.values(), *([0] if usage else [])}):
         _pass_until(zero_ms + at_ms, sandbox)
         known = tuple(job for job in declared.jobs if since.get(job.id, 1) <= at_ms)
         _settle_as_given(replace(declared, jobs=known), places, usage, context)
     _pass_until(zero_ms, sandbox)
+    for job in places:
+        sandbox.world.deal(job, None)
 
 
 def _pass_until(at_ms: Instant, sandbox: Sandbox) -> None:

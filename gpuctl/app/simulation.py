@@ -136,9 +136,9 @@ class _Simulation:
         given = self.scenario.given
         for job, duration_ms in self.scenario.durations.items():
             self.world.run_for(job, duration_ms)
+        seed(self.stages[0], given, self.play.context, self.sandbox, EPOCH_MS)
         for foreign in given.foreign:
             self.world.set_strangers(foreign.node, foreign.gpus)
-        seed(self.stages[0], given, self.play.context, self.sandbox, EPOCH_MS)
         for node, ready in given.nodes_ready.items():
             self.world.set_node_ready(node, ready=ready)
 

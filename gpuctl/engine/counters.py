@@ -1,32 +1,31 @@
-"""What a cycle took, in steps that no machine makes faster or slower: what benchmarks and tests hold it to."""
+"""The work of a cycle in machine-independent steps, for benchmarks and tests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 
+@dataclass(slots=True)
 class Counters:
     """Counts of one cycle.
 
-    `read`: jobs whose own standing was worked out. `looks`: pending jobs that were checked whether an attempt could
-    succeed. `turns`: attempts. `placings`: searches for a place that were not known to fail. `searches`: nodes searched
-    for runs to pause.
+    `read`: jobs whose own state was read. `checks`: pending jobs checked for schedulability. `attempts`: jobs
+    attempted. `placings`: searches for a placement that no failed request ruled out. `searches`: nodes searched for
+    victims.
     """
 
-    __slots__ = ("looks", "placings", "read", "searches", "turns")
-
-    def __init__(self) -> None:
-        self.read = 0
-        self.looks = 0
-        self.turns = 0
-        self.placings = 0
-        self.searches = 0
+    read: int = 0
+    checks: int = 0
+    attempts: int = 0
+    placings: int = 0
+    searches: int = 0
 
     def counts(self) -> Mapping[str, int]:
-        """All of them by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """All counts by name."""
+        return asdict(self)
 
     def more(self, other: Counters) -> None:
-        """Count what another pass of the cycle took."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        """Add the counts of another round."""
+        for name, count in other.counts().items():
+            setattr(self, name, getattr(self, name) + count)

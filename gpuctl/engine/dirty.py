@@ -1,8 +1,8 @@
-"""What a cycle looks at again: the projects about which there is news, for each who reads them.
+"""The projects whose facts changed since a reader read them last.
 
-There is news about a project when it holds more or less, or other runs, when its share is another, and when somebody
-of it comes to wait or waits no more. Whoever keeps what follows from these reads the news before they use it; so a
-cycle costs what has changed, whatever there is besides.
+Example: a run of project A ends. A is marked dirty, and the next cycle counts A's demand and ranks A's queue again, and
+no other project's. A project is marked when its allocations, its share or its pending jobs change. So a cycle costs
+what changed.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from gpuctl.model.ids import ProjectName
 
 
 class DirtyReader:
-    """One who reads the news, and what is unread so far; in the beginning everything is."""
+    """One reader. `unread`: the projects marked since it read last; at first all of them."""
 
-    __slots__ = ("_news", "unread")
+    __slots__ = ("_dirty", "unread")
 
-    def __init__(self, news: DirtyProjects, projects: Iterable[ProjectName]) -> None:
-        self._news = news
+    def __init__(self, dirty: DirtyProjects, projects: Iterable[ProjectName]) -> None:
+        self._dirty = dirty
         self.unread = dict.fromkeys(projects)
 
     def take(self) -> Mapping[ProjectName, None]:
-        """The projects there is news about, once each. Cost: what it returns, and the readers."""
-        self._news.spread()
+        """Read the marked projects, once each. Cost: what it returns, and the number of readers."""
+        self._dirty.spread()
         taken, self.unread = self.unread, {}
         return taken
 
 
 class DirtyProjects:
-    """Who reads, and what there is to be read of."""
+    """The marks that have not been handed to all readers yet."""
 
     __slots__ = ("_fresh", "_projects", "_readers", "_share_readers", "_shares")
 
@@ -41,31 +41,31 @@ class DirtyProjects:
         self._shares: dict[ProjectName, None] = {}
 
     def reader(self) -> DirtyReader:
-        """One who reads everything from now on."""
+        """Add a reader of all marks."""
         reader = self.reader_but_for_shares()
         self._share_readers.append(reader)
         return reader
 
     def reader_but_for_shares(self) -> DirtyReader:
-        """One who reads everything from now on, but not that only a share is another."""
+        """Add a reader of all marks but those of a share that changed."""
         reader = DirtyReader(self, self._projects)
         self._readers.append(reader)
         return reader
 
     def of_share(self, project: ProjectName) -> None:
-        """A project's share is not as it was."""
+        """Mark a project because its share changed."""
         self._shares[project] = None
 
     def of(self, project: ProjectName) -> None:
-        """Something about a project is not as it was."""
+        """Mark a project."""
         self._fresh[project] = None
 
     def of_all(self) -> None:
-        """Something that may concern every project is not as it was."""
+        """Mark every project."""
         self._fresh.update(dict.fromkeys(self._projects))
 
     def spread(self) -> None:
-        """Give everybody what is fresh."""
+        """Hand the marks to all readers."""
         for fresh, readers in ((self._fresh, self._readers), (self._shares, self._share_readers)):
             if fresh:
                 for reader in readers:

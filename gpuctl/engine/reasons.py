@@ -1,4 +1,4 @@
-"""Typed reasons, one function a code of the GPU5xxx family: the only place that names codes and their parameters."""
+"""Typed reasons, one function for each code of the GPU5xxx family: the only place that names codes and parameters."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
 UNPAID = frozenset({FOR_STOPPING, FOR_START})
-"""A place is reserved, and nobody was paused for it."""
+"""Reasons of a reservation for which no run was paused."""
 
 MAX_NAMED = 3
-"""Jobs a reason names at most: an annotation is read by people, and a gang may pause hundreds."""
+"""Jobs a reason names at most: people read it, and a gang may pause hundreds."""
 
 
 def _reason(code: str, **params: str | int) -> Reason:
@@ -34,7 +34,7 @@ def _pools(job: Job) -> str:
 
 
 def _least(job: Job) -> str:
-    """GPUs without which it does not start: those of all its workers, or of the fewest."""
+    """GPUs of the fewest workers it starts with."""
     return format_gpus(job.gpu_milli * job.min_workers)
 
 
@@ -55,7 +55,7 @@ def runs_in_share(project: ProjectName) -> Reason:
 
 
 def runs_on_idle(project: ProjectName) -> Reason:
-    """It runs beyond the fair share, on GPUs nobody else can use."""
+    """It runs beyond the fair share, on otherwise idle GPUs."""
     return _reason(ON_IDLE, project=project)
 
 
@@ -65,7 +65,7 @@ def runs_without_gpu() -> Reason:
 
 
 def no_free_gpus(job: Job) -> Reason:
-    """Entitled, but nothing is free and nothing may be taken."""
+    """Entitled, but nothing is free and no run may be paused for it."""
     return _reason("GPU5010", gpus=_least(job), pools=_pools(job))
 
 
@@ -75,13 +75,13 @@ def over_share(job: Job) -> Reason:
 
 
 def over_limit(job: Job, owner: str, limit_milli: GpuMilli) -> Reason:
-    """A project's or department's ceiling."""
+    """It would break the limit of its project or a department."""
     return _reason("GPU5012", gpus=_least(job), owner=owner, limit=format_gpus(limit_milli))
 
 
-def fixed_over_quota(job: Job, quota_milli: GpuMilli) -> Reason:
+def fixed_over_quota(job: Job, owner: str, quota_milli: GpuMilli) -> Reason:
     """Work that can't be paused never exceeds quota."""
-    return _reason("GPU5013", gpus=_least(job), project=job.id.project, quota=format_gpus(quota_milli))
+    return _reason("GPU5013", gpus=_least(job), project=owner.removeprefix("project "), quota=format_gpus(quota_milli))
 
 
 def no_large_node(job: Job) -> Reason:
@@ -100,22 +100,22 @@ def gang_short(job: Job) -> Reason:
 
 
 def cpu_short(job: Job) -> Reason:
-    """GPUs are there, CPU or memory is not."""
+    """GPUs are free, CPU or memory is not."""
     return _reason("GPU5017", pools=_pools(job))
 
 
 def waits_for_paused(victims: Iterable[JobId]) -> Reason:
-    """Its place is reserved; the jobs paused for it still leave."""
+    """Its place is reserved; the runs paused for it are still leaving."""
     return _reason(FOR_PAUSED, victims=_named(victims))
 
 
 def waits_for_stopping() -> Reason:
-    """Its place is reserved; what is there is stopping anyway."""
+    """Its place is reserved; the runs there are stopping anyway."""
     return _reason(FOR_STOPPING)
 
 
 def waits_for_start(other: JobId) -> Reason:
-    """Its place is reserved; beside another that starts there it might be given another's GPUs, or lose its own."""
+    """Its place is reserved; a job that starts beside it now could be given its GPUs, or it that job's."""
     return _reason(FOR_START, other=str(other))
 
 
@@ -124,13 +124,13 @@ def still_stopping() -> Reason:
     return _reason("GPU5020")
 
 
-def held(project: ProjectName) -> Reason:
-    """Its project can't be acted for."""
+def pinned(project: ProjectName) -> Reason:
+    """Its project is pinned."""
     return _reason("GPU5021", project=project)
 
 
-def barred(code: str) -> Reason:
-    """It can't be acted for by itself: its object is refused, or what it would replace may not be stopped yet."""
+def blocked(code: str) -> Reason:
+    """The job alone is blocked: its object is refused, or what it would replace may not be stopped yet."""
     return _reason(code)
 
 
@@ -145,13 +145,13 @@ def no_slices(job: Job, profile: str) -> Reason:
 
 
 def not_served(job: Job, pool: NodePool) -> Reason:
-    """Live nodes don't hand out GPUs as their pool declares."""
+    """Live nodes don't share GPUs as their pool declares."""
     sharing = f"{pool.sharing} ({pool.driver})" if pool.sharing is Sharing.DRA else pool.sharing.value
     return _reason("GPU5061", pools=_pools(job), sharing=sharing)
 
 
 def paused_by_guarantee(beneficiary: JobId) -> Reason:
-    """Reclaimed for a job within its project's quota."""
+    """Reclaimed for a job within its project's guarantee."""
     return _reason("GPU5030", beneficiary=str(beneficiary))
 
 
@@ -171,17 +171,17 @@ def paused_by_interactive(beneficiary: JobId) -> Reason:
 
 
 def kept_for_oldest(pool: PoolName) -> Reason:
-    """It has waited longest in a pool, so a place there is kept for it as it empties."""
+    """It has waited longest in a pool, so a place there is reserved for it as it empties."""
     return _reason(GUARDED, pool=pool)
 
 
 def held_back(oldest: JobId) -> Reason:
-    """What is free is kept for a job that has waited longer."""
+    """What is free is reserved for a job that has waited longer."""
     return _reason("GPU5081", oldest=str(oldest))
 
 
 def moved_for(beneficiary: JobId) -> Reason:
-    """It goes on elsewhere, so that another fits where it was."""
+    """It is moved to another place to make room for a job."""
     return _reason(MOVED, beneficiary=str(beneficiary))
 
 
@@ -196,7 +196,7 @@ def node_lost(node: NodeName) -> Reason:
 
 
 def node_closed(node: NodeName) -> Reason:
-    """Its node takes no new pods, and one of its own is not there yet."""
+    """Its node takes no new pods, and one of its own pods is not there yet."""
     return _reason("GPU5036", node=node)
 
 
@@ -206,7 +206,7 @@ def given_twice(node: NodeName) -> Reason:
 
 
 def suspended() -> Reason:
-    """A person's pause."""
+    """Suspended by its declaration."""
     return _reason("GPU5040")
 
 

@@ -1,7 +1,12 @@
-"""The snapshot of one cycle: what is free now and in future, which run holds which place, and who may hold how much.
+"""The scheduler's snapshot of one cycle: free capacity, allocations and accounts, and the only thing a cycle changes.
 
-`idle` is free now; `future_idle` is free once all runs that are leaving have left. Places that are reserved
-are taken in both. The two differ exactly by what is leaving.
+`idle` is free now; `future_idle` is free once all runs that are leaving have left. A place that is taken in this cycle,
+to start in or as a reservation, is taken in both. Example: a node of 4 GPUs, one run on 3 of them that is being
+paused: 1 GPU is idle, 4 are future idle.
+
+Invariant: `idle` and `future_idle` differ by exactly the runs that are leaving.
+
+Every change is in the journal `_journal`, so that the next cycle can undo it and begin with what is really there.
 """
 
 from __future__ import annotations
@@ -21,8 +26,7 @@ from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.dirty import DirtyProjects, DirtyReader
 from gpuctl.engine.jobs.interactive import running_ms
-from gpuctl.engine.jobs.job_class import PendingJob
-from gpuctl.engine.jobs.runs import Allocation, sort_in, sort_out
+from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.model.decision import Placement
@@ -35,91 +39,89 @@ _ENDLESS = 1 << 62
 
 
 class Snapshot:
-    """Both ledgers, the accounts and the runs in place; every change goes through here and touches all of them.
+    """Free capacity, the accounts, and the allocations by node and by project.
 
-    `version` counts pauses, `changes` everything. `spared` are runs that are not reclaimed for other projects. `lifted`
-    are places that were set aside, and are free for a moment. `elastic`: whether there may be surplus workers among the
-    runs. `leaving` counts runs whose place is coming free.
+    `pauses` counts the runs paused in this cycle, `changes` all changes, `leaving` the runs whose GPUs are coming free.
+    `protected` runs are not reclaimed for other projects. `lifted` are head reservations whose place may be used for a
+    moment; failed searches are remembered for each such set. `elastic`: a run may have surplus workers.
     """
 
     __slots__ = (
-        "_candidates", "_done", "_going", "_least", "_news", "_on_node", "_pausable", "_projects", "_unschedulable",
-        "accounts", "capacity", "changes", "effort", "elastic", "future_idle", "idle", "leaving", "lifted",
-        "min_runtime_ms", "now_ms", "spared", "version",
+        "_candidates", "_dirty", "_journal", "_leaving", "_on_node", "_pausable", "_projects", "_unschedulable",
+        "accounts", "capacity", "changes", "counters", "elastic", "future_idle", "idle", "leaving", "lifted",
+        "min_runtime_ms", "now_ms", "pauses", "protected",
     )  # fmt: skip
 
-    def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs, news: DirtyProjects) -> None:
+    def __init__(
+        self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs, dirty: DirtyProjects
+    ) -> None:
         self.capacity = capacity
         self.accounts = accounts
-        self._news = news
-        self.effort = Counters()
+        self._dirty = dirty
+        self.counters = Counters()
         self.idle = FreeCapacity.of(capacity)
         self.future_idle = FreeCapacity.of(capacity)
         self.now_ms: Instant = 0
         self.min_runtime_ms = min_runtime_ms
-        self.version = 0
+        self.pauses = 0
         self.changes = 0
-        self.spared: frozenset[JobId] = frozenset()
+        self.protected: frozenset[JobId] = frozenset()
         self.lifted: frozenset[Placement] = frozenset()
         self.elastic = False
         self.leaving = 0
         self._unschedulable: dict[object, UnschedulableRequests] = {}
         self._candidates: dict[object, tuple[Allocation, ...]] = {}
         self._projects: dict[object, tuple[DirtyReader, dict[ProjectName, None]]] = {}
-        self._least: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._on_node: dict[NodeName, list[Allocation]] = {}
-        self._going: dict[Allocation, None] = {}
+        self._leaving: dict[Allocation, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Allocation]]] = {}
-        self._done: list[tuple[Job | None, Assignment, int] | tuple[Allocation, ...]] = []
+        self._journal: list[tuple[Job | None, Assignment, int] | tuple[Allocation, ...]] = []
 
-    def renew(self, now_ms: Instant, effort: Counters) -> set[JobId]:
-        """Begin a cycle: what the last one did is taken back. The jobs whose runs must be entered anew."""
+    # Between cycles
+
+    def renew(self, now_ms: Instant, counters: Counters) -> set[JobId]:
+        """Begin a cycle: undo what the last one did. Returns the jobs whose runs must be entered again."""
         touched: set[JobId] = set()
-        for done in reversed(self._done):
-            match done:
-                case (Job() | None as job, Assignment() as seat, int() as sign):
-                    self._seat(job, seat, -sign)
+        for entry in reversed(self._journal):
+            match entry:
+                case (Job() | None as job, Assignment() as assignment, int() as sign):
+                    self._assign(job, assignment, -sign)
                 case allocations:
-                    touched.update(self._resume(allocations))
-        self._done.clear()
+                    touched.update(self._undo_pause(allocations))
+        self._journal.clear()
         self.lifted = frozenset()
         self._change()
         self.idle.tidy()
         self.future_idle.tidy()
-        self.now_ms, self.version, self.changes = now_ms, 0, 0
-        self.effort = self.idle.effort = self.future_idle.effort = effort
+        self.now_ms, self.pauses, self.changes = now_ms, 0, 0
+        self.counters = self.idle.counters = self.future_idle.counters = counters
         return touched
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> None:
-        """Nodes that no run is entered on are as they now are."""
+        """Take over the new state of some nodes. No run may be entered on them."""
         self.capacity = capacity
         if nodes:
             self.idle.refit(capacity, nodes)
             self.future_idle.refit(capacity, nodes)
 
-    def spare(self, jobs: frozenset[JobId]) -> None:
-        """Have these not be reclaimed for other projects."""
-        if jobs != self.spared:
-            self.spared = jobs
+    def protect(self, jobs: frozenset[JobId]) -> None:
+        """Set the jobs that are not reclaimed for other projects."""
+        if jobs != self.protected:
+            self.protected = jobs
             self._change()
 
-    def adopt(self, habits: Mapping[PoolName, RequestMix]) -> None:
-        """Place by these habits from now on."""
-        self.idle.adopt(habits)
-        self.future_idle.adopt(habits)
+    def adopt(self, mixes: Mapping[PoolName, RequestMix]) -> None:
+        """Score fragmentation by these request mixes from now on."""
+        self.idle.adopt(mixes)
+        self.future_idle.adopt(mixes)
 
     def enter_all(self, allocations: Sequence[Allocation]) -> None:
-        """Enter the runs that occupy their places now, in order of jobs and digests."""
+        """Enter runs that occupy their places now, in order of jobs and digests."""
         staying = [allocation for allocation in allocations if not allocation.leaving]
         self.leaving += len(allocations) - len(staying)
-        self._going.update(dict.fromkeys(filter(attrgetter("leaving"), allocations)))
+        self._leaving.update(dict.fromkeys(filter(attrgetter("leaving"), allocations)))
         self.idle.take_all(allocations)
-        if len(staying) > len(self.future_idle.rooms):
-            # To copy is cheaper than to enter so many again, and the two differ by what is leaving.
-            self.future_idle = self.idle.copy()
-            self.future_idle.give_back_all(self._going)
-        else:
-            self.future_idle.take_all(staying)
+        self.future_idle.take_all(staying)
         on_node: defaultdict[NodeName, list[Allocation]] = defaultdict(list)
         of_project: defaultdict[tuple[DomainName, ProjectName], list[Allocation]] = defaultdict(list)
         for allocation in staying:
@@ -127,72 +129,87 @@ class Snapshot:
                 on_node[node].append(allocation)
             if allocation.domain is not None:
                 of_project[allocation.domain, allocation.run.job.project].append(allocation)
-        for node, some in on_node.items():
-            there = self._on_node.get(node)
-            if there:
-                sort_in(there, some, _identity)
+        for node, entered in on_node.items():
+            known = self._on_node.get(node)
+            if known:
+                known += entered
+                known.sort(key=_identity)
             else:
-                self._on_node[node] = some
-        for (domain, project), some in of_project.items():
+                self._on_node[node] = entered
+        for (domain, project), entered in of_project.items():
             for preemptible in (True, False):
-                milli = sum(allocation.total_milli for allocation in some if allocation.preemptible is preemptible)
+                milli = sum(allocation.total_milli for allocation in entered if allocation.preemptible is preemptible)
                 self.accounts.add(project, domain, milli, preemptible=preemptible)
-            pausable = list(filter(self.is_pausable, some))
+            pausable = list(filter(self.is_pausable, entered))
             if pausable:
-                sort_in(self._of_project(domain, project), pausable, run_order)
+                known = self._pausable_of(domain, project)
+                known += pausable
+                known.sort(key=run_order)
 
     def leave_all(self, allocations: Collection[Allocation]) -> None:
-        """Runs that are where they were no more."""
+        """Remove runs that are no longer where they were."""
         for allocation in filter(attrgetter("leaving"), allocations):
             self.leaving -= 1
-            del self._going[allocation]
+            del self._leaving[allocation]
         self.idle.give_back_all(allocations)
-        self._let_go([allocation for allocation in allocations if not allocation.leaving])
+        self._remove([allocation for allocation in allocations if not allocation.leaving])
 
-    def _let_go(self, allocations: Collection[Allocation]) -> None:
-        """They leave, and can't be paused any more, if they could."""
-        self.future_idle.give_back_all(allocations)
-        self._strike(allocations)
+    # What is there
 
-    def _strike(self, allocations: Collection[Allocation]) -> None:
-        """They hold nothing any more, and are not to be had."""
-        for allocation in allocations:
-            self._account(allocation, -1)
-            for node in allocation.nodes():
-                self._on_node[node].remove(allocation)
-        of_project: defaultdict[tuple[DomainName | None, ProjectName], list[Allocation]] = defaultdict(list)
-        for allocation in allocations:
-            of_project[allocation.domain, allocation.project].append(allocation)
-        for key, some in of_project.items():
-            sort_out(self._of_project(*key), some, run_order)
+    def on_node(self, node: NodeName) -> list[Allocation]:
+        """Runs in place on a node that are not leaving. Not to be changed."""
+        return self._on_node.get(node, [])
 
-    def _resume(self, allocations: Iterable[Allocation]) -> Iterator[JobId]:
-        """The opposite of `pause`, but for the order of those on a node."""
-        for allocation in allocations:
-            self.leaving -= 1
-            self.future_idle.take(allocation.placement, allocation.charge)
-            self._account(allocation, 1)
-            for node in allocation.nodes():
-                self._on_node[node].append(allocation)
-            insort(self._of_project(allocation.domain, allocation.project), allocation, key=run_order)
-            yield allocation.run.job
+    def stays(self, allocation: Allocation) -> bool:
+        """Whether the run is in place and was not paused so far."""
+        nodes = [worker.node for worker in allocation.placement.workers[:1]]
+        return any(other is allocation for node in nodes for other in self.on_node(node))
+
+    @property
+    def leaving_runs(self) -> Iterable[Allocation]:
+        """Runs that were leaving their place when the cycle began."""
+        return self._leaving
+
+    def entered_on(self, nodes: Collection[NodeName]) -> set[JobId]:
+        """The jobs of all runs entered on some nodes, leaving or not. Cost: O(runs there, and all that leave)."""
+        staying = (allocation for node in nodes for allocation in self.on_node(node))
+        leaving = (allocation for allocation in self._leaving if not frozenset(allocation.nodes()).isdisjoint(nodes))
+        return {allocation.run.job for allocation in chain(staying, leaving)}
+
+    def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
+        """Preemptible runs in place that have run for minRuntime, by project, sorted by `run_order`."""
+        return self._pausable.get(domain, {})
 
     def is_pausable(self, allocation: Allocation) -> bool:
-        """Whether a run in place is preemptible and has run for minRuntime."""
-        may_be = allocation.job is not None and not allocation.leaving and allocation.preemptible
-        return may_be and (not self.min_runtime_ms or self._old_enough(allocation))
+        """Whether a run in place is preemptible and has run for minRuntime.
 
-    def _of_project(self, domain: DomainName | None, project: ProjectName) -> list[Allocation]:
-        """The list of its runs there that may be paused, to be changed."""
-        if domain is None:
-            return []
-        self._least.pop((domain, project), None)
-        return self._pausable.setdefault(domain, {}).setdefault(project, [])
+        A surplus worker has no minRuntime: the run that gives it up goes on.
+        """
+        if allocation.job is None or allocation.leaving or not allocation.preemptible:
+            return False
+        return allocation.is_extra or running_ms(allocation.run, self.now_ms) >= self.min_runtime_ms
+
+    def preference(self, allocation: Allocation) -> Preference:
+        """The position of a run in the order of victims."""
+        over = 0 if allocation.domain is None else self.accounts.over_share(allocation.domain, allocation.project)
+        return Preference(-over, run_order(allocation))
+
+    def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """The GPUs of the smallest pausable run of a project that has any; more than any run has if there is none."""
+        pausable = self.pausable(domain).get(project, ())
+        return min((allocation.total_milli for allocation in pausable if allocation.total_milli), default=_ENDLESS)
+
+    def lowest(self, domain: DomainName, project: ProjectName) -> int:
+        """The lowest priority of a project's pausable runs; higher than any priority if there is none."""
+        pausable = self.pausable(domain).get(project)
+        return run_order(pausable[0]).priority if pausable else _ENDLESS  # They are in this order.
+
+    # What follows from it, found once
 
     def candidates(self, key: object, find: Callable[[], Iterable[Iterable[Allocation]]]) -> tuple[Allocation, ...]:
-        """The runs that `find` gives, a list of pausable ones for each project, in order of preference.
+        """The runs that `find` gives, a sorted list for each project, merged in order of preference.
 
-        They are looked for once for a key, until the snapshot change.
+        Found once for each key until the snapshot changes.
         """
         found = self._candidates.get(key)
         if found is None:
@@ -200,12 +217,12 @@ class Snapshot:
         return found
 
     def projects(self, key: object, is_one: Callable[[ProjectName], bool]) -> Collection[ProjectName]:
-        """The projects of which something is true that follows from what they hold and may hold, and from their runs.
+        """The projects for which `is_one` holds; it may depend on their accounts, portions and runs only.
 
-        Cost: those there is news about since it was last asked for a key, equal for equal questions.
+        `key`: equal for equal questions. Cost: the projects that became dirty since the last call with this key.
         """
         if key not in self._projects:
-            self._projects[key] = self._news.reader(), {}
+            self._projects[key] = self._dirty.reader(), {}
         reader, found = self._projects[key]
         for project in reader.take():
             if is_one(project):
@@ -214,59 +231,71 @@ class Snapshot:
                 found.pop(project, None)
         return found
 
-    def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """The GPUs of the smallest run of a project that can be paused and has any; there may be none."""
-        found = self._least.get((domain, project))
-        if found is None:
-            there = self.pausable(domain).get(project, ())
-            found = min((allocation.total_milli for allocation in there if allocation.total_milli), default=_ENDLESS)
-            self._least[domain, project] = found
-        return found
-
-    def lowest(self, domain: DomainName, project: ProjectName) -> int:
-        """The lowest priority of a project's runs that can be paused; there may be none."""
-        there = self.pausable(domain).get(project)
-        return run_order(there[0]).priority if there else _ENDLESS  # They are in this order.
-
     def unschedulable(self, key: object) -> UnschedulableRequests:
-        """Requests for which the search named by a key found nothing; empty again whenever the snapshot change."""
+        """Requests for which the search named by a key failed; empty again whenever the snapshot changes."""
         found = self._unschedulable.get(key)
         if found is None:
             found = self._unschedulable[key] = UnschedulableRequests()
         return found
 
-    def _change(self) -> None:
-        self.changes += 1
-        self._candidates.clear()
-        self._unschedulable.clear()
+    # What a cycle does
 
     def pause(self, allocations: Iterable[Allocation]) -> None:
-        """Runs that leave by this cycle's decision: their places are free soon, and no longer count as theirs."""
+        """Have runs leave: their GPUs are future idle, and no longer count as held by their projects."""
         self._change()
         paused = tuple(allocations)
         if paused:
-            self._done.append(paused)
-        self._let_go(paused)
-        self._await(paused)
-
-    def exchange(self, allocations: Sequence[Allocation], job: Job, seat: Assignment) -> None:
-        """Have runs leave for a job that takes the place: `pause` and `occupy` at once."""
-        self._change()
-        paused = tuple(allocations)
-        self._done += [paused, (job, seat, 1)]
-        self.future_idle.exchange(paused, seat)
-        self._strike(paused)
-        self._await(paused)
-        self.idle.take(seat.placement, seat.charge)
-        self._enter_seat(job, seat, 1)
-
-    def _await(self, paused: Sequence[Allocation]) -> None:
+            self._journal.append(paused)
+        self._remove(paused)
         self.leaving += len(paused)
-        self.version += len(paused)
+        self.pauses += len(paused)
+
+    def occupy(self, job: Job, assignment: Assignment) -> None:
+        """Take a place for a job: to start in now, or reserved until the runs there have left."""
+        self._change()
+        self._do(job, assignment, 1)
+
+    def vacate(self, job: Job, assignment: Assignment) -> None:
+        """The exact opposite of `occupy`."""
+        self._change()
+        self._do(job, assignment, -1)
+
+    def assigned(self) -> Iterator[tuple[JobId, Assignment]]:
+        """The places taken for jobs in this cycle, to start in or reserved. Cost: O(places taken)."""
+        found: dict[tuple[JobId, int], Assignment] = {}
+        for entry in self._journal:
+            match entry:
+                case (Job() as job, Assignment() as assignment, int() as sign):
+                    if sign > 0:
+                        found[job.id, id(assignment)] = assignment
+                    else:
+                        found.pop((job.id, id(assignment)), None)
+                case _:
+                    pass
+        return ((job, assignment) for (job, _), assignment in found.items())
+
+    def hold(self, assignment: Assignment) -> None:
+        """Take a place for a head reservation: it counts as held by no project."""
+        self.changes += 1
+        self.lifted -= {assignment.placement}
+        self._do(None, assignment, 1)
+
+    def lift(self, assignment: Assignment) -> None:
+        """The exact opposite of `hold`, for one attempt."""
+        self.changes += 1
+        self.lifted |= {assignment.placement}
+        self._do(None, assignment, -1)
+
+    def drop(self, assignment: Assignment) -> None:
+        """End a head reservation whose place is lifted."""
+        self._change()
+        self.lifted -= {assignment.placement}
+
+    # What-if
 
     @contextmanager
-    def looking_at(self, future_idle: FreeCapacity) -> Iterator[None]:
-        """As if that were all that will be free, for a search."""
+    def searching(self, future_idle: FreeCapacity) -> Iterator[None]:
+        """What if only that were future idle: the scope of a search."""
         whole, self.future_idle = self.future_idle, future_idle
         try:
             yield
@@ -274,134 +303,77 @@ class Snapshot:
             self.future_idle = whole
 
     @contextmanager
-    def as_if_free(self, seats: Collection[Assignment]) -> Iterator[None]:
-        """As if some places that are taken were free now, for a look at nothing but `idle`."""
+    def idle_without(self, assignments: Collection[Assignment]) -> Iterator[None]:
+        """What if some places that are taken were idle: for questions to `idle` only."""
         changes, self.changes = self.changes, -1 - self.changes
-        with self.idle.without(seats):
+        with self.idle.without(assignments):
             yield
         self.changes = changes
 
     @contextmanager
     def without(self, allocations: Collection[Allocation]) -> Iterator[None]:
-        """As it would be once these had left, for a trial."""
-        self._depart(allocations, 1)
+        """What if some runs had left."""
+        self._suppose(allocations, 1)
         try:
             yield
         finally:
-            self._depart(allocations, -1)
+            self._suppose(allocations, -1)
 
-    def _depart(self, allocations: Collection[Allocation], sign: int) -> None:
+    def _suppose(self, allocations: Collection[Allocation], sign: int) -> None:
         if not allocations:
             return
         self._change()
         move = self.future_idle.give_back if sign > 0 else self.future_idle.take
         for allocation in allocations:
-            move(allocation.placement, allocation.charge)
+            move(allocation.placement, allocation.per_worker)
             self._account(allocation, -sign)
 
-    def stays(self, allocation: Allocation) -> bool:
-        """Whether the run is in place and is not paused so far."""
-        nodes = [worker.node for worker in allocation.placement.workers[:1]]
-        return any(other is allocation for node in nodes for other in self.on_node(node))
+    # Steps
 
-    def occupy(self, job: Job, seat: Assignment) -> None:
-        """Take a place for a job, to start in now or reserved until what is there has left."""
-        self._change()
-        self._do(job, seat, 1)
+    def _change(self) -> None:
+        self.changes += 1
+        self._candidates.clear()
+        self._unschedulable.clear()
 
-    def vacate(self, job: Job, seat: Assignment) -> None:
-        """The exact opposite of `occupy`."""
-        self._change()
-        self._do(job, seat, -1)
+    def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:
+        self._journal.append((job, assignment, sign))
+        self._assign(job, assignment, sign)
 
-    def _do(self, job: Job | None, seat: Assignment, sign: int) -> None:
-        """Take a place, or give it back, and remember that; what is undone at once need not be."""
-        if self._done and self._done[-1] == (job, seat, -sign):
-            self._done.pop()
-        else:
-            self._done.append((job, seat, sign))
-        self._seat(job, seat, sign)
-
-    def reseat(self, old: Mapping[PendingJob, Assignment], new: Mapping[PendingJob, Assignment]) -> None:
-        """Leave many places for others at once, as by `vacate` and `occupy`."""
-        self._change()
-        for ledger in (self.idle, self.future_idle):
-            ledger.give_back_all(old.values())
-            ledger.take_all(new.values())
-        for seats, sign in ((old, -1), (new, 1)):
-            for waiting, seat in seats.items():
-                self._done.append((waiting.job, seat, sign))
-                self._enter_seat(waiting.job, seat, sign)
-
-    def _seat(self, job: Job | None, seat: Assignment, sign: int) -> None:
-        for ledger in (self.idle, self.future_idle):
-            (ledger.take if sign > 0 else ledger.give_back)(seat.placement, seat.charge)
+    def _assign(self, job: Job | None, assignment: Assignment, sign: int) -> None:
+        """Take a place, or give it back; with a job it counts as held by its project."""
+        for free in (self.idle, self.future_idle):
+            (free.take if sign > 0 else free.give_back)(assignment.placement, assignment.per_worker)
         if job is not None:
-            self._enter_seat(job, seat, sign)
+            domain = self.capacity.domain_of[assignment.option.pool.name]
+            milli = sign * assignment.option.request.total_milli
+            self.accounts.assign(job.id.project, domain, milli, preemptible=job.preemptible)
 
-    def _enter_seat(self, job: Job, seat: Assignment, sign: int) -> None:
-        domain = self.capacity.domain_of[seat.option.pool.name]
-        total = sign * seat.option.request.total_milli
-        self.accounts.add(job.id.project, domain, total, preemptible=job.preemptible)
+    def _remove(self, allocations: Collection[Allocation]) -> None:
+        """Remove runs from everything but `idle`."""
+        self.future_idle.give_back_all(allocations)
+        for allocation in allocations:
+            self._account(allocation, -1)
+            for node in allocation.nodes():
+                self._on_node[node].remove(allocation)
+        removed = set(map(id, allocations))
+        for domain, project in dict.fromkeys((run.domain, run.project) for run in allocations):
+            pausable = self._pausable_of(domain, project)
+            pausable[:] = [allocation for allocation in pausable if id(allocation) not in removed]
 
-    def seated(self) -> Iterator[tuple[JobId, Assignment]]:
-        """The places that were taken for jobs in this cycle, to start in or as a promise. Cost: O(places taken)."""
-        found: dict[tuple[JobId, int], Assignment] = {}
-        for done in self._done:
-            match done:
-                case (Job() as job, Assignment() as seat, int() as sign):
-                    if sign > 0:
-                        found[job.id, id(seat)] = seat
-                    else:
-                        found.pop((job.id, id(seat)), None)
-                case _:
-                    pass
-        return ((job, seat) for (job, _), seat in found.items())
+    def _undo_pause(self, allocations: Iterable[Allocation]) -> Iterator[JobId]:
+        """The opposite of `pause`, but for the order of the runs on a node."""
+        for allocation in allocations:
+            self.leaving -= 1
+            self.future_idle.take(allocation.placement, allocation.per_worker)
+            self._account(allocation, 1)
+            for node in allocation.nodes():
+                self._on_node[node].append(allocation)
+            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=run_order)
+            yield allocation.run.job
 
-    def set_aside(self, seat: Assignment) -> None:
-        """Keep a place free of everybody, who is in it now excepted. It counts as nobody's."""
-        self.changes += 1
-        self.lifted -= {seat.placement}
-        self._do(None, seat, 1)
-
-    def put_back(self, seat: Assignment) -> None:
-        """The exact opposite of `set_aside`, for a moment."""
-        self.changes += 1
-        self.lifted |= {seat.placement}
-        self._do(None, seat, -1)
-
-    def give_up(self, seat: Assignment) -> None:
-        """A place that was put back will not be set aside again."""
-        self._change()
-        self.lifted -= {seat.placement}
-
-    def on_node(self, node: NodeName) -> list[Allocation]:
-        """Runs in place on a node that stay so far. Not to be changed."""
-        return self._on_node.get(node, [])
-
-    @property
-    def going(self) -> Iterable[Allocation]:
-        """Runs that are leaving their place by themselves, or are stopping."""
-        return self._going
-
-    def entered_on(self, nodes: Collection[NodeName]) -> set[JobId]:
-        """The jobs of all that is entered on some nodes, leaving or not. Cost: O(runs there, and all that leave)."""
-        staying = (allocation for node in nodes for allocation in self.on_node(node))
-        going = (allocation for allocation in self._going if not frozenset(allocation.nodes()).isdisjoint(nodes))
-        return {allocation.run.job for allocation in chain(staying, going)}
-
-    def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
-        """Preemptible runs in place that have run for minRuntime, by project, sorted by `run_order`."""
-        return self._pausable.get(domain, {})
-
-    def _old_enough(self, allocation: Allocation) -> bool:
-        """What gives up a surplus worker is not stopped, and minRuntime is about being stopped."""
-        return allocation.surplus or running_ms(allocation.run, self.now_ms) >= self.min_runtime_ms
-
-    def preference(self, allocation: Allocation) -> Preference:
-        """Where a run stands among all that may be paused."""
-        over = 0 if allocation.domain is None else self.accounts.over_share(allocation.domain, allocation.project)
-        return Preference(-over, run_order(allocation))
+    def _pausable_of(self, domain: DomainName | None, project: ProjectName) -> list[Allocation]:
+        """The list of a project's pausable runs, to be changed."""
+        return [] if domain is None else self._pausable.setdefault(domain, {}).setdefault(project, [])
 
     def _account(self, allocation: Allocation, sign: int) -> None:
         if allocation.domain is not None:

@@ -58,7 +58,7 @@ def forecasts(rest: Rest, wanted: AbstractSet[JobId]) -> Mapping[JobId, Forecast
             break
         at_ms = min(news)
         ended = tuple(sorted(run for run, end in ends.items() if end == at_ms))
-        for decided, after in come_to_rest(declared, state, at_ms, rest.outlook):
+        for decided, after in come_to_rest(declared, state, at_ms, rest.engine_cache):
             state, queue = after, decided.queue
             asked += len(queue)
             here = Forecast(

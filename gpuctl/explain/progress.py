@@ -27,7 +27,7 @@ MAX_CYCLES = 24
 
 
 def come_to_rest(
-    declared: Declared, state: ClusterState, at_ms: Instant, outlook: EngineCache
+    declared: Declared, state: ClusterState, at_ms: Instant, engine_cache: EngineCache
 ) -> Iterator[tuple[Schedule, ClusterState]]:
     """Schedule repeatedly at one instant; yields each schedule with the state after it. The last is the cluster at
     rest.
@@ -36,7 +36,7 @@ def come_to_rest(
     """
     jobs = {job.id: job for job in declared.jobs}
     for _ in range(MAX_CYCLES):
-        decided = schedule(declared, state, at_ms, outlook)
+        decided = schedule(declared, state, at_ms, engine_cache)
         after = carried_out(declared, jobs, state, decided)
         if after is state:
             after = settled(declared, state, at_ms)

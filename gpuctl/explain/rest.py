@@ -21,13 +21,13 @@ Pause: TypeAlias = Reclaim | Preempt | Displace | Move
 class Rest:
     """A cluster at rest, its last schedule, and the pauses, starts and resizes that led to it.
 
-    `outlook`: the engine's cache, to continue with.
+    `engine_cache`: the engine's cache, to continue with.
     """
 
     declared: Declared
     state: ClusterState
     decided: Schedule
-    outlook: EngineCache
+    engine_cache: EngineCache
     pauses: Mapping[JobId, Pause]
     starts: Mapping[JobId, Admit]
     sizes: Mapping[JobId, Resize]
@@ -48,16 +48,16 @@ class Rest:
         return {d.job: d for d in self.decided.decisions if isinstance(d, Pending)}
 
 
-def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, outlook: EngineCache | None = None) -> Rest:
-    """Bring the cluster to rest at one instant. `outlook`: the engine's cache of a similar schedule.
+def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, engine_cache: EngineCache | None = None) -> Rest:
+    """Bring the cluster to rest at one instant. `engine_cache`: the engine's cache of a similar schedule.
 
     Cost: one schedule without a cache where there is no outlook, and a few of what has changed.
     """
     pauses: dict[JobId, Pause] = {}
     starts: dict[JobId, Admit] = {}
     sizes: dict[JobId, Resize] = {}
-    decided, rest, outlook = Schedule(at_ms=now_ms), state, outlook or EngineCache()
-    for decided, rest in come_to_rest(declared, state, now_ms, outlook):  # noqa: B007 - the last ones
+    decided, rest, engine_cache = Schedule(at_ms=now_ms), state, engine_cache or EngineCache()
+    for decided, rest in come_to_rest(declared, state, now_ms, engine_cache):  # noqa: B007 - the last ones
         for decision in decided.decisions:
             match decision:
                 case Admit():
@@ -69,5 +69,11 @@ def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, outlook: E
                 case _:
                     pass
     return Rest(
-        declared=declared, state=rest, decided=decided, outlook=outlook, pauses=pauses, starts=starts, sizes=sizes
+        declared=declared,
+        state=rest,
+        decided=decided,
+        engine_cache=engine_cache,
+        pauses=pauses,
+        starts=starts,
+        sizes=sizes,
     )

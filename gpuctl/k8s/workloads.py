@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.objects import flag, labels_of, mapping, number
+from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
+from gpuctl.k8s.objects import flag, labels_of, mapping, number, text
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.state import Body
 
+_LONGEST_INDEXES = 8 * MOST_WORKERS
 WORKLOADS = frozenset({kinds.JOB, kinds.DEPLOYMENT})
 
 
@@ -20,6 +22,20 @@ def is_let_go(body: Body) -> bool:
     if body.get("kind") == kinds.DEPLOYMENT[1]:
         return number(body, "spec", "replicas", default=1) > 0
     return not flag(body, "spec", "suspend")
+
+
+def completed_indexes(job: Body) -> set[int]:
+    """The indexes of an Indexed Job's workers that have succeeded: `status.completedIndexes`, as "0,2-4".
+
+    Of a text that no Job can have, only a part is read. Cost: O(MOST_WORKERS), however long the text is.
+    """
+    done: set[int] = set()
+    for part in text(job, "status", "completedIndexes")[:_LONGEST_INDEXES].split(","):
+        first, _, last = part.partition("-")
+        start, end = whole_number(first, MOST_WORKERS), whole_number(last or first, MOST_WORKERS)
+        if start is not None and end is not None and start not in done:
+            done.update(range(start, end + 1))
+    return done
 
 
 def run_of(body: Body, cluster: str = "") -> RunKey | None:

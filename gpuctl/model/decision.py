@@ -219,7 +219,7 @@ class TraceStep:
 class Schedule:
     """Exactly one decision a declared job, sorted by job; never over capacity; gangs all or none.
 
-    `lanes`: jobs that could run and have no place, one lane for each project and quota domain, the next first.
+    `pending_queues`: jobs that could run and have no place, a queue for each project and quota domain, in order.
     `usage`: what is to be remembered of projects' use of spare GPUs.
     """
 
@@ -227,10 +227,10 @@ class Schedule:
     decisions: tuple[Decision, ...] = ()
     shares: tuple[FairShare, ...] = ()
     trace: tuple[TraceStep, ...] = ()
-    lanes: tuple[tuple[JobId, ...], ...] = ()
+    pending_queues: tuple[tuple[JobId, ...], ...] = ()
     usage: Mapping[ProjectName, Usage] = field(default_factory=dict)
 
     @property
     def queue(self) -> tuple[JobId, ...]:
         """All that could run and have no place, in order. Cost: linear, each time."""
-        return tuple(chain.from_iterable(self.lanes))
+        return tuple(chain.from_iterable(self.pending_queues))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
-from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
+from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 from gpuctl.model.usage import Usage
 
 Body: TypeAlias = Mapping[str, Any]
@@ -57,7 +56,7 @@ class Node:
 
     `ways` are how its GPUs can be requested; None: not observed. `uuids` by index, "" if not known, are those of nodes
     whose GPUs are requested by uuid. `cut` are the GPUs that are cut into slices. `gpu_slots`: how many workers may
-    share a GPU, where that is limited.
+    share a GPU, where that is limited. `excess_gpus`: how many more GPUs runs hold there than the node has.
     """
 
     name: NodeName
@@ -75,6 +74,7 @@ class Node:
     uuids: tuple[str, ...] = ()
     cut: Mapping[int, CutGpu] = field(default_factory=dict)
     gpu_slots: int | None = None
+    excess_gpus: int = 0
 
 
 class RunPhase(StrEnum):
@@ -117,6 +117,9 @@ class Run:
 
     `leaving` are workers it has given up whose pods are there still. `made_with` is the placement its pods are made
     with as long as it runs: they can be nowhere else.
+
+    `ended` are the numbers of workers of its placement that have ended for good and hold nothing. `ends_as`, while
+    STOPPING, is the final phase that is certain though its pods, or its object's status, are not that far.
     """
 
     job: JobId
@@ -139,15 +142,13 @@ class Run:
     reserved: Placement | None = None
     leaving: Placement | None = None
     made_with: Placement | None = None
+    ended: frozenset[int] = frozenset()
+    ends_as: RunPhase | None = None
 
     @property
     def record(self) -> RunRecord:
         """What is remembered of it as long as it stays as it is."""
         return RunRecord(self.queued_at_ms, self.starts, self.ran_ms, self.paused_for)
-
-
-remembered: Callable[[Run], tuple[Instant, int, DurationMs, JobId | None]] = attrgetter(*RunRecord._fields)
-"""The fields of its record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,12 @@ def paused(run: Run, record: RunRecord, reserved: Placement | None) -> Run:
 
 
 def stopped(run: Run) -> Run:
-    """A STOPPING run once its pods are gone: it waits, with the place that is reserved for it if there is one."""
+    """A STOPPING run once its pods are gone: it waits, with the place that is reserved for it if there is one.
+
+    It has ended if its outcome is certain.
+    """
+    if run.ends_as is not None:
+        return replace(run, phase=run.ends_as, placement=None, leaving=None, made_with=None, ends_as=None)
     return _waiting(run, run.reserved)
 
 

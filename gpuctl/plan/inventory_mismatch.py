@@ -74,6 +74,10 @@ def _of_pool(pool: NodePool, members: list[Node], live: Mapping[NodeName, Node])
             if node.name in declared and node.gpus != declared[node.name].gpus
         ),
     )
+    more = (
+        f"{node.name} has {node.gpus}, and {node.excess_gpus} more are held" for node in members if node.excess_gpus
+    )
+    yield from _told("GPU7058", pool, more)
 
 
 def _told(code: str, pool: NodePool, nodes: Iterable[str], **more: str) -> Iterator[Diagnostic]:

@@ -32,6 +32,7 @@ class Writer:
 
     `recorded` are the runs that the ledgers of this plan record as seen, before anything else is written. `ending` are
     namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to create anew.
+    `over` are runs that stop and whose outcome is certain: their objects are left to end as they are.
     """
 
     state: ClusterState
@@ -40,6 +41,7 @@ class Writer:
     phases: Mapping[RunKey | None, RunPhase]
     ending: frozenset[str]
     remade: frozenset[RunKey] = frozenset()
+    over: frozenset[RunKey] = frozenset()
 
     def writes(self, diffs: Iterable[ObjectDiff], cache: PlanCache) -> list[Change]:
         """The writes for the differences, from the cache where nothing has changed that they depend on."""
@@ -50,6 +52,7 @@ class Writer:
                 diff.item.ref in self.state.own,
                 diff.item.ref.namespace in self.ending,
                 run in self.remade,
+                run in self.over,
                 run in self.seen,
                 run in self.recorded,
                 self.phases.get(run),
@@ -62,6 +65,8 @@ class Writer:
         if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
             return
         if live is not None and is_workload(item.ref) and item.ref not in self.state.own:
+            return
+        if live is not None and is_workload(item.ref) and diff.run in self.over:
             return
         if live is not None and is_workload(item.ref) and diff.run in self.remade:
             yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
@@ -114,6 +119,7 @@ def writer_of(
         phases=dict(zip(keys, map(attrgetter("phase"), state.runs), strict=True)),
         ending=frozenset(ref.name for ref, live in spaces.items() if is_deleting(live)),
         remade=anew,
+        over=frozenset((run.job, run.digest) for run in state.runs if run.ends_as is not None),
     )
 
 

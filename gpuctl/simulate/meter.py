@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import TypeAlias
 
-from gpuctl.engine.shares.fairshare import Claim, Portion, divide
+from gpuctl.engine.shares.fairshare import Portion, ShareClaim, divide
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
@@ -279,7 +279,7 @@ def fluid_shares(
     if sum(demand.values()) <= capacity_milli:
         return {project: Portion(quota, demand[project]) for project, quota in quotas.items()}
     claims = [
-        Claim(owner=project, quota_milli=quota, demand_milli=demand[project], weight=quota)
+        ShareClaim(owner=project, quota_milli=quota, demand_milli=demand[project], weight=quota)
         for project, quota in quotas.items()
     ]
     portions = divide(capacity_milli, claims)

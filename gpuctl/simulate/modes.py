@@ -247,6 +247,6 @@ class Simple:
         self._held[project] += sign * request.total_milli
         self._free_milli -= sign * request.total_milli
         if self._ledger is not None and sign > 0:
-            self._ledger.take(placement, request.charge)
+            self._ledger.take(placement, request.per_worker)
         elif self._ledger is not None:
-            self._ledger.give_back(placement, request.charge)
+            self._ledger.give_back(placement, request.per_worker)

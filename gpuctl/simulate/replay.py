@@ -24,6 +24,9 @@ from gpuctl.simulate.workload import Workload
 ROUNDS = 16
 """The most rounds at one instant. A round follows where a pause takes no time, or where a start waits for another."""
 
+YOUNG_MS: DurationMs = 60_000
+"""A run that has run for less is young: it has hardly begun to work when it is stopped."""
+
 Due: TypeAlias = tuple[Instant, JobId, int, RunPhase]
 """When a run ends, leaves or may be decided otherwise. Void once its number of starts or its phase has changed."""
 
@@ -93,11 +96,18 @@ class ReplayResult:
     """What all jobs went through. `displaced`: work that paused jobs had done since their last start; `lost`: the part
     of it that was repeated; `leaving`: GPU time that they held while stopping. `waits_ms`: for each job that ended, the
     time since its submission in which it did not run.
+
+    `reclaims`: pauses for a job of another project; `young_victims`: those of a run that had run for less than
+    YOUNG_MS; `most_starts`: of the job that was started most often. They show thrash: jobs that take GPUs from each
+    other and get no work done.
     """
 
     waits_ms: list[DurationMs]
     events: list[ReplayEvent]
     pauses: int = 0
+    reclaims: int = 0
+    young_victims: int = 0
+    most_starts: int = 0
     displaced: int = 0
     lost: int = 0
     leaving: int = 0
@@ -220,6 +230,7 @@ class Replay:
 
     def _start(self, tracked: TrackedJob, admit: Admit, now_ms: Instant) -> None:
         run = transition.started(_decided(tracked, admit, now_ms), now_ms)
+        self.result.most_starts = max(self.result.most_starts, run.starts)
         self._meter.start(run.job, tracked.total_milli)
         heappush(self._due, (now_ms + tracked.left_ms, run.job, run.starts, run.phase))
         self._put(tracked, run)
@@ -244,6 +255,9 @@ class Replay:
         lost_ms = self._pause_cost.lost_ms(ran_ms)
         tracked.left_ms -= ran_ms - lost_ms
         self.result.pauses += 1
+        if isinstance(pause, Reclaim):
+            self.result.reclaims += 1
+            self.result.young_victims += ran_ms < YOUNG_MS
         self.result.displaced += tracked.total_milli * ran_ms
         self.result.lost += tracked.total_milli * lost_ms
         self.result.leaving += tracked.total_milli * self._pause_cost.stop_ms

@@ -10,7 +10,7 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 from gpuctl.simulate.meter import Meter, Short
 from gpuctl.simulate.modes import ModeName, mode_of
-from gpuctl.simulate.replay import PauseCost, Replay
+from gpuctl.simulate.replay import YOUNG_MS, PauseCost, Replay
 from gpuctl.simulate.report import API_VERSION
 from gpuctl.simulate.series import Series, series
 from gpuctl.simulate.workload import Workload
@@ -28,6 +28,7 @@ class Figures:
     `displaced`: work that paused jobs had done since their last start; `lost`: the part of it that was repeated;
     `wasted`: `lost` and the GPU time that they held while stopping, so all that pauses cost. These, `unfair` and
     `below_quota` (see `meter.Short`) are parts per million of the work of all jobs; `used` of the window's GPU time.
+    `reclaims`, `young_victims`, `most_starts`: see `replay.ReplayResult`.
     """
 
     mode: ModeName
@@ -37,6 +38,9 @@ class Figures:
     p95_wait_ms: DurationMs
     max_wait_ms: DurationMs
     pauses: int
+    reclaims: int
+    young_victims: int
+    most_starts: int
     displaced_ppm: int
     lost_ppm: int
     wasted_ppm: int
@@ -50,6 +54,11 @@ class Figures:
     end_ms: Instant
     projects: Mapping[ProjectName, Short]
     series: Series
+
+    @property
+    def young_ppm(self) -> int | None:
+        """Young victims in parts per million of the reclaims; None where nothing was reclaimed."""
+        return self.young_victims * MILLION // self.reclaims if self.reclaims else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +102,9 @@ def replay(workload: Workload, mode: ModeName, pause_cost: PauseCost, window: tu
         p95_wait_ms=waits[len(waits) * 95 // 100],
         max_wait_ms=waits[-1],
         pauses=result.pauses,
+        reclaims=result.reclaims,
+        young_victims=result.young_victims,
+        most_starts=result.most_starts,
         displaced_ppm=result.displaced * MILLION // work,
         lost_ppm=result.lost * MILLION // work,
         wasted_ppm=(result.lost + result.leaving) * MILLION // work,
@@ -140,6 +152,7 @@ def document(report: ReplayReport) -> dict[str, Any]:
         "untilMs": report.window[1],
         "stopMs": report.pause_cost.stop_ms,
         "checkpointMs": report.pause_cost.checkpoint_ms,
+        "youngMs": YOUNG_MS,
         "quotasFrom": report.quotas_from,
         "modes": [_mode(report, figures) for figures in report.modes],
     }
@@ -155,6 +168,10 @@ def _mode(report: ReplayReport, figures: Figures) -> dict[str, Any]:
         "maxWaitMs": figures.max_wait_ms,
         "waitOfFloorMilli": report.wait_ratio_milli(figures),
         "pauses": figures.pauses,
+        "reclaims": figures.reclaims,
+        "youngVictims": figures.young_victims,
+        "youngVictimsPpm": figures.young_ppm,
+        "mostStarts": figures.most_starts,
         "displacedPpm": figures.displaced_ppm,
         "lostPpm": figures.lost_ppm,
         "wastedPpm": figures.wasted_ppm,

@@ -22,6 +22,9 @@ MOST_BYTES = 64 << 20
 MOST_TOLD = 20
 """Wrong lines of one file that are reported: the first ones show the cause."""
 
+_ABSENT = -1
+"""The position of an optional column that a file does not have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceJob:
@@ -61,9 +64,12 @@ class Trace:
 
 
 class Table:
-    """A file of comma-separated columns with a header; collects its mistakes with their places."""
+    """A file of comma-separated columns with a header; collects its mistakes with their places.
 
-    def __init__(self, path: str, content: bytes, columns: Sequence[str]) -> None:
+    A file without one of the `optional` columns is read as if each of its lines had an empty cell there.
+    """
+
+    def __init__(self, path: str, content: bytes, columns: Sequence[str], optional: Sequence[str] = ()) -> None:
         self.path = path
         self.lines = lines_of(content)
         self.mistakes: list[Diagnostic] = []
@@ -73,7 +79,8 @@ class Table:
             return
         header = header_of(self.lines)
         missing = [column for column in columns if column not in header]
-        self.positions = [] if missing else [header.index(column) for column in columns]
+        wanted = (*columns, *optional)
+        self.positions = [] if missing else [header.index(c) if c in header else _ABSENT for c in wanted]
         if not any(header):
             self.nothing("the file is empty" if len(self.lines) < 2 else "its first line is empty")
         elif missing:
@@ -92,7 +99,7 @@ class Table:
             if cells is None:
                 return
             if len(cells) > max(self.positions):
-                yield number, [cells[position] for position in self.positions]
+                yield number, ["" if position == _ABSENT else cells[position] for position in self.positions]
             elif "".join(cells).strip():
                 self.wrong(number, "too few columns")
 

@@ -1,12 +1,14 @@
 """Read Alibaba's openb traces, 2023: nodes with GPUs, and lists of pods with a part of a GPU, whole ones, or none.
 
-Columns of a list: name, cpu_milli, memory_mib, num_gpu, gpu_milli (of each GPU), and in most gpu_spec (models, "A|B"),
-qos, creation_time and deletion_time (seconds from the trace's begin). Source: data/csv of
-hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0; Weng et al., "Beware of Fragmentation", ATC 2023.
+Columns of a list: name, cpu_milli, memory_mib, num_gpu, gpu_milli (of each GPU), and in most gpu_spec (the GPU models
+that a pod may use, "T4|P100"; empty: any), qos, creation_time and deletion_time (seconds from the trace's begin).
+Source: data/csv of hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0; Weng et al., "Beware of Fragmentation",
+ATC 2023.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +19,7 @@ from gpuctl.simulate.trace import Table, Trace, TraceJob
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+MODELS_COLUMN = "gpu_spec"
 TIME_COLUMNS = ("qos", "creation_time", "deletion_time")
 COLUMNS = (*POD_COLUMNS, *TIME_COLUMNS)
 """The columns of a list that has the times of its pods."""
@@ -42,12 +45,16 @@ class OpenbNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenbPod:
-    """A pod and what it asks for: `gpu_milli` of all its GPUs, a part of one or whole ones, or 0."""
+    """A pod and what it asks for: `gpu_milli` of all its GPUs, a part of one or whole ones, or 0.
+
+    `models`: the GPU models that it may use, sorted, each once; () for any. Published lists name some twice.
+    """
 
     name: str
     cpu_milli: CpuMilli
     mem_bytes: MemBytes
     gpu_milli: GpuMilli
+    models: tuple[str, ...] = ()
 
 
 def read_nodes(path: str, content: bytes) -> tuple[tuple[OpenbNode, ...], tuple[Diagnostic, ...]]:
@@ -68,14 +75,21 @@ def read_nodes(path: str, content: bytes) -> tuple[tuple[OpenbNode, ...], tuple[
     return _checked(table, tuple(nodes))
 
 
-def read_pods(path: str, content: bytes) -> tuple[tuple[OpenbPod, ...], tuple[Diagnostic, ...]]:
-    """Read the pods of a list, in its order; none when a line is wrong."""
-    table = Table(path, content, POD_COLUMNS)
+def read_pods(
+    path: str, content: bytes, models: Collection[str] = ()
+) -> tuple[tuple[OpenbPod, ...], tuple[Diagnostic, ...]]:
+    """Read the pods of a list, in its order; none when a line is wrong.
+
+    `models`: those of the nodes; a pod that names another one is wrong. (): not known, so any may be named.
+    """
+    table = Table(path, content, POD_COLUMNS, (MODELS_COLUMN,))
     pods: list[OpenbPod] = []
     for number, cells in table.rows():
         pod = _pod(cells)
         if isinstance(pod, str):
             table.wrong(number, pod)
+        elif models and (unknown := next((model for model in pod.models if model not in models), None)):
+            table.wrong(number, f"no node has the GPU model {unknown!r}; nodes have {', '.join(sorted(models))}")
         else:
             pods.append(pod)
     return _checked(table, tuple(pods))
@@ -84,20 +98,21 @@ def read_pods(path: str, content: bytes) -> tuple[tuple[OpenbPod, ...], tuple[Di
 def read_openb(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnostic, ...]]:
     """Read the pods with GPUs as jobs, by time: each ran until its deletion. A project is a class of service.
 
-    openb has no teams. A pod that was deleted at its creation held nothing and is left out.
+    openb has no teams. A pod that was deleted at its creation held nothing and is left out. The GPU models that a pod
+    may use are checked and not kept: a replay's nodes are all alike.
     """
-    table = Table(path, content, COLUMNS)
+    table = Table(path, content, COLUMNS, (MODELS_COLUMN,))
     jobs: list[TraceJob] = []
-    for number, cells in table.rows():
-        pod, times = _pod(cells[: len(POD_COLUMNS)]), _times(*cells[-2:])
+    for number, (*asked, service, created, deleted, models) in table.rows():
+        pod, times = _pod([*asked, models]), _times(created, deleted)
         if isinstance(pod, str):
             table.wrong(number, pod)
         elif isinstance(times, str):
             table.wrong(number, times)
-        elif not _is_name(cells[len(POD_COLUMNS)]):
+        elif not _is_name(service):
             table.wrong(number, "qos is a name")
         elif pod.gpu_milli and times[0] < times[1]:
-            jobs.append(_job(pod, cells[len(POD_COLUMNS)], times[0], times[1]))
+            jobs.append(_job(pod, service, times[0], times[1]))
     if not jobs and not table.mistakes:
         table.nothing("no pod in it held GPUs for any time")
     if table.mistakes:
@@ -117,12 +132,16 @@ def _job(pod: OpenbPod, service: str, created_s: int, deleted_s: int) -> TraceJo
 
 
 def _pod(cells: list[str]) -> OpenbPod | str:
-    """The pod of a line, or what is wrong with it."""
-    amounts = _numbers(*cells[1:])
+    """The pod of a line, or what is wrong with it. The cells are those of POD_COLUMNS and MODELS_COLUMN."""
+    name, *numbers, spec = cells
+    amounts = _numbers(*numbers)
     if amounts is None:
         return "cpu_milli, memory_mib, num_gpu and gpu_milli are whole numbers"
-    if not _is_name(cells[0]):
+    if not _is_name(name):
         return "name is a name"
+    models = tuple(sorted(set(spec.split("|")))) if spec else ()
+    if not all(_is_name(model) and model and model == model.strip() for model in models):
+        return f"gpu_spec {spec!r} is not a list of GPU models: write T4|P100, or nothing for any"
     cpu, mib, gpus, gpu_milli = amounts
     if gpus > _MOST_GPUS_OF_A_POD:
         return f"{gpus} GPUs are more than a pod can have"
@@ -130,7 +149,7 @@ def _pod(cells: list[str]) -> OpenbPod | str:
         return f"gpu_milli {gpu_milli} is not a part of one GPU"
     if gpus > 1 and gpu_milli != WHOLE_GPU:
         return "parts of several GPUs"
-    return OpenbPod(name=cells[0], cpu_milli=cpu, mem_bytes=mib * _MIB, gpu_milli=gpus * gpu_milli)
+    return OpenbPod(name=name, cpu_milli=cpu, mem_bytes=mib * _MIB, gpu_milli=gpus * gpu_milli, models=models)
 
 
 def _times(created: str, deleted: str) -> list[int] | str:

@@ -58,10 +58,10 @@ def faded(declared: Declared, state: ClusterState, now: Schedule, until_ms: Inst
     waits = any(isinstance(decision, Pending) and decision.reserved is None for decision in now.decisions)
     if not half_life_ms or not waits or not any(ledger.usage for ledger in state.ledgers.values()):
         return None
-    outlook, known = EngineCache(), _kinds(now)
+    engine_cache, known = EngineCache(), _kinds(now)
 
     def otherwise(at_ms: Instant) -> bool:
-        return _kinds(schedule(declared, state, at_ms, outlook)) != known
+        return _kinds(schedule(declared, state, at_ms, engine_cache)) != known
 
     same_ms = now.at_ms
     for look_ms in _looks(now.at_ms, until_ms, half_life_ms):

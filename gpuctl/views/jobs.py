@@ -110,7 +110,7 @@ def held_placement(run: Run | None) -> Placement | None:
 def held_milli(run: Run) -> GpuMilli:
     """The GPUs that a run holds now, of all its workers."""
     placement = held_placement(run)
-    return run.gpu_milli * len(placement.workers) if placement else 0
+    return run.gpu_milli * (len(placement.workers) - len(run.ended)) if placement else 0
 
 
 def job_views(state: ClusterState) -> tuple[JobView, ...]:

@@ -11,8 +11,8 @@ from gpuctl.views.tables import age, table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeRow:
-    """The figures of one mode; `*_ppm` of all work or GPU time. `of_floor_milli`: its mean wait divided by the
-    floor's."""
+    """The figures of one mode; `*_ppm` of all work or GPU time, but `young_ppm` of its reclaims. `of_floor_milli`: its
+    mean wait divided by the floor's."""
 
     mode: str
     mean_wait_ms: DurationMs
@@ -23,6 +23,8 @@ class ModeRow:
     violations: int
     longest_ms: DurationMs
     pauses: int
+    young_ppm: int | None
+    most_starts: int
     displaced_ppm: int
     wasted_ppm: int
     used_ppm: int
@@ -30,8 +32,8 @@ class ModeRow:
 
 
 HEADER = (
-    "MODE", "MEAN WAIT", "P95", "OF FLOOR", "UNFAIR", "BELOW QUOTA", "VIOLATIONS", "LONGEST", "PAUSES", "DISPLACED",
-    "WASTED", "USED", "NEVER RAN",
+    "MODE", "MEAN WAIT", "P95", "OF FLOOR", "UNFAIR", "BELOW QUOTA", "VIOLATIONS", "LONGEST", "PAUSES", "YOUNG",
+    "STARTS", "DISPLACED", "WASTED", "USED", "NEVER RAN",
 )  # fmt: skip
 
 
@@ -45,7 +47,8 @@ def _cells(row: ModeRow) -> tuple[str, ...]:
     return (
         row.mode, age(row.mean_wait_ms), age(row.p95_wait_ms), ratio, percent(row.unfair_ppm),
         percent(row.below_quota_ppm), str(row.violations), age(row.longest_ms), str(row.pauses),
-        percent(row.displaced_ppm), percent(row.wasted_ppm), percent(row.used_ppm), str(row.unfinished),
+        "-" if row.young_ppm is None else percent(row.young_ppm), str(row.most_starts), percent(row.displaced_ppm),
+        percent(row.wasted_ppm), percent(row.used_ppm), str(row.unfinished),
     )  # fmt: skip
 
 

@@ -28,5 +28,5 @@ TARGET = Target(
     form=CSV,
     words=(b'"', b'""', b",,", b"\r\n", b"1_000", b"\xd9\xa1", b"\xc2\xb2", b"1e5", b"-0", b"+5",
            b"0001-01-01 00:00:00", b"9999-12-31T23:59:59-23:59", b"timestamp,", b"num_gpus", b"gpu_milli",
-           b"cluster", b"qos"),
+           b"cluster", b"qos", b"gpu_spec", b"T4|P100", b"|"),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from strategies import Story, stories
 from gpuctl.app.bench import engine
 from gpuctl.app.bench.engine import LARGE_NODES, NODE_GPUS
 from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing
-from gpuctl.app.bench.philly import bench_philly
+from gpuctl.app.bench.philly import FIRST_DAY, bench_philly, days_from, philly_order
 from gpuctl.app.replay import File
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.units import Instant
@@ -55,9 +55,9 @@ def chain_of(name: str, full: World, events: Sequence[tuple[str, World]]) -> Ite
     """A world cold, and each of the others after it with what the engine keeps."""
     yield f"{name} cold", digest(schedule(full.declared, full.state, NOW_MS, EngineCache()))
     for what, after in events:
-        outlook = EngineCache()
-        schedule(full.declared, full.state, NOW_MS, outlook)
-        yield f"{name} {what}", digest(schedule(after.declared, after.state, NOW_MS, outlook))
+        cache = EngineCache()
+        schedule(full.declared, full.state, NOW_MS, cache)
+        yield f"{name} {what}", digest(schedule(after.declared, after.state, NOW_MS, cache))
 
 
 def histories(count: int) -> Iterator[tuple[str, str]]:
@@ -100,7 +100,8 @@ def philly(trace: Path, days: int, gpus: int) -> Iterator[tuple[str, str]]:
     try:
         pause_cost = replay.PauseCost(stop_ms=30_000, checkpoint_ms=1_800_000)
         file = File(path=str(trace), content=trace.read_bytes())
-        bench_philly(file, [gpus], [ModeName.FAIR], days, pause_cost)
+        span = days_from(FIRST_DAY, days)
+        bench_philly([philly_order(file, gpus, [ModeName.FAIR], pause_cost, span=span)])
     finally:
         replay.Replay._carry_out = carry_out  # type: ignore[method-assign]
     yield f"philly {days} days, {gpus} GPUs", made.hexdigest()[:16]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 from worlds import GIB, World, declared, department, job, live_nodes, pool, project
 
-from gpuctl.engine.shares.fairshare import Claim
+from gpuctl.engine.shares.fairshare import ShareClaim
 from gpuctl.model.decision import Placement, Reason, WorkerPlacement
 from gpuctl.model.declared import Declared, Department, PlacementStrategy, SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, NodeName, PoolName, RunDigest
@@ -21,7 +21,7 @@ SIZES = (1000, 1000, 1000, 2000, 2000, 2000, 3000, 4000, 500, 250, 600, 300, 0)
 
 
 @st.composite
-def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[Claim]:
+def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[ShareClaim]:
     """Siblings with quotas, demands, limits, weights and bands; some have children of their own."""
     siblings = []
     for index in range(draw(st.integers(1, 5))):
@@ -29,7 +29,7 @@ def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[Claim]:
         children = draw(claims(depth - 1, f"{owner}.")) if depth > 1 and draw(st.integers(0, 3)) == 0 else []
         demand = sum(c.wanted_milli for c in children) if children else draw(st.integers(0, 12_000))
         siblings.append(
-            Claim(
+            ShareClaim(
                 owner=owner,
                 quota_milli=draw(st.integers(0, 8_000)),
                 demand_milli=demand,

@@ -36,8 +36,8 @@ class Compared(Engine):
         if self.last is not None and self._restless:
             cold = schedule(self._declared, replace(self._state, runs=tuple(self._runs)), now_ms)
             assert self.last.decisions == cold.decisions
-            assert (self.last.lanes, self.last.shares) == (cold.lanes, cold.shares)
-            self.quiet += not self._outlook.effort.turns
+            assert (self.last.pending_queues, self.last.shares) == (cold.pending_queues, cold.shares)
+            self.quiet += not self._outlook.counters.attempts
         return decisions
 
 

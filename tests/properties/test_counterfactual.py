@@ -54,10 +54,10 @@ def situations(draw: st.DrawFn) -> tuple[Declared, World]:
 @settings(max_examples=100, suppress_health_check=SLOW)
 def test_what_is_said_of_who_waits_is_so(situation: tuple[Declared, World]) -> None:
     tree, world = situation
-    state, now_ms, outlook = world.state(), world.now_ms, EngineCache()
-    made = schedule(tree, state, now_ms, outlook)
+    state, now_ms, cache = world.state(), world.now_ms, EngineCache()
+    made = schedule(tree, state, now_ms, cache)
     jobs = {job.id: job for job in tree.jobs}
-    for told in _told(tree, state, made, outlook):
+    for told in _told(tree, state, made, cache):
         for remedy in told.remedies:
             changed = applied(tree, state, remedy, jobs[told.job])
             assert told.job in _starts(*changed, now_ms), f"{told.job}: {remedy}"
@@ -67,10 +67,10 @@ def test_what_is_said_of_who_waits_is_so(situation: tuple[Declared, World]) -> N
             assert start_of(tree, state, now_ms, told.job) == told.forecast.start_ms, f"{told.job}: {told.forecast}"
 
 
-def _told(tree: Declared, state: ClusterState, made: Schedule, outlook: EngineCache) -> Iterator[Explanation]:
+def _told(tree: Declared, state: ClusterState, made: Schedule, cache: EngineCache) -> Iterator[Explanation]:
     waiting = [decision.job for decision in made.decisions if isinstance(decision, Pending)]
     for job in waiting[:ASKED]:
-        told = explain(tree, state, made, job, outlook.vacancies())
+        told = explain(tree, state, made, job, cache.vacancies())
         assert told is not None
         yield told
 
@@ -136,10 +136,10 @@ def _may_be_declared(tree: Declared, job: JobId, domain: DomainName) -> bool:
 
 def start_of(tree: Declared, state: ClusterState, now_ms: int, job: JobId) -> int | None:
     """When a job starts if runs end at their limits and nothing else happens, instant by instant; None: never."""
-    jobs, outlook = {each.id: each for each in tree.jobs}, EngineCache()
+    jobs, cache = {each.id: each for each in tree.jobs}, EngineCache()
     state = settled(tree, state, now_ms)
     while True:
-        for made, after in come_to_rest(tree, state, now_ms, outlook):
+        for made, after in come_to_rest(tree, state, now_ms, cache):
             state = after
             if any(isinstance(decision, Admit) and decision.job == job for decision in made.decisions):
                 return now_ms

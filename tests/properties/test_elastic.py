@@ -61,7 +61,7 @@ def test_at_rest_nobody_waits_who_could_start_and_nobody_is_below_its_least(stor
 def test_with_past_use_and_cut_quotas_it_is_safe_comes_to_rest_and_forgets_nothing(
     story: Story, half_life_ms: int, cut_at: int
 ) -> None:
-    world, outlook = story.world(), EngineCache()
+    world, cache = story.world(), EngineCache()
     usage: dict[ProjectName, Usage] = {}
     for chapter, whole in enumerate(story.chapters(world)):
         tree = _draining(whole, half_life_ms, halved=chapter >= cut_at)
@@ -72,7 +72,7 @@ def test_with_past_use_and_cut_quotas_it_is_safe_comes_to_rest_and_forgets_nothi
             state = replace(known, ledgers={**known.ledgers, **snapshot})
             made = schedule(tree, state, world.now_ms)
             check_schedule(tree, state, made)
-            warm = schedule(tree, state, world.now_ms, outlook)
+            warm = schedule(tree, state, world.now_ms, cache)
             assert (warm.decisions, warm.shares, warm.usage) == (made.decisions, made.shares, made.usage)
             before = dict(world.runs), set(world.seen), usage
             world.carry_out(tree, made)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import claims
 
-from gpuctl.engine.shares.fairshare import Claim, divide
+from gpuctl.engine.shares.fairshare import ShareClaim, divide
 
 CAPACITIES = st.integers(0, 40_000)
 
@@ -28,7 +28,7 @@ def poured(amount: Fraction, vessels: list[tuple[str, int, Fraction]]) -> dict[s
     return given_out
 
 
-def reference(capacity: Fraction, siblings: Sequence[Claim]) -> dict[str, Fraction]:
+def reference(capacity: Fraction, siblings: Sequence[ShareClaim]) -> dict[str, Fraction]:
     """Shares of one level without rounding."""
     quota = {c.owner: Fraction(min(c.quota_milli, c.wanted_milli)) for c in siblings}
     if sum(quota.values()) > capacity:
@@ -47,7 +47,7 @@ def reference(capacity: Fraction, siblings: Sequence[Claim]) -> dict[str, Fracti
 
 @given(CAPACITIES, claims(depth=1))
 @settings(max_examples=300)
-def test_shares_equal_the_rational_reference_within_a_milli_each(capacity: int, siblings: list[Claim]) -> None:
+def test_shares_equal_the_rational_reference_within_a_milli_each(capacity: int, siblings: list[ShareClaim]) -> None:
     exact = reference(Fraction(capacity), siblings)
     for owner, portion in divide(capacity, siblings).items():
         assert abs(portion.share_milli - exact[owner]) < 1
@@ -56,11 +56,11 @@ def test_shares_equal_the_rational_reference_within_a_milli_each(capacity: int, 
 @given(CAPACITIES, claims())
 @settings(max_examples=200)
 def test_shares_keep_capacity_demand_limit_and_leave_nothing_that_is_wanted(
-    capacity: int, siblings: list[Claim]
+    capacity: int, siblings: list[ShareClaim]
 ) -> None:
     portions = divide(capacity, siblings)
 
-    def check(total: int, level: Sequence[Claim]) -> None:
+    def check(total: int, level: Sequence[ShareClaim]) -> None:
         shares = {c.owner: portions[c.owner].share_milli for c in level}
         wanted = {c.owner: c.wanted_milli for c in level}
         assert sum(shares.values()) == min(total, sum(wanted.values()))
@@ -74,7 +74,7 @@ def test_shares_keep_capacity_demand_limit_and_leave_nothing_that_is_wanted(
 
 
 @given(CAPACITIES, claims(), st.randoms(use_true_random=False))
-def test_shares_do_not_depend_on_order(capacity: int, siblings: list[Claim], random: object) -> None:
+def test_shares_do_not_depend_on_order(capacity: int, siblings: list[ShareClaim], random: object) -> None:
     shuffled = list(siblings)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert divide(capacity, shuffled) == divide(capacity, siblings)
@@ -82,15 +82,15 @@ def test_shares_do_not_depend_on_order(capacity: int, siblings: list[Claim], ran
 
 @given(st.integers(0, 40), st.permutations("abcde"))
 def test_what_is_left_of_equal_claims_goes_by_name(capacity: int, names: list[str]) -> None:
-    alike = [Claim(owner=name, quota_milli=0, demand_milli=40, weight=1) for name in names]
+    alike = [ShareClaim(owner=name, quota_milli=0, demand_milli=40, weight=1) for name in names]
     shares = divide(capacity, alike)
     assert [shares[name].share_milli for name in "abcde"] == [(capacity + 4 - place) // 5 for place in range(5)]
 
 
 @given(CAPACITIES, claims(depth=1), st.integers(1, 5_000))
-def test_a_larger_quota_never_means_a_smaller_share(capacity: int, siblings: list[Claim], more: int) -> None:
+def test_a_larger_quota_never_means_a_smaller_share(capacity: int, siblings: list[ShareClaim], more: int) -> None:
     first = siblings[0]
-    raised = Claim(
+    raised = ShareClaim(
         owner=first.owner,
         quota_milli=first.quota_milli + more,
         demand_milli=first.demand_milli,

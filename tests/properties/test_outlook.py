@@ -46,11 +46,11 @@ class Life:
         self.whole = self.tree = tree
         self.world = World(nodes=live_nodes(tree.cluster.pools))
         self.nodes = self.world.nodes
-        self.outlook = EngineCache()
+        self.cache = EngineCache()
 
     def look(self, state: ClusterState) -> Schedule:
         """One call that remembers, and one that does not: the same."""
-        warm = schedule(self.tree, state, self.world.now_ms, self.outlook)
+        warm = schedule(self.tree, state, self.world.now_ms, self.cache)
         assert told(warm) == told(schedule(self.tree, state, self.world.now_ms))
         return warm
 

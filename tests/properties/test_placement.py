@@ -72,7 +72,7 @@ def _fresh(ledger: FreeCapacity, order: random.Random) -> FreeCapacity:
             )
             for room in rooms
         },
-        habits=ledger.habits,
+        mixes=ledger.mixes,
     )
 
 
@@ -93,7 +93,7 @@ def test_places(
 ) -> None:
     order = random.Random(seed)
     pool = _pool(strategy)
-    ledger = FreeCapacity(_rooms(shapes), habits={POOL: _habits(seen)} if seen else {})
+    ledger = FreeCapacity(_rooms(shapes), mixes={POOL: _habits(seen)} if seen else {})
     placed: list[tuple[Placement, Request]] = []
     for request, then in asked:
         found = place_in(ledger, PoolOption(pool, request))
@@ -102,13 +102,11 @@ def test_places(
             assert len(found.workers) == request.workers
             for worker in found.workers:
                 assert len(set(worker.gpus)) == (1 if request.fraction_milli else request.devices)
-            ledger.take(found, request.charge)
+            ledger.take(found, request.per_worker)
             placed.append((found, request))
         if then == 0 and placed:
             gone, theirs = placed.pop(order.randrange(len(placed)))
-            ledger.give_back(gone, theirs.charge)
-        if then == 1:
-            ledger = ledger.copy()
+            ledger.give_back(gone, theirs.per_worker)
         for room in ledger.rooms.values():
             assert min(room.gpu_milli, default=0) >= 0
             assert room.cpu_milli >= 0

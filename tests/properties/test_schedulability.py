@@ -21,24 +21,29 @@ def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
 
     `leaving`: which of the runs in place is still seen to stop, if any.
     """
-    tree, state, now_ms, outlook = life.tree, life.world.state(), life.world.now_ms, EngineCache()
+    tree, state, now_ms, cache = life.tree, life.world.state(), life.world.now_ms, EngineCache()
     running = [run for run in state.runs if run.phase is RunPhase.RUNNING]
     if leaving is not None and running:
         stops = running[leaving % len(running)]
         runs = (replace(run, phase=RunPhase.STOPPING) if run is stops else run for run in state.runs)
         state = replace(state, runs=tuple(runs))
-    schedule(tree, state, now_ms, outlook)  # works out what each project may have
-    standing = outlook.over(tree, state, now_ms)
-    policy, lineup = tree.cluster.scheduling, standing.lineup
+    schedule(tree, state, now_ms, cache)  # works out what each project may have
+    standing = cache.over(tree, state, now_ms)
+    policy, lineup = tree.cluster.scheduling, standing.pending_jobs
     admission = Admission(standing.snapshot, policy)
-    admission._keep_promises(lineup)
-    snapshot, guards, layout, mover = standing.snapshot, admission.guards, admission._layout, admission._mover
-    lines = lineup.lines.values()
+    admission._keep_reserved(lineup)
+    snapshot, guards, layout, mover = (
+        standing.snapshot,
+        admission.reservations,
+        admission._repacking,
+        admission._migrations,
+    )
+    lines = lineup.queues.values()
     check = Schedulability(snapshot, guards, layout, mover, lines, may_move=policy.consolidation)
     listed = [group for line in lines for _, group in check.classes(line)]
     attempted = {group for group in listed if check.of(group.first, group)}
-    others = [group.first for group in lineup.groups() if group not in attempted]
-    return {each.job.id: admission._turn(each) for each in others if each.job.id not in admission._settled}
+    others = [group.first for group in lineup.job_classes() if group not in attempted]
+    return {each.job.id: admission._attempt(each) for each in others if each.job.id not in admission._decided}
 
 
 EVENTS = st.lists(st.tuples(st.sampled_from(TO_JOBS + TO_RUNS + TO_THE_REST), st.integers(0, 7)), max_size=8)

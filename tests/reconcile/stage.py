@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.metrics import Meters
@@ -54,11 +55,11 @@ BASE = {
 class Stage:
     """Holds everything of one test. `at` says what happens when; `play` lets the loop run until a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, timings: EmbeddedTimings | None = None) -> None:
         self.folder = folder
         self.copy = WorkingCopy.create(folder / "repo")
         self.clock = VirtualClock(ZERO_MS)
-        self.cluster = EmbeddedCluster(self.clock)
+        self.cluster = EmbeddedCluster(self.clock, timings=timings)
         self.through: Cluster = self.cluster
         self.machines: Machines = self.cluster
         self.leadership: Leadership = ALONE

@@ -1,7 +1,7 @@
-"""Admission: which pending jobs are attempted, in which order, what each attempt comes to, and why the others wait.
+"""Admission: which pending jobs are attempted, in which order, what an attempt does, and why the other jobs wait.
 
-`attempts` orders them, `schedulability` skips those that could not start, `admission` makes the attempts;
-`reservations` and `head_reservation` keep places, `repacking` places this cycle's starts anew, `start_conflicts`
-parts starts that could take each other's GPUs, `regain_workers`, `under_scaled` and `scale_up` are about elastic
-jobs.
+`attempts` orders the jobs, `schedulability` skips those that could not start, `admission` makes the attempts;
+`reservations` and `head_reservation` keep places, `repacking` places this cycle's admissions again, `start_conflicts`
+separates starts that could take each other's GPUs; `regain_workers`, `under_scaled` and `scale_up` are about elastic
+jobs; `pending_reasons` says why a job waits; `outcome` is the result.
 """

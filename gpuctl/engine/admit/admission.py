@@ -1,145 +1,167 @@
-"""Who starts, who waits, and who is paused for whom: the jobs that could start take their turns until none is left.
+"""Admission: which jobs start, which wait, and which runs are paused for which job.
 
-Each turn tries, in this order: what is free, what is coming free anyway, what may be reclaimed from other projects,
-what may be preempted in its own, what others leave who can go on elsewhere. A job that can't start is passed over and
-blocks nobody; but for who has waited longest a place is kept.
+Reservations of the last cycle come first, then workers that elastic runs regain. Then jobs are attempted until none
+is left that could be scheduled: first those that stay within their project's fair share, then the others. An attempt
+tries, in this order: idle GPUs, GPUs that come free anyway, the cheapest set of victims, fewer workers, migration of
+runs that can go on elsewhere. A job that can't start is skipped and blocks no other; but for the longest-waiting job of
+a pool a place is reserved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.attempts import attempt_all
-from gpuctl.engine.admit.head_reservation import HeadReservations, is_guarded
-from gpuctl.engine.admit.outcome import Outcome, Pause, Shift, loss
+from gpuctl.engine.admit.head_reservation import HeadReservations, is_head
+from gpuctl.engine.admit.outcome import Outcome, Shift, gain_step, loss
+from gpuctl.engine.admit.queue_order import QueueOrder
 from gpuctl.engine.admit.regain_workers import Asked, WorkerRegain
 from gpuctl.engine.admit.repacking import Repacking
-from gpuctl.engine.admit.reservations import in_the_way, is_free, may_pause_all, promised
+from gpuctl.engine.admit.reservations import in_the_way, is_free, may_pause_all, reserved_for
 from gpuctl.engine.admit.schedulability import Schedulability
 from gpuctl.engine.admit.under_scaled import UnderScaled
-from gpuctl.engine.admit.waitlist import Waitlist
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import ProjectQueue
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.accounts import project_owner
-from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, is_owed, standing
+from gpuctl.engine.shares.entitlement import (
+    beyond_quota,
+    forbidden,
+    is_owed,
+    reason_to_run,
+    rights_of,
+    stays_within_share,
+)
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import Consolidation, MigrationSearch, clear
-from gpuctl.engine.victims.elastic import exchange_for, smaller_options, victims_for
-from gpuctl.engine.victims.preempt import Preemption
-from gpuctl.engine.victims.reclaim import claims_of
-from gpuctl.engine.victims.rules import Rule
+from gpuctl.engine.victims.elastic import smaller_options, victims_for
+from gpuctl.engine.victims.rules import NEVER, VictimRule, rules_of
 from gpuctl.engine.victims.search import place_without
 from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import GpuMilli
 
-Promises: TypeAlias = list[tuple[PendingJob, Assignment]]
-"""Who was promised which place."""
+Reserved: TypeAlias = list[tuple[PendingJob, Assignment]]
+"""Pending jobs and the places that the last cycle reserved for them."""
 
-MAX_ROUNDS = 2
-"""Passes over those that wait: a second one when a tighter layout has opened new room."""
+MAX_PASSES = 2
+"""Passes over the pending jobs: a second one when repacking has made room."""
 
 
 class Admission:
-    """The turns of one cycle over its snapshot; without `asks` nobody is given one."""
+    """The attempts of one cycle over its snapshot; without `asks` none is made."""
 
-    __slots__ = ("_asks", "_layout", "_mover", "_policy", "_settled", "_snapshot", "guards", "outcome")
+    __slots__ = (
+        "_asks", "_decided", "_migrations", "_policy", "_repacking", "_snapshot", "_within_share", "outcome",
+        "reservations",
+    )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, *, asks: bool = True) -> None:
         self._asks = asks
         self._snapshot = snapshot
         self._policy = policy
-        self._layout = Repacking(snapshot)
-        self.guards = HeadReservations(snapshot)
-        self._mover = MigrationSearch(snapshot)
-        self._settled: set[JobId] = set()
+        self._repacking = Repacking(snapshot)
+        self.reservations = HeadReservations(snapshot)
+        self._migrations = MigrationSearch(snapshot)
+        self._decided: set[JobId] = set()
+        self._within_share = False
         self.outcome = Outcome()
 
-    def run(self, waitlist: Waitlist, lacking: Iterable[UnderScaled], asked: Asked) -> Outcome:
-        """Promises first, then what elastic runs are owed, then turns for everybody who may have a chance, then the
-        layout once more as a whole."""
-        lineup = waitlist.lineup
-        coming, occupied = self._keep_promises(lineup)
-        WorkerRegain(self._snapshot, lineup, asked, self.outcome, self._make_way).take(lacking)
-        self._await_promises(coming, occupied)
-        for _ in range(MAX_ROUNDS if self._asks else 0):
+    def run(
+        self, pending_jobs: PendingJobs, order: QueueOrder, lacking: Iterable[UnderScaled], asked: Asked
+    ) -> Outcome:
+        """Make all attempts. `lacking`: elastic runs with fewer workers than they ask for; `asked`: see `Asked`."""
+        coming, occupied = self._keep_reserved(pending_jobs)
+        WorkerRegain(self._snapshot, pending_jobs, asked, self.outcome, self._make_way).take(lacking)
+        self._await_reserved(coming, occupied)
+        for _ in range(MAX_PASSES if self._asks else 0):
             may_move = self._policy.consolidation
-            lines = lineup.lines.values()
-            check = Schedulability(self._snapshot, self.guards, self._layout, self._mover, lines, may_move=may_move)
-            attempt_all(lines, check, self._snapshot, self._settled, self._turn)
-            if not self._layout.compact():
+            queues = pending_jobs.queues.values()
+            check = Schedulability(
+                self._snapshot, self.reservations, self._repacking, self._migrations, queues, may_move=may_move
+            )
+            # Within share first: jobs that leave their projects above their shares get what is left.
+            for self._within_share in (True, False):
+                check.within_share = self._within_share
+                attempt_all(queues, check, self._snapshot, self._decided, self._attempt)
+            if not self._repacking.compact():
                 break
-        for waiting, seat in self._layout.seats.items():
-            _, reason = self.outcome.started[waiting.job.id]
-            self.outcome.started[waiting.job.id] = (seat, reason)
-        self.outcome.laid_anew = self._layout.is_anew
-        self._guard(lineup)
-        self.outcome.lanes = waitlist.queue.without(self._settled)
+        for pending, assignment in self._repacking.assignments.items():
+            _, reason = self.outcome.started[pending.job.id]
+            self.outcome.started[pending.job.id] = (assignment, reason)
+        self.outcome.repacked = self._repacking.is_repacked
+        self._reserve_for_longest_waiting(pending_jobs)
+        self.outcome.pending_queues = order.without(self._decided)
         return self.outcome
 
-    def _guard(self, lineup: PendingJobs) -> None:
-        """Keep a place for who has waited longest."""
+    def _reserve_for_longest_waiting(self, pending_jobs: PendingJobs) -> None:
+        """Reserve a place in each pool for the longest-waiting job."""
         taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
-        starts = ((lineup.find(job)[0], seat) for job, (seat, _) in taken)
-        self.guards.choose(lineup.left(self._settled), self._policy.starvation_guard_ms, starts)
-        for guard in self.guards:
-            job = guard.waiting.job.id
-            self.outcome.kept[job] = guard.seat, reasons.kept_for_oldest(guard.pool)
-            self._note(guard.waiting, "keep", guard.seat.option)
+        starts = ((pending_jobs.find(job)[0], assignment) for job, (assignment, _) in taken)
+        self.reservations.choose(pending_jobs.left(self._decided), self._policy.starvation_guard_ms, starts)
+        for reservation in self.reservations:
+            job = reservation.pending.job.id
+            self.outcome.kept[job] = reservation.assignment, reasons.kept_for_oldest(reservation.pool)
+            self._note(reservation.pending, "keep", reservation.assignment.option)
 
-    # Promises
+    # Reservations of the last cycle
 
-    def _keep_promises(self, lineup: PendingJobs) -> tuple[Promises, Promises]:
-        """Hold every place promised that is free or coming free; those that are coming, and those still occupied.
+    def _keep_reserved(self, pending_jobs: PendingJobs) -> tuple[Reserved, Reserved]:
+        """Hold every reserved place that is free or coming free. Returns those that are coming, and those occupied.
 
-        A loose promise is given up, and its job takes a turn, while somebody else waits for what is owed to them.
+        A reservation for which no run was paused, beyond the project's guarantee, is given up while a job of another
+        project waits for GPUs within its guarantee.
         """
-        coming, occupied, loose = Promises(), Promises(), Promises()
-        for waiting in (queue := lineup.promised()):
-            seat = None if is_guarded(waiting) else promised(waiting, self._snapshot)
-            if seat is None or self._forbidden(waiting, seat.option):
+        coming, occupied, loose = Reserved(), Reserved(), Reserved()
+        for pending in (queue := pending_jobs.promised()):
+            assignment = None if is_head(pending) else reserved_for(pending, self._snapshot)
+            if assignment is None or self._forbidden(pending, assignment.option):
                 continue
-            if self._is_loose(waiting, seat.option):
-                loose.append((waiting, seat))
+            if self._is_loose(pending, assignment.option):
+                loose.append((pending, assignment))
             else:
-                self._hold(waiting, seat, coming, occupied)
-        for waiting, seat in loose:
-            if not self._is_owed_to_others(waiting, lineup):
-                self._hold(waiting, seat, coming, occupied)
-        self.guards.keep(queue)
+                self._hold(pending, assignment, coming, occupied)
+        for pending, assignment in loose:
+            if not self._is_owed_to_others(pending, pending_jobs):
+                self._hold(pending, assignment, coming, occupied)
+        self.reservations.keep(queue)
         return coming, occupied
 
-    def _hold(self, waiting: PendingJob, seat: Assignment, coming: Promises, occupied: Promises) -> None:
-        """Start it in its place, or hold the place while that comes free."""
-        if is_free(self._snapshot.idle, seat):
-            self._start(waiting, seat)
-        elif is_free(self._snapshot.future_idle, seat):
-            self._snapshot.occupy(waiting.job, seat)
-            coming.append((waiting, seat))
+    def _hold(self, pending: PendingJob, assignment: Assignment, coming: Reserved, occupied: Reserved) -> None:
+        """Start a job in its reserved place if that is free, or hold the place while it comes free."""
+        if is_free(self._snapshot.idle, assignment):
+            self._start(pending, assignment)
+        elif is_free(self._snapshot.future_idle, assignment):
+            self._snapshot.occupy(pending.job, assignment)
+            coming.append((pending, assignment))
         else:
-            occupied.append((waiting, seat))
+            occupied.append((pending, assignment))
 
-    def _is_loose(self, waiting: PendingJob, option: PoolOption) -> bool:
-        """Nobody was paused for its place, and it is more than its project is guaranteed."""
-        said = waiting.run.reason if waiting.run else None
-        return said is not None and said.code in reasons.UNPAID and not self._is_owed(waiting, option)
+    def _is_loose(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Whether no run was paused for a reservation, and it is beyond the project's guarantee."""
+        reason = pending.run.reason if pending.run else None
+        return reason is not None and reason.code in reasons.UNPAID and not self._is_owed(pending, option)
 
-    def _is_owed(self, waiting: PendingJob, option: PoolOption) -> bool:
-        """It asks for GPUs, and its project stays within the guarantee with them."""
+    def _is_owed(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Whether an option asks for GPUs, and the project stays within its guarantee with them."""
         domain, milli = self._snapshot.capacity.domain_of[option.pool.name], option.request.total_milli
-        return milli > 0 and is_owed(self._snapshot.accounts, domain, waiting.job.id.project, milli)
+        return milli > 0 and is_owed(self._snapshot.accounts, domain, pending.job.id.project, milli)
 
-    def _is_owed_to_others(self, waiting: PendingJob, lineup: PendingJobs) -> bool:
-        """A job of another project is owed a place, and has none. Cost: O(lanes), and kinds of projects owed any."""
-        lines = (line for line in lineup.lines.values() if line.project != waiting.job.id.project)
-        others = (group.first for line in lines if self._may_be_owed(line) for group in line.groups.values())
+    def _is_owed_to_others(self, pending: PendingJob, pending_jobs: PendingJobs) -> bool:
+        """Whether a job of another project waits within that project's guarantee.
+
+        Cost: O(queues), and the classes of projects below their guarantee.
+        """
+        queues = (queue for queue in pending_jobs.queues.values() if queue.project != pending.job.id.project)
+        others = (
+            job_class.first for queue in queues if self._may_be_owed(queue) for job_class in queue.job_classes.values()
+        )
         return any(
             other.run is not None
             and other.run.placement is None
@@ -147,257 +169,249 @@ class Admission:
             for other in others
         )
 
-    def _may_be_owed(self, line: ProjectQueue) -> bool:
-        """The project stays within its guarantee with the least that any of these asks for."""
-        needs, accounts = line.needs(self._snapshot.capacity), self._snapshot.accounts
-        return any(is_owed(accounts, domain, line.project, needs.gpu_milli) for domain in needs.domains)
+    def _may_be_owed(self, queue: ProjectQueue) -> bool:
+        """Whether the project stays within its guarantee with the least that any job of a queue asks for."""
+        needs, accounts = queue.needs(self._snapshot.capacity), self._snapshot.accounts
+        return any(is_owed(accounts, domain, queue.project, needs.gpu_milli) for domain in needs.domains)
 
-    def _await_promises(self, coming: Promises, occupied: Promises) -> None:
-        """Start sooner elsewhere, else wait; whose place is occupied needs those in it paused still."""
-        for waiting, seat in coming:
-            self._snapshot.vacate(waiting.job, seat)
-            if not self._start_on_idle(waiting, [o for o in waiting.options if not self._forbidden(waiting, o)]):
-                self._snapshot.occupy(waiting.job, seat)
-                self._reserve(waiting, seat, self._awaited(waiting))
-        for waiting, seat in occupied:
-            self._keep_occupied(waiting, seat)
+    def _await_reserved(self, coming: Reserved, occupied: Reserved) -> None:
+        """Start the jobs elsewhere if that is possible now; else hold their places, or free them."""
+        for pending, assignment in coming:
+            self._snapshot.vacate(pending.job, assignment)
+            if not self._start_on_idle(pending, [o for o in pending.options if not self._forbidden(pending, o)]):
+                self._snapshot.occupy(pending.job, assignment)
+                self._reserve(pending, assignment, self._awaited(pending))
+        for pending, assignment in occupied:
+            self._keep_occupied(pending, assignment)
 
-    def _awaited(self, waiting: PendingJob) -> Reason:
-        """Why a promise is still waited for: as it was said when it was made."""
-        said = waiting.run.reason if waiting.run else None
-        return said if said is not None and said.code == reasons.FOR_PAUSED else reasons.waits_for_stopping()
+    def _awaited(self, pending: PendingJob) -> Reason:
+        """The reason for which a job still waits for its place: the one given when it was reserved."""
+        reason = pending.run.reason if pending.run else None
+        return reason if reason is not None and reason.code == reasons.FOR_PAUSED else reasons.waits_for_stopping()
 
-    def _keep_occupied(self, waiting: PendingJob, seat: Assignment) -> bool:
-        """Start elsewhere if that is free now, else pause who is in the promised place, if that is still right."""
-        if self._forbidden(waiting, seat.option):
+    def _keep_occupied(self, pending: PendingJob, assignment: Assignment) -> bool:
+        """Start a job elsewhere if it can be, else pause or move the runs in its place, if a rule allows it."""
+        if self._forbidden(pending, assignment.option):
             return False
-        if self._start_on_idle(waiting, [o for o in waiting.options if not self._forbidden(waiting, o)]):
+        if self._start_on_idle(pending, [o for o in pending.options if not self._forbidden(pending, o)]):
             return True
-        allocations = in_the_way(self._snapshot, seat)
+        allocations = in_the_way(self._snapshot, assignment)
         if allocations is None:
             return False
-        for rule in self._rules(waiting, seat.option):
-            if may_pause_all(self._snapshot, rule, allocations):
-                self._pause(waiting, seat, allocations, rule)
+        for rule in self._rules(pending, assignment.option):
+            if may_pause_all(rule, allocations):
+                self._pause(pending, assignment, allocations, rule)
                 return True
-        return self._may_have_moved(waiting, seat.option) and self._shift(
-            waiting, clear(self._snapshot, seat, allocations, waiting.job.id)
+        return self._may_have_moved(pending, assignment.option) and self._shift(
+            pending, clear(self._snapshot, assignment, allocations, pending.job.id)
         )
 
-    # Turns
+    # Attempts
 
-    def _turn(self, waiting: PendingJob) -> bool:
-        """Its turn; a place that is kept for it is free for it meanwhile, and is not kept any longer if it has one."""
-        self._snapshot.effort.turns += 1
-        guard = self.guards.of(waiting)
-        if guard is None:
-            return self._ask(waiting)
-        self.guards.lift(guard)
-        placed = self._ask(waiting)
+    def _attempt(self, pending: PendingJob) -> bool:
+        """Attempt a job; its own head reservation is free for it meanwhile, and ends if the job gains a place."""
+        self._snapshot.counters.attempts += 1
+        reservation = self.reservations.of(pending)
+        if reservation is None:
+            return self._try(pending)
+        self.reservations.lift(reservation)
+        placed = self._try(pending)
         if placed:
-            self.guards.drop(guard)
+            self.reservations.drop(reservation)
         else:
-            self.guards.hold(guard)
+            self.reservations.hold(reservation)
         return placed
 
-    def _ask(self, waiting: PendingJob) -> bool:
-        """Start it, or make room for it, if that can be."""
-        options = [option for option in waiting.options if self._forbidden(waiting, option) is None]
-        if self._start_on_idle(waiting, options):
+    def _try(self, pending: PendingJob) -> bool:
+        """Start a job, or make room for it, if that can be."""
+        options = [option for option in pending.options if self._forbidden(pending, option) is None]
+        if self._within_share:
+            options = [option for option in options if self._stays_within_share(pending, option)]
+            if not options:
+                return pending.job.is_elastic and any(self._start_smaller(pending, o) for o in pending.options)
+        if self._start_on_idle(pending, options):
             return True
-        if self._past_guards(waiting, options, lambda option: self._start_on_idle(waiting, [option])):
+        if self._backfill(pending, options, lambda option: self._start_on_idle(pending, [option])):
             return True
-        # Nobody is paused for a run that may never come to be: its object could be refused.
-        known = waiting.run is not None
-        if known and any(self._make_room(waiting, option) for option in options if option.request.gpu_milli):
+        # No run is paused for a job whose object is not made yet: the API server could refuse it.
+        known = pending.run is not None
+        if known and any(self._make_room(pending, option) for option in options if option.request.gpu_milli):
             return True
-        owed = [option for option in options if self.guards and known and self._is_owed(waiting, option)]
-        if self._past_guards(waiting, owed, lambda option: self._make_room(waiting, option)):
+        owed = [option for option in options if self.reservations and known and self._is_owed(pending, option)]
+        if self._backfill(pending, owed, lambda option: self._make_room(pending, option)):
             return True
-        if waiting.job.is_elastic and any(self._start_smaller(waiting, option) for option in waiting.options):
+        if pending.job.is_elastic and any(self._start_smaller(pending, option) for option in pending.options):
             return True
-        if known and not options and any(self._exchange(waiting, option) for option in waiting.options):
+        if known and not options and any(self._make_room(pending, option) for option in self._at_limit(pending)):
             return True
-        return known and any(self._bring_together(waiting, option) for option in options if option.request.gpu_milli)
+        return known and any(self._bring_together(pending, option) for option in (*options, *self._fewest(pending)))
 
-    def _forbidden(self, waiting: PendingJob, option: PoolOption) -> Reason | None:
+    def _stays_within_share(self, pending: PendingJob, option: PoolOption) -> bool:
+        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
+        return stays_within_share(accounts, domain, pending.job.id.project, option.request.total_milli)
+
+    def _at_limit(self, pending: PendingJob) -> Iterator[PoolOption]:
+        """Options that only a limit forbids: runs that count towards it could make way."""
+        accounts, domain_of = self._snapshot.accounts, self._snapshot.capacity.domain_of
+        for option in pending.options:
+            domain, milli = domain_of[option.pool.name], option.request.total_milli
+            if milli and beyond_quota(accounts, pending.job, domain, milli) is None:
+                yield option
+
+    def _forbidden(self, pending: PendingJob, option: PoolOption) -> Reason | None:
         """The ceiling that the job would break now."""
         domain, milli = self._snapshot.capacity.domain_of[option.pool.name], option.request.total_milli
-        return forbidden(self._snapshot.accounts, waiting.job, domain, milli)
+        return forbidden(self._snapshot.accounts, pending.job, domain, milli)
 
-    def _start_on_idle(self, waiting: PendingJob, options: Sequence[PoolOption]) -> bool:
-        """Start it on what is free."""
+    def _start_on_idle(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
+        """Start a job on idle GPUs."""
         if not options:
             return False
-        held = {option.pool.name: self._held_with(waiting, option) for option in options}
-        seat = self._layout.admit(waiting, options)
-        if seat is None:
+        held = {option.pool.name: self._held_with(pending, option) for option in options}
+        assignment = self._repacking.admit(pending, options)
+        if assignment is None:
             return False
         self.outcome.in_vain = False
-        self._note(waiting, "start", seat.option)
-        reason = self._standing(waiting, seat.option, held[seat.option.pool.name])
-        self.outcome.started[waiting.job.id] = (seat, reason)
-        self._settled.add(waiting.job.id)
+        self._note(pending, "start", assignment.option)
+        reason = self._reason_to_run(pending, assignment.option, held[assignment.option.pool.name])
+        self.outcome.started[pending.job.id] = (assignment, reason)
+        self._decided.add(pending.job.id)
         return True
 
-    def _past_guards(
-        self, waiting: PendingJob, options: Sequence[PoolOption], attempt: Callable[[PoolOption], bool]
+    def _backfill(
+        self, pending: PendingJob, options: Sequence[PoolOption], attempt: Callable[[PoolOption], bool]
     ) -> bool:
-        """Try something as if a place were not kept for another, where that is not in the job's way."""
-        for guard, option in self.guards.in_the_way(waiting):
-            if option not in options or not self.guards.yields(guard, waiting, option):
+        """Backfill: make an attempt in a place reserved for another job, where that job loses nothing by it."""
+        for reservation, option in self.reservations.in_the_way(pending):
+            if option not in options or not self.reservations.yields(reservation, pending, option):
                 continue
-            self.guards.lift(guard)
+            self.reservations.lift(reservation)
             done = attempt(option)
-            self.guards.hold(guard)
+            self.reservations.hold(reservation)
             if done:
                 return True
         return False
 
-    def _make_room(self, waiting: PendingJob, option: PoolOption) -> bool:
-        """Reserve what is coming free anyway, or pause runs and reserve their place, by the first rule that can."""
+    def _make_room(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Reserve what is coming free anyway, or pause the cheapest runs and reserve their place."""
+        rules = self._rules(pending, option)
         coming = place_in(self._snapshot.future_idle, option)
-        for rule in self._rules(waiting, option):
-            if coming is not None:
-                if rule.may_wait:
-                    self._pause(waiting, Assignment(option, coming), (), rule)
-                    return True
-                continue
-            victims = victims_for(self._snapshot, option, rule)
-            placement = place_without(self._snapshot, option, victims) if victims else None
-            if victims and placement is not None:
-                self._pause(waiting, Assignment(option, placement), victims, rule)
-                return True
-        return False
-
-    def _start_smaller(self, waiting: PendingJob, option: PoolOption) -> bool:
-        """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
-        fewer = [found for size in option.sizes[1:] if (found := option.sized(size)) is not None]
-        legal = [found for found in fewer if self._forbidden(waiting, found) is None]
-        known = waiting.run is not None and option.request.gpu_milli > 0
-        snapshot, job = self._snapshot, waiting.job.id
-        claimed = [found for found in legal if known and (found is legal[-1] or any(claims_of(snapshot, job, found)))]
-        for smaller in smaller_options(snapshot, legal, claimed):
-            if self._start_on_idle(waiting, [smaller]) or (known and self._make_room(waiting, smaller)):
-                return True
-        return False
-
-    def _exchange(self, waiting: PendingJob, option: PoolOption) -> bool:
-        """Under a ceiling that is used up, pause lower-ranking work of the same project for as many GPUs."""
-        project, milli = waiting.job.id.project, option.request.total_milli
-        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
-        over_milli = accounts.over_limits(domain, project, milli)
-        rule = Preemption(self._snapshot, waiting.job, domain, milli)
-        if over_milli <= 0 or beyond_quota(accounts, waiting.job, domain, milli) is not None:
+        if coming is not None and self._forbidden(pending, option) is None:
+            if not (rules and rules[0].is_entitled):
+                return False
+            self._pause(pending, Assignment(option, coming), (), rules[0])
+            return True
+        found = [(victims, rule) for rule in rules if (victims := victims_for(self._snapshot, option, rule))]
+        if not found:
             return False
-        victims = exchange_for(self._snapshot, option, rule, over_milli)
-        placement = None if victims is None else place_without(self._snapshot, option, victims)
-        if victims is None or placement is None:
+        victims, rule = min(found, key=lambda each: each[1].cost(each[0]) or NEVER) if len(found) > 1 else found[0]
+        placement = place_without(self._snapshot, option, victims)
+        if placement is None:
             return False
-        self._pause(waiting, Assignment(option, placement), victims, rule)
+        self._pause(pending, Assignment(option, placement), victims, rule)
         return True
 
-    def _bring_together(self, waiting: PendingJob, option: PoolOption) -> bool:
-        """Have others moved out of its way who can go on elsewhere."""
-        return self._may_have_moved(waiting, option) and self._shift(
-            waiting, self._mover.consolidate(option, waiting.job.id)
+    def _start_smaller(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
+        fewer = [found for size in option.sizes[1:] if (found := option.sized(size)) is not None]
+        legal = [found for found in fewer if self._forbidden(pending, found) is None]
+        if self._within_share:
+            legal = [found for found in legal if self._stays_within_share(pending, found)]
+        known = pending.run is not None and option.request.gpu_milli > 0
+        claimed = [found for found in legal if known and (found is legal[-1] or self._has_claim(pending, found))]
+        for smaller in smaller_options(self._snapshot, legal, claimed):
+            if self._start_on_idle(pending, [smaller]) or (known and self._make_room(pending, smaller)):
+                return True
+        return False
+
+    def _fewest(self, pending: PendingJob) -> Iterator[PoolOption]:
+        """The options of an elastic job with as few workers as it may start with."""
+        for option in pending.options:
+            fewest = option.sized(option.least)
+            if fewest is not None and fewest is not option and self._forbidden(pending, fewest) is None:
+                yield fewest
+
+    def _bring_together(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Migrate runs that can go on elsewhere out of the way of a job."""
+        return (
+            option.request.gpu_milli > 0
+            and self._may_have_moved(pending, option)
+            and self._shift(pending, self._migrations.consolidate(option, pending.job.id))
         )
 
-    def _may_have_moved(self, waiting: PendingJob, option: PoolOption) -> bool:
-        """Its project stays within the fair share with it."""
-        return self._policy.consolidation and next(claims_of(self._snapshot, waiting.job.id, option), None) is not None
+    def _may_have_moved(self, pending: PendingJob, option: PoolOption) -> bool:
+        return self._policy.consolidation and self._has_claim(pending, option)
 
-    def _rules(self, waiting: PendingJob, option: PoolOption) -> Iterator[Rule]:
-        """By what right the job may have others paused, the strongest first."""
-        yield from islice(claims_of(self._snapshot, waiting.job.id, option), 1)
+    def _has_claim(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Whether its project stays within its guarantee, or within its fair share, with the job."""
+        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
+        return any(rights_of(accounts, domain, pending.job.id.project, option.request.total_milli))
+
+    def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
+        """The combinations of rights by which the job may have runs paused."""
         domain = self._snapshot.capacity.domain_of[option.pool.name]
-        yield Preemption(self._snapshot, waiting.job, domain, option.request.total_milli)
+        return rules_of(self._snapshot, pending.job, domain, option.request.total_milli)
 
     # Outcomes
 
-    def _start(self, waiting: PendingJob, seat: Assignment) -> None:
-        reason = self._standing(waiting, seat.option, self._held_with(waiting, seat.option))
-        self._snapshot.occupy(waiting.job, seat)
-        self._note(waiting, "start where promised", seat.option)
-        self.outcome.started[waiting.job.id] = (seat, reason)
-        self._settled.add(waiting.job.id)
+    def _start(self, pending: PendingJob, assignment: Assignment) -> None:
+        reason = self._reason_to_run(pending, assignment.option, self._held_with(pending, assignment.option))
+        self._snapshot.occupy(pending.job, assignment)
+        self._note(pending, "start where promised", assignment.option)
+        self.outcome.started[pending.job.id] = (assignment, reason)
+        self._decided.add(pending.job.id)
 
-    def _reserve(self, waiting: PendingJob, seat: Assignment, reason: Reason) -> None:
-        self._note(waiting, "reserve", seat.option)
-        self.outcome.reserved[waiting.job.id] = (seat, reason)
-        self._settled.add(waiting.job.id)
+    def _reserve(self, pending: PendingJob, assignment: Assignment, reason: Reason) -> None:
+        self._note(pending, "reserve", assignment.option)
+        self.outcome.reserved[pending.job.id] = (assignment, reason)
+        self._decided.add(pending.job.id)
 
-    def _pause(self, waiting: PendingJob, seat: Assignment, victims: Sequence[Allocation], rule: Rule) -> None:
-        """Pause the victims and reserve the seat, which is free once they have left."""
+    def _pause(
+        self, pending: PendingJob, assignment: Assignment, victims: Sequence[Allocation], rule: VictimRule
+    ) -> None:
+        """Pause the victims and reserve the place, which is free once they have left."""
         self.outcome.in_vain = False
-        self._stop(victims, rule, waiting.job.id)
-        if victims:
-            self._snapshot.exchange(victims, waiting.job, seat)
-        else:
-            self._snapshot.occupy(waiting.job, seat)
+        self.outcome.pause(victims, rule, pending.job.id)
+        self._snapshot.pause(victims)
+        self._snapshot.occupy(pending.job, assignment)
         paused = dict.fromkeys(allocation.run.job for allocation in victims)
-        self._reserve(waiting, seat, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
+        self._reserve(pending, assignment, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
 
-    def _stop(self, victims: Sequence[Allocation], rule: Rule, beneficiary: JobId) -> None:
-        """Enter who is paused, and what each project loses by it as it stands before that."""
-        steps: dict[JobId, tuple[str, Allocation, GpuMilli]] = {}
-        alike: dict[object, Mapping[str, str | int]] = {}
-        for allocation in victims:
-            job, pause = allocation.run.job, Pause(allocation, rule.paused(allocation), beneficiary)
-            if allocation.surplus:
-                self.outcome.given_up.setdefault(job, []).append(pause)
-            else:
-                self.outcome.pauses[job] = pause
-            milli = steps[job][2] if job in steps else 0
-            steps[job] = pause.reason.code, allocation, milli + allocation.total_milli
-        for code, allocation, milli in steps.values():
-            kind = allocation.domain, allocation.project, milli
-            if kind not in alike:
-                alike[kind] = loss(self._snapshot.accounts, allocation, milli, beneficiary)
-            self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=code, numbers=alike[kind]))
-
-    def _make_way(self, victims: Sequence[Allocation], rule: Rule, beneficiary: JobId) -> None:
-        """Pause the victims for one who takes their place bit by bit."""
-        self._stop(victims, rule, beneficiary)
+    def _make_way(self, victims: Sequence[Allocation], rule: VictimRule, beneficiary: JobId) -> None:
+        """Pause the victims for an elastic run that regains workers in their places."""
+        self.outcome.pause(victims, rule, beneficiary)
         self._snapshot.pause(victims)
 
-    def _shift(self, waiting: PendingJob, found: Consolidation | None) -> bool:
-        """Move who is to be moved, if anybody, and reserve the seat, which is free once they have left."""
-        self.outcome.in_vain &= found is None and not self._mover.has_looked
+    def _shift(self, pending: PendingJob, found: Consolidation | None) -> bool:
+        """Migrate the runs that were found, if any, and reserve the place, which is free once they have left."""
+        self.outcome.in_vain &= found is None and not self._migrations.has_looked
         if found is None:
             return False
         for move in found.moves:
-            allocation, reason = move.allocation, reasons.moved_for(waiting.job.id)
-            self.outcome.shifts[allocation.run.job] = Shift(move, reason, waiting.job.id)
-            numbers = loss(self._snapshot.accounts, allocation, allocation.total_milli, waiting.job.id)
+            allocation, reason = move.allocation, reasons.moved_for(pending.job.id)
+            self.outcome.shifts[allocation.run.job] = Shift(move, reason, pending.job.id)
+            numbers = loss(self._snapshot.accounts, allocation, allocation.total_milli, pending.job.id)
             self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=reason.code, numbers=numbers))
         self._snapshot.pause([move.allocation for move in found.moves])
-        self._snapshot.occupy(waiting.job, found.seat)
+        self._snapshot.occupy(pending.job, found.assignment)
         for move in found.moves:
             if move.allocation.job is not None:
-                self._snapshot.occupy(move.allocation.job, move.seat)
-        self._reserve(waiting, found.seat, reasons.waits_for_paused(move.allocation.run.job for move in found.moves))
+                self._snapshot.occupy(move.allocation.job, move.assignment)
+        self._reserve(
+            pending, found.assignment, reasons.waits_for_paused(move.allocation.run.job for move in found.moves)
+        )
         return True
 
-    def _held_with(self, waiting: PendingJob, option: PoolOption) -> GpuMilli:
-        """What its project holds once the job has what it asks for, too."""
+    def _held_with(self, pending: PendingJob, option: PoolOption) -> GpuMilli:
+        """What the project holds with the job."""
         domain = self._snapshot.capacity.domain_of[option.pool.name]
-        return self._snapshot.accounts.held(domain, project_owner(waiting.job.id.project)) + option.request.total_milli
+        return self._snapshot.accounts.held(domain, project_owner(pending.job.id.project)) + option.request.total_milli
 
-    def _standing(self, waiting: PendingJob, option: PoolOption, held_milli: GpuMilli) -> Reason:
-        """Why it may run."""
-        domain = self._snapshot.capacity.domain_of[option.pool.name]
+    def _reason_to_run(self, pending: PendingJob, option: PoolOption, held_milli: GpuMilli) -> Reason:
         if not option.request.total_milli:
             return reasons.runs_without_gpu()
-        return standing(self._snapshot.accounts, domain, waiting.job.id.project, held_milli)
-
-    def _note(self, waiting: PendingJob, rule: str, option: PoolOption) -> None:
-        owner = project_owner(waiting.job.id.project)
         domain = self._snapshot.capacity.domain_of[option.pool.name]
-        numbers: dict[str, str | int] = {
-            "pool": option.pool.name,
-            "gpuMilli": option.request.total_milli,
-            "heldMilli": self._snapshot.accounts.held(domain, owner),
-            "shareMilli": self._snapshot.accounts.portion(domain, owner).share_milli,
-        }
-        self.outcome.trace.append(TraceStep(job=waiting.job.id, rule=rule, numbers=numbers))
+        return reason_to_run(self._snapshot.accounts, domain, pending.job.id.project, held_milli)
+
+    def _note(self, pending: PendingJob, rule: str, option: PoolOption) -> None:
+        self.outcome.trace.append(gain_step(self._snapshot, pending.job.id, rule, option))

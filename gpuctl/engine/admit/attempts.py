@@ -1,11 +1,10 @@
-"""The order of attempts: of all projects the one with the least of its fair share, in it the first job in order.
+"""The order of attempts: the queue with the least of its fair share first, and in it the first job in order.
 
-Each project has a queue for each quota domain its jobs are meant for. A queue whose next job is within the project's
-guarantee goes before the others: what the guarantee covers need not be taken back later from a project that got it
-first. Jobs alike are attempted once: if the first fails, the others would fail too. When runs are paused, all are
-attempted again. What an attempt comes to is `admission`'s.
+Each project has a queue for each quota domain. A queue whose head is within the project's guarantee goes before the
+others: GPUs that the guarantee covers need not be reclaimed later from a project that got them first. Of alike jobs
+only the first is attempted: if it fails, the others would fail too. After a pause all classes may be attempted again.
 
-Cost: a check for each class of alike jobs whose turn may come, and O(log queues) for each attempt.
+Cost: a check for each class of jobs that comes to the head, and O(log queues) for each attempt.
 """
 
 from __future__ import annotations
@@ -24,99 +23,103 @@ from gpuctl.model.units import Instant
 
 _EVER: Instant = -(1 << 62)
 
-_Next: TypeAlias = tuple[Rank, PendingJob, JobClass]
+_Head: TypeAlias = tuple[Rank, int, JobClass]
+"""A job's rank, its index in its class, and the class."""
 
 
 class Cursor:
-    """How far one queue has been attempted. `place`: how it compares with others, at best, until its head is known.
+    """How far one queue was attempted. `place`: its place in the order of queues, at best, until the head is known.
 
     `decided`: jobs that need no attempt; it grows as jobs are given a place.
     """
 
-    __slots__ = ("_at", "_classes", "_decided", "_followers", "_snapshot", "line", "place")
+    __slots__ = ("_at", "_classes", "_decided", "_followers", "_snapshot", "place", "queue")
 
     def __init__(
         self,
-        line: ProjectQueue,
+        queue: ProjectQueue,
         classes: Sequence[tuple[Rank, JobClass]],
         snapshot: Snapshot,
         decided: Collection[JobId],
     ) -> None:
-        self.line = line
+        self.queue = queue
         self._classes = classes
         self._snapshot = snapshot
         self._decided = decided
         self._at = 0
-        self._followers: list[_Next] = []
-        self.place = place_of(line, snapshot.accounts, 0, _EVER)
+        self._followers: list[_Head] = []
+        self.place = place_of(queue, snapshot.accounts, 0, _EVER)
 
     def head(self, check: Schedulability) -> PendingJob | None:
-        """The first job in order, from here on, for which an attempt could succeed."""
+        """Advance to the first job for which an attempt could succeed, and return it."""
         while (head := self._head()) is not None:
-            _, waiting, group = head
-            if waiting.job.id in self._decided:
+            _, at, job_class = head
+            pending = job_class.jobs[at]
+            if pending.job.id in self._decided:
                 self._advance(head)
-                self._follow(group)
-            elif check.of(waiting, group):
-                self.place = place_of(self.line, self._snapshot.accounts, waiting.gpu_milli, waiting.queued_at_ms)
-                return waiting
+                self._follow(job_class, at + 1)
+            elif check.of(pending, job_class):
+                self.place = place_of(self.queue, self._snapshot.accounts, pending.gpu_milli, pending.queued_at_ms)
+                return pending
             else:
                 self._advance(head)
         return None
 
     def skip(self) -> None:
-        """Advance past the head: it was attempted, and failed."""
+        """Advance past the head: its attempt failed."""
         head = self._head()
         if head is not None:
             self._advance(head)
 
-    def _head(self) -> _Next | None:
+    def _head(self) -> _Head | None:
         classes, followers = self._classes, self._followers
         first = followers[0] if followers else None
         if self._at < len(classes) and (first is None or classes[self._at][0] < first[0]):
-            rank, group = classes[self._at]
-            return rank, group.first, group
+            rank, job_class = classes[self._at]
+            return rank, 0, job_class
         return first
 
-    def _advance(self, head: _Next) -> None:
+    def _advance(self, head: _Head) -> None:
         if self._followers and self._followers[0] is head:
             heappop(self._followers)
         else:
             self._at += 1
 
-    def _follow(self, group: JobClass) -> None:
-        """The next of a class is attempted in its turn, where those before it have a place."""
-        waiting = next((each for each in group.jobs if each.job.id not in self._decided), None)
-        if waiting is not None:
-            heappush(self._followers, (rank_of(waiting), waiting, group))
+    def _follow(self, job_class: JobClass, at: int) -> None:
+        """Line up the next job of a class in which all before it have a place."""
+        while at < len(job_class.jobs) and job_class.jobs[at].job.id in self._decided:
+            at += 1
+        if at < len(job_class.jobs):
+            heappush(self._followers, (rank_of(job_class.jobs[at]), at, job_class))
 
     def __lt__(self, other: Cursor) -> bool:
         return self.place < other.place
 
 
 def attempt_all(
-    lines: Iterable[ProjectQueue],
+    queues: Iterable[ProjectQueue],
     check: Schedulability,
     snapshot: Snapshot,
     decided: Collection[JobId],
     attempt: Callable[[PendingJob], bool],
 ) -> None:
-    """Attempt jobs until none is left for which that could succeed. `attempt` says whether the job has a place now."""
-    queues = list(lines)
-    version = -1
+    """Attempt jobs until none is schedulable. `attempt` says whether the job has a place now."""
+    unfinished = list(queues)
+    pauses = -1
     cursors: list[Cursor] = []
     while True:
-        if version != snapshot.version:
-            version = snapshot.version
-            cursors = [Cursor(line, found, snapshot, decided) for line in queues if (found := check.classes(line))]
+        if pauses != snapshot.pauses:
+            pauses = snapshot.pauses
+            found = ((queue, check.classes(queue)) for queue in unfinished)
+            cursors = [Cursor(queue, classes, snapshot, decided) for queue, classes in found if classes]
             heapify(cursors)
         if not cursors:
             return
         cursor = cursors[0]
-        waiting = cursor.head(check)
-        if waiting is None:
+        pending = cursor.head(check)
+        if pending is None:
             heappop(cursors)
         elif len(cursors) > 1 and min(other.place for other in cursors[1:3]) < cursor.place:
             heapreplace(cursors, cursor)
-        elif not attempt(waiting):
+        elif not attempt(pending):
             cursor.skip()

@@ -1,14 +1,16 @@
-"""What the turns of a cycle come to: who starts where, who makes way for whom, and who waits for what."""
+"""Outcome: the result of the attempts of one round."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuctl.engine.capacity.gang import Assignment
+from gpuctl.engine.capacity.gang import Assignment, PoolOption
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.accounts import Accounts, project_owner
+from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import Migration
+from gpuctl.engine.victims.rules import VictimRule
 from gpuctl.model.decision import Reason, TraceStep, WorkerPlacement
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId
@@ -17,7 +19,7 @@ from gpuctl.model.units import GpuMilli
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """One victim, why, and for whom."""
+    """A run that is paused, or gives up a surplus worker, for a beneficiary."""
 
     allocation: Allocation
     reason: Reason
@@ -26,7 +28,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One run that is moved, why, where to, and for whom."""
+    """A run that is migrated for a beneficiary."""
 
     move: Migration
     reason: Reason
@@ -35,7 +37,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Regained:
-    """Places of an elastic run's missing workers: those that are free, and those that are coming free."""
+    """Places for the missing workers of an elastic run: those that are idle, and those that are coming free."""
 
     now: tuple[WorkerPlacement, ...]
     coming: tuple[WorkerPlacement, ...]
@@ -45,29 +47,59 @@ class Regained:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the turns came to. `reserved` jobs wait for their place, which is not free yet; for those in `kept` one is
-    kept as it empties; the others in `lanes` have none.
-    `laid_anew`: some that start were moved for others, so there may be room again where others found none.
-    `in_vain`: nobody got a place, and nobody was looked for who could be moved, which is by how long runs have run.
-    `given_up` are workers that elastic runs lose, `regained` places of those that others lack and don't have yet."""
+    """Result of the attempts of one round.
+
+    `started`: run now. `reserved`: has a place that is not free yet. `kept`: has a head reservation. `pending_queues`:
+    the jobs of each queue that are neither started nor reserved. What makes room: `pauses`, `shifts`, and `given_up`,
+    the surplus workers that elastic runs give up. `regained`: places for missing workers of elastic runs.
+    `repacked`: an admission was moved for another, so there may be room again where an attempt failed.
+    `in_vain`: no attempt succeeded, and none considered migration, whose candidates change with time alone.
+    """
 
     started: dict[JobId, tuple[Assignment, Reason]] = field(default_factory=dict)
     reserved: dict[JobId, tuple[Assignment, Reason]] = field(default_factory=dict)
     kept: dict[JobId, tuple[Assignment, Reason]] = field(default_factory=dict)
-    lanes: tuple[tuple[JobId, ...], ...] = ()
+    pending_queues: tuple[tuple[JobId, ...], ...] = ()
     pauses: dict[JobId, Pause] = field(default_factory=dict)
     given_up: dict[JobId, list[Pause]] = field(default_factory=dict)
     regained: dict[JobId, Regained] = field(default_factory=dict)
     shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
-    laid_anew: bool = False
+    repacked: bool = False
     in_vain: bool = True
+
+    def pause(self, victims: Sequence[Allocation], rule: VictimRule, beneficiary: JobId) -> None:
+        """Enter the victims, and what each project loses by them as it stands before that."""
+        steps: dict[JobId, tuple[str, Allocation, GpuMilli]] = {}
+        for allocation in victims:
+            job, pause = allocation.run.job, Pause(allocation, rule.reason(allocation), beneficiary)
+            if allocation.is_extra:
+                self.given_up.setdefault(job, []).append(pause)
+            else:
+                self.pauses[job] = pause
+            milli = steps[job][2] if job in steps else 0
+            steps[job] = pause.reason.code, allocation, milli + allocation.total_milli
+        for code, allocation, milli in steps.values():
+            numbers = loss(rule.snapshot.accounts, allocation, milli, beneficiary)
+            self.trace.append(TraceStep(job=allocation.run.job, rule=code, numbers=numbers))
+
+
+def gain_step(snapshot: Snapshot, job: JobId, rule: str, option: PoolOption) -> TraceStep:
+    """The step of the trace for a place that a job gains, with what its project holds then."""
+    owner, domain = project_owner(job.project), snapshot.capacity.domain_of[option.pool.name]
+    numbers: dict[str, str | int] = {
+        "pool": option.pool.name,
+        "gpuMilli": option.request.total_milli,
+        "heldMilli": snapshot.accounts.held(domain, owner),
+        "shareMilli": snapshot.accounts.portion(domain, owner).share_milli,
+    }
+    return TraceStep(job=job, rule=rule, numbers=numbers)
 
 
 def loss(
     accounts: Accounts, allocation: Allocation, gpu_milli: GpuMilli, beneficiary: JobId
 ) -> Mapping[str, str | int]:
-    """What a run gives, and how its project stands before that: the numbers of a step of the trace."""
+    """The numbers of a trace step for a run that makes room: its GPUs, and what its project holds before that."""
     numbers: dict[str, str | int] = {"for": str(beneficiary), "gpuMilli": gpu_milli}
     if allocation.domain is not None:
         owner = project_owner(allocation.project)

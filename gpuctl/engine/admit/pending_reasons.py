@@ -1,13 +1,15 @@
-"""Why jobs wait: what binds each class of alike jobs, as things stand when the attempts are over.
+"""Pending reasons: why each class of jobs waits, as things stand when the attempts are over.
 
-It depends on what is free for what they ask, the same for all options of a sort but for what is reserved for others,
-and on what their project holds and has a right to. Where neither has changed the reason stays. Cost: O(sorts), what is
-reserved for others, and O(classes) of the projects there is news about, or that ask for what has become free or short.
+The reason is the first of these that applies: a ceiling; a head reservation of another job; CPU or memory; GPUs that
+are scattered over nodes; too few GPUs. It depends on what each sort of option is short of, and on what the job's
+project holds and may hold. A class for which neither has changed keeps its reason.
+
+Cost: O(sorts), and O(classes) of dirty projects, or of all projects if any sort is short of something else now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
@@ -19,7 +21,7 @@ from gpuctl.engine.capacity.gang import PoolOption, Sort, has_place
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
+from gpuctl.engine.jobs.project_queue import JobClass
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import forbidden
 from gpuctl.engine.snapshot import Snapshot
@@ -27,137 +29,125 @@ from gpuctl.model.decision import Reason
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import WHOLE_GPU
 
-Kept: TypeAlias = Mapping[tuple[PoolName, Request], JobId]
-"""For which job the room is reserved that would do for a request."""
+Reserved: TypeAlias = Mapping[tuple[PoolName, Request], JobId]
+"""The requests that would have room if it were not reserved, with the job that has the reservation."""
 
 
 class Shortfall(NamedTuple):
-    """What a request wants for: whether GPUs are `enough`, whether only CPU or memory is short, and for whom what would
-    do is `kept_for`."""
+    """What a request is short of. `enough`: not of GPUs in all. `is_cpu`: only of CPU or memory. `reserved_for`: only
+    of room that is reserved for this job."""
 
     enough: bool
     is_cpu: bool
-    kept_for: JobId | None = None
+    reserved_for: JobId | None = None
 
 
 class PendingReasons:
-    """What those who wait want for, as they were told last."""
+    """What requests were short of in the last cycle."""
 
-    __slots__ = ("_kept", "_reader", "_wants")
+    __slots__ = ("_dirty", "_reserved", "_shortfalls")
 
-    def __init__(self, news: DirtyProjects) -> None:
-        self._reader = news.reader()
-        self._wants: Mapping[Sort, Shortfall] = {}
-        self._kept: Kept = {}
+    def __init__(self, dirty: DirtyProjects) -> None:
+        self._dirty = dirty.reader()
+        self._shortfalls: Mapping[Sort, Shortfall] = {}
+        self._reserved: Reserved = {}
 
-    def tell(self, lineup: PendingJobs, snapshot: Snapshot, guards: HeadReservations) -> list[JobClass]:
-        """Bring every reason up to date; the groups whose reason is another now."""
-        wants = {option.sort: _want(option, snapshot) for option in lineup.sorts}
-        kept = _kept(lineup, snapshot, guards)
-        changed = {sort for sort, want in wants.items() if want != self._wants.get(sort)}
-        requests = {request for request, _ in kept.items() ^ self._kept.items()}
-        self._wants, self._kept = wants, kept
-        concerned = dict.fromkeys(chain.from_iterable(line.groups.values() for line in self._changed(lineup, snapshot)))
-        if changed:
-            concerned.update((g, None) for g in lineup.groups() if not changed.isdisjoint(g.first.prospect.sorts))
-        if requests:
-            concerned.update(
-                (g, None) for g in lineup.groups() if not requests.isdisjoint(map(_asked, g.first.options))
-            )
-        return self._told(concerned, snapshot)
+    def update(self, pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadReservations) -> list[JobClass]:
+        """Bring the reason of each class up to date; the classes that have another one now."""
+        before = self._shortfalls, self._reserved
+        self._shortfalls = {option.sort: _shortfall(option, snapshot) for option in pending_jobs.sorts}
+        self._reserved = _reserved(pending_jobs, snapshot, reservations)
+        projects = self._dirty.take()
+        if before == (self._shortfalls, self._reserved):
+            sharing = chain.from_iterable(map(snapshot.accounts.tree.ceiled_with, projects))
+            queues = chain.from_iterable(map(pending_jobs.queues_of, dict.fromkeys(chain(projects, sharing))))
+            return self._changed(chain.from_iterable(queue.job_classes.values() for queue in queues), snapshot)
+        return self._changed(pending_jobs.job_classes(), snapshot)
 
-    def _told(self, concerned: Iterable[JobClass], snapshot: Snapshot) -> list[JobClass]:
-        """Those of some groups whose reason is another now. Cost: a reason for each of their terms, and what binds."""
+    def _changed(self, job_classes: Iterable[JobClass], snapshot: Snapshot) -> list[JobClass]:
+        """Set the reasons of some classes; those that had another one."""
         reasons_of: dict[object, Reason] = {}
-        told = []
-        for group in concerned:
-            first = group.first
-            wants = tuple([self._want_of(option) for option in first.options])
-            key = group.line, first.prospect.terms, wants
+        changed = []
+        for job_class in job_classes:
+            first = job_class.first
+            shortfalls = tuple([self._shortfall_of(option) for option in first.options])
+            key = job_class.queue, first.job_options.terms, shortfalls
             reason = reasons_of.get(key)
             if reason is None:
-                reason = reasons_of[key] = _why(first, wants, snapshot)
-            if reason != group.reason:
-                group.reason = reason
-                told.append(group)
-        return told
+                reason = reasons_of[key] = _reason(first, shortfalls, snapshot)
+            if reason != job_class.reason:
+                job_class.reason = reason
+                changed.append(job_class)
+        return changed
 
-    def _want_of(self, option: PoolOption) -> Shortfall:
-        want, kept_for = self._wants[option.fewest.sort], self._kept.get(_asked(option)) if self._kept else None
-        return want if kept_for is None else want._replace(kept_for=kept_for)
-
-    def _changed(self, lineup: PendingJobs, snapshot: Snapshot) -> Iterator[ProjectQueue]:
-        """The lines of projects there is news about, and of those that share a ceiling with one."""
-        projects = self._reader.take()
-        sharing = chain.from_iterable(map(snapshot.accounts.tree.ceiled_with, projects))
-        return chain.from_iterable(map(lineup.lines_of, dict.fromkeys(chain(projects, sharing))))
+    def _shortfall_of(self, option: PoolOption) -> Shortfall:
+        shortfall = self._shortfalls[option.fewest.sort]
+        job = self._reserved.get((option.pool.name, option.fewest.request)) if self._reserved else None
+        return shortfall if job is None else shortfall._replace(reserved_for=job)
 
 
-def _asked(option: PoolOption) -> tuple[PoolName, Request]:
-    """What an option asks for at the least."""
-    return option.pool.name, option.fewest.request
-
-
-def _want(least: PoolOption, snapshot: Snapshot) -> Shortfall:
-    """What all options of a sort want for, but for what is kept for others."""
-    enough = _free_for(snapshot.idle, least)
+def _shortfall(least: PoolOption, snapshot: Snapshot) -> Shortfall:
+    """What all options of a sort are short of, apart from reservations."""
+    enough = _enough_is_free(snapshot.idle, least)
     return Shortfall(enough, enough and has_place(snapshot.idle, PoolOption(least.pool, least.request.without_cpu())))
 
 
-def _kept(lineup: PendingJobs, snapshot: Snapshot, guards: HeadReservations) -> Kept:
-    """For whom what would do for a request is kept."""
-    kept: dict[tuple[PoolName, Request], JobId] = {}
-    if not guards:
-        return kept
-    with guards.lifted():
-        free = {o.sort for o in lineup.sorts if guards.in_pool(o.pool.name) and _free_for(snapshot.idle, o)}
-        asked = {
-            _asked(option): option.fewest
-            for group in (lineup.groups() if free else ())
-            for option, sort in zip(group.first.options, group.first.prospect.sorts, strict=True)
-            if sort in free
+def _reserved(pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadReservations) -> Reserved:
+    """See `Reserved`."""
+    found: dict[tuple[PoolName, Request], JobId] = {}
+    if not reservations:
+        return found
+    with reservations.lifted():
+        sorts = {
+            option.sort
+            for option in pending_jobs.sorts
+            if reservations.in_pool(option.pool.name) and _enough_is_free(snapshot.idle, option)
         }
-        for request, option in asked.items():
-            guard = guards.in_pool(option.pool.name)
-            if guard is not None and has_place(snapshot.idle, option):
-                kept[request] = guard.waiting.job.id
-    return kept
+        least = {
+            (option.pool.name, option.fewest.request): option.fewest
+            for job_class in (pending_jobs.job_classes() if sorts else ())
+            for option, sort in zip(job_class.first.options, job_class.first.job_options.sorts, strict=True)
+            if sort in sorts
+        }
+        for request, option in least.items():
+            reservation = reservations.in_pool(option.pool.name)
+            if reservation is not None and has_place(snapshot.idle, option):
+                found[request] = reservation.pending.job.id
+    return found
 
 
-def _free_for(ledger: FreeCapacity, option: PoolOption) -> bool:
-    """Whether as much is free in a pool, of the kind an option asks for: whole devices, or any parts of them."""
+def _enough_is_free(free: FreeCapacity, option: PoolOption) -> bool:
+    """Whether the pool has as much as an option asks for, scattered or not: whole devices, or any parts of them."""
     request, pool = option.request, option.pool.name
     if request.fraction_milli:
-        return ledger.free_milli(pool, request.profile) >= request.total_milli
-    return ledger.whole_devices(pool) * WHOLE_GPU >= request.total_milli
+        return free.free_milli(pool, request.profile) >= request.total_milli
+    return free.whole_devices(pool) * WHOLE_GPU >= request.total_milli
 
 
-def _why(waiting: PendingJob, wants: tuple[Shortfall, ...], snapshot: Snapshot) -> Reason:
-    """What binds a job that has no place: a ceiling, who has waited longer, CPU, the nodes, or the GPUs."""
-    job, domain_of = waiting.job, snapshot.capacity.domain_of
-    barrier: Reason | None = None
-    legal: list[tuple[PoolOption, Shortfall]] = []
-    for option, want in zip(waiting.options, wants, strict=True):
+def _reason(pending: PendingJob, shortfalls: tuple[Shortfall, ...], snapshot: Snapshot) -> Reason:
+    """Why a job has no place, see above."""
+    job, domain_of = pending.job, snapshot.capacity.domain_of
+    ceiling: Reason | None = None
+    allowed: list[tuple[PoolOption, Shortfall]] = []
+    for option, shortfall in zip(pending.options, shortfalls, strict=True):
         forbids = forbidden(snapshot.accounts, job, domain_of[option.pool.name], option.least_milli)
         if forbids is None:
-            legal.append((option, want))
-        barrier = barrier or forbids
-    if barrier is not None and not legal:
-        return barrier
-    for _, want in legal:
-        if want.kept_for is not None:
-            return reasons.held_back(want.kept_for)
-    if not waiting.gpu_milli:
+            allowed.append((option, shortfall))
+        ceiling = ceiling or forbids
+    if ceiling is not None and not allowed:
+        return ceiling
+    for _, shortfall in allowed:
+        if shortfall.reserved_for is not None:
+            return reasons.held_back(shortfall.reserved_for)
+    if not pending.gpu_milli:
         return reasons.cpu_short(job)
-    enough = [want for _, want in legal if want.enough]
+    enough = [shortfall for _, shortfall in allowed if shortfall.enough]
     if enough:
-        if any(want.is_cpu for want in enough):
+        if any(shortfall.is_cpu for shortfall in enough):
             return reasons.cpu_short(job)
         return reasons.gang_short(job) if job.min_workers > 1 else reasons.scattered(job)
-    return reasons.over_share(job) if _is_beyond_share(waiting, legal[0][0], snapshot) else reasons.no_free_gpus(job)
-
-
-def _is_beyond_share(waiting: PendingJob, option: PoolOption, snapshot: Snapshot) -> bool:
-    domain, owner = snapshot.capacity.domain_of[option.pool.name], project_owner(waiting.job.id.project)
-    held_milli, milli = snapshot.accounts.held(domain, owner), option.least_milli
-    return milli > 0 and held_milli + milli > max(snapshot.accounts.portion(domain, owner))
+    option = allowed[0][0]
+    domain, owner = domain_of[option.pool.name], project_owner(job.id.project)
+    with_job_milli = snapshot.accounts.held(domain, owner) + option.least_milli
+    is_beyond = option.least_milli > 0 and with_job_milli > max(snapshot.accounts.portion(domain, owner))
+    return reasons.over_share(job) if is_beyond else reasons.no_free_gpus(job)

@@ -1,15 +1,16 @@
-"""Places held from cycle to cycle: who was promised a place starts there, or sooner elsewhere, or the promise lapses.
+"""Reservations: the places of queued and moving runs, carried from cycle to cycle on the runs themselves.
 
-A promise is the placement on a queued run. It stands while its place is free or coming free, or as long as the job may
-still have those paused who are in it; so a crash between the promise and the pauses ends in the same pauses. A run that
-is moved has one before it has stopped, and counts as if it were there already.
+A reservation is the placement on a queued run. The job starts there, or sooner elsewhere. The reservation stands while
+its place is idle or coming free, or as long as a rule still allows to pause the runs in it; so a crash between the
+reservation and the pauses ends in the same pauses. A run that is moved has its next place reserved before it has
+stopped, and that place counts as held by its project.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
-from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import Assignment, PoolOption
 from gpuctl.engine.jobs.demand import StaticFit
@@ -17,45 +18,48 @@ from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.entitlement import forbidden
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.elastic import with_bound
-from gpuctl.engine.victims.rules import Rule, VictimTotals, tally_with
+from gpuctl.engine.victims.rules import VictimRule, with_leaving
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 
 
-def promised(waiting: PendingJob, snapshot: Snapshot) -> Assignment | None:
-    """The place a queued run was promised, if it is one the job could have in a pool it may use."""
-    return _seat_of(waiting.run.placement if waiting.run else None, waiting.options, snapshot)
+def reserved_for(pending: PendingJob, snapshot: Snapshot) -> Assignment | None:
+    """The reservation of a queued run, if its place is one that the job could have in a pool it may use."""
+    return _assignment_in(pending.run.placement if pending.run else None, pending.options, snapshot)
 
 
-def keep_moves(moving: Iterable[tuple[Job, Run]], prospects: StaticFit, snapshot: Snapshot) -> dict[JobId, Placement]:
-    """Enter the places that runs go to which still stop where they were, as far as those are free, or come free, and no
-    ceiling forbids them by now."""
-    kept: dict[JobId, Placement] = {}
+def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapshot: Snapshot) -> dict[JobId, Placement]:
+    """Reserve again the next places of runs that are still stopping in order to move.
+
+    A place that is neither idle nor coming free, or that breaks a ceiling by now, is not reserved again.
+    """
+    reserved: dict[JobId, Placement] = {}
     for job, run in moving:
-        seat = _seat_of(run.reserved, prospects.options(job), snapshot)
-        if seat is None or not is_free(snapshot.future_idle, seat):
+        assignment = _assignment_in(run.reserved, static_fit.options(job), snapshot)
+        if assignment is None or not is_free(snapshot.future_idle, assignment):
             continue
-        domain, milli = snapshot.capacity.domain_of[seat.option.pool.name], seat.option.request.total_milli
+        domain, milli = snapshot.capacity.domain_of[assignment.option.pool.name], assignment.option.request.total_milli
         if forbidden(snapshot.accounts, job, domain, milli) is None:
-            snapshot.occupy(job, seat)
-            kept[job.id] = seat.placement
-    return kept
+            snapshot.occupy(job, assignment)
+            reserved[job.id] = assignment.placement
+    return reserved
 
 
-def _seat_of(placement: Placement | None, options: Iterable[PoolOption], snapshot: Snapshot) -> Assignment | None:
+def _assignment_in(placement: Placement | None, options: Iterable[PoolOption], snapshot: Snapshot) -> Assignment | None:
+    """A placement with the first option that it is a place for."""
     if placement is None or not placement.workers:
         return None
     for option in options:
         sized = option.sized(len(placement.workers))
-        if sized is not None and _is_place(placement, sized, snapshot):
+        if sized is not None and _is_place_for(sized, placement, snapshot):
             return Assignment(sized, placement)
     return None
 
 
-def _is_place(placement: Placement, option: PoolOption, snapshot: Snapshot) -> bool:
+def _is_place_for(option: PoolOption, placement: Placement, snapshot: Snapshot) -> bool:
+    """Whether the placement has the pool, the number of devices and the profile that an option asks for."""
     request = option.request
     devices = 1 if request.fraction_milli else request.devices
     for worker in placement.workers:
@@ -69,59 +73,45 @@ def _is_place(placement: Placement, option: PoolOption, snapshot: Snapshot) -> b
     return True
 
 
-def is_free(ledger: FreeCapacity, seat: Assignment) -> bool:
-    """Everything the seat needs is free in a ledger."""
-    return not _missing(ledger, seat)
+def is_free(free: FreeCapacity, assignment: Assignment) -> bool:
+    """Whether everything that an assignment needs is free."""
+    return not _short_nodes(free, assignment)
 
 
-def in_the_way(snapshot: Snapshot, seat: Assignment) -> tuple[Allocation, ...] | None:
-    """The runs in place that would have to leave the seat; None when even that would not free it."""
-    allocations: dict[int, Allocation] = {}
-    for node in _missing(snapshot.future_idle, seat):
-        for allocation in snapshot.on_node(node):
-            if _touches(allocation, seat, node):
-                allocations[id(allocation)] = allocation
-    chosen = with_bound(snapshot, allocations.values())
-    for allocation in chosen:
-        snapshot.future_idle.give_back(allocation.placement, allocation.charge)
-    free = is_free(snapshot.future_idle, seat)
-    for allocation in chosen:
-        snapshot.future_idle.take(allocation.placement, allocation.charge)
-    return chosen if free and chosen else None
+def in_the_way(snapshot: Snapshot, assignment: Assignment) -> tuple[Allocation, ...] | None:
+    """The runs in place that would have to leave an assignment; None if even that would not free it."""
+    nodes = _short_nodes(snapshot.future_idle, assignment)
+    devices = {(worker.node, index) for worker in assignment.placement.workers for index in worker.gpus}
+    blocking = dict.fromkeys(
+        allocation
+        for node in nodes
+        for allocation in snapshot.on_node(node)
+        if any(
+            (node, i) in devices for worker in allocation.placement.workers if worker.node == node for i in worker.gpus
+        )
+    )
+    allocations = with_leaving(snapshot, blocking)
+    with snapshot.without(allocations):
+        free = is_free(snapshot.future_idle, assignment)
+    return allocations if free and allocations else None
 
 
-def may_pause_all(snapshot: Snapshot, rule: Rule, allocations: tuple[Allocation, ...]) -> bool:
-    """The rule lets exactly these be paused."""
-    if not {id(allocation) for allocation in allocations} <= {id(allocation) for allocation in rule.candidates()}:
-        return False
-    tally: VictimTotals = {}
-    for allocation in allocations:
-        tally = tally_with(tally, allocation, snapshot)
-    return rule.price(tally) is not None
+def may_pause_all(rule: VictimRule, allocations: tuple[Allocation, ...]) -> bool:
+    """Whether a rule allows to pause exactly these runs."""
+    return set(rule.candidates()).issuperset(allocations) and rule.cost(allocations) is not None
 
 
-def _touches(allocation: Allocation, seat: Assignment, node: NodeName) -> bool:
-    wanted = {index for worker in seat.placement.workers if worker.node == node for index in worker.gpus}
-    return any(worker.node == node and not wanted.isdisjoint(worker.gpus) for worker in allocation.placement.workers)
-
-
-def _missing(ledger: FreeCapacity, seat: Assignment) -> list[NodeName]:
-    """Nodes of the seat on which something it needs is not free."""
-    request: Request = seat.option.request
-    charge = request.charge
-    short: set[NodeName] = set()
-    cpu: dict[NodeName, int] = {}
-    mem: dict[NodeName, int] = {}
-    gpu: dict[tuple[NodeName, int], int] = {}
-    for worker in seat.placement.workers:
-        node = worker.node
-        cpu[node] = cpu.get(node, 0) + request.cpu_milli
-        mem[node] = mem.get(node, 0) + request.mem_bytes
-        room = ledger.rooms[node]
-        if cpu[node] > max(0, room.cpu_milli) or mem[node] > max(0, room.mem_bytes):
-            short.add(node)
+def _short_nodes(free: FreeCapacity, assignment: Assignment) -> list[NodeName]:
+    """The nodes of an assignment on which something that it needs is not free."""
+    request, per_worker = assignment.option.request, assignment.option.request.per_worker
+    workers = Counter(worker.node for worker in assignment.placement.workers)
+    gpu_milli: Counter[tuple[NodeName, int]] = Counter()
+    for worker in assignment.placement.workers:
         for index in worker.gpus:
-            gpu[node, index] = gpu.get((node, index), 0) + charge.on_device(worker)
-            if gpu[node, index] > room.gpu_milli[index]:
-                short.add(node)
+            gpu_milli[worker.node, index] += per_worker.on_device(worker)
+    short = {node for (node, index), milli in gpu_milli.items() if milli > free.rooms[node].gpu_milli[index]}
+    for node, count in workers.items():
+        room = free.rooms[node]
+        if count * request.cpu_milli > max(0, room.cpu_milli) or count * request.mem_bytes > max(0, room.mem_bytes):
+            short.add(node)
     return sorted(short)

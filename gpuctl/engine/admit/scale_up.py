@@ -1,6 +1,7 @@
-"""Elastic runs that grow again: into what was regained for them, and into what is idle once everybody has had a turn.
+"""Scale-up: elastic runs that get more workers in place, once all attempts of the cycle are over.
 
-The one furthest below its share is first. Where a run can't grow it has all its workers at its next start.
+A run gets the workers it regained, then idle GPUs on the nodes that its pods may use; the run of the project furthest
+below its share first. A run that can't scale up in place has all its workers at its next start.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gpuctl.engine.admit.under_scaled import UnderScaled
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.jobs.runs import Allocation, record_of
 from gpuctl.engine.shares.accounts import project_owner
-from gpuctl.engine.shares.entitlement import forbidden, standing
+from gpuctl.engine.shares.entitlement import forbidden, reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.decision import Placement, Reason, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
@@ -22,79 +23,22 @@ from gpuctl.model.state import RunPhase
 
 
 class Hindrance(StrEnum):
-    """What keeps a run from more workers in a cycle."""
+    """Why a run gets no more workers in a cycle. The values are shown in the trace."""
 
     UNREST = "unrest"
-    """Somebody starts, is promised a place or leaves one on its nodes, or it starts itself."""
+    """On its nodes a run starts, has a reservation or is leaving, or the run itself is starting."""
     NEIGHBOUR = "neighbour"
-    """Another run grows on its nodes."""
+    """On its nodes another run scales up."""
     CEILING = "ceiling"
     """Its project may hold no more."""
     ROOM = "room"
-    """Nothing is free where its pods can go."""
-
-
-def grow(
-    runs: Iterable[UnderScaled], snapshot: Snapshot, restless: set[NodeName], regained: Mapping[JobId, Regained]
-) -> tuple[list[UnderScaled], dict[JobId, Hindrance]]:
-    """Give them workers one by one, within every ceiling, those first that have a place already: those that grew, and
-    what keeps those that lack some still, but for who waits for what was regained for it.
-
-    A new pod may go to any node its run's pods name, so nothing else may be about to start on one of these.
-    """
-    left: list[UnderScaled] = []
-    kept_from: dict[JobId, Hindrance] = {}
-    for run in runs:
-        if restless.isdisjoint(run.nodes):
-            left.append(run)
-        elif run.job.id not in regained:
-            kept_from[run.job.id] = Hindrance.UNREST
-    grown: dict[JobId, UnderScaled] = {}
-    for run in sorted(left, key=lambda run: run.rank(snapshot)):
-        kept = regained.get(run.job.id)
-        if kept is not None and _is_apart(run, grown):
-            run.workers += kept.now
-            grown[run.job.id] = run
-    asking = (run for run in left if run.job.id in grown or run.job.id not in regained)
-    left = [run for run in asking if len(run.workers) < run.job.workers]
-    while left:
-        first = min(left, key=lambda run: run.rank(snapshot))
-        hindrance = _hindrance(first, snapshot, grown)
-        worker = None if hindrance else first.next_worker(snapshot)
-        if worker is None:
-            left.remove(first)
-            kept_from[first.job.id] = hindrance or Hindrance.ROOM
-            continue
-        snapshot.occupy(first.job, Assignment(first.option, Placement(workers=(worker,))))
-        first.workers.append(worker)
-        grown[first.job.id] = first
-        if len(first.workers) == first.job.workers:
-            left.remove(first)
-    return list(grown.values()), kept_from
-
-
-def _hindrance(run: UnderScaled, snapshot: Snapshot, grown: Mapping[JobId, UnderScaled]) -> Hindrance | None:
-    """What keeps a run from one worker more, besides room."""
-    if not _is_apart(run, grown):
-        return Hindrance.NEIGHBOUR
-    return Hindrance.CEILING if _is_forbidden(run, snapshot) else None
-
-
-def _is_apart(run: UnderScaled, grown: Mapping[JobId, UnderScaled]) -> bool:
-    """No other that grows has a node in common with it."""
-    return all(other is run or run.nodes.isdisjoint(other.nodes) for other in grown.values())
-
-
-def _is_forbidden(run: UnderScaled, snapshot: Snapshot) -> bool:
-    domain = run.allocation.domain
-    return domain is None or forbidden(snapshot.accounts, run.job, domain, run.option.request.gpu_milli) is not None
+    """Nothing is idle where its pods can go."""
 
 
 def resizes(
-    outcome: Outcome, smaller: Iterable[UnderScaled], snapshot: Snapshot, allocations: Iterable[Allocation]
+    outcome: Outcome, runs: Iterable[UnderScaled], snapshot: Snapshot, allocations: Iterable[Allocation]
 ) -> Iterator[Resize]:
-    """Who goes on with fewer workers, for the first that some were given up for; and who grows, into what was regained
-    for it and into what is left.
+    """The runs that go on with fewer workers, and the under-scaled `runs` that go on with more.
 
     `allocations` are all runs in place.
     """
@@ -112,45 +56,98 @@ def resizes(
             beneficiary=gone[0].beneficiary,
         )
     busy = outcome.pauses.keys() | outcome.given_up.keys() | outcome.shifts.keys()
-    left = [run for run in smaller if run.job.id not in busy]
-    more, kept_from = grow(left, snapshot, _restless(outcome, allocations) if left else set(), outcome.regained)
-    for grown in more:
-        outcome.regained.pop(grown.job.id, None)
-        numbers = {"from": len(grown.allocation.placement.workers), "to": len(grown.workers)}
-        outcome.trace.append(TraceStep(job=grown.job.id, rule="grow", numbers=numbers))
+    left = [run for run in runs if run.job.id not in busy]
+    grown, hindered = grow(left, snapshot, _busy_nodes(outcome, allocations) if left else set(), outcome.regained)
+    for each in grown:
+        outcome.regained.pop(each.job.id, None)
+        numbers = {"from": len(each.allocation.placement.workers), "to": len(each.workers)}
+        outcome.trace.append(TraceStep(job=each.job.id, rule="grow", numbers=numbers))
         yield Resize(
-            job=grown.job.id,
-            reason=_standing(grown, snapshot),
-            record=record_of(grown.allocation.run, snapshot.now_ms),
-            placement=Placement(workers=tuple(grown.workers)),
+            job=each.job.id,
+            reason=_reason_to_run(each, snapshot),
+            record=record_of(each.allocation.run, snapshot.now_ms),
+            placement=Placement(workers=tuple(each.workers)),
         )
-    for stays in sorted((run for run in left if run.job.id in kept_from), key=lambda run: run.job.id):
-        outcome.trace.append(_step_of(stays, kept_from[stays.job.id], snapshot))
+    for run_left in sorted((run for run in left if run.job.id in hindered), key=lambda run: run.job.id):
+        outcome.trace.append(_step_of(run_left, hindered[run_left.job.id], snapshot))
 
 
-def _step_of(run: UnderScaled, kept_from: Hindrance, snapshot: Snapshot) -> TraceStep:
-    """Why it has no more workers, and with how many it could go on at the most without a new start."""
+def grow(
+    runs: Iterable[UnderScaled], snapshot: Snapshot, busy_nodes: set[NodeName], regained: Mapping[JobId, Regained]
+) -> tuple[list[UnderScaled], dict[JobId, Hindrance]]:
+    """Add workers to runs one by one, within every ceiling; the runs that grew, and what hinders the other ones.
+
+    A new pod may go to any node that its run's pods name, so nothing else may be about to start on one of these. Runs
+    that wait for regained places are in neither result.
+    """
+    left: list[UnderScaled] = []
+    hindered: dict[JobId, Hindrance] = {}
+    for run in runs:
+        if busy_nodes.isdisjoint(run.nodes):
+            left.append(run)
+        elif run.job.id not in regained:
+            hindered[run.job.id] = Hindrance.UNREST
+    grown: dict[JobId, UnderScaled] = {}
+    for run in sorted(left, key=lambda run: run.rank(snapshot)):
+        places = regained.get(run.job.id)
+        if places is not None and _is_apart(run, grown):
+            run.workers += places.now
+            grown[run.job.id] = run
+    asking = (run for run in left if run.job.id in grown or run.job.id not in regained)
+    left = [run for run in asking if len(run.workers) < run.job.workers]
+    while left:
+        first = min(left, key=lambda run: run.rank(snapshot))
+        hindrance = _hindrance(first, snapshot, grown)
+        worker = None if hindrance else first.next_worker(snapshot)
+        if worker is None:
+            left.remove(first)
+            hindered[first.job.id] = hindrance or Hindrance.ROOM
+            continue
+        snapshot.occupy(first.job, Assignment(first.option, Placement(workers=(worker,))))
+        first.workers.append(worker)
+        grown[first.job.id] = first
+        if len(first.workers) == first.job.workers:
+            left.remove(first)
+    return list(grown.values()), hindered
+
+
+def _hindrance(run: UnderScaled, snapshot: Snapshot, grown: Mapping[JobId, UnderScaled]) -> Hindrance | None:
+    """What hinders a run, besides room, from one worker more."""
+    if not _is_apart(run, grown):
+        return Hindrance.NEIGHBOUR
+    domain, milli = run.allocation.domain, run.option.request.gpu_milli
+    if domain is None or forbidden(snapshot.accounts, run.job, domain, milli) is not None:
+        return Hindrance.CEILING
+    return None
+
+
+def _is_apart(run: UnderScaled, grown: Mapping[JobId, UnderScaled]) -> bool:
+    """Whether no other run that grows has a node in common with it."""
+    return all(other is run or run.nodes.isdisjoint(other.nodes) for other in grown.values())
+
+
+def _step_of(run: UnderScaled, hindrance: Hindrance, snapshot: Snapshot) -> TraceStep:
     numbers: dict[str, str | int] = {
         "workers": len(run.workers),
         "most": run.most(snapshot.capacity),
         "asked": run.job.workers,
-        "because": kept_from.value,
+        "because": hindrance.value,
     }
     return TraceStep(job=run.job.id, rule="stay small", numbers=numbers)
 
 
-def _restless(outcome: Outcome, allocations: Iterable[Allocation]) -> set[NodeName]:
-    """Nodes on which somebody starts, is promised a place, or is leaving one."""
-    seats = [seat.placement for seat, _ in (*outcome.started.values(), *outcome.reserved.values())]
-    moved = [shift.move.seat.placement for shift in outcome.shifts.values()]
+def _busy_nodes(outcome: Outcome, allocations: Iterable[Allocation]) -> set[NodeName]:
+    """The nodes on which a run starts, has a reservation or is leaving."""
+    assigned = [assignment.placement for assignment, _ in (*outcome.started.values(), *outcome.reserved.values())]
+    moved = [shift.move.assignment.placement for shift in outcome.shifts.values()]
     coming = [Placement(workers=places.coming) for places in outcome.regained.values()]
-    going = [h.placement for h in allocations if h.leaving or h.run.phase is RunPhase.STARTING]
-    return {worker.node for placement in (*seats, *moved, *coming, *going) for worker in placement.workers}
+    changing = [each.placement for each in allocations if each.leaving or each.run.phase is RunPhase.STARTING]
+    return {worker.node for placement in (*assigned, *moved, *coming, *changing) for worker in placement.workers}
 
 
-def _standing(grown: UnderScaled, snapshot: Snapshot) -> Reason:
-    """Why it may run with all it has now."""
-    domain, project = grown.allocation.domain, grown.allocation.project
-    if domain is None or not grown.option.request.gpu_milli:
+def _reason_to_run(run: UnderScaled, snapshot: Snapshot) -> Reason:
+    """Why it may run with all workers it has now."""
+    domain, project = run.allocation.domain, run.allocation.project
+    if domain is None or not run.option.request.gpu_milli:
         return reasons.runs_without_gpu()
-    return standing(snapshot.accounts, domain, project, snapshot.accounts.held(domain, project_owner(project)))
+    return reason_to_run(snapshot.accounts, domain, project, snapshot.accounts.held(domain, project_owner(project)))

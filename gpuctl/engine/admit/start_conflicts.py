@@ -1,12 +1,15 @@
-"""Starts that could end up in each other's places, and so don't begin together.
+"""Start conflicts: starts that could take each other's GPUs, and so do not begin together.
 
-All workers of a job have one pod template. It names all its nodes and, where GPUs are asked for by name, all its GPUs:
-by index, where that is their name, so those of every node. Who goes where of what it names is dealt by kube-scheduler.
-On idle GPUs that is no harm; but one that somebody else starts on, or was promised, may be taken before he has it, and
-then his start is lost. So of two such starts one waits, its place promised, until the pods of the other have nodes.
+Gangs share one pod template, so kube-scheduler may put worker 3 where worker 5 was meant to go. Beside another start
+that can take GPUs which are reserved for it. Example: a gang of two workers on nodes a and b, and a job of one worker
+on node a. Both pods of the gang may go to node a first, and the other job finds no GPU there. Of two starts that can
+conflict one waits, with its place reserved, until the pods of the other have nodes.
 
-A job that can be dealt in one way only goes first, unless another has waited for that before: then who has waited
-longest in the queue, so that nobody is passed by for ever.
+The template names all nodes of the gang and, where GPUs are asked for by name, all its GPUs: by index, where that is
+their name, so on every node.
+
+A start whose pods can go to one place only begins first. A job that has waited for another start before begins before
+jobs that have not, in order of the queue, so every start begins at some time.
 """
 
 from __future__ import annotations
@@ -32,166 +35,178 @@ from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import WHOLE_GPU
 
 _CLEARED = frozenset({reasons.FOR_PAUSED, reasons.FOR_STOPPING, reasons.MOVED})
-"""A place was promised with these that others have left."""
+"""Reasons of a reservation whose place other runs have left for it."""
 
-Turn: TypeAlias = tuple[int, int, JobId]
-"""Who begins first of those that can't begin together: the least."""
+StartOrder: TypeAlias = tuple[int, int, JobId]
+"""Of two starts in conflict the one that is less begins."""
 
 
-class Coming:
-    """Somebody whose pods have no nodes yet, or not all: where they are meant to be, and what their template names."""
+class UnboundStart:
+    """A start whose pods do not all have a node yet: its placement, and what its pod template names.
 
-    __slots__ = ("charge", "is_dealt", "job", "named", "placement", "pool")
+    `is_ambiguous`: kube-scheduler may put its pods elsewhere than the placement says.
+    """
+
+    __slots__ = ("is_ambiguous", "job", "named", "per_worker", "placement", "pool")
 
     def __init__(
-        self, job: JobId, pool: NodePool, placement: Placement, charge: WorkerRequest, named: Placement
+        self, job: JobId, pool: NodePool, placement: Placement, per_worker: WorkerRequest, named: Placement
     ) -> None:
         self.job = job
         self.pool = pool
         self.placement = placement
-        self.charge = charge
+        self.per_worker = per_worker
         self.named = named
-        self.is_dealt = _is_dealt(pool, named, charge)
+        self.is_ambiguous = _is_ambiguous(pool, named, per_worker)
+
+    @staticmethod
+    def of(job: JobId, assignment: Assignment) -> UnboundStart:
+        """A start of this cycle: its template will name its placement."""
+        placement = assignment.placement
+        return UnboundStart(job, assignment.option.pool, placement, assignment.per_worker, placement)
 
     @property
     def nodes(self) -> set[NodeName]:
         """The nodes that its template names."""
         return self.named.nodes
 
-    def may_rob(self, others: Sequence[Coming], absent: Sequence[Coming], room: NodeFree) -> bool:
-        """Whether more of its workers could be on a node, or on a device of it, if the others were not there either."""
-        if not self.is_dealt or not others:
+    def may_take_from(self, others: Sequence[UnboundStart], absent: Sequence[UnboundStart], room: NodeFree) -> bool:
+        """Whether its pods could use GPUs of other starts on a node: more of them fit if those are not there.
+
+        `absent`: starts that are not on the node yet in either case.
+        """
+        if not self.is_ambiguous or not others:
             return False
-        return self._most_on(room, absent) != self._most_on(room, (*absent, *others))
+        return self._slots_on(room, absent) != self._slots_on(room, (*absent, *others))
 
-    def _most_on(self, room: NodeFree, absent: Iterable[Coming]) -> list[int]:
-        """How many of its workers could be on a node, and on each device it names there, without some who are meant to
-        be there."""
+    def _slots_on(self, room: NodeFree, absent: Iterable[UnboundStart]) -> list[int]:
+        """How many of its workers fit on a node, and on each device it names there, if some starts were absent."""
         free, cpu_milli, mem_bytes = list(room.gpu_milli), room.cpu_milli, room.mem_bytes
-        for one in (self, *absent):
-            for worker in one.on(room.name):
-                cpu_milli, mem_bytes = cpu_milli + one.charge.cpu_milli, mem_bytes + one.charge.mem_bytes
-                for gpu in worker.gpus:
-                    if 0 <= gpu < len(free):
-                        free[gpu] += one.charge.on_device(worker)
-        request = Request(*self.charge.sizes, len(self.placement.workers))
-        there = [max(0, free[gpu]) for gpu in self._devices_on(room)]
+        for start in (self, *absent):
+            for worker in start.placement.workers:
+                if worker.node == room.name:
+                    cpu_milli += start.per_worker.cpu_milli
+                    mem_bytes += start.per_worker.mem_bytes
+                    for gpu in worker.gpus:
+                        if 0 <= gpu < len(free):
+                            free[gpu] += start.per_worker.on_device(worker)
+        request = Request(*self.per_worker, len(self.placement.workers))
+        devices = [max(0, free[gpu]) for gpu in self._devices_on(room)]
         part_milli = min(WHOLE_GPU, request.gpu_milli) or WHOLE_GPU
-        each = [] if self.pool.way is Way.COUNT else [min(request.workers, milli // part_milli) for milli in there]
-        return [slots_in(there, cpu_milli, mem_bytes, request), *each]
-
-    def on(self, node: NodeName) -> list[WorkerPlacement]:
-        """Its workers that are meant to be on a node."""
-        return [worker for worker in self.placement.workers if worker.node == node]
+        each = [] if self.pool.way is Way.COUNT else [min(request.workers, milli // part_milli) for milli in devices]
+        return [slots_in(devices, cpu_milli, mem_bytes, request), *each]
 
     def _devices_on(self, room: NodeFree) -> list[int]:
-        """The devices of a node that its workers may have."""
-        workers = self.named.workers
-        there = range(len(room.gpu_milli))
+        """The devices of a node that its pods can be given."""
+        workers, devices = self.named.workers, range(len(room.gpu_milli))
         gpus = next((worker.gpus for worker in workers if worker.node == room.name), ())
-        profile = next((room.profile_of(gpu) for gpu in gpus if gpu in there), "")
-        kind = [gpu for gpu in there if room.profile_of(gpu) == profile]
-        if self.pool.way is Way.COUNT or (self.pool.way is Way.NVIDIA_CLAIM and _devices(workers) > NAMEABLE_GPUS):
-            return kind
-        by_index = self.pool.way is Way.HAMI_CLAIM
+        profile = next((room.profile_of(gpu) for gpu in gpus if gpu in devices), "")
+        of_profile = [gpu for gpu in devices if room.profile_of(gpu) == profile]
+        way = self.pool.way
+        if way is Way.COUNT or (way is Way.NVIDIA_CLAIM and _device_count(workers) > NAMEABLE_GPUS):
+            return of_profile
+        by_index = way is Way.HAMI_CLAIM
         named = {gpu for worker in workers if by_index or worker.node == room.name for gpu in worker.gpus}
-        return [gpu for gpu in kind if gpu in named]
+        return [gpu for gpu in of_profile if gpu in named]
 
 
-def _is_dealt(pool: NodePool, named: Placement, charge: WorkerRequest) -> bool:
-    """Whether its workers could be where they are not meant to be."""
+def _is_ambiguous(pool: NodePool, named: Placement, per_worker: WorkerRequest) -> bool:
     workers = named.workers
     if len(workers) < 2:
         return False
     if any(worker.node != workers[0].node for worker in workers):
         return True
-    return bool(charge.gpu_milli % WHOLE_GPU) and pool.way is not Way.COUNT and _devices(workers) > 1
+    return bool(per_worker.gpu_milli % WHOLE_GPU) and pool.way is not Way.COUNT and _device_count(workers) > 1
 
 
-def _devices(workers: Iterable[WorkerPlacement]) -> int:
+def _device_count(workers: Iterable[WorkerPlacement]) -> int:
     return len({(worker.node, gpu) for worker in workers for gpu in worker.gpus})
 
 
-def keep_apart(outcome: Outcome, lineup: PendingJobs, snapshot: Snapshot) -> None:
-    """Of those that would start, have those wait whose place might be taken meanwhile, or who might take another's.
+def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) -> None:
+    """Of starts in conflict let one begin, and have the others wait with their places reserved.
 
-    Their places are promised. Runs that are yet to be made don't start in this cycle anyway. Cost: O(starts, and the
-    runs on their nodes); and for each on a node of a gang, O(those who begin there).
+    A job without a run starts in the next cycle, when its Job is made, so it is in no conflict now. Cost: O(starts, and
+    the runs on their nodes); and for each node of an ambiguous start, O(starts there).
     """
-    asking = [(lineup.find(job)[0], seat) for job, (seat, _) in outcome.started.items()]
-    asking = [(waiting, seat) for waiting, seat in asking if waiting.run is not None]
-    late = _unbound(snapshot, {worker.node for _, seat in asking for worker in seat.placement.workers})
-    gangs = (_coming(waiting.job.id, seat) for waiting, seat in asking if len(seat.placement.workers) > 1)
-    crowded = frozenset[NodeName]().union(*(each.nodes for each in chain(late, gangs) if each.is_dealt))
-    if not crowded:
+    found = [(pending_jobs.find(job)[0], assignment) for job, (assignment, _) in outcome.started.items()]
+    beginning = [
+        (pending, UnboundStart.of(pending.job.id, assignment))
+        for pending, assignment in found
+        if pending.run is not None
+    ]
+    begun = _begun(snapshot, {node for _, start in beginning for node in start.placement.nodes})
+    all_starts = chain(begun, (start for _, start in beginning))
+    shared = frozenset[NodeName]().union(*(start.nodes for start in all_starts if start.is_ambiguous))
+    if not shared:
         return
-    promised = (_coming(job, seat) for job, seat in snapshot.seated() if job not in outcome.started)
-    turns = ((waiting, _coming(waiting.job.id, seat), at) for at, (waiting, seat) in enumerate(asking))
-    starts = [(each[0], each[1]) for _, each in sorted((_turn(*each), each) for each in turns)]
-    there: defaultdict[NodeName, list[Coming]] = defaultdict(list)
-    kept = (_coming(job, seat) for job, (seat, _) in outcome.kept.items())
-    for each in chain(late, promised, (start for _, start in starts), kept):
-        for node in each.nodes & crowded:
-            there[node].append(each)
-    for waiting, start in starts:
-        rivals = (_rival(start, there[node], snapshot.idle.rooms[node]) for node in sorted(start.nodes & crowded))
-        rival = next((each for each in rivals if each is not None), None)
-        if rival is not None:
-            _hold_back(outcome, waiting, rival.job)
+    in_order = sorted((_start_order(*each, at), each) for at, each in enumerate(beginning))
+    starts = [each for _, each in in_order]
+    reserved = (UnboundStart.of(job, a) for job, a in snapshot.assigned() if job not in outcome.started)
+    kept = (UnboundStart.of(job, assignment) for job, (assignment, _) in outcome.kept.items())
+    on_node: defaultdict[NodeName, list[UnboundStart]] = defaultdict(list)
+    for start in chain(begun, reserved, (start for _, start in starts), kept):
+        for node in start.nodes & shared:
+            on_node[node].append(start)
+    for pending, start in starts:
+        conflicts = (
+            _conflict(start, on_node[node], snapshot.idle.rooms[node]) for node in sorted(start.nodes & shared)
+        )
+        other = next((each for each in conflicts if each is not None), None)
+        if other is not None:
+            _hold_back(outcome, pending, other.job)
 
 
-def _rival(start: Coming, there: Sequence[Coming], room: NodeFree) -> Coming | None:
-    """Somebody before it on a node that one who starts there might rob, or be robbed by, whoever comes after it."""
-    at = there.index(start)
-    ahead, later = there[: at + 1], there[at + 1 :]
-    robbers = (each for each in reversed(ahead) if each.may_rob([o for o in ahead if o is not each], later, room))
-    robber = next(robbers, None)
-    return ahead[0] if robber is start else robber
+def _conflict(start: UnboundStart, on_node: Sequence[UnboundStart], room: NodeFree) -> UnboundStart | None:
+    """The start before this one on a node, in order, that it is in conflict with."""
+    at = on_node.index(start)
+    first, later = on_node[: at + 1], on_node[at + 1 :]
+    for other in reversed(first):
+        if other.may_take_from([each for each in first if each is not other], later, room):
+            return first[0] if other is start else other
+    return None
 
 
-def _coming(job: JobId, seat: Assignment) -> Coming:
-    return Coming(job, seat.option.pool, seat.placement, seat.charge, seat.placement)
-
-
-def _unbound(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[Coming]:
-    """Runs there that have begun a moment ago, and whose pods have not all a node."""
+def _begun(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[UnboundStart]:
+    """Runs on some nodes that were started a moment ago, with pods that have no node yet."""
     runs = {
         allocation.run.job: allocation.run
         for node in nodes
         for allocation in snapshot.on_node(node)
         if allocation.run.unbound
     }
-    found: list[Coming] = []
+    found: list[UnboundStart] = []
     for job, run in sorted(runs.items()):
         workers = run.placement.workers if run.placement is not None else ()
         space = snapshot.capacity.nodes.get(workers[0].node) if workers else None
         pool = snapshot.capacity.pools.get(space.pool) if space is not None and space.pool is not None else None
         if run.placement is not None and pool is not None and running_ms(run, snapshot.now_ms) < STARTING_MS:
-            charge = WorkerRequest(run.gpu_milli, run.cpu_milli, run.mem_bytes)
-            found.append(Coming(job, pool, run.placement, charge, run.made_with or run.placement))
+            per_worker = WorkerRequest(run.gpu_milli, run.cpu_milli, run.mem_bytes)
+            found.append(UnboundStart(job, pool, run.placement, per_worker, run.made_with or run.placement))
     return found
 
 
-def _turn(waiting: PendingJob, start: Coming, at: int) -> Turn:
-    """See above. First of all is who is meant to have what others were paused for, or leave."""
-    said = _said_to(waiting)
-    code = said.code if said is not None else ""
-    if code in _CLEARED or code == reasons.FOR_START:
-        cleared = code in _CLEARED
-        return (start.is_dealt if cleared else 2), waiting.queued_at_ms, start.job
-    return 3 + start.is_dealt, at, start.job
+def _start_order(pending: PendingJob, start: UnboundStart, at: int) -> StartOrder:
+    """Jobs with a place that others have left come first, then jobs that waited for a start, then the other ones."""
+    reason = _reserved_with(pending)
+    code = reason.code if reason is not None else ""
+    if code in _CLEARED:
+        return int(start.is_ambiguous), pending.queued_at_ms, start.job
+    if code == reasons.FOR_START:
+        return 2, pending.queued_at_ms, start.job
+    return 3 + start.is_ambiguous, at, start.job
 
 
-def _said_to(waiting: PendingJob) -> Reason | None:
-    """The reason with which it was promised the place it has."""
-    run = waiting.run
+def _reserved_with(pending: PendingJob) -> Reason | None:
+    """The reason given with the job's reservation."""
+    run = pending.run
     return run.reason if run is not None and run.placement is not None else None
 
 
-def _hold_back(outcome: Outcome, waiting: PendingJob, other: JobId) -> None:
-    """It waits, its place promised. What is written on it of others who made way for it stays."""
-    job, said = waiting.job.id, _said_to(waiting)
-    seat, _ = outcome.started.pop(job)
-    cost = said is not None and said.code in {reasons.FOR_PAUSED, reasons.MOVED}
-    outcome.reserved[job] = seat, said if said is not None and cost else reasons.waits_for_start(other)
+def _hold_back(outcome: Outcome, pending: PendingJob, other: JobId) -> None:
+    """Have a start wait for another with its place reserved. A reason that names runs which left the place is kept."""
+    job, reason = pending.job.id, _reserved_with(pending)
+    assignment, _ = outcome.started.pop(job)
+    keeps = reason is not None and reason.code in {reasons.FOR_PAUSED, reasons.MOVED}
+    outcome.reserved[job] = assignment, reason if reason is not None and keeps else reasons.waits_for_start(other)
     outcome.trace.append(TraceStep(job=job, rule="hold back", numbers={"beside": str(other)}))

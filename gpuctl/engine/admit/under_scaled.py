@@ -1,7 +1,7 @@
-"""Elastic runs that go on with fewer workers than they ask for: which, how many they lack, and where those could be.
+"""Under-scaled runs: elastic runs with fewer workers than they ask for, and where more workers could go.
 
-The pods of a run are made with one placement as long as it runs, so it grows in place only where they can go: on the
-nodes they name and, where GPUs are claimed by name, on those GPUs.
+The pods of a run are made with one placement as long as it runs, so it scales up in place only where its pods can go:
+to the nodes they name and, where GPUs are claimed by name, to those GPUs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 
 class UnderScaled:
-    """A run that goes on with fewer workers than it asks for, and what one worker more would be."""
+    """A run with fewer workers than it asks for. `option`: one worker more. `workers` grows as it scales up."""
 
-    __slots__ = ("_most", "allocation", "job", "made_with", "option", "workers")
+    __slots__ = ("allocation", "job", "made_with", "option", "workers")
 
     def __init__(self, allocation: Allocation, job: Job, made_with: Placement, option: PoolOption) -> None:
         self.allocation = allocation
@@ -34,7 +34,6 @@ class UnderScaled:
         self.made_with = made_with
         self.option = option
         self.workers = list(allocation.placement.workers)
-        self._most: int | None = None
 
     @property
     def nodes(self) -> set[NodeName]:
@@ -47,12 +46,7 @@ class UnderScaled:
         return self.option.pool.way is not Way.COUNT
 
     def most(self, capacity: Capacity) -> int:
-        """With how many workers it could go on, were nothing else there; the same all through a cycle."""
-        if self._most is None:
-            self._most = self._could_hold(capacity)
-        return self._most
-
-    def _could_hold(self, capacity: Capacity) -> int:
+        """The most workers it could have without a new start, if its nodes were otherwise empty."""
         if self.is_claimed:
             return min(self.job.workers, len(self.made_with.workers))
         request = self.option.request._replace(workers=self.job.workers)
@@ -71,48 +65,53 @@ class UnderScaled:
         return frozenset(index for worker in self.made_with.workers if worker.node == node for index in worker.gpus)
 
     def rank(self, snapshot: Snapshot) -> tuple[GpuMilli, Rank]:
-        """Who grows first: whose project is furthest below its share, and its first in order."""
+        """The order in which runs scale up: the project furthest below its share, then the project's own order."""
         allocation = self.allocation
         over = 0 if allocation.domain is None else snapshot.accounts.over_share(allocation.domain, allocation.project)
         return over, job_rank(self.job, allocation.run.queued_at_ms)
 
     def next_worker(self, snapshot: Snapshot) -> WorkerPlacement | None:
-        """A place for one worker more that is free now."""
+        """An idle place for one worker more."""
         request = self.option.request
         for node in sorted(self.nodes):
             room = snapshot.idle.rooms.get(node)
             if room is None or room.pool != self.option.pool.name or not holds(room, request):
                 continue
-            kind = [i for i in range(len(room.gpu_milli)) if room.profile_of(i) == request.profile]
-            asked = self.devices_on(node)
-            free = [(room.gpu_milli[i], i) for i in kind if asked is None or i in asked]
-            devices = _devices(free, request)
+            usable = self.devices_on(node)
+            devices = _devices(
+                [
+                    (milli, i)
+                    for i, milli in enumerate(room.gpu_milli)
+                    if room.profile_of(i) == request.profile and (usable is None or i in usable)
+                ],
+                request,
+            )
             if devices is not None:
                 return WorkerPlacement(node=node, gpus=devices)
         return None
 
 
-def lacking(allocations: Iterable[Allocation], prospects: StaticFit) -> Iterator[UnderScaled]:
-    """Those of some runs that could have more workers. One whose last workers still leave waits until that is over."""
+def under_scaled(allocations: Iterable[Allocation], static_fit: StaticFit) -> Iterator[UnderScaled]:
+    """The under-scaled ones of some runs. A run whose last workers are still leaving is not asked again before."""
     for allocation in allocations:
         job, run = allocation.job, allocation.run
         if job is None or run.phase not in ACTIVE or len(allocation.placement.workers) >= job.workers:
             continue
         if run.made_with is None or run.leaving is not None:
             continue
-        for option in prospects.options(job):
-            if prospects.pool_of(allocation.placement) == option.pool.name:
+        for option in static_fit.options(job):
+            if static_fit.pool_of(allocation.placement) == option.pool.name:
                 yield UnderScaled(allocation, job, run.made_with, option.of(1))
 
 
 def asked_by(runs: Iterable[UnderScaled], demand: Demand) -> dict[tuple[DomainName, ProjectName], GpuMilli]:
-    """What their projects hold, and what those ask that wait, as it was counted so far."""
+    """The demand of their projects before the runs' missing workers are counted."""
     owners = ((run.allocation.domain, run.allocation.project) for run in runs)
     return {(domain, project): demand.wanted(domain, project) for domain, project in owners if domain is not None}
 
 
 def count_growth(runs: Iterable[UnderScaled], capacity: Capacity, demand: Demand) -> None:
-    """What they could use besides is demand of their projects."""
+    """Count the missing workers that the runs could use as demand of their projects."""
     for run in runs:
         more = run.most(capacity) - len(run.workers)
         if more > 0 and run.allocation.domain is not None:
@@ -122,7 +121,7 @@ def count_growth(runs: Iterable[UnderScaled], capacity: Capacity, demand: Demand
 def _devices(free: Sequence[tuple[GpuMilli, int]], request: Request) -> tuple[int, ...] | None:
     """Whole devices, or the one with the least room that is enough."""
     if request.fraction_milli:
-        enough = sorted(entry for entry in free if entry[0] >= request.fraction_milli)
-        return (enough[0][1],) if enough else None
+        enough = [entry for entry in free if entry[0] >= request.fraction_milli]
+        return (min(enough)[1],) if enough else None
     whole = [index for milli, index in free if milli >= WHOLE_GPU][: request.devices]
     return tuple(whole) if len(whole) == request.devices else None

@@ -1,1 +1,1 @@
-"""What a cycle hands to the next one. It saves work and decides nothing: a fresh cache gives the same decisions."""
+"""What the engine carries from one cycle to the next. Without it the decisions are the same."""

@@ -1,7 +1,6 @@
-"""What the engine may carry from one cycle to the next: what declarations and nodes alone imply as long as both stay,
-and where everybody stood.
+"""What the caller keeps from one cycle to the next, and hands back to `schedule`.
 
-Nothing of it decides anything; thrown away, it is worked out anew.
+It decides nothing: with a new cache every cycle gives the same decisions.
 """
 
 from __future__ import annotations
@@ -24,63 +23,63 @@ from gpuctl.model.units import Instant
 
 
 class EngineCache:
-    """The nodes in their pools, the tree of owners, what each job could have on empty nodes, and where all stand.
+    """The node capacity, the tree of owners, the fit of each job on empty nodes, and the carried state.
 
-    `effort` is what the last cycle took.
+    `counters`: the work of the last cycle.
     """
 
-    __slots__ = ("_declared", "_nodes", "_standing", "capacity", "effort", "prospects", "tree", "uuids")
+    __slots__ = ("_carried", "_declared", "_nodes", "capacity", "counters", "static_fit", "tree", "uuids")
 
     capacity: Capacity
     uuids: Mapping[NodeName, tuple[str, ...]]
     tree: OwnerTree
-    prospects: StaticFit
+    static_fit: StaticFit
 
     def __init__(self) -> None:
         self._declared: tuple[object, ...] = ()
         self._nodes: tuple[Node, ...] = ()
-        self._standing: CarriedState | None = None
-        self.effort = Counters()
+        self._carried: CarriedState | None = None
+        self.counters = Counters()
 
     def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> CarriedState:
-        """Where everybody stands now. Cost: what has changed since the last call, where cluster and nodes stay.
+        """The carried state for these inputs. Cost: what changed since the last call, while cluster and nodes stay.
 
-        Cluster and projects stay as long as they are the same objects: equal ones are right too, and a cold start.
+        Cluster and projects are unchanged if they are the same objects: equal ones give the same result from a cold
+        start.
         """
-        self.effort = Counters()
+        self.counters = Counters()
         same = (declared.cluster, declared.domains, declared.departments, declared.projects)
-        if self._standing is None or not all(map(is_, same, self._declared)):
+        if self._carried is None or not all(map(is_, same, self._declared)):
             self._declared, self._nodes = same, state.nodes
             self.capacity, self.tree = survey(declared, state.nodes), OwnerTree(declared)
-            self._standing, self.uuids = None, uuids_of(state.nodes)
+            self._carried, self.uuids = None, uuids_of(state.nodes)
         elif self._nodes != state.nodes:
             before = {node.name: node for node in self._nodes}
             spaces = self.capacity.nodes
             known = {node.name: spaces[node.name] for node in state.nodes if before.get(node.name) is node}
             self.capacity, self._nodes = survey(declared, state.nodes, known), state.nodes
             self.uuids = uuids_of(state.nodes)
-        if self._standing is None or not self._standing.fits(declared, now_ms):
-            self.prospects = StaticFit(self.capacity, self.tree)
-            self._standing = CarriedState(declared, self.capacity, self.tree, self.prospects)
-        standing, self._standing = self._standing, None
-        standing.update(declared, state, self.capacity, now_ms, self.effort)
-        return standing
+        if self._carried is None or not self._carried.fits(declared, now_ms):
+            self.static_fit = StaticFit(self.capacity, self.tree)
+            self._carried = CarriedState(declared, self.capacity, self.tree, self.static_fit)
+        carried, self._carried = self._carried, None
+        carried.update(declared, state, self.capacity, now_ms, self.counters)
+        return carried
 
-    def keep(self, standing: CarriedState) -> None:
-        """Remember where all stand: a cycle that did not come to its end is forgotten."""
-        self._standing = standing
+    def keep(self, carried: CarriedState) -> None:
+        """Keep the carried state. A cycle that raised an error does not get here, so its state is dropped."""
+        self._carried = carried
 
     def changed(self) -> list[Decision]:
-        """What the last cycle decided otherwise than the one before it, in order of jobs."""
-        return [decision for _, decision in sorted(self._standing.verdicts.changed.items())] if self._standing else []
+        """The decisions of the last cycle that differ from those before, in order of jobs."""
+        return (
+            [decision for _, decision in sorted(self._carried.decision_table.changed.items())] if self._carried else []
+        )
 
     def vacancies(self) -> tuple[Vacancy, ...]:
-        """What the last cycle left free, pool by pool: as its snapshot have it, without what is promised or kept.
-
-        Cost: linear in devices.
-        """
+        """What the last cycle left free in each pool, without reserved places. Cost: O(devices)."""
         rooms: dict[PoolName, list[NodeFree]] = {pool: [] for pool in self.capacity.usable}
-        for room in self._standing.snapshot.idle.rooms.values() if self._standing is not None else ():
+        for room in self._carried.snapshot.idle.rooms.values() if self._carried is not None else ():
             rooms[room.pool].append(room)
         return tuple(
             Vacancy(

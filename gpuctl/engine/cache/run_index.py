@@ -1,12 +1,9 @@
-"""The runs as they were seen last, and what is not as it was: objects are the same if they are the very same ones.
-
-Cost: a glance at each object, and more only about those that are others now.
-"""
+"""The observed runs by job, and what changed since they were read last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import compress, count
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import Any, TypeVar
 
@@ -19,63 +16,44 @@ _STRIDE = 512
 
 T = TypeVar("T")
 
-_job_of: Callable[[Run], JobId] = attrgetter("job")
-
 
 class RunIndex:
-    """The runs in the cluster. Few jobs have more than one."""
+    """The runs in the cluster by job; few jobs have more than one."""
 
-    __slots__ = ("_all", "_first", "_others")
+    __slots__ = ("_all", "_of")
 
     def __init__(self) -> None:
         self._all: tuple[Run, ...] = ()
-        self._first: dict[JobId, Run] = {}
-        self._others: dict[JobId, tuple[Run, ...]] = {}
+        self._of: dict[JobId, tuple[Run, ...]] = {}
 
     def see(self, runs: tuple[Run, ...]) -> dict[JobId, None]:
-        """What there is now. The jobs of those that are gone or have come."""
-        gone, come = differences(self._all, runs, attrgetter("job", "digest"))
+        """Read the runs there are now. Returns the jobs of those that are gone or new."""
+        gone, new = differences(self._all, runs, attrgetter("job", "digest"))
         self._all = runs
         for run in gone:
-            left = list(self.of(run.job))
+            left = list(self._of.pop(run.job))
             left.remove(run)
-            self._put(run.job, left)
-        alone = dict(zip(map(_job_of, come), come, strict=True))
-        if len(alone) == len(come) and alone.keys().isdisjoint(self._first.keys()):
-            self._first.update(alone)
-        else:
-            for run in come:
-                others = self.of(run.job)
-                self._put(run.job, sorted((*others, run), key=_seniority) if others else (run,))
-        return dict.fromkeys(alone) | dict.fromkeys(map(_job_of, gone))
-
-    def _put(self, job: JobId, runs: Sequence[Run]) -> None:
-        self._first.pop(job, None)
-        self._others.pop(job, None)
-        if runs:
-            self._first[job] = runs[0]
-        if len(runs) > 1:
-            self._others[job] = tuple(runs[1:])
+            if left:
+                self._of[run.job] = tuple(left)
+        for run in new:
+            others = self._of.get(run.job)
+            self._of[run.job] = tuple(sorted((*others, run), key=_seniority)) if others else (run,)
+        return dict.fromkeys([run.job for run in chain(new, gone)])
 
     def of(self, job: JobId) -> tuple[Run, ...]:
-        """All of a job, by digest."""
-        first = self._first.get(job)
-        return () if first is None else (first, *self._others.get(job, ()))
+        """The runs of a job, by digest."""
+        return self._of.get(job, ())
 
     def of_digest(self, job: Job) -> Run | None:
-        """The one of a job as it is declared now."""
-        first = self._first.get(job.id)
-        if first is None or first.digest == job.digest:
-            return first
-        return next((run for run in self._others.get(job.id, ()) if run.digest == job.digest), None)
+        """The run of a job as it is declared now."""
+        for run in self._of.get(job.id, ()):
+            if run.digest == job.digest:
+                return run
+        return None
 
     def only_in(self, phases: Collection[RunPhase], jobs: Iterable[JobId]) -> list[JobId]:
-        """Those of some jobs of which a run may be in one of these phases."""
-        return [
-            job
-            for job, run in zip(jobs, map(self._first.get, jobs), strict=True)
-            if run is not None and (run.phase in phases or job in self._others)
-        ]
+        """The jobs of which a run is in one of these phases."""
+        return list(dict.fromkeys([job for job in jobs for run in self._of.get(job, ()) if run.phase in phases]))
 
 
 def _seniority(run: Run) -> tuple[str, RunPhase, str]:
@@ -83,9 +61,9 @@ def _seniority(run: Run) -> tuple[str, RunPhase, str]:
 
 
 def differences(old: tuple[T, ...], new: tuple[T, ...], key: Callable[[T], Any]) -> tuple[list[T], list[T]]:
-    """Objects that are in one of two tuples only; those that are equal count as the same.
+    """The objects that only one of two tuples has: (gone, new). Equal objects count as the same.
 
-    Cost: a glance at each, and more only about where they differ, if both are sorted by the key.
+    Cost: an identity comparison for each, and more only where they differ, if both are sorted by the key.
     """
     gone: list[T] = []
     come: list[T] = []

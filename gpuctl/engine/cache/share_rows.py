@@ -1,4 +1,4 @@
-"""The rows of fair shares that a schedule tells: what each project has, wants, may hold and holds of each domain."""
+"""The rows of fair shares in a schedule: quota, demand, share and allocated GPUs of each project and domain."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from gpuctl.model.units import GpuMilli
 
 
 class ShareRows:
-    """A row a domain and project that has, wants or holds anything there, kept from cycle to cycle.
+    """A row for each domain and project with a quota, demand or allocation there; an unchanged row stays the same
+    object.
 
-    A row that has not changed stays the same object. Cost: the projects there is news about, and O(rows) if there are.
+    Cost: the dirty projects, and O(rows) if there are any.
     """
 
-    __slots__ = ("_accounts", "_demand", "_domains", "_reader", "_rows", "_told")
+    __slots__ = ("_accounts", "_demand", "_domains", "_reader", "_rows", "_shares")
 
-    def __init__(self, declared: Declared, accounts: Accounts, demand: Demand, news: DirtyProjects) -> None:
+    def __init__(self, declared: Declared, accounts: Accounts, demand: Demand, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._demand = demand
         self._domains = [domain.name for domain in declared.domains]
-        self._reader = news.reader()
+        self._reader = dirty.reader()
         projects = [project.name for project in sorted(declared.projects, key=attrgetter("name"))]
         self._rows: dict[tuple[DomainName, ProjectName], FairShare | None] = {
             (domain, project): None for domain in self._domains for project in projects
         }
-        self._told: tuple[FairShare, ...] = ()
+        self._shares: tuple[FairShare, ...] = ()
 
-    def tell(self, promised: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> tuple[FairShare, ...]:
-        """All rows, by domain and project. What is only `promised` is not held: there is news about who it is for."""
-        stale = self._reader.take()
-        for project in stale:
+    def tell(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> tuple[FairShare, ...]:
+        """All rows, by domain and project. `reserved` GPUs are in the accounts, but not allocated yet."""
+        dirty = self._reader.take()
+        for project in dirty:
             for domain in self._domains:
-                self._renew(domain, project, promised.get((domain, project), 0))
-        if stale:
-            self._told = tuple(filter(None, self._rows.values()))
-        return self._told
+                self._renew(domain, project, reserved.get((domain, project), 0))
+        if dirty:
+            self._shares = tuple(filter(None, self._rows.values()))
+        return self._shares
 
-    def _renew(self, domain: DomainName, project: ProjectName, promised: GpuMilli) -> None:
+    def _renew(self, domain: DomainName, project: ProjectName, reserved: GpuMilli) -> None:
         accounts, owner = self._accounts, project_owner(project)
-        held = accounts.held(domain, owner) - promised
+        held = accounts.held(domain, owner) - reserved
         wanted = self._demand.wanted(domain, project)
         if not held and not wanted and domain not in accounts.tree.allowances[owner]:
             self._rows[domain, project] = None

@@ -1,7 +1,4 @@
-"""Does a worker fit a node: what one worker needs in a pool, and how often a room holds that.
-
-It knows one request and one room; which of several rooms is best is `placement`'s.
-"""
+"""What one worker needs in a pool, and how many workers fit a node."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
 
 class Request(NamedTuple):
-    """One worker's needs in one pool, and how many workers there are. Equal requests have equal chances.
+    """One worker's needs in one pool, and the number of workers. Equal requests fit the same places.
 
-    With a `profile` the part of a device is a slice of that profile, of a device that is cut into them.
+    With a `profile` it asks for slices of devices that are cut into that profile.
     """
 
     gpu_milli: GpuMilli
@@ -28,17 +25,17 @@ class Request(NamedTuple):
 
     @property
     def sizes(self) -> tuple[GpuMilli, CpuMilli, MemBytes, int]:
-        """What it asks for, without of what kind."""
+        """The amounts alone, without the profile."""
         return self[:4]
 
     @property
     def devices(self) -> int:
-        """Whole devices a worker needs; 0 for a fraction and for CPU work."""
+        """Whole devices of a worker; 0 for a fraction and for CPU work."""
         return self.gpu_milli // WHOLE_GPU
 
     @property
     def fraction_milli(self) -> GpuMilli:
-        """The part of one device a worker needs; 0 for whole devices and for CPU work."""
+        """The part of one device that a worker needs; 0 for whole devices and for CPU work."""
         return self.gpu_milli % WHOLE_GPU
 
     @property
@@ -47,17 +44,17 @@ class Request(NamedTuple):
         return self.gpu_milli * self.workers
 
     @property
-    def charge(self) -> WorkerRequest:
+    def per_worker(self) -> WorkerRequest:
         """What each worker is charged where it is placed."""
         return WorkerRequest(self.gpu_milli, self.cpu_milli, self.mem_bytes)
 
     def without_cpu(self) -> Request:
-        """The GPUs alone."""
+        """The same request for GPUs only."""
         return Request(self.gpu_milli, 0, 0, self.workers, self.profile)
 
 
 def request_on(job: Job, pool: NodePool) -> Request | None:
-    """What the job asks of a pool; None when the pool can't serve it at all. All `workers` start together."""
+    """What a job asks of a pool, for all its workers; None when the pool can't serve it at all."""
     grant = pool.grant(max(0, job.gpu_milli_on(pool.gpu_mem_bytes)))
     if grant is None or job.workers < 1:
         return None
@@ -65,14 +62,14 @@ def request_on(job: Job, pool: NodePool) -> Request | None:
 
 
 def of_its_kind(gpu_milli: Sequence[GpuMilli], profiles: Sequence[str], request: Request) -> Sequence[GpuMilli]:
-    """What is free of the devices a request may have: those cut into its profile, or those that are not cut."""
+    """What is free of the devices a request may use: those cut into its profile, or those that are not cut."""
     if profiles:
         return [free for free, profile in zip(gpu_milli, profiles, strict=True) if profile == request.profile]
     return () if request.profile else gpu_milli
 
 
 def slots_in(devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:
-    """How many workers fit at once, up to all of them, with devices, CPU and memory free as given."""
+    """How many workers fit, up to all of them, with devices, CPU and memory free as given."""
     slots = _slots_beside_gpus(cpu_milli, mem_bytes, request)
     if request.fraction_milli:
         slots = min(slots, sum(free // request.fraction_milli for free in devices if free > 0))
@@ -82,7 +79,7 @@ def slots_in(devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemByt
 
 
 def slots(room: NodeFree, request: Request) -> int:
-    """How many workers fit a node at once, up to all of them. Its wholly free devices are counted already."""
+    """How many workers fit a node, up to all of them. Whole devices are not counted again."""
     if request.devices and not request.fraction_milli and not request.profile:
         by_cpu = _slots_beside_gpus(room.cpu_milli, room.mem_bytes, request)
         return max(0, min(by_cpu, room.whole // request.devices))
@@ -91,7 +88,7 @@ def slots(room: NodeFree, request: Request) -> int:
 
 
 def _slots_beside_gpus(cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:
-    """How many workers CPU and memory do for, up to all of them."""
+    """How many workers CPU and memory suffice for, up to all of them."""
     slots = request.workers
     if request.cpu_milli:
         slots = min(slots, cpu_milli // request.cpu_milli)
@@ -101,5 +98,5 @@ def _slots_beside_gpus(cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Reques
 
 
 def holds(room: NodeFree, request: Request) -> bool:
-    """A worker's CPU and memory fit the node."""
+    """Whether one worker's CPU and memory fit the node."""
     return room.cpu_milli >= request.cpu_milli and room.mem_bytes >= request.mem_bytes

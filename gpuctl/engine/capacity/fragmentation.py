@@ -1,9 +1,9 @@
-"""How much of a node's free GPUs the usual requests could not use, and how much of it a placement makes or mends.
+"""How much of a node's free GPUs the usual requests could not use, and what a placement changes about that.
 
-The measure of FGD (Weng et al., ATC 2023): a node's fragmentation is, for each request of a mix and weighted by how
-often it is asked for, the free GPUs it could not use: all of them if it does not fit the node or asks for none, else
-those on devices with too little left. A placement's score is what it saves, squeezed to 0..99: 50 where it changes
-nothing. It knows amounts; no nodes, no pools.
+Example: a node with 500 free milli on each of two devices is useless to requests for one GPU, so all of it is
+fragmented for them. For each request of a mix, weighted by how often it is asked for, count the free GPUs it could not
+use: all if it does not fit the node or asks for none, else those on devices with too little left. A placement's score
+is what it saves, mapped to 0..99; 50 changes nothing. Source: FGD (Weng et al., ATC 2023).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TypeAlias
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli
 
 Want: TypeAlias = tuple[GpuMilli, CpuMilli]
-"""What one worker asks for: GPUs, a fraction of one or whole ones, and CPU."""
+"""What one worker asks for: GPUs, a fraction or whole ones, and CPU."""
 
 Mix: TypeAlias = tuple[tuple[Want, int], ...]
-"""Requests and how often each is asked for."""
+"""Requests, and how often each is asked for."""
 
 Free: TypeAlias = tuple[GpuMilli, ...]
 """What is free on each device of a node, least first."""
 
 USUAL_PERCENT = 95
-"""The rarest requests are left out of a mix: FGD's own choice."""
+"""The rarest requests are left out of a mix. Source: FGD."""
 
 MICRO = 1_000_000
 
@@ -38,12 +38,12 @@ SCORES = (
     1152680, 1208311, 1265666, 1324925, 1386294, 1450010, 1516347, 1585627, 1658228, 1734601, 1815290, 1900959,
     1992430, 2090741, 2197225, 2313635, 2442347, 2586689, 2751535, 2944439, 3178054, 3476099, 3891820, 4595120,
 )  # fmt: skip
-"""The millionths of a GPU that must be saved for a score of 1, 2 ... 99: ln(k / (100 - k)), so that the score is FGD's
-`int(100 * sigmoid(saved GPUs))` without a float."""
+"""Millionths of a GPU that must be saved for a score of 1, 2 ... 99: ln(k / (100 - k)). So the score is FGD's `int(100
+* sigmoid(saved GPUs))` without a float."""
 
 
 def usual(mix: Mix) -> Mix:
-    """The most frequent requests of a mix that together make up USUAL_PERCENT of it."""
+    """The most frequent requests that together make up USUAL_PERCENT of a mix."""
     total = sum(count for _, count in mix)
     kept: list[tuple[Want, int]] = []
     seen = 0
@@ -56,7 +56,7 @@ def usual(mix: Mix) -> Mix:
 
 
 class Fragmentation:
-    """The measure for one mix. What was computed for a state of a node is known for all nodes in it."""
+    """The measure for one mix. Results are kept for each state of a node, as many nodes are in the same state."""
 
     __slots__ = ("_cpu_steps", "_lost", "_tables", "_wants", "_weight")
 
@@ -68,11 +68,11 @@ class Fragmentation:
         self._lost: dict[tuple[Free, int], int] = {}
 
     def cpu_step(self, cpu_milli: CpuMilli) -> int:
-        """How many of the mix's different CPU requests fit: all of free CPU that matters here."""
+        """How many of the mix's CPU requests fit: all that free CPU matters for here."""
         return bisect_right(self._cpu_steps, cpu_milli)
 
     def score(self, before: Free, cpu_before: int, after: Free, cpu_after: int) -> int:
-        """0 to 99 for a node that goes from one state to the other, its CPU in steps: the more, the better."""
+        """The score of a placement that takes a node from one state to another, CPU in steps; higher is better."""
         if not self._weight:
             return bisect_right(SCORES, 0)
         saved = self.lost(before, cpu_before) - self.lost(after, cpu_after)
@@ -90,7 +90,7 @@ class Fragmentation:
 
 
 class _Table:
-    """The mix as a node with so much CPU sees it."""
+    """The mix as a node with so much free CPU can serve it."""
 
     __slots__ = ("fractions", "useless", "whole")
 

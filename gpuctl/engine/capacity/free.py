@@ -1,10 +1,9 @@
-"""What is free: of each device, CPU and memory of each usable node, while the engine decides.
+"""Free capacity: what is free of each device, and of CPU and memory, on each usable node.
 
-A ledger belongs to one cycle, which takes and gives back whole placements; amounts are integers, so giving back what
-was taken restores the ledger exactly and nothing needs an undo log. Devices may go below zero: a place can be reserved
-that is still occupied. Two indexes answer the common questions without looking at every node: nodes by how many
-devices are wholly free, and partly used devices by what is left of them. Devices that are cut into slices are never
-among the whole ones; those of each profile have an index of their own.
+A cycle takes and gives back whole placements. Amounts are integers, so giving back what was taken restores everything
+exactly and no undo log is needed. A device may go below zero: a place can be reserved that is still occupied. Two
+indexes answer the common questions without a scan: nodes by their number of wholly free devices, and partly used
+devices by what is left of them. Cut devices count as partly used, in an index for each profile.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from operator import gt
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gpuctl.engine.capacity.fragmentation import Free
 from gpuctl.engine.capacity.nodes import Capacity, NodeCapacity
@@ -27,33 +26,25 @@ from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
 _MANY = 8
-"""So many changes a node are remembered before the nodes are ranked anew."""
+"""So many changes a node are kept before all nodes are ranked anew."""
 
 T = TypeVar("T", NodeName, tuple[GpuMilli, NodeName, int])
 
 
-class WorkerRequest:
-    """What one worker costs where it is: GPUs over its devices, CPU and memory."""
+class WorkerRequest(NamedTuple):
+    """What one worker is charged: GPUs over all its devices, CPU and memory."""
 
-    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes")
-
-    def __init__(self, gpu_milli: GpuMilli, cpu_milli: CpuMilli, mem_bytes: MemBytes) -> None:
-        self.gpu_milli = gpu_milli
-        self.cpu_milli = cpu_milli
-        self.mem_bytes = mem_bytes
-
-    @property
-    def sizes(self) -> tuple[GpuMilli, CpuMilli, MemBytes]:
-        """The same as a tuple."""
-        return self.gpu_milli, self.cpu_milli, self.mem_bytes
+    gpu_milli: GpuMilli
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
 
     def on_device(self, worker: WorkerPlacement) -> GpuMilli:
-        """The part on each of the worker's devices, rounded up."""
+        """The charge on each of the worker's devices, rounded up."""
         return -(-self.gpu_milli // len(worker.gpus)) if worker.gpus else 0
 
 
 class _Placed(Protocol):
-    """What has a place, and is charged for it there."""
+    """A placement with what each worker is charged there."""
 
     @property
     def placement(self) -> Placement:
@@ -61,46 +52,28 @@ class _Placed(Protocol):
         ...
 
     @property
-    def charge(self) -> WorkerRequest:
+    def per_worker(self) -> WorkerRequest:
         """What for each worker."""
         ...
 
 
+@dataclass(slots=True, eq=False)
 class NodeFree:
-    """What is free on one node; changed only by its ledger."""
+    """What is free on one node; changed by its FreeCapacity only. `version` differs after each change."""
 
-    __slots__ = (
-        "_free", "cpu_milli", "gpu_milli", "mem_bytes", "name", "pool", "profiles", "topology", "version", "whole",
-    )  # fmt: skip
+    name: NodeName
+    pool: PoolName
+    gpu_milli: list[GpuMilli]
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
+    profiles: tuple[str, ...] = ()
+    topology: tuple[str, ...] = ()
+    whole: int = field(init=False)
+    version: int = 0
+    _free: tuple[int, Free] = (-1, ())
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a node has
-        self,
-        name: NodeName,
-        pool: PoolName,
-        gpu_milli: list[GpuMilli],
-        cpu_milli: CpuMilli,
-        mem_bytes: MemBytes,
-        profiles: tuple[str, ...] = (),
-        topology: tuple[str, ...] = (),
-    ) -> None:
-        self.name = name
-        self.pool = pool
-        self.gpu_milli = gpu_milli
-        self.cpu_milli = cpu_milli
-        self.mem_bytes = mem_bytes
-        self.profiles = profiles
-        self.topology = topology
+    def __post_init__(self) -> None:
         self.whole = len(self.whole_devices())
-        self.version = 0
-        self._free: tuple[int, Free] = (-1, ())
-
-    def copy(self) -> NodeFree:
-        """A room of its own with the same contents."""
-        other = NodeFree(
-            self.name, self.pool, list(self.gpu_milli), self.cpu_milli, self.mem_bytes, self.profiles, self.topology
-        )
-        other.version, other._free = self.version, self._free
-        return other
 
     @property
     def free(self) -> Free:
@@ -117,7 +90,7 @@ class NodeFree:
         return free
 
     def profile_of(self, index: int) -> str:
-        """What a device is cut into; "" for one that is not."""
+        """What a device is cut into; "" for one that is not cut."""
         return self.profiles[index] if self.profiles else ""
 
     def whole_devices(self) -> list[int]:
@@ -127,22 +100,24 @@ class NodeFree:
 
 
 class FreeCapacity:
-    """Free room by node, indexed a pool. Cost: O(devices + log nodes) to take or give back a worker."""
+    """The free capacity of all usable nodes, indexed by pool. Cost: O(devices + log nodes) for each node of a
+    placement.
+    """
 
     __slots__ = (
         "_by_whole", "_moves", "_partial", "_partial_milli", "_rankings", "_touched", "_unschedulable", "_whole",
-        "effort", "habits", "rooms",
+        "counters", "mixes", "rooms",
     )  # fmt: skip
 
     def __init__(
         self,
         rooms: dict[NodeName, NodeFree],
-        effort: Counters | None = None,
-        habits: Mapping[PoolName, RequestMix] = MappingProxyType({}),
+        counters: Counters | None = None,
+        mixes: Mapping[PoolName, RequestMix] = MappingProxyType({}),
     ) -> None:
         self.rooms = rooms
-        self.effort = effort or Counters()
-        self.habits = habits
+        self.counters = counters or Counters()
+        self.mixes = mixes
         self._moves = 0
         self._rankings: dict[object, Ranking[NodeFree]] = {}
         self._touched: list[NodeName] = []
@@ -154,7 +129,7 @@ class FreeCapacity:
         self._index()
 
     def _index(self) -> None:
-        """Build the indexes from the rooms. Cost: O(devices log devices)."""
+        """Build the indexes. Cost: O(devices log devices)."""
         self._by_whole.clear()
         self._partial.clear()
         self._whole.clear()
@@ -165,7 +140,7 @@ class FreeCapacity:
             entries.sort()
 
     def _enlist(self, room: NodeFree, put: Callable[[list[Any], Any], None] = insort) -> None:
-        """Have a room in the indexes."""
+        """Add a node to the indexes."""
         buckets = self._by_whole.setdefault(room.pool, [])
         while len(buckets) <= len(room.gpu_milli):
             buckets.append([])
@@ -179,7 +154,7 @@ class FreeCapacity:
             self._partial_milli[room.pool, profile] += entry[0]
 
     def _delist(self, room: NodeFree) -> None:
-        """The exact opposite of `_enlist`."""
+        """Remove a node from the indexes."""
         _remove(self._by_whole[room.pool][room.whole], room.name)
         self._whole[room.pool] -= room.whole
         for profile, entry in _parts(room):
@@ -194,7 +169,7 @@ class FreeCapacity:
         })
 
     def refit(self, capacity: Capacity, nodes: Iterable[NodeName]) -> None:
-        """Nodes that nothing is on are as they now are, or are not there. Cost: O(devices log devices) of these."""
+        """Replace nodes on which nothing runs by what they are now, if usable. Cost: O(devices log devices)."""
         for name in nodes:
             before, space = self.rooms.pop(name, None), capacity.nodes.get(name)
             if before is not None:
@@ -205,36 +180,25 @@ class FreeCapacity:
                 self._touch(room)
         self._unschedulable.clear()
 
-    def copy(self) -> FreeCapacity:
-        """A ledger of its own with the same contents. Cost: O(devices)."""
-        other = FreeCapacity({}, self.effort, self.habits)
-        other.rooms = {name: room.copy() for name, room in self.rooms.items()}
-        other._by_whole = {pool: list(map(list, buckets)) for pool, buckets in self._by_whole.items()}
-        other._partial = {kind: list(entries) for kind, entries in self._partial.items()}
-        other._whole, other._partial_milli = dict(self._whole), dict(self._partial_milli)
-        other._rankings = {key: ranking.copy() for key, ranking in self._rankings.items()}
-        other._touched, other._moves = list(self._touched), self._moves
-        return other
+    def take(self, placement: Placement, per_worker: WorkerRequest) -> None:
+        """Occupy a placement. Unknown nodes and devices are ignored."""
+        self._move(((placement, per_worker),), -1)
 
-    def take(self, placement: Placement, charge: WorkerRequest) -> None:
-        """Occupy a placement. Nodes and devices this ledger does not have are passed over."""
-        self._move(placement, charge, -1)
-
-    def adopt(self, habits: Mapping[PoolName, RequestMix]) -> None:
-        """Rank nodes by these habits from now on."""
-        if any(self.habits.get(pool) is not found for pool, found in habits.items()):
-            self.habits = habits
+    def adopt(self, mixes: Mapping[PoolName, RequestMix]) -> None:
+        """Rank nodes by these request mixes from now on."""
+        if any(self.mixes.get(pool) is not found for pool, found in mixes.items()):
+            self.mixes = mixes
             self._rankings.clear()
             self._touched.clear()
 
     def tidy(self) -> None:
-        """Forget what was touched once that is more than ranking the nodes anew would cost."""
+        """Drop the rankings once updating them would cost more than ranking anew."""
         if len(self._touched) > _MANY * len(self.rooms) + _MANY:
             self._rankings.clear()
             self._touched.clear()
 
     def take_all(self, runs: Collection[_Placed]) -> None:
-        """Occupy the placements of many at once. Cost: O(runs), and O(devices) for each node they are on."""
+        """Occupy the placements of many runs. Cost: O(runs), and O(devices) for each of their nodes."""
         self._move_all(runs, -1)
 
     def give_back_all(self, runs: Collection[_Placed]) -> None:
@@ -242,30 +206,18 @@ class FreeCapacity:
         self._move_all(runs, 1)
         self._forget_unschedulable()
 
-    def exchange(self, leaving: Collection[_Placed], coming: _Placed) -> None:
-        """Give back the placements of some and occupy that of another."""
-        there = (self.rooms.get(worker.node) for run in leaving for worker in run.placement.workers)
-        before = {room: (room.gpu_milli[:], room.cpu_milli, room.mem_bytes) for room in there if room is not None}
-        self._move_all(leaving, 1)
-        self._move_all((coming,), -1)
-        if any(
-            room.cpu_milli > cpu_milli or room.mem_bytes > mem_bytes or any(map(gt, room.gpu_milli, gpu_milli))
-            for room, (gpu_milli, cpu_milli, mem_bytes) in before.items()
-        ):
-            self._forget_unschedulable()
-
     @contextmanager
     def without(self, runs: Collection[_Placed]) -> Iterator[None]:
-        """As it would be without them, for a look: what had no place before has none after it."""
+        """What if these runs had left: true inside the `with`. Failed requests are known again after it."""
         unschedulable, self._unschedulable = self._unschedulable, {}
         self._move_all(runs, 1)
         yield
         self._move_all(runs, -1)
         self._unschedulable = unschedulable
 
-    def give_back(self, placement: Placement, charge: WorkerRequest) -> None:
+    def give_back(self, placement: Placement, per_worker: WorkerRequest) -> None:
         """The exact opposite of `take`."""
-        self._move(placement, charge, 1)
+        self._move(((placement, per_worker),), 1)
         self._forget_unschedulable()
 
     def _forget_unschedulable(self) -> None:
@@ -273,22 +225,22 @@ class FreeCapacity:
             requests.forget()
 
     def nodes_by_whole(self, pool: PoolName) -> list[list[NodeName]]:
-        """Node names, sorted, by their number of wholly free devices. Not to be changed."""
+        """Sorted node names by their number of wholly free devices. Read only."""
         return self._by_whole.get(pool, [])
 
     def partial_devices(self, pool: PoolName, profile: str = "") -> list[tuple[GpuMilli, NodeName, int]]:
-        """(free, node, device) of every partly free device, or of every cut one with a slice left, sorted.
-
-        Not to be changed.
+        """Sorted (free, node, device) of every partly free device, or of every device with a free slice of a profile.
+        Read only.
         """
         return self._partial.get((pool, profile), [])
 
     def best(
         self, key: object, grade: Callable[[NodeFree], Grade | None], able: Callable[[], Iterable[NodeName]]
     ) -> tuple[Grade, NodeName] | None:
-        """The best node by a grade, and the grade; `key` is equal for equal grades, and only the `able` have one now.
+        """The best node by a grade, and the grade. `key`: equal for equal grades; `able`: the only nodes that may have
+        one now.
 
-        Cost: the nodes touched since; at first, those that are able.
+        Cost: the nodes changed since the last call for the key; at first, the able ones.
         """
         ranking = self._rankings.get(key)
         if ranking is None:
@@ -296,56 +248,46 @@ class FreeCapacity:
         return ranking.best(self.rooms, self._touched, able)
 
     def unschedulable(self, pool: PoolName, profile: str = "") -> UnschedulableRequests:
-        """What was found to have no place in a pool since something was last given back."""
+        """Requests that had no place in a pool since capacity was last given back."""
         found = self._unschedulable.get((pool, profile))
         if found is None:
             found = self._unschedulable[pool, profile] = UnschedulableRequests()
         return found
 
     def free_milli(self, pool: PoolName, profile: str = "") -> GpuMilli:
-        """All that is free in a pool, scattered or not: of devices that are not cut, or of those of one profile."""
+        """All that is free in a pool on devices that are not cut, or on those of one profile."""
         partial = self._partial_milli.get((pool, profile), 0)
         return partial if profile else self.whole_devices(pool) * WHOLE_GPU + partial
 
     def all_free_milli(self, pool: PoolName) -> GpuMilli:
-        """All that is free in a pool, of devices of any kind."""
+        """All that is free in a pool, on devices of any kind."""
         partial = sum(milli for (of_pool, _), milli in self._partial_milli.items() if of_pool == pool)
         return self.whole_devices(pool) * WHOLE_GPU + partial
 
     def whole_devices(self, pool: PoolName) -> int:
-        """Devices of a pool that nobody uses a part of."""
+        """Wholly free devices of a pool."""
         return self._whole.get(pool, 0)
 
-    def _move(self, placement: Placement, charge: WorkerRequest, sign: int) -> None:
-        for worker in placement.workers:
-            room = self.rooms.get(worker.node)
-            if room is None:
-                continue
-            self._touch(room)
-            room.cpu_milli += sign * charge.cpu_milli
-            room.mem_bytes += sign * charge.mem_bytes
-            milli = sign * charge.on_device(worker)
-            if milli:
-                self._move_devices(room, worker.gpus, milli)
+    def _move_all(self, runs: Iterable[_Placed], sign: int) -> None:
+        self._move([(run.placement, run.per_worker) for run in runs], sign)
 
-    def _move_all(self, runs: Collection[_Placed], sign: int) -> None:
-        """Each node is taken out of the indexes and put back once, however many leave it or come to it; where that is
-        done with most nodes, the indexes are built anew.
+    def _move(self, placements: Collection[tuple[Placement, WorkerRequest]], sign: int) -> None:
+        """Take or give back placements: each node leaves the indexes and returns once. Where these are most nodes, the
+        indexes are built anew.
         """
-        nodes = dict.fromkeys([worker.node for run in runs for worker in run.placement.workers])
+        nodes = dict.fromkeys([worker.node for placement, _ in placements for worker in placement.workers])
         moved = list(filter(None, map(self.rooms.get, nodes)))
         most = 2 * len(moved) > len(self.rooms)
         if not most:
             for room in moved:
                 self._delist(room)
-        for run in runs:
-            charge = run.charge
-            for worker in run.placement.workers:
-                there = self.rooms.get(worker.node)
-                if there is not None:
-                    there.cpu_milli += sign * charge.cpu_milli
-                    there.mem_bytes += sign * charge.mem_bytes
-                    milli, free = sign * charge.on_device(worker), there.gpu_milli
+        for placement, per_worker in placements:
+            for worker in placement.workers:
+                node = self.rooms.get(worker.node)
+                if node is not None:
+                    node.cpu_milli += sign * per_worker.cpu_milli
+                    node.mem_bytes += sign * per_worker.mem_bytes
+                    milli, free = sign * per_worker.on_device(worker), node.gpu_milli
                     for index in worker.gpus:
                         if 0 <= index < len(free):
                             free[index] += milli
@@ -358,35 +300,10 @@ class FreeCapacity:
             self._index()
 
     def _touch(self, room: NodeFree) -> None:
-        """It is another now than it, or its node, ever was."""
+        """Record that a node has changed: its version differs from any before."""
         self._moves += 1
         room.version = self._moves
         self._touched.append(room.name)
-
-    def _move_devices(self, room: NodeFree, devices: tuple[int, ...], milli: GpuMilli) -> None:
-        whole_before = room.whole
-        for index in devices:
-            if not 0 <= index < len(room.gpu_milli):
-                continue
-            profile = room.profile_of(index)
-            kind = room.pool, profile
-            partial = self._partial[kind]
-            before = room.gpu_milli[index]
-            after = before + milli
-            room.gpu_milli[index] = after
-            if not profile:
-                room.whole += (after >= WHOLE_GPU) - (before >= WHOLE_GPU)
-            if _is_partial(before, profile):
-                _remove(partial, (before, room.name, index))
-                self._partial_milli[kind] -= before
-            if _is_partial(after, profile):
-                insort(partial, (after, room.name, index))
-                self._partial_milli[kind] += after
-        if room.whole != whole_before:
-            self._whole[room.pool] += room.whole - whole_before
-            buckets = self._by_whole[room.pool]
-            _remove(buckets[whole_before], room.name)
-            insort(buckets[room.whole], room.name)
 
 
 def _empty(node: NodeCapacity, pool: PoolName) -> NodeFree:
@@ -395,7 +312,7 @@ def _empty(node: NodeCapacity, pool: PoolName) -> NodeFree:
 
 
 def _parts(room: NodeFree) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
-    """The devices of which a part can be had, as they are indexed, each with what it is cut into."""
+    """The index entries of a node's partly free devices, each with its profile."""
     if room.whole == len(room.gpu_milli):
         return []
     name, free_of = room.name, enumerate(room.gpu_milli)
@@ -409,10 +326,10 @@ def _parts(room: NodeFree) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
 
 
 def _remove(entries: list[T], entry: T) -> None:
-    """Take an entry out of a sorted list that has it."""
+    """Remove an entry from a sorted list that has it."""
     del entries[bisect_left(entries, entry)]
 
 
 def _is_partial(free: GpuMilli, profile: str) -> bool:
-    """Whether a part of a device can be had without breaking into it: it is shared already, or was cut."""
+    """Whether a part of the device can be had without breaking into a whole one."""
     return 0 < free < WHOLE_GPU or (free > 0 and profile != "")

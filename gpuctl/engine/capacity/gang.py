@@ -1,7 +1,7 @@
-"""A place for all workers of a job or for none, in the first pool of its preference order that has one.
+"""A placement for all workers of a job or for none, in the first of its pools that has one.
 
-All workers of a job are in one pool, close together on as few nodes as possible, and prefer the same device indexes on
-each node, because one claim template serves them all. With how many workers an elastic job is placed is `elastic`'s.
+All workers are in one pool, close together on as few nodes as possible, and prefer the same device indexes on each
+node, because one claim template serves them all.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int]
 
 @dataclass(frozen=True, slots=True)
 class PoolOption:
-    """A pool a job may use, and what it asks of it there. `least`: with how few workers it may start; 0: all."""
+    """A pool that a job may use, and what it asks for there. `least`: the fewest workers it may start with; 0: all."""
 
     pool: NodePool
     request: Request
     least: int = 0
 
     def sized(self, workers: int) -> PoolOption | None:
-        """The same with so many workers; None where it may not have so many, or so few."""
+        """The same with so many workers; None where the job may not run with that number."""
         if workers == self.request.workers:
             return self
         if not 0 < self.least <= workers < self.request.workers:
@@ -41,11 +41,11 @@ class PoolOption:
         return PoolOption(self.pool, self.request._replace(workers=workers), self.least)
 
     def of(self, workers: int) -> PoolOption:
-        """The same for so many workers, no fewer."""
+        """The same with exactly so many workers."""
         return PoolOption(self.pool, self.request._replace(workers=workers))
 
     def no_more_than(self, other: PoolOption) -> PoolOption:
-        """The same, asking for no more CPU and no more memory than another of its sort."""
+        """The same with no more CPU and memory than another option of its sort asks for."""
         cpu_milli, mem_bytes = self.request.cpu_milli, self.request.mem_bytes
         if cpu_milli <= other.request.cpu_milli and mem_bytes <= other.request.mem_bytes:
             return self
@@ -54,7 +54,7 @@ class PoolOption:
 
     @property
     def fewest(self) -> PoolOption:
-        """The same with as few workers as it may start with, no more."""
+        """The same with the fewest workers it may start with, and no more."""
         return self.of(self.least) if self.least else self
 
     @property
@@ -70,104 +70,104 @@ class PoolOption:
 
     @property
     def sizes(self) -> range:
-        """How many workers it may have, the most first."""
+        """The numbers of workers it may have, the most first."""
         return range(self.request.workers, (self.least or self.request.workers) - 1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A whole job's place, found in one option."""
+    """A job's placement, and the option it was found for."""
 
     option: PoolOption
     placement: Placement
 
     @property
-    def charge(self) -> WorkerRequest:
+    def per_worker(self) -> WorkerRequest:
         """What each worker is charged there."""
-        return self.option.request.charge
+        return self.option.request.per_worker
 
 
-def place(ledger: FreeCapacity, options: Iterable[PoolOption]) -> Assignment | None:
-    """Seats for all workers in the first option that has them; the ledger is left as it was."""
+def place(free: FreeCapacity, options: Iterable[PoolOption]) -> Assignment | None:
+    """A placement in the first option that has one. Takes nothing."""
     for option in options:
-        placement = place_in(ledger, option)
+        placement = place_in(free, option)
         if placement is not None:
             return Assignment(option, placement)
     return None
 
 
-def place_in(ledger: FreeCapacity, option: PoolOption) -> Placement | None:
-    """Seats for all workers in one pool. What asks for no less than a request that had no place is refused at once.
+def place_in(free: FreeCapacity, option: PoolOption) -> Placement | None:
+    """A placement for all workers in one pool. A request is refused at once when a smaller one has failed.
 
     Cost: O(nodes) for several workers, see `place_worker` for one.
     """
-    unschedulable = ledger.unschedulable(option.pool.name, option.request.profile)
+    unschedulable = free.unschedulable(option.pool.name, option.request.profile)
     if unschedulable.cover(option.request.sizes):
         return None
-    ledger.effort.placings += 1
-    found = _place_anew(ledger, option)
+    free.counters.placings += 1
+    found = _place_anew(free, option)
     if found is None:
         unschedulable.add(option.request.sizes)
     return found
 
 
-def has_place(ledger: FreeCapacity, option: PoolOption) -> bool:
-    """Whether all workers have seats in one pool, without looking for the best. Cost: the nodes looked at till then."""
-    unschedulable = ledger.unschedulable(option.pool.name, option.request.profile)
+def has_place(free: FreeCapacity, option: PoolOption) -> bool:
+    """Whether all workers have a placement in one pool, the best or not. Cost: the nodes read until one is found."""
+    unschedulable = free.unschedulable(option.pool.name, option.request.profile)
     if unschedulable.cover(option.request.sizes):
         return False
     is_one = option.request.workers == 1
-    found = has_room(ledger, option.pool, option.request) if is_one else _has_seats(ledger, option)
+    found = has_room(free, option.pool, option.request) if is_one else _has_slots(free, option)
     if not found:
         unschedulable.add(option.request.sizes)
     return found
 
 
-def _place_anew(ledger: FreeCapacity, option: PoolOption) -> Placement | None:
+def _place_anew(free: FreeCapacity, option: PoolOption) -> Placement | None:
     request = option.request
     if request.workers == 1:
-        worker = place_worker(ledger, option.pool, request)
+        worker = place_worker(free, option.pool, request)
         return None if worker is None else Placement(workers=(worker,))
-    nodes = _nodes_for_all(ledger, option)
-    return None if nodes is None else _deal(ledger, request, nodes)
+    nodes = _nodes_for_all(free, option)
+    return None if nodes is None else _deal(free, request, nodes)
 
 
-def seats(ledger: FreeCapacity, option: PoolOption) -> dict[NodeName, int]:
+def slots_by_node(free: FreeCapacity, option: PoolOption) -> dict[NodeName, int]:
     """How many workers each node holds, for nodes that hold one. Cost: O(nodes with enough whole devices)."""
-    return dict(_seats(ledger, option))
+    return dict(_slots(free, option))
 
 
-def _seats(ledger: FreeCapacity, option: PoolOption) -> Iterator[tuple[NodeName, int]]:
-    """Those nodes, the roomiest first."""
-    for bucket in reversed(ledger.nodes_by_whole(option.pool.name)[option.request.devices :]):
+def _slots(free: FreeCapacity, option: PoolOption) -> Iterator[tuple[NodeName, int]]:
+    """Those nodes and numbers, the roomiest nodes first."""
+    for bucket in reversed(free.nodes_by_whole(option.pool.name)[option.request.devices :]):
         for name in bucket:
-            count = slots(ledger.rooms[name], option.request)
+            count = slots(free.rooms[name], option.request)
             if count:
                 yield name, count
 
 
-def _has_seats(ledger: FreeCapacity, option: PoolOption) -> bool:
+def _has_slots(free: FreeCapacity, option: PoolOption) -> bool:
     request = option.request
-    if ledger.free_milli(option.pool.name, request.profile) < request.total_milli:
+    if free.free_milli(option.pool.name, request.profile) < request.total_milli:
         return False
-    together = accumulate(count for _, count in _seats(ledger, option))
+    together = accumulate(count for _, count in _slots(free, option))
     return any(total >= request.workers for total in together)
 
 
-def _nodes_for_all(ledger: FreeCapacity, option: PoolOption) -> list[tuple[NodeName, int]] | None:
-    """As few nodes as hold all workers, close to one another; of equals in a packed pool those with the fewest free."""
+def _nodes_for_all(free: FreeCapacity, option: PoolOption) -> list[tuple[NodeName, int]] | None:
+    """The fewest nodes that hold all workers, close together; of equals in a packed pool those with the least free."""
     request, pool = option.request, option.pool
-    if ledger.free_milli(pool.name, request.profile) < request.total_milli:
+    if free.free_milli(pool.name, request.profile) < request.total_milli:
         return None
     packed = pool.placement is PlacementStrategy.BINPACK
-    rooms = ((ledger.rooms[name], count) for name, count in seats(ledger, option).items())
+    rooms = ((free.rooms[name], count) for name, count in slots_by_node(free, option).items())
     sites = (Site(room.name, count, room.whole if packed else -room.whole, room.topology) for room, count in rooms)
     return closest(sites, request.workers, packed=packed)
 
 
-def _deal(ledger: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:
-    """Devices for the workers on the chosen nodes; indexes free on most of the nodes come first."""
-    rooms = [ledger.rooms[name] for name, _ in nodes]
+def _deal(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:
+    """Devices for the workers on the chosen nodes; indexes that are free on most of the nodes come first."""
+    rooms = [free.rooms[name] for name, _ in nodes]
     least = request.fraction_milli or WHOLE_GPU
     popular: dict[int, int] = {}
     for room in rooms:
@@ -180,15 +180,15 @@ def _deal(ledger: FreeCapacity, request: Request, nodes: list[tuple[NodeName, in
         if request.fraction_milli:
             workers.extend(_fractions(room, request, count, order))
         else:
-            free = [i for i in order if room.gpu_milli[i] >= WHOLE_GPU]
+            whole = [i for i in order if room.gpu_milli[i] >= WHOLE_GPU]
             size = request.devices
-            shares = (free[size * worker : size * (worker + 1)] for worker in range(count))
+            shares = (whole[size * worker : size * (worker + 1)] for worker in range(count))
             workers.extend(WorkerPlacement(node=room.name, gpus=tuple(sorted(share))) for share in shares)
     return Placement(workers=tuple(workers))
 
 
 def _of_kind(room: NodeFree, request: Request) -> Sequence[int]:
-    """The devices that a request may have: those cut into its profile, or those that are not cut."""
+    """The devices that a request may use: those cut into its profile, or those that are not cut."""
     devices = range(len(room.gpu_milli))
     if room.profiles:
         return [index for index in devices if room.profiles[index] == request.profile]
@@ -196,7 +196,7 @@ def _of_kind(room: NodeFree, request: Request) -> Sequence[int]:
 
 
 def _fractions(room: NodeFree, request: Request, count: int, order: list[int]) -> list[WorkerPlacement]:
-    """One device a worker, those already in use first, each filled before the next."""
+    """One device for each worker, used devices first, each filled before the next."""
     free: list[GpuMilli] = list(room.gpu_milli)
     by_use = sorted(order, key=lambda index: free[index] >= WHOLE_GPU)
     workers: list[WorkerPlacement] = []

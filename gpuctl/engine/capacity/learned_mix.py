@@ -1,12 +1,12 @@
-"""Learns what is usually asked of each pool, from all jobs that are declared: those that run, wait, are suspended, and
-those that have ended and are still in Git. Nothing else is remembered, so the same declarations give the same habits.
+"""Learns what is usually asked of each pool from all declared jobs: running, waiting, suspended or ended.
 
-A gang counts once for each worker. A job that may use several pools counts in each.
+Nothing else is remembered, so the same declarations give the same mix. A gang counts once for each worker; a job that
+may use several pools counts in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from gpuctl.engine.capacity.fit import request_on
@@ -17,27 +17,26 @@ from gpuctl.model.ids import PoolName
 from gpuctl.model.job import Job
 
 EXACT_BITS = 7
-"""Leading binary places that a count keeps: what is usual does not change with every job among many."""
+"""Leading binary digits that a count keeps, so that one job among many does not change the mix."""
 
 _asked = attrgetter("workers", "min_workers", "gpu_milli", "cpu_milli", "gpu_mem_bytes", "pools")
-"""What jobs that are alike here have in common."""
+"""The fields of a job that matter here."""
 
 
 class LearnedMix:
-    """What has been asked of the pools, as jobs come and go; `elastic` counts those that may run with fewer workers."""
+    """Counts of the requests in each packed pool. `elastic`: jobs that may run with fewer workers."""
 
-    __slots__ = ("_counts", "_habits", "_packed", "_stale", "_wants", "elastic")
+    __slots__ = ("_counts", "_mixes", "_packed", "_stale", "elastic")
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._packed = {pool.name: pool for pool in pools if pool.placement is PlacementStrategy.BINPACK}
-        self._wants: dict[object, tuple[tuple[PoolName, Want], ...]] = {}
         self._counts: dict[PoolName, dict[Want, int]] = {name: {} for name in self._packed}
         self._stale = set(self._packed)
-        self._habits: dict[PoolName, RequestMix] = {}
+        self._mixes: dict[PoolName, RequestMix] = {}
         self.elastic = 0
 
     def take(self, jobs: Iterable[Job], sign: int = 1) -> None:
-        """Learn from jobs; with -1, forget them. Cost: O(jobs)."""
+        """Add jobs; with a sign of -1, remove them. Cost: O(jobs)."""
         alike: dict[object, list[Job]] = {}
         for job in jobs:
             alike.setdefault(_asked(job), []).append(job)
@@ -50,28 +49,19 @@ class LearnedMix:
                     self._stale.add(name)
             self.elastic += count * job.is_elastic
 
-    def habits(self) -> dict[PoolName, RequestMix]:
-        """The habits of each packed pool, the same objects as long as they are as before.
-
-        Cost: O(different jobs), where they are not.
-        """
+    def mixes(self) -> dict[PoolName, RequestMix]:
+        """The mix of each packed pool; the same object until it changes. Cost: O(different requests) where it does."""
         for name in self._stale:
             mix = sorted((want, _rounded(count)) for want, count in self._counts[name].items() if count)
-            self._habits[name] = RequestMix(tuple(mix))
+            self._mixes[name] = RequestMix(tuple(mix))
         self._stale.clear()
-        return dict(self._habits)
+        return dict(self._mixes)
 
-    def _wants_of(self, job: Job) -> tuple[tuple[PoolName, Want], ...]:
-        asked = _asked(job)
-        found = self._wants.get(asked)
-        if found is None:
-            requests = ((name, request_on(job, self._packed[name])) for name in job.pools if name in self._packed)
-            found = self._wants[asked] = tuple(
-                (name, (request.gpu_milli, request.cpu_milli))
-                for name, request in requests
-                if request is not None and not request.profile
-            )
-        return found
+    def _wants_of(self, job: Job) -> Iterator[tuple[PoolName, Want]]:
+        for name in job.pools:
+            request = request_on(job, self._packed[name]) if name in self._packed else None
+            if request is not None and not request.profile:
+                yield name, (request.gpu_milli, request.cpu_milli)
 
 
 def _rounded(count: int) -> int:

@@ -1,17 +1,15 @@
-"""What there is: live nodes sorted into pools and quota domains, and what each has for gpuctl's work.
+"""Live nodes sorted into pools and quota domains, and what each has for gpuctl's jobs.
 
-It knows nodes and declarations, not jobs. A node belongs to the first pool, in preference order, whose labels it has;
-a node of no pool has nothing for it.
+A node belongs to the first pool, in preference order, whose labels it has; a node of no pool offers nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
 
-from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.state import Node
@@ -20,12 +18,11 @@ from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCapacity:
-    """A node's room for gpuctl's work. `gpu_milli` has one entry a device: what foreign pods and faults leave of it.
+    """What a node has for gpuctl's jobs. `gpu_milli`: of each device what foreign pods and faults leave of it.
 
-    `profiles`, on a node with cut devices, says of each what it is cut into, "" for a whole one: only slices can be had
-    of one, only whole devices of the other. `ready`: what runs here can stay. `usable`: new work may come. `served`:
-    its devices can be had in the pool's way. `topology`: its zone, block, rack: as many as its pool has levels, "" for
-    one it is in none of; () where it is in none at all.
+    `profiles`: of each device what it is cut into, "" for a whole one; () on a node without cut devices. `ready`: runs
+    can stay. `usable`: new work may come. `served`: the devices can be had in the pool's way. `topology`: zone, block,
+    rack, as many as its pool has levels, "" for an unknown one; () where all are unknown.
     """
 
     name: NodeName
@@ -46,16 +43,12 @@ _gpu_milli: Callable[[NodeCapacity], tuple[GpuMilli, ...]] = attrgetter("gpu_mil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """All nodes by name, the pools by name, each pool's usable nodes in name order, and each pool's domain.
-
-    `habits`: what is usually asked of each packed pool, once that is known.
-    """
+    """Nodes by name, pools by name, each pool's usable nodes in name order, and each pool's domain."""
 
     nodes: Mapping[NodeName, NodeCapacity]
     pools: Mapping[PoolName, NodePool]
     usable: Mapping[PoolName, tuple[NodeCapacity, ...]]
     domain_of: Mapping[PoolName, DomainName]
-    habits: Mapping[PoolName, RequestMix] = field(default_factory=dict)
 
     def usable_milli(self, domain: DomainName) -> GpuMilli:
         """GPUs of a domain that new work may use."""
@@ -64,13 +57,6 @@ class Capacity:
     def pools_of(self, domain: DomainName) -> list[PoolName]:
         """The pools of a domain."""
         return [pool for pool, its_domain in self.domain_of.items() if its_domain == domain]
-
-
-def _pool_of(node: Node, pools: Iterable[NodePool]) -> NodePool | None:
-    for pool in pools:
-        if pool.selects(node.labels):
-            return pool
-    return None
 
 
 def _devices(node: Node, pool: NodePool | None) -> tuple[GpuMilli, ...]:
@@ -82,7 +68,7 @@ def _devices(node: Node, pool: NodePool | None) -> tuple[GpuMilli, ...]:
 
 
 def is_served(node: Node, pool: NodePool) -> bool:
-    """Whether the node's devices can be had in the pool's way: its driver is at work there, and shares them so far."""
+    """Whether the devices can be had in the pool's way: its driver runs there and shares them as often as declared."""
     slots = pool.gpu_slots if pool.sharing is Sharing.HAMI else 0
     return (node.ways is None or pool.way in node.ways) and (node.gpu_slots is None or node.gpu_slots >= slots)
 
@@ -128,12 +114,15 @@ def _space(node: Node, pool: NodePool | None, domain_of: Mapping[PoolName, Domai
 def survey(
     declared: Declared, nodes: Iterable[Node], known: Mapping[NodeName, NodeCapacity] = MappingProxyType({})
 ) -> Capacity:
-    """Sort the nodes into pools; those that are `known` are as they were. Cost: O(nodes + new nodes x pools)."""
+    """Sort the nodes into pools; `known` nodes are not read again. Cost: O(nodes + new nodes x pools)."""
     domain_of = {pool: domain.name for domain in declared.domains for pool in domain.pools}
     spaces: dict[NodeName, NodeCapacity] = {}
     usable: dict[PoolName, list[NodeCapacity]] = {pool.name: [] for pool in declared.cluster.pools}
     for node in sorted(nodes, key=lambda n: n.name):
-        space = known.get(node.name) or _space(node, _pool_of(node, declared.cluster.pools), domain_of)
+        space = known.get(node.name)
+        if space is None:
+            pool = next((pool for pool in declared.cluster.pools if pool.selects(node.labels)), None)
+            space = _space(node, pool, domain_of)
         spaces[node.name] = space
         if space.usable and space.pool is not None:
             usable[space.pool].append(space)
@@ -146,7 +135,7 @@ def survey(
 
 
 def changed_nodes(before: Capacity, after: Capacity) -> frozenset[NodeName]:
-    """Nodes that are not as they were, that came, or that went. Cost: O(nodes)."""
+    """Nodes that changed, came or went. Cost: O(nodes)."""
     if before is after:
         return frozenset()
     old, new = before.nodes, after.nodes

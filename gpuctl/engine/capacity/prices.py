@@ -1,9 +1,9 @@
-"""What the rest of a shared device is worth: how much of a new one it saves to those who usually ask for a part.
+"""What the rest of a shared device is worth: how much of a new device it saves to the usual fractions.
 
-The cutting-stock problem over one-GPU bins: as few devices as possible for all fractions of a mix. Its dual gives each
-fraction a price, and the rest of a device is worth the most that fits into it: 500 milli may be worth half a device
-where halves are asked for, a third where nothing between 330 and 500 is. A fraction put where the worth drops least
-costs the fewest devices in the end. Gilmore and Gomory's column generation, exact in integers.
+Example: 500 free milli are worth half a device where halves are asked for, a third where nothing between 330 and 500
+is. This is the cutting-stock problem over one-GPU bins: pack all fractions of a mix into the fewest devices. Its dual
+gives each fraction a price, and a rest is worth the most that fits into it. A fraction placed where the worth drops
+least costs the fewest devices in the end. Source: Gilmore and Gomory's column generation, exact in integers.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from math import gcd
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MAX_SIZES = 24
-"""Different fractions that are priced; the most frequent ones."""
+"""Different fractions that are priced, the most frequent ones."""
 
 MAX_PATTERNS = 200
-"""Ways to fill a device that are looked at. openb's fractions need 38; with fewer the prices are only less exact."""
+"""Ways to fill a device that are tried. openb's fractions need 38; with fewer the prices are less exact."""
 
 
 def worth_of_rest(counts: Mapping[GpuMilli, int]) -> tuple[int, ...]:
-    """What 0 to 1000 free milli of a device are worth, for a mix of fractions with how often each is asked for.
+    """The worth of 0 to 1000 free milli of a device, for fractions and how often each is asked for.
 
-    In a unit of its own: only differences and ratios within one table mean anything. () for a mix without fractions.
+    The unit is arbitrary: only differences and ratios within one table mean anything. () for a mix without fractions.
     Cost: O(patterns x (sizes^2 + sizes x 1000 / the sizes' common divisor)); 25 ms for openb.
     """
     frequent = sorted(counts, key=lambda size: (-counts[size], size))
@@ -64,7 +64,7 @@ def _worth(sizes: Sequence[int], counts: Sequence[int], room: int) -> list[int]:
 
 
 def _prices(rows: Sequence[Sequence[int]]) -> list[int]:
-    """What each size is worth by the basis, in its unit."""
+    """The price of each size by the basis, in its unit."""
     return [sum(column) for column in zip(*rows, strict=True)][:-1]
 
 
@@ -97,7 +97,7 @@ def _pattern(sizes: Sequence[int], last: Sequence[int], room: int) -> list[int]:
 
 
 def _first_to_leave(rows: Sequence[Sequence[int]], gains: Sequence[int]) -> int:
-    """The row whose devices are used up first by the new pattern; the lowest of equals."""
+    """The row whose devices the new pattern uses up first; the lowest of equals."""
     leaving = -1
     for index, gain in enumerate(gains):
         if gain > 0 and (leaving < 0 or rows[index][-1] * gains[leaving] < rows[leaving][-1] * gain):

@@ -1,7 +1,7 @@
-"""The nodes for one kind of request, best first, kept so while some of them change.
+"""The nodes in order for one kind of request, kept while nodes change.
 
-A heap in which entries of nodes that have changed since are passed over. Cost: O(log nodes) a node touched since it was
-last asked, whatever the number of nodes.
+A heap that skips entries of nodes that have changed since. Cost: O(log nodes) for each node changed since the last
+call.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from gpuctl.model.ids import NodeName
 
 Grade: TypeAlias = tuple[int, ...]
-"""How good a node is for a request: the least is the best."""
+"""How good a node is for a request; the least is best."""
 
 
 class Ranked(Protocol):
-    """What is ranked; its version is another after each change."""
+    """What is ranked; its version differs after each change."""
 
     name: NodeName
     version: int
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Ranked)
 
 
 class Ranking(Generic[R]):
-    """Nodes by `grade`, which is None for one that does not hold the request; ties by name."""
+    """Nodes by `grade`, ties by name. A grade of None: the node does not hold the request."""
 
     __slots__ = ("_grade", "_heap", "_seen")
 
@@ -39,8 +39,8 @@ class Ranking(Generic[R]):
     def best(
         self, rooms: Mapping[NodeName, R], touched: Sequence[NodeName], able: Callable[[], Iterable[NodeName]]
     ) -> tuple[Grade, NodeName] | None:
-        """The best of the rooms. `touched`: the names of all that have changed, in order; it only ever grows. `able`,
-        asked once: no others may hold the request now.
+        """The best node. `touched`: names of all changed nodes in order, which only grows. `able`, called once: no
+        other nodes may hold the request then.
         """
         if self._seen is None:
             graded = ((self._grade(room), room) for room in map(rooms.__getitem__, dict.fromkeys(able())))
@@ -54,14 +54,8 @@ class Ranking(Generic[R]):
         self._seen = len(touched)
         while self._heap:
             found, name, version = self._heap[0]
-            there = rooms.get(name)
-            if there is not None and there.version == version:
+            current = rooms.get(name)
+            if current is not None and current.version == version:
                 return found, name
             heappop(self._heap)
         return None
-
-    def copy(self) -> Ranking[R]:
-        """A ranking of its own, for rooms that are copies."""
-        other = Ranking(self._grade)
-        other._heap, other._seen = list(self._heap), self._seen
-        return other

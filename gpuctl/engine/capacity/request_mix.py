@@ -1,6 +1,4 @@
-"""What is usually asked of a pool, as placement uses it: the measure of fragmentation, and what rests of devices are
-worth.
-"""
+"""The usual requests of a pool as placement uses them: fragmentation, and the worth of rests."""
 
 from __future__ import annotations
 
@@ -9,11 +7,11 @@ from gpuctl.engine.capacity.prices import worth_of_rest
 from gpuctl.model.units import WHOLE_GPU
 
 MANY_FRACTIONS = 100
-"""Fractions asked for before the worth of rests counts: it is the truth of many, and a guess about few."""
+"""Fractions that must be known before the worth of rests counts: of few it is a guess."""
 
 
 class RequestMix:
-    """One mix and what follows from it. `worth` of 0 to 1000 free milli is () while too few fractions are known."""
+    """One mix and what follows from it. `worth` of 0 to 1000 free milli; () while too few fractions are known."""
 
     __slots__ = ("fragmentation", "worth")
 

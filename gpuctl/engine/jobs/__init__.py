@@ -1,1 +1,1 @@
-"""What each job says by itself, before jobs compete: what its run does, what it asks for, and which jobs are alike."""
+"""What each job and run says by itself, before jobs compete: state of the run, request, and job class."""

@@ -1,6 +1,6 @@
-"""What each project wants: what it holds, and what its waiting jobs could use, capped. What can't run is no demand.
+"""What each project demands: what it holds, and what its pending jobs could use, within ceilings.
 
-A job that could not run on an empty cluster, or that alone breaks a ceiling, is told so at once.
+A job that could not run on an empty cluster, or that alone breaks a ceiling, is no demand and gets its reason at once.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from itertools import chain
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.fit import Request, request_on
 from gpuctl.engine.capacity.free import FreeCapacity
-from gpuctl.engine.capacity.gang import PoolOption, has_place, seats
+from gpuctl.engine.capacity.gang import PoolOption, has_place, slots_by_node
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.dirty import DirtyProjects
-from gpuctl.engine.jobs.job_class import JobOptions, Likeness, likeness, size
+from gpuctl.engine.jobs.job_class import JobOptions, Likeness, likeness
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree, project_owner
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared, DomainName
@@ -23,53 +23,50 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 
 MOST_ALIKE = 10_000
-"""Answers remembered at once, before all are forgotten: those for jobs that are there are few."""
+"""So many answers are kept before all are dropped; the jobs that are declared have few."""
 
 
 class StaticFit:
-    """Which pools could ever serve a job, asked of empty nodes; nothing that changes while jobs start and end.
+    """Which pools could ever serve a job: the answer of empty nodes, independent of what runs.
 
-    Cost: one placement for each distinct request, whoever asks, and one look for a job like one that was asked for.
+    Cost: one placement for each distinct request, and one lookup for each further job.
     """
 
-    __slots__ = ("_capacity", "_empty", "_fits_of", "_fitting", "_largest", "_told", "_tree")
+    __slots__ = ("_answers", "_capacity", "_empty", "_fits_of", "_tree")
 
     def __init__(self, capacity: Capacity, tree: OwnerTree) -> None:
         self._capacity = capacity
         self._tree = tree
         self._empty = FreeCapacity.of(capacity)
         self._fits_of: dict[tuple[PoolName, Request], tuple[PoolOption, bool]] = {}
-        self._fitting: dict[object, tuple[PoolOption, ...]] = {}
-        self._largest: dict[tuple[object, ...], list[Request]] = {}
-        self._told: dict[Likeness, JobOptions | Reason] = {}
+        self._answers: dict[Likeness, JobOptions | Reason] = {}
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
-        """Some nodes have changed: whether jobs that could run may have other options. Cost: the distinct requests."""
+        """Some nodes have changed. Returns whether jobs that could run may have other options. Cost: the distinct
+        requests.
+        """
         self._capacity = capacity
         self._empty.refit(capacity, nodes)
-        self._fitting.clear()
-        self._largest.clear()
         before = self._fits_of
-        self._fits_of = {key: (option, self._has_place(option)) for key, (option, _) in before.items()}
+        self._fits_of = {key: (option, has_place(self._empty, option)) for key, (option, _) in before.items()}
         same = all(not option.least and self._fits_of[key][1] is fits for key, (option, fits) in before.items())
         if same:
-            self._told = {alike: told for alike, told in self._told.items() if isinstance(told, JobOptions)}
+            self._answers = {alike: answer for alike, answer in self._answers.items() if isinstance(answer, JobOptions)}
         else:
-            self._told.clear()
+            self._answers.clear()
         return not same
 
     def of(self, job: Job) -> JobOptions | Reason:
-        """What the job could have, or why that is nothing: the same object for all that are alike."""
+        """What the job could have, or the reason why nothing: the same object for all jobs that are alike."""
         alike = likeness(job)
-        told = self._told.get(alike)
-        if told is None:
-            if len(self._told) >= MOST_ALIKE:
-                self._told.clear()
-                self._fitting.clear()
+        answer = self._answers.get(alike)
+        if answer is None:
+            if len(self._answers) >= MOST_ALIKE:
+                self._answers.clear()
             options = self._options(job)
-            told = options if isinstance(options, Reason) else JobOptions(job, options, self._capacity.domain_of)
-            self._told[alike] = told
-        return told
+            answer = options if isinstance(options, Reason) else JobOptions(job, options, self._capacity.domain_of)
+            self._answers[alike] = answer
+        return answer
 
     def options(self, job: Job) -> tuple[PoolOption, ...]:
         """The pools that could serve the job, in its order; () when none can."""
@@ -79,10 +76,7 @@ class StaticFit:
     def _options(self, job: Job) -> tuple[PoolOption, ...] | Reason:
         if not self._tree.chain(job.id.project):
             return reasons.unknown_project(job.id.project)
-        asked = size(job)
-        fitting = self._fitting.get(asked)
-        if fitting is None:
-            fitting = self._fitting[asked] = tuple(filter(None, map(self._as_fits, self._asked(job))))
+        fitting = tuple(filter(None, map(self._as_fits, self._asked(job))))
         if not fitting:
             return self._why_none(job)
         legal = tuple(found for option in fitting if (found := self._as_allowed(job, option)) is not None)
@@ -94,7 +88,7 @@ class StaticFit:
             return option
         if not option.least:
             return None
-        fewer = option.sized(min(option.request.workers, sum(seats(self._empty, option).values())))
+        fewer = option.sized(min(option.request.workers, sum(slots_by_node(self._empty, option).values())))
         return fewer if fewer is not None and self._fits(fewer) else None
 
     def _as_allowed(self, job: Job, option: PoolOption) -> PoolOption | None:
@@ -105,7 +99,7 @@ class StaticFit:
         return next((o for o in sized if o is not None and self.barrier(job, o) is None), None)
 
     def _why_none(self, job: Job) -> Reason:
-        """Nodes that hand out GPUs in another way than is declared, or are cut in another way; else they are small."""
+        """Nodes share or cut their GPUs otherwise than declared; else the nodes are too small."""
         asked = [option for option in self._asked(job) if option.request.gpu_milli]
         spaces = [space for option in asked for space in self._capacity.usable.get(option.pool.name, ())]
         if spaces and not any(space.served for space in spaces):
@@ -116,7 +110,7 @@ class StaticFit:
         return reasons.no_large_node(job)
 
     def pool_of(self, placement: Placement) -> PoolName | None:
-        """The pool that the first of some workers is in."""
+        """The pool of the first worker."""
         spaces = (self._capacity.nodes.get(worker.node) for worker in placement.workers[:1])
         return next((space.pool for space in spaces if space is not None), None)
 
@@ -127,9 +121,10 @@ class StaticFit:
         for owner, limit in self._tree.limits(domain, job.id.project):
             if milli > limit:
                 return reasons.over_limit(job, owner, limit)
-        if job.preemptible or milli <= (quota := self._tree.quota(domain, job.id.project)):
-            return None
-        return reasons.fixed_over_quota(job, quota)
+        for owner, quota in () if job.preemptible else self._tree.quotas(domain, job.id.project):
+            if milli > quota:
+                return reasons.fixed_over_quota(job, owner, quota)
+        return None
 
     def _asked(self, job: Job) -> Iterable[PoolOption]:
         for name in job.pools:
@@ -142,43 +137,28 @@ class StaticFit:
         key = (option.pool.name, option.request)
         found = self._fits_of.get(key)
         if found is None:
-            found = self._fits_of[key] = option, self._has_place(option)
+            found = self._fits_of[key] = option, has_place(self._empty, option)
         return found[1]
-
-    def _has_place(self, option: PoolOption) -> bool:
-        """Whether it has a place on empty nodes, as has all that asks for no more beside its GPUs."""
-        asked = option.request
-        alike = self._largest.setdefault((option.pool.name, asked.gpu_milli, asked.profile, asked.workers == 1), [])
-        if any(_is_no_more(asked, fits) for fits in alike):
-            return True
-        if not has_place(self._empty, option):
-            return False
-        alike[:] = [asked, *(fits for fits in alike if not _is_no_more(fits, asked))]
-        return True
-
-
-def _is_no_more(asked: Request, other: Request) -> bool:
-    """Whether a request for as many GPUs asks for no more of anything else."""
-    return asked.cpu_milli <= other.cpu_milli and asked.mem_bytes <= other.mem_bytes and asked.workers <= other.workers
 
 
 class Demand:
-    """GPUs wanted by domain and project: kept from cycle to cycle, and counted anew for those there is news about."""
+    """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again."""
 
-    __slots__ = ("_accounts", "_before", "_domain_of", "_domains", "_fixed", "_news", "_reader", "_wanted")
+    __slots__ = ("_accounts", "_before", "_dirty", "_domains", "_fixed", "_reader", "_wanted")
 
-    def __init__(self, declared: Declared, capacity: Capacity, accounts: Accounts, news: DirtyProjects) -> None:
+    def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
         self._accounts = accounts
-        self._news = news
-        self._reader = news.reader_but_for_shares()
-        self._domain_of = capacity.domain_of
+        self._dirty = dirty
+        self._reader = dirty.reader_but_for_shares()
         self._domains = [domain.name for domain in declared.domains]
         self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._before: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
 
     def renew(self) -> Iterable[ProjectName]:
-        """Begin a cycle: the projects whose waiting jobs are to be counted anew, to what they hold now."""
+        """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are
+        to be counted.
+        """
         projects = self._reader.take()
         self._before.clear()
         for project in projects:
@@ -188,10 +168,9 @@ class Demand:
                 self._fixed.pop((domain, project), None)
         return projects
 
-    def changed(self, domain: DomainName) -> dict[ProjectName, GpuMilli]:
-        """The projects that want more or less of a domain than in the cycle before, and what they wanted then."""
-        wanted = self._wanted
-        return {key[1]: milli for key, milli in self._before.items() if key[0] == domain and wanted[key] != milli}
+    def has_changed(self, domain: DomainName) -> bool:
+        """Whether a project demands more or less of a domain than in the cycle before."""
+        return any(key[0] == domain and self._wanted[key] != milli for key, milli in self._before.items())
 
     def wanted(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """What a project held when the cycle began, and could use besides."""
@@ -203,21 +182,21 @@ class Demand:
             self._before[key] = self._wanted.get(key, 0)
         self._wanted[key] = milli
 
-    def count(self, job: Job, prospect: JobOptions, promised: DomainName | None = None) -> DomainName:
-        """Count a waiting job, in its project's order, in the first domain with quota left for it, else in its first.
+    def count(self, job: Job, job_options: JobOptions, reserved: DomainName | None = None) -> DomainName:
+        """Count a pending job, in its project's order: in the first domain with quota left for it, else in its first.
 
-        One that was `promised` a place in a domain is wanted there. Work that can't be paused is no demand beyond its
+        A job with a place `reserved` in a domain counts there. Work that can't be paused is no demand beyond its
         project's quota.
         """
-        project, able = job.id.project, prospect.wanted
+        project, able = job.id.project, job_options.wanted
         if not job.preemptible:
             quota = self._accounts.quota
             able = tuple([(d, milli) for d, milli in able if self._fixed_after(d, project, milli) <= quota(d, project)])
             if not able:
-                return prospect.domain
+                return job_options.domain
         domain, milli = able[0]
         if len(able) > 1:
-            kept = ((d, more) for d, more in able if d == promised)
+            kept = ((d, more) for d, more in able if d == reserved)
             in_quota = ((d, m) for d, m in able if self.wanted(d, project) + m <= self._accounts.quota(d, project))
             domain, milli = next(chain(kept, in_quota), able[0])
         self.more(domain, project, milli)
@@ -226,13 +205,13 @@ class Demand:
         return domain
 
     def more(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
-        """Count what a project could use besides."""
+        """Add what a project could use besides."""
         self._put(domain, project, self.wanted(domain, project) + milli)
 
     def grow(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
-        """Count what a run that goes on could use besides, in this cycle; what it lacks is told anew in the next."""
+        """Add what a running job could use besides, in this cycle only: the next one counts it again."""
         self.more(domain, project, milli)
-        self._news.of(project)
+        self._dirty.of(project)
 
     def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
-        return self._accounts.fixed(domain, project) + self._fixed.get((domain, project), 0) + milli
+        return self._accounts.fixed(domain, project_owner(project)) + self._fixed.get((domain, project), 0) + milli

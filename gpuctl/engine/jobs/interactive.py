@@ -1,4 +1,4 @@
-"""Limits that end a run for good: how long it may take, and how long its GPUs may be idle."""
+"""Limits that end a run for good: maxDuration, and how long its GPUs may be idle."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _RUNNING = RunPhase.RUNNING
 
 
 def running_ms(run: Run, now_ms: Instant) -> DurationMs:
-    """How long it has run since it last started; 0 when it has not, or when the clock stepped back."""
+    """Time since the last start; 0 before a start, or when the clock stepped back."""
     return 0 if run.started_at_ms is None else max(0, now_ms - run.started_at_ms)
 
 
 def latest_end_ms(job: Job | None, run: Run | None, now_ms: Instant) -> Instant | None:
-    """When maxDuration ends a run, or one that started now if it does not run; None: nothing ends it.
+    """When maxDuration ends a run, or a run that would start now; None: never. It may be past.
 
-    What it ran before counts; the time before a clock that stepped back does not. It may be over already.
+    Earlier running time counts; the time before a clock that stepped back does not.
     """
     if job is None or job.max_duration_ms is None:
         return None

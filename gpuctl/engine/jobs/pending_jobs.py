@@ -1,7 +1,7 @@
-"""Who waits: each project's jobs in their order, and those that are alike together; kept so while some come and go.
+"""The pending jobs of each project, in order and by class, carried from cycle to cycle.
 
-A project whose jobs all leave no choice (one quota domain, and work that can be paused) wants the sum of them; only
-where there is a choice is it made anew, job by job. Cost: O(log jobs) for one that comes or goes.
+A project whose jobs can all be paused and count in one domain only demands their sum. Only where a job has a choice of
+domains is it counted job by job. Cost: O(log jobs) for each job that comes or goes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -17,10 +17,9 @@ from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand, StaticFit
-from gpuctl.engine.jobs.job_class import JobOptions, Kind, PendingJob, kind_of, rank_of, records_of
+from gpuctl.engine.jobs.job_class import JobOptions, Kind, PendingJob, kind_of, rank_of
 from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
 from gpuctl.engine.jobs.runs import record_of
-from gpuctl.model.columns import of_columns
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -28,28 +27,23 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 
-LaneKey: TypeAlias = tuple[ProjectName, DomainName]
+QueueKey: TypeAlias = tuple[ProjectName, DomainName]
 
 _id_of: Callable[[PendingJob], JobId] = attrgetter("job.id")
 
 
-def pending(groups: Iterable[JobClass]) -> dict[JobId, Decision]:
-    """What is decided about all of some groups, if none has a place. They were told why."""
-    kinds = list(groups)
-    jobs = [waiting.job.id for group in kinds for waiting in group.jobs]
-    made = of_columns(
-        Pending,
-        len(jobs),
-        job=jobs,
-        reason=chain.from_iterable([repeat(group.reason, len(group.jobs)) for group in kinds]),
-        record=records_of(chain.from_iterable([group.jobs for group in kinds])),
-        reserved=repeat(None),
-    )
-    return dict(zip(jobs, made, strict=True))
+def pending_decisions(job_classes: Iterable[JobClass]) -> dict[JobId, Decision]:
+    """The decision to wait for all jobs of some classes that have their reason."""
+    return {
+        pending.job.id: Pending(job=pending.job.id, reason=job_class.reason, record=pending.record)
+        for job_class in job_classes
+        if job_class.reason is not None
+        for pending in job_class.jobs
+    }
 
 
 class _ProjectSum:
-    """What those of a project's jobs add up to that leave no choice, how many leave one, and how many there are."""
+    """The demand of a project's plain jobs by domain, the number of other jobs, and of all."""
 
     __slots__ = ("choosy", "jobs", "plain_milli")
 
@@ -58,147 +52,143 @@ class _ProjectSum:
         self.choosy = 0
         self.jobs = 0
 
-    def enter(self, prospect: JobOptions, more: int) -> None:
-        """So many more that could have that; or less."""
+    def enter(self, job_options: JobOptions, more: int) -> None:
+        """Add so many jobs with these options; a negative number removes."""
         self.jobs += more
-        if prospect.is_plain:
-            self.plain_milli[prospect.domain] = self.plain_milli.get(prospect.domain, 0) + more * prospect.milli
+        if job_options.is_plain:
+            self.plain_milli[job_options.domain] = (
+                self.plain_milli.get(job_options.domain, 0) + more * job_options.milli
+            )
         else:
             self.choosy += more
 
 
 class PendingJobs:
-    """All waiting jobs: those that could start, by project, and those that can't, with why."""
+    """All pending jobs: those that could start, by project, and those that can't, each with its reason."""
 
     __slots__ = (
-        "_capacity", "_domains", "_news", "_promised", "_prospects", "_sorts", "_sums", "_waiting", "lines", "unable",
+        "_capacity", "_dirty", "_domains", "_pending", "_sorts", "_static_fit", "_sums", "_with_reservation", "queues",
+        "unable",
     )  # fmt: skip
 
-    def __init__(self, capacity: Capacity, prospects: StaticFit, news: DirtyProjects) -> None:
+    def __init__(self, capacity: Capacity, static_fit: StaticFit, dirty: DirtyProjects) -> None:
         self._capacity = capacity
-        self._prospects = prospects
-        self._news = news
+        self._static_fit = static_fit
+        self._dirty = dirty
         self._domains = tuple(dict.fromkeys(capacity.domain_of.values()))
         self._sums: dict[ProjectName, _ProjectSum] = {}
-        self._waiting: dict[JobId, PendingJob] = {}
-        self._promised: set[JobId] = set()
+        self._pending: dict[JobId, PendingJob] = {}
+        self._with_reservation: set[JobId] = set()
         self._sorts: tuple[PoolOption, ...] | None = None
-        self.lines: dict[LaneKey, ProjectQueue] = {}
+        self.queues: dict[QueueKey, ProjectQueue] = {}
         self.unable: dict[JobId, tuple[Job, Run | None, Reason]] = {}
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._waiting or self.unable)
+        """Whether any job is pending."""
+        return bool(self._pending or self.unable)
 
     def __contains__(self, job: JobId) -> bool:
-        """Whether it waits."""
-        return job in self._waiting or job in self.unable
+        """Whether a job is pending."""
+        return job in self._pending or job in self.unable
 
     def __iter__(self) -> Iterator[JobId]:
-        """All that wait."""
-        return chain(self._waiting, self.unable)
+        """All pending jobs."""
+        return chain(self._pending, self.unable)
 
     def why(self, job: JobId, now_ms: Instant) -> tuple[RunRecord, Reason]:
-        """What is remembered of a job that waits without a place, and what it was told. KeyError for another."""
+        """The record and the last reason of a pending job without a place. Raises KeyError for any other."""
         unable = self.unable.get(job)
         if unable is not None:
             return record_of(unable[1], now_ms), unable[2]
-        waiting, group = self.find(job)
-        if group.reason is None:
+        pending, job_class = self.find(job)
+        if job_class.reason is None:
             raise KeyError(job)
-        return waiting.record, group.reason
+        return pending.record, job_class.reason
 
-    def pending(self, now_ms: Instant) -> dict[JobId, Decision]:
-        """What is decided about all that wait, if none has a place. Everybody was told why."""
-        told = pending(self.groups())
+    def pending_decisions(self, now_ms: Instant) -> dict[JobId, Decision]:
+        """The decision to wait for all pending jobs, once each class has its reason."""
+        decisions = pending_decisions(self.job_classes())
         for job, (_, run, reason) in self.unable.items():
-            told[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
-        return told
+            decisions[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
+        return decisions
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> set[JobId]:
-        """Some nodes are others now; the jobs that may have other prospects by that."""
+        """Some nodes have changed. Returns the jobs whose options may differ by that."""
         self._capacity = capacity
         others = set(self.unable)
-        if self._prospects.refit(capacity, nodes):
-            others.update(self._waiting)
+        if self._static_fit.refit(capacity, nodes):
+            others.update(self._pending)
         return others
 
-    def are_like_others(self, some: Collection[JobId]) -> bool:
-        """Whether some jobs wait, none with a promise, each behind one of its kind that is none of them."""
-        return self._promised.isdisjoint(some) and all(
-            job in self._waiting and self.find(job)[1].first.job.id not in some for job in some
-        )
-
     def leaves_choice(self, project: ProjectName) -> bool:
-        """Whether it is decided job by job in which domain a project's waiting jobs are wanted, or whether at all."""
+        """Whether a project has a job that is counted by itself: it has several domains, or can't be paused."""
         total = self._sums.get(project)
         return total is not None and total.choosy > 0
 
-    def groups(self) -> Iterator[JobClass]:
-        """Those that could start, alike by alike."""
-        return (group for line in self.lines.values() for group in line.groups.values())
+    def job_classes(self) -> Iterator[JobClass]:
+        """The classes of all jobs that could start."""
+        return (job_class for queue in self.queues.values() for job_class in queue.job_classes.values())
 
-    def left(self, settled: Collection[JobId]) -> Iterator[PendingJob]:
-        """Of those that are not settled, the first of each kind."""
-        yield from (group.first for group in self.groups() if group.first.job.id not in settled)
-        for group in dict.fromkeys(self.find(job)[1] for job in settled):
-            if group.first.job.id in settled:
-                yield from islice((waiting for waiting in group.jobs if waiting.job.id not in settled), 1)
+    def left(self, decided: Collection[JobId]) -> Iterator[PendingJob]:
+        """Of the jobs that are not decided, the first of each class."""
+        yield from (job_class.first for job_class in self.job_classes() if job_class.first.job.id not in decided)
+        for job_class in dict.fromkeys(self.find(job)[1] for job in decided):
+            if job_class.first.job.id in decided:
+                yield from islice((pending for pending in job_class.jobs if pending.job.id not in decided), 1)
 
     @property
     def sorts(self) -> tuple[PoolOption, ...]:
-        """One option of each sort that is asked for. Cost: O(lines and their sorts) where a kind came or went."""
+        """One option of each sort that is asked for. Cost: O(queues and their sorts) where a class came or went."""
         if self._sorts is None:
-            least = (option for line in self.lines.values() for option in line.needs(self._capacity).least)
+            least = (option for queue in self.queues.values() for option in queue.needs(self._capacity).least)
             self._sorts = tuple({option.sort: option for option in least}.values())
         return self._sorts
 
-    def lines_of(self, project: ProjectName) -> list[ProjectQueue]:
-        """A project's lines; each domain has one at most."""
-        found = (self.lines.get((project, domain)) for domain in self._domains)
-        return [line for line in found if line is not None]
+    def queues_of(self, project: ProjectName) -> list[ProjectQueue]:
+        """A project's queues; each domain has one at most."""
+        found = (self.queues.get((project, domain)) for domain in self._domains)
+        return [queue for queue in found if queue is not None]
 
-    def join(self, some: Iterable[tuple[Job, Run | None]], now_ms: Instant) -> None:
-        """Jobs wait from now on, or as they did; one without a run since now. Cost: what those of a kind have in common
-        is looked at once."""
+    def join(self, jobs: Iterable[tuple[Job, Run | None]], now_ms: Instant) -> None:
+        """Add pending jobs; one without a run is queued from now. Cost: what a class has in common is read once."""
         alike: defaultdict[Kind, list[PendingJob]] = defaultdict(list)
-        for job, run in some:
-            prospect = self._prospects.of(job)
-            if isinstance(prospect, JobOptions):
+        for job, run in jobs:
+            job_options = self._static_fit.of(job)
+            if isinstance(job_options, JobOptions):
                 since = run.queued_at_ms if run else now_ms
-                waiting = PendingJob(job, run, since, prospect, prospect.domain)
-                alike[kind_of(waiting)].append(waiting)
+                pending = PendingJob(job, run, since, job_options, job_options.domain)
+                alike[kind_of(pending)].append(pending)
                 if run is not None and run.placement is not None:
-                    self._promised.add(job.id)
+                    self._with_reservation.add(job.id)
             else:
-                self.unable[job.id] = job, run, prospect
-        for kind, them in alike.items():
-            self._enter(kind, them)
-            project = them[0].job.id.project
+                self.unable[job.id] = job, run, job_options
+        for kind, members in alike.items():
+            self._enter(kind, members)
+            project = members[0].job.id.project
             total = self._sums.get(project)
             if total is None:
                 total = self._sums[project] = _ProjectSum()
-            total.enter(them[0].prospect, len(them))
+            total.enter(members[0].job_options, len(members))
 
     def find(self, job: JobId) -> tuple[PendingJob, JobClass]:
-        """One of those that could start, and those that are like it. KeyError for another."""
-        waiting = self._waiting[job]
-        return waiting, self.lines[job.project, waiting.domain].groups[kind_of(waiting)]
+        """A job that could start, and its class. Raises KeyError for any other."""
+        pending = self._pending[job]
+        return pending, self.queues[job.project, pending.domain].job_classes[kind_of(pending)]
 
     def leave(self, job: JobId) -> None:
-        """A job waits no more, if it did."""
+        """Remove a job, if it is pending."""
         self.unable.pop(job, None)
-        waiting = self._waiting.get(job)
-        if waiting is not None:
-            self._promised.discard(job)
-            self._exit(waiting)
+        pending = self._pending.get(job)
+        if pending is not None:
+            self._with_reservation.discard(job)
+            self._exit(pending)
             total = self._sums[job.project]
-            total.enter(waiting.prospect, -1)
+            total.enter(pending.job_options, -1)
             if not total.jobs:
                 del self._sums[job.project]
 
     def count(self, demand: Demand) -> None:
-        """Count everybody as demand, each in the domain it is meant for. Cost: the projects there is news about."""
+        """Count all pending jobs as demand, each in its domain. Cost: the dirty projects."""
         for project in demand.renew():
             total = self._sums.get(project)
             if total is None:
@@ -207,48 +197,48 @@ class PendingJobs:
                 for domain, milli in total.plain_milli.items():
                     demand.more(domain, project, milli)
                 continue
-            for waiting in self._of_project(project):
-                domain = demand.count(waiting.job, waiting.prospect, self._promised_in(waiting))
-                if domain != waiting.domain:
-                    self._exit(waiting)
-                    self._enter(kind_of(waiting), [replace(waiting, domain=domain)])
+            for pending in self._of_project(project):
+                domain = demand.count(pending.job, pending.job_options, self._reserved_in(pending))
+                if domain != pending.domain:
+                    self._exit(pending)
+                    self._enter(kind_of(pending), [replace(pending, domain=domain)])
 
     def _of_project(self, project: ProjectName) -> list[PendingJob]:
-        """A project's jobs in order. Cost: O(jobs log groups)."""
-        groups = (group for line in self.lines_of(project) for group in line.groups.values())
-        return sorted(chain.from_iterable([group.jobs for group in groups]), key=rank_of)
+        """A project's jobs in order. Cost: O(jobs log jobs)."""
+        job_classes = (job_class for queue in self.queues_of(project) for job_class in queue.job_classes.values())
+        return sorted(chain.from_iterable([job_class.jobs for job_class in job_classes]), key=rank_of)
 
-    def _promised_in(self, waiting: PendingJob) -> DomainName | None:
-        """The domain of the place a job was promised, if it was."""
-        place = waiting.run.placement if waiting.run is not None else None
-        pool = None if place is None else self._prospects.pool_of(place)
+    def _reserved_in(self, pending: PendingJob) -> DomainName | None:
+        """The domain of the place that is reserved for a job, if one is."""
+        place = pending.run.placement if pending.run is not None else None
+        pool = None if place is None else self._static_fit.pool_of(place)
         return None if pool is None else self._capacity.domain_of.get(pool)
 
     def promised(self) -> list[PendingJob]:
-        """Those that were promised a place, in order."""
-        return sorted(map(self._waiting.__getitem__, self._promised), key=rank_of)
+        """The jobs with a reservation, in order."""
+        return sorted(map(self._pending.__getitem__, self._with_reservation), key=rank_of)
 
     def _enter(self, kind: Kind, alike: list[PendingJob]) -> None:
-        """Some of one kind."""
+        """Add jobs of one kind and domain to their queue."""
         project, domain = alike[0].job.id.project, alike[0].domain
-        self._news.of(project)
-        line = self.lines.get((project, domain))
-        if line is None:
-            line = self.lines[project, domain] = ProjectQueue(project, domain)
-        known = len(line.groups)
-        line.join(kind, alike)
-        if len(line.groups) != known:
+        self._dirty.of(project)
+        queue = self.queues.get((project, domain))
+        if queue is None:
+            queue = self.queues[project, domain] = ProjectQueue(project, domain)
+        known = len(queue.job_classes)
+        queue.join(kind, alike)
+        if len(queue.job_classes) != known:
             self._sorts = None
-        self._waiting.update(zip(map(_id_of, alike), alike, strict=True))
+        self._pending.update(zip(map(_id_of, alike), alike, strict=True))
 
-    def _exit(self, waiting: PendingJob) -> None:
-        job = waiting.job.id
-        group = self.find(job)[1]
-        line = group.line
-        self._news.of(line.project)
-        line.leave(waiting, group)
-        del self._waiting[job]
-        if not group.jobs:
+    def _exit(self, pending: PendingJob) -> None:
+        job = pending.job.id
+        job_class = self.find(job)[1]
+        queue = job_class.queue
+        self._dirty.of(queue.project)
+        queue.leave(pending, job_class)
+        del self._pending[job]
+        if not job_class.jobs:
             self._sorts = None
-        if not line.groups:
-            del self.lines[line.project, line.domain]
+        if not queue.job_classes:
+            del self.queues[queue.project, queue.domain]

@@ -1,22 +1,19 @@
-"""What each run says by itself, before anybody competes: it has ended, is suspended, lost, timed out, stopping, goes on
-or waits. Also who holds which place.
+"""What each run says by itself, before jobs compete, and which allocation it holds.
 
-It decides about one run at a time; only devices given out twice are looked at together.
+A run has ended, is suspended, lost its node, timed out, is stopping, goes on, or waits. Runs are read one at a time;
+only devices that were given out twice need several runs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import WorkerRequest
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs import interactive
-from gpuctl.model.columns import of_columns, of_rows
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -33,7 +30,7 @@ from gpuctl.model.decision import (
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest
 from gpuctl.model.job import Job
-from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase, remembered
+from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 
 NOWHERE = Placement(workers=())
@@ -41,26 +38,20 @@ STOPPING = RunPhase.STOPPING
 IN_PLACE = frozenset((*ACTIVE, STOPPING))
 """Phases of runs that hold a place."""
 
-_FEW = 8
-"""So many runs are put in their place one by one; more are sorted in."""
-
 _STOPPED = (Displace, TimeOut, Suspended, Finished)
-"""What is decided about a run that does not go on."""
+"""Decisions by which a run stops."""
 
 _TIMED = (Keep, TimeOut)
-"""What time alone may change."""
+"""Decisions that time alone may change."""
 
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A run that occupies a place. `job` is its declaration when it may be paused for others, else None.
+    """A run that holds a place. `job`: its declaration if it may be paused for other jobs, else None.
 
-    `leaving`: it is stopping, so it is no part of what its project holds; its place is coming free.
-
-    An elastic run is several allocations: one of the workers it can't do without, and one of each `surplus` worker.
-    `bound` are those of the same run that go when this one goes.
-
-    Nobody changes it; that Python sees to that would double what it costs.
+    `leaving`: it is stopping, so it is no longer part of what its project holds. An elastic run is several allocations:
+    one of the workers it can't do without, and one for each `is_extra` worker. `leaves_with`: the allocations of the
+    same run that leave with this one. Never changed. Not frozen, because that would double the cost of making one.
     """
 
     run: Run
@@ -68,54 +59,30 @@ class Allocation:
     domain: DomainName | None
     total_milli: GpuMilli
     placement: Placement
-    charge: WorkerRequest
+    per_worker: WorkerRequest
     leaving: bool
     preemptible: bool
-    surplus: bool = False
-    bound: tuple[Allocation, ...] = ()
+    is_extra: bool = False
+    leaves_with: tuple[Allocation, ...] = ()
 
     @property
     def project(self) -> ProjectName:
-        """The project it belongs to, declared or not."""
+        """Its project, declared or not."""
         return self.run.job.project
 
     def nodes(self) -> list[NodeName]:
-        """The nodes it is on, in order."""
+        """Its nodes, in order."""
         workers = self.placement.workers
         return [workers[0].node] if len(workers) == 1 else sorted({worker.node for worker in workers})
 
 
 def gpu_milli_of(allocations: Iterable[Allocation]) -> GpuMilli:
-    """What they hold together."""
+    """The GPUs of all of them."""
     return sum(allocation.total_milli for allocation in allocations)
 
 
-def sort_in(there: list[Allocation], more: Collection[Allocation], key: Callable[[Allocation], Any]) -> None:
-    """Have more in a sorted list. Cost: O(log there) for each of a few."""
-    if len(more) > _FEW:
-        there.extend(more)
-        there.sort(key=key)
-        return
-    for allocation in more:
-        insort(there, allocation, key=key)
-
-
-def sort_out(there: list[Allocation], some: Collection[Allocation], key: Callable[[Allocation], Any]) -> None:
-    """Have some no more in a sorted list, as far as they are in it. Cost: O(log there) for each of a few."""
-    if len(some) > _FEW:
-        gone = set(map(id, some))
-        there[:] = [allocation for allocation in there if id(allocation) not in gone]
-        return
-    for allocation in some:
-        first, end = bisect_left(there, key(allocation), key=key), bisect_right(there, key(allocation), key=key)
-        for at in range(first, end):
-            if there[at] is allocation:
-                del there[at]
-                break
-
-
 def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRecord:
-    """What is remembered of a run that is stopped now: it queues again from now, and what it ran is added up."""
+    """The record of a run that stops now: queued from now, with its running time added up."""
     if run.phase not in ACTIVE:
         return record_of(run, now_ms)
     ran = run.ran_ms + interactive.running_ms(run, now_ms)
@@ -123,12 +90,12 @@ def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRec
 
 
 def record_of(run: Run | None, now_ms: Instant) -> RunRecord:
-    """What is remembered of a run that stays as it is; a job without a run queues from now."""
+    """The record of a run that stays as it is; a job without a run is queued from now."""
     return RunRecord(queued_at_ms=now_ms) if run is None else run.record
 
 
 def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
-    """What is remembered of a run that can't be where it is; one that was nowhere yet waits as if never let go."""
+    """The record of a run that can't stay where it is. One that has not started yet is queued as before."""
     if not run.unstarted:
         return paused_record(run, now_ms, None)
     starts = max(0, run.starts - 1)
@@ -136,7 +103,7 @@ def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
 
 
 def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Allocation, ...]:
-    """Which places a run occupies: its own, and that of workers it has given up. `job` is its declaration, if it is."""
+    """The allocations of a run: its own, and that of workers it has given up. `job`: its declaration, if any."""
     allocation = _allocation(run, job, capacity)
     return (allocation,) if run.leaving is None else (allocation, _left_behind(allocation, run.leaving))
 
@@ -144,7 +111,7 @@ def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Alloc
 def next_change_ms(
     job: Job, run: Run | None, decision: Decision | None, now_ms: Instant, min_runtime_ms: DurationMs
 ) -> Instant | None:
-    """When time alone may change what is said of a job: now, if it does at any time; None: never."""
+    """When time alone may change a job's decision: `now_ms` if at any time; None: never."""
     if run is None or isinstance(decision, Displace) or (isinstance(decision, Suspended) and run.phase in ACTIVE):
         return now_ms
     if not isinstance(decision, _TIMED):
@@ -166,20 +133,20 @@ def next_change_ms(
 def _allocation(run: Run, job: Job | None, capacity: Capacity) -> Allocation:
     placement = run.placement or NOWHERE
     workers = len(placement.workers) or (job.workers if job else 1)
-    charge = _charge(run.gpu_milli, run.cpu_milli, run.mem_bytes)
+    per_worker = _charge(run.gpu_milli, run.cpu_milli, run.mem_bytes)
     domain, leaving = _domain(placement, job, capacity), run.phase is STOPPING
     preemptible = job is None or job.preemptible
-    return Allocation(run, job, domain, charge.gpu_milli * workers, placement, charge, leaving, preemptible)
+    return Allocation(run, job, domain, per_worker.gpu_milli * workers, placement, per_worker, leaving, preemptible)
 
 
 @lru_cache(maxsize=1024)
 def _charge(gpu_milli: GpuMilli, cpu_milli: CpuMilli, mem_bytes: MemBytes) -> WorkerRequest:
-    """What a worker is charged: one object for all that are charged the same, which are most."""
+    """What a worker is charged. Most runs are charged the same and share one object."""
     return WorkerRequest(max(0, gpu_milli), max(0, cpu_milli), max(0, mem_bytes))
 
 
 def _domain(placement: Placement, job: Job | None, capacity: Capacity) -> DomainName | None:
-    """The quota domain a run counts in: that of the first node that has one, else the first its job may use."""
+    """The quota domain a run counts in: that of its first node that has one, else the first of its job's pools."""
     for worker in placement.workers:
         space = capacity.nodes.get(worker.node)
         if space is not None and space.domain is not None:
@@ -188,31 +155,31 @@ def _domain(placement: Placement, job: Job | None, capacity: Capacity) -> Domain
 
 
 def _left_behind(allocation: Allocation, placement: Placement) -> Allocation:
-    """The place of workers that the run has given up, until they are gone."""
-    total_milli = allocation.charge.gpu_milli * len(placement.workers)
+    """The allocation of workers that the run has given up, until they are gone."""
+    total_milli = allocation.per_worker.gpu_milli * len(placement.workers)
     return replace(allocation, job=None, total_milli=total_milli, placement=placement, leaving=True)
 
 
-def settled(allocation: Allocation, decision: Decision | None, declared: Declared) -> Allocation:
-    """The allocation as its job's decision leaves it: a run that it stops is leaving; one that is pinned has no job."""
+def decided(allocation: Allocation, decision: Decision | None, declared: Declared) -> Allocation:
+    """The allocation after its job's decision: leaving if the run stops; without job if it can't be paused."""
     if allocation.job is None:
         return allocation
-    if isinstance(decision, Keep) and _held(allocation.job, declared) is None:
+    if isinstance(decision, Keep) and _hindrance(allocation.job, declared) is None:
         return allocation
     stopped = isinstance(decision, _STOPPED)
     return Allocation(
         run=allocation.run, job=None, domain=allocation.domain, total_milli=allocation.total_milli,
-        placement=allocation.placement, charge=allocation.charge, leaving=allocation.leaving or stopped,
+        placement=allocation.placement, per_worker=allocation.per_worker, leaving=allocation.leaving or stopped,
         preemptible=allocation.preemptible,
     )  # fmt: skip
 
 
 def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant) -> Decision | None:
-    """What is decided whatever the GPUs: ended, held, suspended, stopping. None: it waits or goes on."""
+    """The decision that does not depend on free GPUs: ended, pinned, suspended, stopping. None: it waits or goes on."""
     final = _final_state(job, run, state)
     if final is not None:
         return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
-    why = _held(job, declared) if declared.pinned or declared.blocked else None
+    why = _hindrance(job, declared) if declared.pinned or declared.blocked else None
     if why is None and not job.suspend and (run is None or run.phase is not STOPPING):
         return None if job.max_duration_ms is None else _spent(job.id, run, job.max_duration_ms)
     record = record_of(run, now_ms)
@@ -228,16 +195,16 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     return None
 
 
-def _held(job: Job, declared: Declared) -> Reason | None:
-    """Why nothing can be done for the job, if so."""
+def _hindrance(job: Job, declared: Declared) -> Reason | None:
+    """Why nothing can be done for the job: its project is pinned, or the job is blocked."""
     if job.id.project in declared.pinned:
-        return reasons.held(job.id.project)
+        return reasons.pinned(job.id.project)
     code = declared.blocked.get(job.id)
-    return None if code is None else reasons.barred(code)
+    return None if code is None else reasons.blocked(code)
 
 
 def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | None:
-    """How the run ended, by the ledger, by its object, or by its object's absence."""
+    """How the run ended: by the project's ledger, by its object, or by the object's absence."""
     ledger = state.ledgers.get(job.id.project)
     past = ledger.finished.get((job.id, job.digest)) if ledger else None
     if past is not None:
@@ -248,7 +215,7 @@ def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | N
 
 
 def _spent(job: JobId, run: Run | None, limit_ms: DurationMs) -> Finished | None:
-    """A run that waits and has no time left has timed out: others would make way for it so that it starts and ends."""
+    """A queued run with no time left has timed out. Other runs would be paused for a run that ends at once."""
     if run is None or run.phase is not RunPhase.QUEUED or run.ran_ms < limit_ms:
         return None
     state = JobState.TIMED_OUT
@@ -258,7 +225,7 @@ def _spent(job: JobId, run: Run | None, limit_ms: DurationMs) -> Finished | None
 def stopped(
     job: Job, run: Run, capacity: Capacity, twice: Mapping[tuple[JobId, RunDigest], NodeName], now_ms: Instant
 ) -> Decision | None:
-    """A running run that does not go on: over a limit, without its node, or on a device given out twice."""
+    """Why a running run stops: it is over a limit, without its node, or on a device that was given out twice."""
     limit = interactive.limit_reached(job, run, now_ms)
     if limit is not None:
         return TimeOut(job=job.id, reason=limit, record=run.record)
@@ -279,30 +246,31 @@ def stopped(
 
 
 def kept(staying: Sequence[tuple[Job, Run]]) -> list[Keep]:
-    """Running runs that go on as they were."""
-    return of_columns(
-        Keep,
-        len(staying),
-        job=[job.id for job, _ in staying],
-        reason=[run.reason or reasons.runs_in_quota(job.id.project) for job, run in staying],
-        record=of_rows(RunRecord, [remembered(run) for _, run in staying]),
-        placement=[run.placement or NOWHERE for _, run in staying],
-    )
+    """The decisions for runs that go on as they were."""
+    return [
+        Keep(
+            job=job.id,
+            reason=run.reason or reasons.runs_in_quota(job.id.project),
+            record=run.record,
+            placement=run.placement or NOWHERE,
+        )
+        for job, run in staying
+    ]
 
 
 def given_twice(
-    allocations: Iterable[Allocation], held: frozenset[ProjectName]
+    allocations: Iterable[Allocation], pinned: frozenset[ProjectName]
 ) -> dict[tuple[JobId, RunDigest], NodeName]:
-    """Runs to move away so that no device carries more than one device's worth, and the node where it did.
+    """Runs to move so that no device carries more than one device's worth, each with the node where it did.
 
-    What can't be moved by a decision stays; then what can't be paused, then what started first. What is stopping
-    anyway is not counted, nor are devices a node has stopped reporting: the work on them may well go on.
+    What no decision can move stays; then what can't be paused; then what started first. Stopping runs don't count, nor
+    do devices a node has stopped reporting: the work on them may well go on.
     """
     used: dict[tuple[NodeName, int], GpuMilli] = {}
     twice: dict[tuple[JobId, RunDigest], NodeName] = {}
 
-    def standing(allocation: Allocation) -> tuple[bool, bool, Instant, JobId, RunDigest]:
-        movable = allocation.job is not None and allocation.project not in held
+    def seniority(allocation: Allocation) -> tuple[bool, bool, Instant, JobId, RunDigest]:
+        movable = allocation.job is not None and allocation.project not in pinned
         return (
             movable,
             allocation.preemptible,
@@ -311,14 +279,14 @@ def given_twice(
             allocation.run.digest,
         )
 
-    for allocation in sorted((h for h in allocations if not h.leaving), key=standing):
+    for allocation in sorted((allocation for allocation in allocations if not allocation.leaving), key=seniority):
         devices = [
-            ((worker.node, index), allocation.charge.on_device(worker))
+            ((worker.node, index), allocation.per_worker.on_device(worker))
             for worker in allocation.placement.workers
             for index in worker.gpus
         ]
         over = [key for key, milli in devices if used.get(key, 0) + milli > WHOLE_GPU]
-        if over and standing(allocation)[0]:
+        if over and seniority(allocation)[0]:
             twice[allocation.run.job, allocation.run.digest] = min(over)[0]
             continue
         for key, milli in devices:

@@ -1,5 +1,5 @@
-"""How much each project may hold: fair shares of a domain's GPUs, what is held of them, and what was used before.
+"""How much each project may hold: the fair shares of a domain's GPUs, what is held of them, and past use.
 
 From the bottom: `usage`, `fairshare` (arithmetic only), `accounts` (the tree of owners), `entitlement` (ceilings, and
-by what right a job runs).
+the right by which a job runs).
 """

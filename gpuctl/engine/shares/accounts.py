@@ -1,7 +1,7 @@
-"""Who holds how much of which domain: projects and the departments above them, kept up to date through the cycle.
+"""What each owner holds of each domain, kept up to date through the cycle.
 
-It knows owners, amounts and ceilings; no nodes and no order. An owner is a project or a department, named so that the
-two can't be mistaken for one another.
+An owner is a project or a department, named so that the two can't be mistaken for one another. Knows owners, amounts
+and ceilings; no nodes and no order.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import GpuMilli
 
 NO_ALLOWANCE = Allowance(quota_milli=0)
-"""What an owner has in a domain it has no claim on: no quota, no ceiling, and only what nobody wants."""
+"""The allowance of an owner in a domain where it declares none: no quota, no limit, weight 0."""
 
 
 _PROJECT = "project "
 
 
 def project_owner(name: str) -> str:
-    """A project as an owner."""
+    """The owner name of a project."""
     return _PROJECT + name
 
 
@@ -34,14 +34,14 @@ def is_project(owner: str) -> bool:
 
 
 def department_owner(name: str) -> str:
-    """A department as an owner."""
+    """The owner name of a department."""
     return f"department {name}"
 
 
 class OwnerTree:
-    """Projects under departments. A parent that is not there, or that closes a circle, counts as none.
+    """Projects under departments. A parent that is not declared, or that would close a circle, is ignored.
 
-    `parents` of the departments that have projects below them; "" is above all. `below`: an owner's projects.
+    `parents`: of each department with projects below it; "" is the top. `below`: the projects under each owner.
     """
 
     __slots__ = ("_chains", "_limited", "_under", "allowances", "below", "parents")
@@ -75,16 +75,16 @@ class OwnerTree:
             self.parents.update(pairwise((*chain[1:], "")))
 
     def chain(self, project: ProjectName) -> tuple[str, ...]:
-        """The project and all above it, bottom-up; () for a project that is not declared."""
+        """The project and all departments above it, bottom-up; () for a project that is not declared."""
         return self._chains.get(project, ())
 
     def ceiled_with(self, project: ProjectName) -> Iterator[ProjectName]:
-        """The projects that are under a limit to which what this one holds counts, as often as they are."""
+        """The projects that share a department's limit with this one, once for each such limit."""
         for owner in self.chain(project):
             yield from self._under.get(owner, ())
 
     def above(self, project: ProjectName) -> str:
-        """The department that a project is in; "" for none."""
+        """The department of a project; "" for none."""
         chain = self._chains.get(project, ())
         return chain[1] if len(chain) > 1 else ""
 
@@ -92,8 +92,16 @@ class OwnerTree:
         """A project's declared quota."""
         return self.allowance(project_owner(project), domain).quota_milli
 
+    def quotas(self, domain: DomainName, project: ProjectName) -> Iterator[tuple[str, GpuMilli]]:
+        """The project's quota, and those that departments above it state, bottom-up."""
+        for owner in self.chain(project):
+            if is_project(owner) or domain in self.allowances.get(owner, {}):
+                yield owner, self.allowance(owner, domain).quota_milli
+
     def limits(self, domain: DomainName, project: ProjectName) -> tuple[tuple[str, GpuMilli], ...]:
-        """Those of the project's chain that have a limit in a domain, each with it; few have one."""
+        """Each owner of the project's chain that has a limit in a domain, with the limit. Kept: few have one, and
+        reclaim asks often.
+        """
         found = self._limited.get((domain, project))
         if found is None:
             limits = ((owner, self.allowance(owner, domain).limit_milli) for owner in self.chain(project))
@@ -102,36 +110,43 @@ class OwnerTree:
         return found
 
     def allowance(self, owner: str, domain: DomainName) -> Allowance:
-        """An owner's claim on a domain."""
+        """What an owner declares for a domain."""
         return self.allowances.get(owner, {}).get(domain, NO_ALLOWANCE)
 
 
 class Accounts:
-    """What each owner holds, what of it can't be paused, and what it may hold."""
+    """What each owner holds, what of it can't be paused, and its portion of each domain."""
 
-    __slots__ = ("_borrowed", "_fixed", "_held", "_news", "_portions", "tree")
+    __slots__ = ("_assigned", "_borrowed", "_dirty", "_fixed", "_held", "_portions", "tree")
 
-    def __init__(self, tree: OwnerTree, news: DirtyProjects) -> None:
+    def __init__(self, tree: OwnerTree, dirty: DirtyProjects) -> None:
         self.tree = tree
-        self._news = news
+        self._dirty = dirty
         self._portions: dict[tuple[DomainName, str], Portion] = {}
         self._borrowed: dict[DomainName, GpuMilli] = {}
         self._held: dict[tuple[DomainName, str], GpuMilli] = {}
-        self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+        self._fixed: dict[tuple[DomainName, str], GpuMilli] = {}
+        self._assigned: dict[tuple[DomainName, str], GpuMilli] = {}
 
     def add(self, project: ProjectName, domain: DomainName, milli: GpuMilli, *, preemptible: bool) -> None:
-        """Enter GPUs that a project's run holds from now on; a negative amount leaves."""
+        """Enter GPUs that a project's run holds from now on; a negative amount is taken off."""
         chain = self.tree.chain(project)
         if chain:
-            self._news.of(project)
+            self._dirty.of(project)
         for owner in chain:
             self._held[domain, owner] = self._held.get((domain, owner), 0) + milli
-        if not preemptible:
-            self._fixed[domain, project] = self._fixed.get((domain, project), 0) + milli
+            if not preemptible:
+                self._fixed[domain, owner] = self._fixed.get((domain, owner), 0) + milli
+
+    def assign(self, project: ProjectName, domain: DomainName, milli: GpuMilli, *, preemptible: bool) -> None:
+        """As `add`, for a place that a job gains in this cycle: it is held from now on, and nothing runs there yet."""
+        self.add(project, domain, milli, preemptible=preemptible)
+        for owner in self.tree.chain(project):
+            self._assigned[domain, owner] = self._assigned.get((domain, owner), 0) + milli
 
     @contextmanager
     def supposing(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> Iterator[None]:
-        """As if a project held so much more, for a question."""
+        """What if a project held so much more: true inside the `with`, for a question."""
         for sign in (1, -1):
             for owner in self.tree.chain(project):
                 self._held[domain, owner] = self._held.get((domain, owner), 0) + sign * milli
@@ -142,47 +157,53 @@ class Accounts:
         """GPUs an owner holds in a domain."""
         return self._held.get((domain, owner), 0)
 
-    def fixed(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """GPUs of a project's work that can't be paused."""
-        return self._fixed.get((domain, project), 0)
+    def in_use(self, domain: DomainName, owner: str) -> GpuMilli:
+        """GPUs of an owner's runs in place, without what its jobs gain in this cycle: only these can be lost."""
+        return self._held.get((domain, owner), 0) - self._assigned.get((domain, owner), 0)
+
+    def fixed(self, domain: DomainName, owner: str) -> GpuMilli:
+        """GPUs of an owner's work that can't be paused."""
+        return self._fixed.get((domain, owner), 0)
+
+    def quota_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
+        """The first owner upwards whose quota so many more GPUs of work that can't be paused would break."""
+        for owner, quota in self.tree.quotas(domain, project):
+            if self.fixed(domain, owner) + milli > quota:
+                return owner, quota
+        return None
 
     def portion(self, domain: DomainName, owner: str) -> Portion:
-        """An owner's guarantee and share."""
+        """An owner's guarantee and fair share."""
         return self._portions.get((domain, owner), NOTHING)
 
     def apportion(self, domain: DomainName, portions: Mapping[str, Portion]) -> bool:
-        """Have the portions of a domain be these from now on; whether any is another. Cost: O(owners)."""
+        """Set the portions of a domain. Returns whether any differs from before. Cost: O(owners)."""
         known = self._portions
         moved = {owner: portion for owner, portion in portions.items() if portion != known.get((domain, owner))}
         for owner, portion in moved.items():
             if is_project(owner):
                 more_milli = _beyond_guarantee(portion) - _beyond_guarantee(self.portion(domain, owner))
                 self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli
-                self._news.of_share(ProjectName(owner.removeprefix(_PROJECT)))
+                self._dirty.of_share(ProjectName(owner.removeprefix(_PROJECT)))
             known[domain, owner] = portion
         return bool(moved)
 
     def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """What a project could have while every other one has what it is guaranteed and wants."""
+        """What a project could hold while every other project keeps its guarantee."""
         own = self.portion(domain, project_owner(project))
         return own.share_milli + self._borrowed.get(domain, 0) - _beyond_guarantee(own)
 
     def over_share(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """By how much a project is above its share; negative below it."""
+        """By how much a project is above its fair share; negative below it."""
         key = domain, project_owner(project)
         return self._held.get(key, 0) - self._portions.get(key, NOTHING).share_milli
 
     def ceiling_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
-        """The first owner upwards whose limit that many GPUs more would break, and that limit."""
+        """The first owner upwards whose limit so many more GPUs would break, and that limit."""
         for owner, limit in self.tree.limits(domain, project) if milli else ():
             if self.held(domain, owner) + milli > limit:
                 return owner, limit
         return None
-
-    def over_limits(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
-        """By how much so many GPUs more would break the limits upwards; none, or less, when they break none."""
-        limits = self.tree.limits(domain, project)
-        return max((self.held(domain, owner) + milli - limit for owner, limit in limits), default=0)
 
     def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """A project's declared quota."""

@@ -1,4 +1,4 @@
-"""What the accounts say of a job: the ceiling that forbids it, and by what right it runs."""
+"""The ceiling that forbids a job, and the right by which it runs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ from gpuctl.model.units import GpuMilli
 
 
 def forbidden(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMilli) -> Reason | None:
-    """The ceiling that so many GPUs more would break now: a limit, or the quota for work that can't be paused."""
+    """The ceiling that so many more GPUs would break now: a limit, or the quota for work that can't be paused."""
     hit = accounts.ceiling_hit(domain, job.id.project, milli)
     return reasons.over_limit(job, *hit) if hit is not None else beyond_quota(accounts, job, domain, milli)
 
 
 def beyond_quota(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMilli) -> Reason | None:
-    """Work that can't be paused never exceeds its project's quota."""
-    if job.preemptible or not milli:
-        return None
-    quota = accounts.quota(domain, job.id.project)
-    fixed = accounts.fixed(domain, job.id.project)
-    return None if fixed + milli <= quota else reasons.fixed_over_quota(job, quota)
+    """The quota that non-preemptible work would break: such work stays within quota at each level."""
+    hit = None if job.preemptible or not milli else accounts.quota_hit(domain, job.id.project, milli)
+    return None if hit is None else reasons.fixed_over_quota(job, *hit)
 
 
-def standing(accounts: Accounts, domain: DomainName, project: ProjectName, held_milli: GpuMilli) -> Reason:
-    """Why work of a project may run that then holds so much: where the project stands with it."""
+def reason_to_run(accounts: Accounts, domain: DomainName, project: ProjectName, held_milli: GpuMilli) -> Reason:
+    """Why work runs: its project then holds `held_milli`, which is within its quota, its share, or beyond."""
     portion = accounts.portion(domain, project_owner(project))
     if held_milli <= portion.guarantee_milli:
         return reasons.runs_in_quota(project)
@@ -35,13 +32,19 @@ def standing(accounts: Accounts, domain: DomainName, project: ProjectName, held_
 
 
 def is_owed(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
-    """Whether a project stays within what it is guaranteed with so many GPUs more."""
+    """Whether a project stays within its guarantee with so many more GPUs."""
     return rights_of(accounts, domain, project, milli)[0]
 
 
 def rights_of(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[bool, bool]:
-    """Whether a project stays within its guarantee, and within its share, with so many GPUs more."""
+    """Whether a project stays within its guarantee, and within its share, with so many more GPUs."""
     owner = project_owner(project)
     guarantee_milli, share_milli = accounts.portion(domain, owner)
     held_milli = accounts.held(domain, owner) + milli
     return held_milli <= guarantee_milli, held_milli <= share_milli
+
+
+def stays_within_share(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
+    """Whether a project holds no more than its fair share with so many GPUs more; a job without GPUs takes no part."""
+    owner = project_owner(project)
+    return not milli or accounts.held(domain, owner) + milli <= max(accounts.portion(domain, owner))

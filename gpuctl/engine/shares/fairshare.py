@@ -1,7 +1,8 @@
-"""Who may hold how much of a domain's GPUs: guaranteed quota first, then the spare by priority band and weight.
+"""Divides a domain's GPUs: guaranteed quota first, then the rest by priority band and weight.
 
-Arithmetic only: it knows claims and milli-GPU, no jobs and no nodes. Shares never exceed the capacity, the demand or
-the limit, and equal the exact rational solution to within one milli-GPU.
+Example: of 8 GPUs, A and B with a quota of 2 each ask for 8. Both are guaranteed 2; the other 4 go by weight, so with
+weights 3 and 1 the shares are 5 and 3. Arithmetic only: no jobs, no nodes. Invariant: shares never exceed capacity,
+demand or limit, and equal the exact rational solution to within one milli-GPU.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from gpuctl.model.units import GpuMilli
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What one owner (a project, or a department over its `children`) may ask of a domain."""
+class ShareClaim:
+    """What one owner (a project, or a department over its `children`) brings to the division of a domain."""
 
     owner: str
     quota_milli: GpuMilli
@@ -28,7 +29,7 @@ class Claim:
     weight: int = 0
     priority: int = 0
     used_milli_hours: int = 0
-    children: tuple[Claim, ...] = ()
+    children: tuple[ShareClaim, ...] = ()
 
     @property
     def wanted_milli(self) -> GpuMilli:
@@ -40,7 +41,7 @@ class Claim:
 
 
 class Portion(NamedTuple):
-    """An owner's part. `guarantee_milli` is its quota, scaled down only where quotas exceed what there is."""
+    """An owner's part. `guarantee_milli` is its quota, scaled down where quotas exceed the capacity."""
 
     guarantee_milli: GpuMilli
     share_milli: GpuMilli
@@ -49,24 +50,24 @@ class Portion(NamedTuple):
 NOTHING = Portion(guarantee_milli=0, share_milli=0)
 
 
-Vessel: TypeAlias = tuple[int, int, int]
-"""One taker in a water-filling: its position, its weight, above 0, and its cap, above 0. It takes in proportion to the
-weight until it holds the cap."""
+Taker: TypeAlias = tuple[int, int, int]
+"""One taker of a division by weight: its position, its weight and its cap, both above 0. It takes in proportion to the
+weight until it has reached the cap."""
 
 
-def water_fill(amount: int, vessels: Sequence[Vessel]) -> list[tuple[int, int]]:
-    """Pour an amount over vessels by weight, none above its cap; nothing is left over while one has room.
+def water_fill(amount: int, takers: Sequence[Taker]) -> list[tuple[int, int]]:
+    """Divide an amount among takers by weight, none above its cap, until all is given or all caps are reached.
 
-    What whole units leave over goes by largest remainder, ties by position. Who takes what, by position.
-    Cost: O(n log n), and O(n) where there is enough for all.
+    What rounding leaves over goes to the largest remainders, ties by position. Returns (position, amount) pairs. Cost:
+    O(n log n), and O(n) where there is enough for all.
     """
     rest = max(0, amount)
-    if sum(map(itemgetter(2), vessels)) <= rest:
-        return [(taker, cap) for taker, _, cap in vessels]
-    weights = sum(map(itemgetter(1), vessels))
-    # The level at which a vessel is full is cap / weight. With that many binary places no two of them look alike.
+    if sum(map(itemgetter(2), takers)) <= rest:
+        return [(taker, cap) for taker, _, cap in takers]
+    weights = sum(map(itemgetter(1), takers))
+    # A taker is at its cap at level cap / weight. With so many binary places different levels stay different.
     places = 2 * weights.bit_length()
-    by_level = sorted([((cap << places) // weight, taker, weight, cap) for taker, weight, cap in vessels])
+    by_level = sorted([((cap << places) // weight, taker, weight, cap) for taker, weight, cap in takers])
     given: list[tuple[int, int]] = []
     for full, (_, taker, weight, cap) in enumerate(by_level):
         if cap * weights > rest * weight:
@@ -78,7 +79,7 @@ def water_fill(amount: int, vessels: Sequence[Vessel]) -> list[tuple[int, int]]:
 
 
 def _in_proportion(rest: int, weights: int, takers: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Whole units by weight, then one unit each to the largest remainders."""
+    """Divide whole units by weight, then give one unit each to the largest remainders."""
     given = {taker: rest * weight // weights for taker, weight in takers}
     left = rest - sum(given.values())
     for _, taker in sorted([(-(rest * weight % weights), taker) for taker, weight in takers])[:left]:
@@ -86,13 +87,13 @@ def _in_proportion(rest: int, weights: int, takers: list[tuple[int, int]]) -> li
     return list(given.items())
 
 
-def _spare(amount: int, claims: Sequence[Claim], wanted: Sequence[int], held: list[int], full: int) -> None:
-    """Pour spare GPUs into `held`, band by band from the highest, weight 0 after everybody else.
+def _spare(amount: int, claims: Sequence[ShareClaim], wanted: Sequence[int], held: list[int], full: int) -> None:
+    """Add spare GPUs to `held`, band by band from the highest priority, owners of weight 0 last.
 
-    A band takes all it can, remainders included, before a lower one sees any. Among weights of 0 all count alike.
+    A band takes all it can, remainders included, before a lower band gets any. Owners of weight 0 count alike.
     """
     rest = amount
-    bands: defaultdict[tuple[bool, int], list[Vessel]] = defaultdict(list)
+    bands: defaultdict[tuple[bool, int], list[Taker]] = defaultdict(list)
     for taker, (claim, cap) in enumerate(zip(claims, map(sub, wanted, held), strict=True)):
         if cap > 0:
             last = claim.weight <= 0
@@ -105,18 +106,18 @@ def _spare(amount: int, claims: Sequence[Claim], wanted: Sequence[int], held: li
             rest -= milli
 
 
-def _by_use(band: list[Vessel], claims: Sequence[Claim], full: int) -> list[Vessel]:
-    """The takers with weights that past use has tempered."""
+def _by_use(band: list[Taker], claims: Sequence[ShareClaim], full: int) -> list[Taker]:
+    """The takers with their weights lowered by past use."""
     used = [claims[taker].used_milli_hours for taker, _, _ in band]
     weights = tempered([weight for _, weight, _ in band], used, full)
     return [(taker, weight, cap) for (taker, _, cap), weight in zip(band, weights, strict=True)]
 
 
-def divide(capacity_milli: GpuMilli, claims: Iterable[Claim], full: int = 0) -> dict[str, Portion]:
+def divide(capacity_milli: GpuMilli, claims: Iterable[ShareClaim], full: int = 0) -> dict[str, Portion]:
     """Divide a capacity among siblings and, top-down, each one's share among its children.
 
-    `full`: the use that past use is measured by, all that there could have been of it; 0: past use does not count.
-    Ties go by owner. Cost: O(n log n) a level. Source: DESIGN of the fair share, items 1 and 2.
+    `full`: all use there could have been, by which past use is measured; 0: past use does not count. Ties go by owner.
+    Cost: O(n log n) a level.
     """
     capacity = max(0, capacity_milli)
     siblings = sorted(claims, key=attrgetter("owner"))
@@ -124,9 +125,9 @@ def divide(capacity_milli: GpuMilli, claims: Iterable[Claim], full: int = 0) -> 
     guarantees = list(map(max, repeat(0), map(attrgetter("quota_milli"), siblings)))
     held = list(map(min, guarantees, wanted))
     if sum(held) > capacity:
-        vessels = [(taker, guarantees[taker], cap) for taker, cap in enumerate(held) if cap > 0]
+        takers = [(taker, guarantees[taker], cap) for taker, cap in enumerate(held) if cap > 0]
         held = [0] * len(siblings)
-        for taker, milli in water_fill(capacity, vessels):
+        for taker, milli in water_fill(capacity, takers):
             held[taker] = milli
         guarantees = list(held)
     _spare(capacity - sum(held), siblings, wanted, held, full)

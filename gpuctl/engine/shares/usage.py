@@ -1,9 +1,8 @@
-"""Fairness over time: what each project has used of spare GPUs, and how that weighs when they are shared.
+"""Fairness over time: what each project used of spare GPUs, and how that lowers its weight.
 
-Only what was held beyond quota counts, for a quota is a project's own. Quotas are never touched by it. The weight of a
-taker becomes 2 W - U: twice its part of the weights, less its part of all use there could have been. So equal use
-changes nothing, and use that is long past neither; it is never less than the smallest of weights, so that nobody falls
-out of a priority band for having used much.
+Only what a project held beyond its quota counts, and quotas are never touched. A weight becomes 2 W - U: twice the
+owner's part of all weights, less its part of all use there could have been. So equal use changes nothing, old use
+fades, and the weight stays above 0, so that an owner with much use stays in its priority band.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gpuctl.model.usage import Usage
 def used_by(
     ledgers: Mapping[ProjectName, Ledger], half_life_ms: DurationMs | None, now_ms: Instant
 ) -> dict[ProjectName, int]:
-    """Milli-GPU-hours that projects have used beyond their quotas, decayed up to now; nothing without a half-life."""
+    """Milli-GPU-hours that projects used beyond their quotas, decayed to now; empty without a half-life."""
     if not half_life_ms:
         return {}
     return {
@@ -31,7 +30,7 @@ def used_by(
 
 
 def tempered(weights: Sequence[int], used: Sequence[int], full: int) -> list[int]:
-    """The weights of takers that have used so much, where `full` is all that could have been used."""
+    """The weights of takers, lowered by their past use; `full` is all use there could have been."""
     if full <= 0 or not any(used):
         return list(weights)
     together = sum(weights)
@@ -44,7 +43,7 @@ def next_usage(
     half_life_ms: DurationMs | None,
     now_ms: Instant,
 ) -> dict[ProjectName, Usage]:
-    """What is to be remembered: as it was, until a project holds another amount beyond its quotas."""
+    """The use to record. A record is written anew only when a project holds another amount beyond its quotas."""
     if not half_life_ms:
         return {}
     rates: dict[ProjectName, GpuMilli] = {}

@@ -1,10 +1,9 @@
 """Bringing scattered room together: the runs to move so that a job fits, each with a place of its own elsewhere.
 
 A move costs what a run has done since it last started, times its GPUs. Of all sets of runs the cheapest is chosen:
-least GPU-time lost, then fewest runs. What is moved has a place that is free right now, and runs
-again as soon as it has stopped. Exact for one worker up to MAX_STEPS sets, if those to move find their places
-largest first; a gang's workers are seated one after another at the least cost each, in one rack where that costs no
-more.
+least GPU-time lost, then fewest runs. A moved run has a place that is free now or that moved runs leave, and runs again
+as soon as they have stopped. Exact for one worker up to MAX_STEPS sets, if the moved runs find their places largest
+first; a gang's workers are placed one after another at the least cost each, in one rack where that costs no more.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from gpuctl.engine.capacity.fit import request_on
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_in, seats
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_in, slots_by_node
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation
@@ -39,19 +38,19 @@ class Migration:
     """A run to move, and its new place."""
 
     allocation: Allocation
-    seat: Assignment
+    assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """The place that becomes free for a job, and who moves away from it."""
+    """The place that becomes free for a job, and the runs that move away from it."""
 
-    seat: Assignment
+    assignment: Assignment
     moves: tuple[Migration, ...]
 
 
 class MigrationSearch:
-    """Finds moves in one cycle, and knows what was looked for in vain. `has_looked`: at runs that could be moved."""
+    """Finds migrations in one cycle. `has_looked`: a run that could be moved was considered."""
 
     __slots__ = ("_movable", "_snapshot", "has_looked")
 
@@ -80,11 +79,11 @@ class MigrationSearch:
         return found
 
     def in_vain(self, option: PoolOption) -> UnschedulableRequests:
-        """What was looked for in vain as things stand, of requests like an option's."""
+        """The failed requests like an option's, as the snapshot stands."""
         return self._snapshot.unschedulable(("moves", self._snapshot.lifted, option.pool.name, option.request.profile))
 
     def finds_nobody(self, option: PoolOption) -> bool:
-        """Whether nobody may be moved, whatever would come of it: then it has been looked for in vain by that."""
+        """Whether no run may be moved for an option; then its request counts as failed."""
         if self.in_vain(option).cover(option.request.sizes) or not _enough_is_free(self._snapshot, option):
             return True
         if self._movable_in(option.pool.name):
@@ -105,11 +104,12 @@ class MigrationSearch:
             for allocation in _pausable(snapshot, pool):
                 key = (
                     allocation.job.pools if allocation.job else (),
-                    allocation.charge.sizes,
+                    allocation.per_worker,
                     len(allocation.placement.workers),
                 )
-                if key not in has_place:
-                    has_place[key] = place(snapshot.idle, _options_of(snapshot, allocation)) is not None
+                if key not in has_place:  # A gang may go on in part where it is.
+                    is_gang = len(allocation.placement.workers) > 1
+                    has_place[key] = is_gang or place(snapshot.idle, _options_of(snapshot, allocation)) is not None
                 for node in allocation.placement.nodes if has_place[key] else ():
                     room = snapshot.future_idle.rooms.get(node)
                     if room is not None and room.pool == pool:
@@ -120,13 +120,13 @@ class MigrationSearch:
 
 
 def clear(
-    snapshot: Snapshot, seat: Assignment, allocations: Sequence[Allocation], beneficiary: JobId
+    snapshot: Snapshot, assignment: Assignment, allocations: Sequence[Allocation], beneficiary: JobId
 ) -> Consolidation | None:
     """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
     if not all(_is_movable(snapshot, allocation, beneficiary) for allocation in allocations):
         return None
-    moves = _moves_beside(snapshot, seat, allocations)
-    return None if moves is None else Consolidation(seat, moves)
+    moves = _moves_beside(snapshot, assignment, allocations)
+    return None if moves is None else Consolidation(assignment, moves)
 
 
 def _enough_is_free(snapshot: Snapshot, option: PoolOption) -> bool:
@@ -167,29 +167,39 @@ def _options_of(snapshot: Snapshot, allocation: Allocation) -> Iterator[PoolOpti
 
 
 def _moves_beside(
-    snapshot: Snapshot, seat: Assignment, allocations: Iterable[Allocation]
+    snapshot: Snapshot, assignment: Assignment, allocations: Iterable[Allocation]
 ) -> tuple[Migration, ...] | None:
-    """A place that is free now for each, largest first, beside what the seat takes; None when one has none."""
+    """A place for each, largest first, beside what the beneficiary takes; None when one has none.
+
+    It is free now, or one that the moved runs leave, its own included: all of them stop before any goes on.
+    """
 
     def size(allocation: Allocation) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
-        charge = allocation.charge
-        return -charge.gpu_milli, -allocation.total_milli, -charge.cpu_milli, -charge.mem_bytes, allocation.run.job
+        per_worker = allocation.per_worker
+        return (
+            -per_worker.gpu_milli,
+            -allocation.total_milli,
+            -per_worker.cpu_milli,
+            -per_worker.mem_bytes,
+            allocation.run.job,
+        )
 
-    charge = seat.option.request.charge
-    snapshot.idle.take(seat.placement, charge)
+    per_worker = assignment.option.request.per_worker
+    movers = sorted(allocations, key=size)
+    snapshot.idle.give_back_all(movers)
+    snapshot.idle.take(assignment.placement, per_worker)
     moves: list[Migration] = []
-    for allocation in sorted(allocations, key=size):
+    for allocation in movers:
         found = place(snapshot.idle, _options_of(snapshot, allocation))
         if found is None:
             break
-        snapshot.idle.take(found.placement, found.option.request.charge)
+        snapshot.idle.take(found.placement, found.option.request.per_worker)
         moves.append(Migration(allocation, found))
-    else:
-        allocations = ()
     for move in moves:
-        snapshot.idle.give_back(move.seat.placement, move.seat.option.request.charge)
-    snapshot.idle.give_back(seat.placement, charge)
-    return None if allocations else tuple(moves)
+        snapshot.idle.give_back(move.assignment.placement, move.assignment.option.request.per_worker)
+    snapshot.idle.give_back(assignment.placement, per_worker)
+    snapshot.idle.take_all(movers)
+    return tuple(moves) if len(moves) == len(movers) else None
 
 
 def _pausable(snapshot: Snapshot, pool: PoolName) -> Iterator[Allocation]:
@@ -200,7 +210,9 @@ def _pausable(snapshot: Snapshot, pool: PoolName) -> Iterator[Allocation]:
 class _Search:
     """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
 
-    __slots__ = ("beneficiary", "close", "floors", "least", "movable", "option", "seats", "snapshot", "steps", "taken")
+    __slots__ = (
+        "beneficiary", "close", "floors", "least", "movable", "option", "slots_by_node", "snapshot", "steps", "taken",
+    )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot, option: PoolOption, beneficiary: JobId, movable: Movable) -> None:
         self.snapshot = snapshot
@@ -208,18 +220,20 @@ class _Search:
         self.beneficiary = beneficiary
         self.movable = movable
         self.floors = {name: WhatIfNode(snapshot.future_idle.rooms[name]) for name in movable}
-        self.seats = seats(snapshot.future_idle, option)
+        self.slots_by_node = slots_by_node(snapshot.future_idle, option)
         self.taken: dict[JobId, Allocation] = {}
         self.least = {name: self._at_least(name) for name in movable}
         is_gang = option.request.workers > 1
         self.close = (
-            in_one_rack(snapshot.future_idle.rooms, option.request, self.seats, movable) if is_gang else frozenset()
+            in_one_rack(snapshot.future_idle.rooms, option.request, self.slots_by_node, movable)
+            if is_gang
+            else frozenset()
         )
         self.steps = Steps(MAX_STEPS)
 
     def run(self) -> Consolidation | None:
-        """Seat one worker after another; the last set must leave everybody a place."""
-        while sum(self.seats.values()) < self.option.request.workers:
+        """Place one worker after another; with the last one, every moved run must have a place."""
+        while sum(self.slots_by_node.values()) < self.option.request.workers:
             found = self._next_worker()
             if found is None:
                 return None
@@ -227,11 +241,11 @@ class _Search:
         return self._told(())
 
     def _next_worker(self) -> tuple[Allocation, ...] | None:
-        """The cheapest set that seats one worker more; for the last one, of those that leave all a place.
+        """The cheapest set with which one worker more fits; for the last worker, of the sets that leave all a place.
 
-        Of nodes that look as cheap, those of one rack come first.
+        Of nodes that may be as cheap, those of one rack come first.
         """
-        is_last = sum(self.seats.values()) + 1 >= self.option.request.workers
+        is_last = sum(self.slots_by_node.values()) + 1 >= self.option.request.workers
         best: tuple[Loss, tuple[Allocation, ...]] | None = None
         order = ((least, name not in self.close, name) for name, least in self.least.items() if least is not None)
         for least, _, name in sorted(order):
@@ -243,14 +257,14 @@ class _Search:
         return None if best is None else best[1]
 
     def left(self, name: NodeName) -> list[Allocation]:
-        """The runs on a node that may be moved still; whoever was moved for this job before may not."""
+        """The runs on a node that may still be moved; a run that was moved for this job before may not."""
         return [h for h in self.movable[name] if h.run.job not in self.taken and h.run.paused_for != self.beneficiary]
 
     def _at_least(self, name: NodeName) -> Loss | None:
         """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least, and as
         many runs as the largest of them would be. None where not enough can go.
         """
-        short = self.floors[name].short_milli(self.option.request, self.seats.get(name, 0) + 1)
+        short = self.floors[name].short_milli(self.option.request, self.slots_by_node.get(name, 0) + 1)
         left = self.left(name)
         lost, missing = 0, short
         for allocation in left if missing else ():
@@ -265,7 +279,7 @@ class _Search:
             self.taken[allocation.run.job] = allocation
             for name in allocation.placement.nodes & self.floors.keys():
                 self.floors[name].remove(allocation)
-                self.seats[name] = self.floors[name].slots(self.option.request)
+                self.slots_by_node[name] = self.floors[name].slots(self.option.request)
                 self.least[name] = self._at_least(name)
 
     def _told(self, more: tuple[Allocation, ...]) -> Consolidation | None:
@@ -273,15 +287,15 @@ class _Search:
         chosen = (*self.taken.values(), *more)
         soon = self.snapshot.future_idle
         for allocation in chosen:
-            soon.give_back(allocation.placement, allocation.charge)
+            soon.give_back(allocation.placement, allocation.per_worker)
         placement = place_in(soon, self.option)
         for allocation in chosen:
-            soon.take(allocation.placement, allocation.charge)
+            soon.take(allocation.placement, allocation.per_worker)
         if placement is None:
             return None
-        seat = Assignment(self.option, placement)
-        moves = _moves_beside(self.snapshot, seat, chosen)
-        return None if moves is None else Consolidation(seat, moves)
+        assignment = Assignment(self.option, placement)
+        moves = _moves_beside(self.snapshot, assignment, chosen)
+        return None if moves is None else Consolidation(assignment, moves)
 
     def leaves_all_a_place(self, chosen: tuple[Allocation, ...]) -> bool:
         """Whether these may be moved together with those taken before."""

@@ -4,7 +4,7 @@ One depth-first search with a bound serves all that takes runs off a node: victi
 project's own ceiling, runs that are moved elsewhere. An `Aim` says what a set of runs costs, and which may be taken.
 
 Example: a node has 1 GPU free and runs of 1, 2 and 4 GPUs, and a worker needs 3. The sets {2} and {4} make room; the
-aim of least GPUs takes {2}, and {1, 2} is not looked at, for it can't cost less.
+aim of least GPUs takes {2}, and {1, 2} is not tried, for it can't cost less.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S = TypeVar("S")
 
 
 class Aim(Protocol[S]):
-    """What is looked for. A state `S` says what the runs taken so far come to."""
+    """What is searched for. A state `S` says what the runs taken so far come to."""
 
     def with_run(self, state: S, allocation: Allocation) -> S | None:
         """The state with one run more; None where that may not be taken."""

@@ -1,85 +1,73 @@
-"""Making way inside a project: for strictly higher priority, and for interactive work and services within quota.
+"""Preemption: which runs of its own project make way for a job.
 
-Training never takes from interactive work or services, so that no two jobs can take from each other.
+Work of strictly lower priority makes way for any job. Training also makes way for interactive jobs and services that
+can't be paused, as long as such work stays within the project's quota. Training takes nothing from interactive jobs and
+services, so that no two jobs can take from each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from gpuctl.engine import reasons
 from gpuctl.engine.jobs.job_class import is_first_class
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.rules import ENDLESS, VictimTotals
-from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import GpuMilli
 
 
-class Preemption:
-    """The rule for one beneficiary of so many GPUs in a domain."""
+def makes_way(snapshot: Snapshot, theirs: Job, job: Job, domain: DomainName, milli: GpuMilli) -> bool:
+    """Whether a job of the same project makes way for one that asks for `milli` of a domain."""
+    if theirs.type is not JobType.TRAINING:
+        return job.type is not JobType.TRAINING and theirs.priority < job.priority
+    return theirs.priority < job.priority or _displaces_training(snapshot, job, domain, milli)
 
-    __slots__ = ("domain", "job", "milli", "snapshot")
 
-    def __init__(self, snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> None:
-        self.snapshot = snapshot
-        self.job = job
-        self.domain = domain
-        self.milli = milli
+def preemptible_by(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[Allocation, ...]:
+    """The pausable runs of a job's own project that make way for it, in the order of victims."""
+    displaces = _displaces_training(snapshot, job, domain, milli)
+    project = job.id.project
+    if not displaces and snapshot.lowest(domain, project) >= job.priority:
+        return ()
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The project and the job's rank in it."""
-        job, makes_way = self.job, self._makes_training_way()
-        return "preempt", self.domain, job.id.project, job.type.value, job.priority, job.preemptible, makes_way
+    def find() -> Iterator[list[Allocation]]:
+        runs = snapshot.pausable(domain).get(project, [])
+        yield [run for run in runs if run.job is not None and makes_way(snapshot, run.job, job, domain, milli)]
 
-    @property
-    def may_wait(self) -> bool:
-        """Rank in a project is no claim on what others leave."""
-        return False
+    return snapshot.candidates(preempt_key(snapshot, job, domain, milli), find)
 
-    def candidates(self) -> tuple[Allocation, ...]:
-        """Pausable work of the same project that ranks below the job."""
-        return self.snapshot.candidates(self.key, self._candidates)
 
-    def _candidates(self) -> Iterator[Iterable[Allocation]]:
-        project = self.job.id.project
-        if self.snapshot.lowest(self.domain, project) < self.job.priority or self._makes_training_way():
-            there = self.snapshot.pausable(self.domain).get(project, ())
-            yield [
-                allocation for allocation in there if allocation.job is not None and self.ranks_below(allocation.job)
-            ]
+def displaced_milli(snapshot: Snapshot, run: Allocation) -> GpuMilli:
+    """GPUs of the run that would make way for this one again, were it paused: the smallest of those that are enough.
 
-    def price(self, tally: VictimTotals) -> int | None:  # noqa: ARG002 - the rule's shape: what a project loses to itself is free
-        """What a project loses to itself is its own affair."""
+    Example: of a project's runs one has priority 1, one priority 0. To pause the first ends in two pauses, for it then
+    takes the place of the second.
+    """
+    job, domain = run.job, run.domain
+    if job is None or domain is None or run.is_extra:
         return 0
 
-    def most_milli(self, project: ProjectName) -> GpuMilli:  # noqa: ARG002 - the rule's shape
-        """As much as it has."""
-        return ENDLESS
+    lower = preemptible_by(snapshot, job, domain, 0)
+    if not lower:
+        return 0
 
-    def paused(self, victim: Allocation) -> Reason:
-        """The reason a victim is given."""
-        if victim.job is None or victim.job.priority < self.job.priority:
-            return reasons.paused_by_priority(self.job.id)
-        return reasons.paused_by_interactive(self.job.id)
+    def smallest() -> Iterator[list[Allocation]]:
+        enough = [other for other in lower if other.total_milli >= run.total_milli and other.run.job != job.id]
+        yield sorted(enough, key=lambda other: other.total_milli)[:1]
 
-    def ranks_below(self, theirs: Job) -> bool:
-        """Whether a job of the same project makes way for the beneficiary."""
-        ours_is_training = self.job.type is JobType.TRAINING
-        theirs_is_training = theirs.type is JobType.TRAINING
-        if ours_is_training and not theirs_is_training:
-            return False
-        if theirs.priority < self.job.priority:
-            return True
-        return theirs_is_training and self._makes_training_way()
+    key = "displaced", preempt_key(snapshot, job, domain, 0), run.total_milli
+    return sum(other.total_milli for other in snapshot.candidates(key, smallest))
 
-    def _makes_training_way(self) -> bool:
-        """For interactive work and services that can't be paused, as long as such work stays within quota with them."""
-        if not is_first_class(self.job):
-            return False
-        fixed = self.snapshot.accounts.fixed(self.domain, self.job.id.project)
-        return fixed + self.milli <= self.snapshot.accounts.quota(self.domain, self.job.id.project)
+
+def preempt_key(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[object, ...]:
+    """Jobs with equal keys may have the same runs of their project paused."""
+    displaces = _displaces_training(snapshot, job, domain, milli)
+    return "preempt", domain, job.id.project, job.type.value, job.priority, displaces
+
+
+def _displaces_training(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> bool:
+    """Whether the job can't be paused itself and stays, with all such work of its project, within quota."""
+    if not is_first_class(job):
+        return False
+    return snapshot.accounts.quota_hit(domain, job.id.project, milli) is None

@@ -1,102 +1,351 @@
-"""Who may be paused for a beneficiary, as far as the search for victims asks: the rules themselves are elsewhere."""
+"""Which sets of runs may make way for a job: its rights inside its project and against others, combined in one rule.
+
+One set may hold work of the job's own project (`preempt`) and of others (`reclaim`). It may also have to: own work that
+leaves makes the project smaller, so that it has a claim, or breaks no limit, with the job.
+
+Example: a project with a quota of 2 runs training on 1 GPU; another project borrows the other. An interactive job for 2
+GPUs may pause both: with its own training gone the project holds 2 with the job, which is its guarantee.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
-from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine import reasons
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.jobs.victim_order import Preference
+from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.snapshot import Snapshot
+from gpuctl.engine.victims.preempt import displaced_milli, makes_way, preempt_key, preemptible_by
+from gpuctl.engine.victims.reclaim import (
+    Beneficiary,
+    ReclaimStrategy,
+    VictimTotals,
+    excess_milli,
+    over_allocated,
+    price_of_loss,
+    surplus_milli,
+)
+from gpuctl.engine.victims.smallest_cover import SmallestCover
 from gpuctl.model.decision import Reason
+from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import ProjectName
+from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 
 ENDLESS: GpuMilli = 1 << 62
 """More than there is anywhere."""
 
-VictimTotals: TypeAlias = Mapping[str, tuple[GpuMilli, GpuMilli]]
-"""For each owner, a project or a department: GPUs of its victims together, and of the largest of them."""
+Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[Preference, ...]]
+"""What pausing a set costs: the rule's price, GPUs lost now and when the victims start again, runs that stop, and
+preferences; smaller is better. A run that only loses extra workers does not stop."""
+
+NEVER: Cost = (ENDLESS, 0, 0, ())
+"""More than any set costs."""
+
+Strategies: TypeAlias = tuple[ReclaimStrategy | None, ...]
+"""By what strategy a job takes from others: first from projects that share its department, then from those that share
+the department above, and so on; last from projects that share none. None: from these it takes nothing."""
 
 
-class Rule(Protocol):
-    """Who may be paused for a beneficiary. Rules with equal keys let the same runs be paused.
+class VictimRule:
+    """The sets of runs that may make way for one job, which asks for `milli` of a domain, by given strategies."""
 
-    `may_wait`: the beneficiary may also reserve what is coming free without anybody being paused for it.
-    """
+    __slots__ = ("_allocations", "_covers", "_levels", "chain", "domain", "job", "milli", "snapshot", "strategies")
+
+    def __init__(
+        self, snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli, strategies: Strategies
+    ) -> None:
+        self.snapshot = snapshot
+        self.job = job
+        self.domain = domain
+        self.milli = milli
+        self.strategies = strategies
+        self.chain = snapshot.accounts.tree.chain(job.id.project)
+        self._allocations: tuple[Allocation, ...] | None = None
+        self._levels: dict[str, int] = {}
+        self._covers: dict[str, SmallestCover] = {}
+
+    def among(self, allocations: Iterable[Allocation]) -> VictimRule:
+        """The same rule for some of its candidates only, in their order."""
+        rule = VictimRule(self.snapshot, self.job, self.domain, self.milli, self.strategies)
+        rule._allocations = tuple(allocations)
+        return rule
 
     @property
     def key(self) -> tuple[object, ...] | None:
-        """What the rule depends on besides the snapshot; None: nothing is remembered of what it was asked."""
-        ...
+        """Rules with equal keys allow the same sets, as the snapshot stands; None where that is not known."""
+        if self._allocations is not None:
+            return None
+        own = preempt_key(self.snapshot, self.job, self.domain, self.milli) if self._own() else None
+        amounts = None if self.is_plain else (self.job.id.project, self.milli)
+        return self._key_of_others(), own, amounts
 
     @property
-    def may_wait(self) -> bool:
-        """See above."""
-        ...
+    def is_entitled(self) -> bool:
+        """Whether the project has a claim with the job, so that GPUs which come free are reserved for it."""
+        return bool(self.strategies) and self.strategies[0] is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any set is allowed that its losers can lose: no owner of the beneficiary would hold too much."""
+        return self.missing({}, range(1, len(self.chain) + 1)) is None
+
+    # Candidates
 
     def candidates(self) -> Sequence[Allocation]:
-        """Runs that may be paused, each were it the only one, in order of preference."""
-        ...
+        """The runs that may be part of a set, in order of preference."""
+        if self._allocations is not None:
+            return self._allocations
+        own = self._own()
+        others = self.snapshot.candidates(self._key_of_others(), self._others)
+        if not (own and others):
+            return own or others
+        return self.snapshot.candidates(self.key, lambda: (own, others))
 
-    def price(self, tally: VictimTotals) -> int | None:
-        """0 for victims that may be taken, 1 for some taken as the last choice only, None for some that may not."""
-        ...
+    def _own(self) -> tuple[Allocation, ...]:
+        return preemptible_by(self.snapshot, self.job, self.domain, self.milli)
+
+    def _key_of_others(self) -> tuple[object, ...]:
+        """The departments above, and the strategies; and the project itself, if others could take from it."""
+        project = self.job.id.project
+        used = (strategy for strategy in ReclaimStrategy if strategy in self.strategies)
+        is_over = any(self._surplus_milli(strategy, self.chain[0]) > 0 for strategy in used)
+        return "reclaim", self.domain, self.chain[1:], self.strategies, project if is_over else None
+
+    def _others(self) -> Iterator[Iterable[Allocation]]:
+        pausable = self.snapshot.pausable(self.domain)
+        for strategy in ReclaimStrategy:
+            if strategy in self.strategies:
+                for project in over_allocated(self.snapshot, self.domain, strategy):
+                    if self._strategy_against(project_owner(project)) is strategy:
+                        yield self.of(project, pausable[project])
+
+    def of(self, project: ProjectName, allocations: Iterable[Allocation]) -> list[Allocation]:
+        """Those of a project's runs that it could lose to the job, each were it the only victim."""
+        strategy = self._strategy_against(project_owner(project))
+        most = self._most_milli(project, strategy)
+        if project == self.job.id.project or most <= 0:
+            return []
+        # By its guarantee a job may take the last run that straddles the line; fair shares are kept.
+        return [
+            allocation
+            for allocation in allocations
+            if allocation.total_milli > 0
+            and (allocation.total_milli <= most or strategy is ReclaimStrategy.GUARANTEE)
+            and allocation.run.job not in self.snapshot.protected
+        ]
+
+    def takes(self, allocation: Allocation) -> bool:
+        """Whether a run that can be paused could make way for the job, were it the only victim."""
+        if allocation.project != self.job.id.project:
+            return bool(self.of(allocation.project, [allocation]))
+        theirs = allocation.job
+        return theirs is not None and makes_way(self.snapshot, theirs, self.job, self.domain, self.milli)
+
+    def _most_milli(self, project: ProjectName, strategy: ReclaimStrategy | None) -> GpuMilli:
+        losers = (owner for owner in self.snapshot.accounts.tree.chain(project) if owner not in self.chain)
+        return 0 if strategy is None else min((self._surplus_milli(strategy, owner) for owner in losers), default=0)
+
+    def _surplus_milli(self, strategy: ReclaimStrategy, owner: str) -> GpuMilli:
+        return surplus_milli(self.snapshot.accounts, self.domain, strategy, owner)
+
+    # Sets
+
+    def price(self, totals: VictimTotals) -> int | None:
+        """0 for victims that their owners may lose, 1 where one falls below its guarantee by its last; None if not."""
+        worst = 0
+        for owner, lost in totals.items():
+            if owner not in self.chain:
+                strategy = self._strategy_against(owner)
+                accounts = self.snapshot.accounts
+                price = None if strategy is None else price_of_loss(accounts, self.domain, strategy, owner, lost)
+                if price is None:
+                    return None
+                worst = max(worst, price)
+        return worst
 
     def most_milli(self, project: ProjectName) -> GpuMilli:
-        """The most that a project may lose at once: no set of its runs that holds more may be taken."""
-        ...
+        """The most that a project may lose at once, but for a last run that straddles its guarantee."""
+        strategy = self._strategy_against(project_owner(project))
+        if project == self.job.id.project or strategy is ReclaimStrategy.GUARANTEE:
+            return ENDLESS
+        return max(0, self._most_milli(project, strategy))
 
-    def paused(self, victim: Allocation) -> Reason:
-        """The reason a victim is given."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Among:
-    """A rule for some of its runs only."""
-
-    rule: Rule
-    allocations: tuple[Allocation, ...]
-
-    @property
-    def key(self) -> None:
-        """Which runs these are is not known from one time to the next."""
+    def missing(self, totals: VictimTotals, levels: Iterable[int] | None = None) -> tuple[str, GpuMilli] | None:
+        """The lowest owner of the beneficiary that would hold too much once the victims have left and the job runs,
+        and by how much; None if there is none. `levels`: of the victims, if not those of `totals`.
+        """
+        accounts, project = self.snapshot.accounts, self.job.id.project
+        levels = {self._level(o) for o in totals if o not in self.chain} if levels is None else levels
+        beneficiary = Beneficiary(project, self.domain, self.milli)
+        limits = dict(accounts.tree.limits(self.domain, project))
+        for index, owner in enumerate(self.chain):
+            used = {self.strategies[level - 1] for level in levels if level > index}
+            over = [
+                excess_milli(accounts, strategy, owner, beneficiary, totals)
+                for strategy in used
+                if strategy is not None
+            ]
+            if owner in limits:
+                lost = totals.get(owner, (0, 0))[0]
+                over.append(accounts.held(self.domain, owner) - lost + self.milli - limits[owner])
+            if over and max(over) > 0:
+                return owner, max(over)
         return None
 
-    @property
-    def may_wait(self) -> bool:
-        """As the rule."""
-        return self.rule.may_wait
+    def cost(self, chosen: Sequence[Allocation]) -> Cost | None:
+        """What it costs to pause a set; None where that is not allowed."""
+        totals = totals_with_all({}, chosen, self.snapshot)
+        price = self.price(totals)
+        if price is None or self.missing(totals) is not None:
+            return None
+        return (
+            price,
+            self.lost_milli(chosen),
+            stopped_count(chosen),
+            tuple(sorted(map(self.snapshot.preference, chosen))),
+        )
 
-    def candidates(self) -> Sequence[Allocation]:
-        """Those runs."""
-        return self.allocations
+    def lost_milli(self, chosen: Iterable[Allocation]) -> GpuMilli:
+        """GPUs of a set, and of the runs that would make way for its victims when they start again."""
+        return sum(run.total_milli + displaced_milli(self.snapshot, run) for run in chosen)
 
-    def price(self, tally: VictimTotals) -> int | None:
-        """As the rule."""
-        return self.rule.price(tally)
+    def complete(self, chosen: tuple[Allocation, ...]) -> tuple[Allocation, ...] | None:
+        """A set with the smallest others that make it allowed, wherever they run; None when none do."""
+        for _ in self.chain:
+            missing = self.missing(totals_with_all({}, chosen, self.snapshot))
+            if missing is None:
+                break
+            owner, milli = missing
+            more = self._cover(owner).beside(chosen, milli)
+            if more is None:
+                return None
+            chosen += more
+        return chosen if self.cost(chosen) is not None else None
 
-    def most_milli(self, project: ProjectName) -> GpuMilli:
-        """As the rule."""
-        return self.rule.most_milli(project)
+    def _cover(self, owner: str) -> SmallestCover:
+        if owner not in self._covers:
+            chain = self.snapshot.accounts.tree.chain
+            self._covers[owner] = SmallestCover(h for h in self.candidates() if owner in chain(h.project))
+        return self._covers[owner]
 
-    def paused(self, victim: Allocation) -> Reason:
-        """As the rule."""
-        return self.rule.paused(victim)
+    # Reasons
+
+    def reason(self, victim: Allocation) -> Reason:
+        """The reason a victim is given."""
+        if victim.project == self.job.id.project:
+            lower = victim.job is None or victim.job.priority < self.job.priority
+            return (reasons.paused_by_priority if lower else reasons.paused_by_interactive)(self.job.id)
+        guaranteed = self._strategy_against(project_owner(victim.project)) is ReclaimStrategy.GUARANTEE
+        return (reasons.paused_by_guarantee if guaranteed else reasons.paused_by_fairness)(self.job.id)
+
+    # Levels
+
+    def _strategy_against(self, owner: str) -> ReclaimStrategy | None:
+        level = self._level(owner)
+        return self.strategies[level - 1] if level else None
+
+    def _level(self, owner: str) -> int:
+        """How many owners of the beneficiary are below the nearest department that it has in common with another."""
+        level = self._levels.get(owner)
+        if level is None:
+            tree = self.snapshot.accounts.tree
+            above = [chain for name in tree.below.get(owner, ())[:1] for chain in tree.chain(name)]
+            shared = (index for index, mine in enumerate(self.chain) if mine in above)
+            level = self._levels[owner] = next(shared, len(self.chain))
+        return level
 
 
-def tally_with(tally: VictimTotals, allocation: Allocation, snapshot: Snapshot) -> VictimTotals:
-    """The tally with one victim more."""
-    return tally_with_all(tally, (allocation,), snapshot)
+def rules_of(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[VictimRule, ...]:
+    """The rules by which a job may have runs paused, the one first for which no own work must leave.
+
+    Where the project has a claim only once own work has left, or its department once its other projects have lost what
+    they hold above their shares, there is a rule for the strongest such claim, and one for fairness.
+    """
+    chain = snapshot.accounts.tree.chain(job.id.project)
+    if not chain:
+        return ()
+    plain = _strategies(snapshot, job, domain, milli, {})
+    found = [plain]
+    if plain[-1] is not ReclaimStrategy.GUARANTEE:
+        own_milli = gpu_milli_of(preemptible_by(snapshot, job, domain, milli))
+        relief: dict[tuple[ReclaimStrategy, str], GpuMilli] = {}
+        for owner in chain:
+            mates = _mates_milli(snapshot, domain, owner, job.id.project)
+            relief[ReclaimStrategy.GUARANTEE, owner] = own_milli
+            relief[ReclaimStrategy.FAIRNESS, owner] = own_milli + mates
+        if any(relief.values()):
+            found.append(_strategies(snapshot, job, domain, milli, relief))
+            fair = {key: more for key, more in relief.items() if key[0] is ReclaimStrategy.FAIRNESS}
+            found.append(_strategies(snapshot, job, domain, milli, fair))
+    return tuple(VictimRule(snapshot, job, domain, milli, strategies) for strategies in dict.fromkeys(found))
 
 
-def tally_with_all(tally: VictimTotals, allocations: Iterable[Allocation], snapshot: Snapshot) -> VictimTotals:
-    """The tally with some victims more."""
+def _strategies(
+    snapshot: Snapshot,
+    job: Job,
+    domain: DomainName,
+    milli: GpuMilli,
+    relief: Mapping[tuple[ReclaimStrategy, str], GpuMilli],
+) -> Strategies:
+    """The strongest strategy at each level, where so much of each owner's GPUs may leave besides."""
+    accounts, project = snapshot.accounts, job.id.project
+    beneficiary = Beneficiary(project, domain, milli)
+    found: list[ReclaimStrategy | None] = []
+    left = list(ReclaimStrategy)
+    for owner in accounts.tree.chain(project):
+        left = [
+            strategy
+            for strategy in left
+            if excess_milli(accounts, strategy, owner, beneficiary, {}) <= relief.get((strategy, owner), 0)
+        ]
+        found.append(left[0] if left else None)
+    return tuple(found)
+
+
+def _mates_milli(snapshot: Snapshot, domain: DomainName, owner: str, project: ProjectName) -> GpuMilli:
+    """What the other projects of a department hold above their fair shares, and could lose."""
+    tree, fairness = snapshot.accounts.tree, ReclaimStrategy.FAIRNESS
+    mates = (
+        name for name in over_allocated(snapshot, domain, fairness) if name != project and owner in tree.chain(name)
+    )
+    return sum(surplus_milli(snapshot.accounts, domain, fairness, project_owner(name)) for name in mates)
+
+
+def stopped_count(chosen: Iterable[Allocation]) -> int:
+    """How many runs of a set stop: one that only loses extra workers goes on."""
+    return sum(not allocation.is_extra for allocation in chosen)
+
+
+def by_strategy(
+    snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli, strategy: ReclaimStrategy
+) -> VictimRule:
+    """The rule by which a job takes from all others by one strategy."""
+    chain = snapshot.accounts.tree.chain(job.id.project)
+    return VictimRule(snapshot, job, domain, milli, (strategy,) * len(chain))
+
+
+def with_leaving(snapshot: Snapshot, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
+    """The allocations, and those in place of the same runs that go when they go."""
+    found = dict.fromkeys(allocations)
+    for allocation in tuple(found):
+        found.update(dict.fromkeys(other for other in allocation.leaves_with if snapshot.stays(other)))
+    return tuple(found)
+
+
+def totals_with(totals: VictimTotals, allocation: Allocation, snapshot: Snapshot) -> VictimTotals:
+    """The totals with one victim more."""
+    return totals_with_all(totals, (allocation,), snapshot)
+
+
+def totals_with_all(totals: VictimTotals, allocations: Iterable[Allocation], snapshot: Snapshot) -> VictimTotals:
+    """The totals with some victims more."""
     sizes: dict[ProjectName, list[GpuMilli]] = {}
     for allocation in allocations:
         sizes.setdefault(allocation.run.job.project, []).append(allocation.total_milli)
-    after = dict(tally)
+    after = dict(totals)
     for project, milli in sizes.items():
         for owner in snapshot.accounts.tree.chain(project):
             total, largest = after.get(owner, (0, 0))

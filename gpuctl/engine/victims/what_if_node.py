@@ -30,18 +30,18 @@ class WhatIfNode:
 
     def remove(self, allocation: Allocation, sign: int = 1) -> None:
         """Take a run off this node; with -1, put it back."""
-        self.vacate(allocation.placement, allocation.charge, sign)
+        self.vacate(allocation.placement, allocation.per_worker, sign)
 
-    def vacate(self, placement: Placement, charge: WorkerRequest, sign: int = 1) -> None:
+    def vacate(self, placement: Placement, per_worker: WorkerRequest, sign: int = 1) -> None:
         """What is taken by a placement on this node is free again; with -1, it is taken again."""
         for worker in placement.workers:
             if worker.node != self.name:
                 continue
-            self.cpu_milli += sign * charge.cpu_milli
-            self.mem_bytes += sign * charge.mem_bytes
+            self.cpu_milli += sign * per_worker.cpu_milli
+            self.mem_bytes += sign * per_worker.mem_bytes
             for index in worker.gpus:
                 if 0 <= index < len(self.gpu_milli):
-                    self.gpu_milli[index] += sign * charge.on_device(worker)
+                    self.gpu_milli[index] += sign * per_worker.on_device(worker)
 
     def slots(self, request: Request) -> int:
         """Workers that fit."""
@@ -64,13 +64,13 @@ class WhatIfNode:
 def in_one_rack(
     rooms: Mapping[NodeName, NodeFree],
     request: Request,
-    seats: Mapping[NodeName, int],
+    slots_by_node: Mapping[NodeName, int],
     leaving: Mapping[NodeName, Iterable[Allocation]],
 ) -> frozenset[NodeName]:
-    """Nodes of one rack on which all workers that lack one of the seats there are could have one, once those that may
+    """Nodes of one rack on which all workers that have no place yet could have one, once the runs that may
     leave have left. Cost: O(those that may leave) where there are racks.
     """
-    names = leaving.keys() | seats.keys()
+    names = leaving.keys() | slots_by_node.keys()
     if not any(rooms[name].topology for name in names):
         return frozenset()
     more: dict[NodeName, int] = {}
@@ -78,6 +78,6 @@ def in_one_rack(
         floor = WhatIfNode(rooms[name])
         for allocation in allocations:
             floor.remove(allocation)
-        more[name] = floor.slots(request) - seats.get(name, 0)
-    sites = [Site(name, seats.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
-    return most_seated(sites, more, request.workers - sum(seats.values()))
+        more[name] = floor.slots(request) - slots_by_node.get(name, 0)
+    sites = [Site(name, slots_by_node.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
+    return most_seated(sites, more, request.workers - sum(slots_by_node.values()))

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.app.bench.openb import PUBLISHED, OpenbCase, bench_openb, run_once
+from gpuctl.app.bench.openb import OpenbCase, bench_openb, run_once
+from gpuctl.app.bench.openb_pods import ask_of, counted, pool_of, pools_of
 from gpuctl.app.bench.openb_policies import POLICIES
+from gpuctl.app.bench.openb_published import PUBLISHED
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
+from gpuctl.model.ids import NodeName
 from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod, read_nodes, read_pods
 
 GIB = 1 << 30
@@ -71,3 +75,53 @@ def test_a_run_on_the_published_lists(traces: Path, pod_list: str, policy: str, 
         assert run.allocated_at_100 > 100 * published["fgd"][0]
     else:
         assert abs(run.allocated_at_100 - 100 * published[policy][0]) < 3_000, "within 0.3 points of the paper"
+
+
+TYPED = tuple(
+    OpenbPod(name=f"t{i:03}", cpu_milli=1000, mem_bytes=GIB, gpu_milli=milli, models=models)
+    for i, (milli, models) in enumerate([(500, ()), (1000, ("T4",)), (300, ("P100",)), (2000, ("A10", "P100"))] * 30)
+)
+MIXED = tuple(
+    OpenbNode(name=f"n{i:02}", cpu_milli=32_000, mem_bytes=64 * GIB, gpus=4, model=("T4", "P100", "A10")[i % 3])
+    for i in range(30)
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_pod_gets_a_gpu_model_that_it_may_use(policy: str) -> None:
+    pools = pools_of(MIXED, TYPED)
+    assert list(pools) == ["A10", "P100", "T4"]
+    rooms = {
+        NodeName(node.name): NodeFree(
+            NodeName(node.name), pool_of(node, pools), [1000] * 4, node.cpu_milli, node.mem_bytes
+        )
+        for node in MIXED
+    }
+    placer = POLICIES[policy](FreeCapacity(rooms), pools, 42)
+    placer.learn(counted(ask_of(pod, pools) for pod in TYPED))
+    lost = []
+    for pod in TYPED:
+        ask = ask_of(pod, pools)
+        placement = placer.place(ask)
+        if placement is None:
+            lost.append(pod)
+            continue
+        (worker,) = placement.workers
+        placer.ledger.take(placement, ask.request.per_worker)
+        assert not pod.models or rooms[worker.node].pool in pod.models
+        assert min(rooms[worker.node].gpu_milli) >= 0
+    assert len(lost) < len(TYPED) // 6
+
+
+def test_without_pods_that_name_models_all_nodes_are_one_pool() -> None:
+    pools = pools_of(MIXED, PODS)
+    assert list(pools) == ["openb"]
+    assert {pool_of(node, pools) for node in MIXED} == {"openb"}
+    assert ask_of(PODS[0], pools).pools == ("openb",)
+
+
+def test_a_model_that_no_node_has_is_no_place() -> None:
+    pod = OpenbPod(name="h", cpu_milli=1, mem_bytes=1, gpu_milli=1000, models=("H100",))
+    case = OpenbCase(pod_list="made-up", nodes=MIXED, pods=(pod,), policy="gpuctl", seeds=1)
+    run = run_once(case, 42)
+    assert (run.lost, run.allocated_at_100) == (run.pods, 0)

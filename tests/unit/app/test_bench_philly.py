@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.app.bench.philly import PhillyRun, bench_philly
+from gpuctl.app.bench.philly import PhillyRun, bench_philly, philly_order
 from gpuctl.app.replay import File
 from gpuctl.simulate.modes import ModeName
 from gpuctl.simulate.replay import PauseCost
@@ -24,7 +24,7 @@ STOP_MS = 30_000
 def ran() -> PhillyRun:
     pause_cost = PauseCost(stop_ms=STOP_MS, checkpoint_ms=1_800_000)
     trace = File(path=TWO_DAYS.name, content=TWO_DAYS.read_bytes())
-    bench = bench_philly(trace, [240], [ModeName.FLOOR, ModeName.FIFO, ModeName.FAIR], 28, pause_cost)
+    bench = bench_philly([philly_order(trace, 240, [ModeName.FLOOR, ModeName.FIFO, ModeName.FAIR], pause_cost)])
     assert bench.diagnostics == ()
     return bench.runs[0]
 
@@ -42,7 +42,8 @@ def test_nobody_within_quota_waits_longer_than_a_pause_takes(ran: PhillyRun) -> 
 def test_what_projects_are_short_of_is_little_and_jobs_wait_less_than_by_count_alone(ran: PhillyRun) -> None:
     fair = _of(ran, ModeName.FAIR)
     ratio = ran.report.wait_ratio_milli(fair)
-    assert fair.unfair_ppm <= 12_000
+    # A project is not above its share by places that are only reserved for it: it keeps its runs until those start.
+    assert fair.unfair_ppm <= 15_000
     assert ratio is not None
     # On a cluster as small as this it moves by a third with one start more or less.
     assert ratio <= 900
@@ -53,6 +54,16 @@ def test_pausing_wastes_less_than_a_hundredth(ran: PhillyRun) -> None:
     assert 0 < fair.lost_ppm < fair.wasted_ppm <= 6_000
     assert fair.wasted_ppm < fair.displaced_ppm <= 60_000
     assert fair.pauses <= 350
+
+
+def test_how_often_a_run_that_has_just_begun_is_reclaimed(ran: PhillyRun) -> None:
+    fair = _of(ran, ModeName.FAIR)
+    assert fair.young_ppm is not None
+    assert 0 < fair.reclaims <= fair.pauses
+    assert fair.young_ppm <= 210_000
+    assert 1 < fair.most_starts <= 25
+    floor = _of(ran, ModeName.FLOOR)
+    assert (floor.reclaims, floor.young_ppm, floor.most_starts) == (0, None, 1)
 
 
 def test_exact_figures_of_the_modes_beside_it(ran: PhillyRun) -> None:

@@ -7,6 +7,7 @@ from trees import CLUSTER, HEAD, codes, compiled_of, job, project, tree, tree_of
 
 from gpuctl.adapters.files import read_tree
 from gpuctl.compile import Compiled, compile_tree
+from gpuctl.compile.spec_v1 import JobSpec
 from gpuctl.diag.diagnostic import Severity, has_errors
 from gpuctl.model import job as model
 from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, DomainName
@@ -114,7 +115,8 @@ CHANGES_NOTHING = ["gpus: 1.0", 'gpus: "1"', "priority: 5", "maxDuration: 1h", "
                    "nodePools: [dgx]", "preemptible: false", "expose: [{port: 80}]", "resources: {cpu: 0}"]  # fmt: skip
 IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}", "args: [x]", "command: [x]",
                 "type: inference", "workingDir: /w", "largeShm: true", "imagePullPolicy: Never",
-                "resources: {cpu: 1}", "volumes: [{claim: c, mountPath: /c}]"]  # fmt: skip
+                "resources: {cpu: 1}", "volumes: [{claim: c, mountPath: /c}]", "workers: 2\nminWorkers: 1",
+                "gpus: 0\ngpuMemory: 8Gi"]  # fmt: skip
 
 
 def _digest(fields: str) -> str:
@@ -132,6 +134,13 @@ def _digest(fields: str) -> str:
 @pytest.mark.parametrize("field", CHANGES_NOTHING)
 def test_what_needs_no_restart_is_the_same_run(field: str) -> None:
     assert _digest(field) == _digest("")
+
+
+def test_every_field_of_a_job_is_one_or_the_other() -> None:
+    """So that a field is not declared and then lost on its way to the values of `model`."""
+    lines = [line for change in (*CHANGES_NOTHING, *IS_A_NEW_RUN) for line in change.split("\n")]
+    fields = {field.alias or name for name, field in JobSpec.model_fields.items()}
+    assert fields == {line.partition(":")[0] for line in lines}
 
 
 def test_each_change_that_needs_a_restart_is_another_run() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import re
 import string
 from pathlib import Path
@@ -19,6 +20,7 @@ from gpuctl.diag.wording import (
     reason_text,
     thousandths,
 )
+from gpuctl.engine import reasons
 from gpuctl.model.decision import Reason
 
 GPUCTL = Path(__file__).parents[3] / "gpuctl"
@@ -69,6 +71,16 @@ def test_a_code_stands_once() -> None:
     entry = CodeEntry(code="GPU1001", title="t", message="m", why="w", fix="f")
     with pytest.raises(ValueError, match="duplicate code"):
         catalogue([[entry], [entry]])
+
+
+def test_reasons_have_the_parameters_of_their_message() -> None:
+    for call in ast.walk(ast.parse((GPUCTL / "engine" / "reasons.py").read_text())):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "_reason":
+            code = ast.unparse(call.args[0])
+            code = getattr(reasons, code, code.strip("'"))
+            if code in CODES:  # Others come with the call, and have no parameters.
+                named = {name for _, name, _, _ in string.Formatter().parse(CODES[code].message) if name}
+                assert {parameter.arg for parameter in call.keywords} == named, code
 
 
 def test_no_code_is_spelt_in_the_source_that_is_not_in_the_catalogue() -> None:

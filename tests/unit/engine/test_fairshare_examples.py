@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.engine.shares.fairshare import Claim, divide
+from gpuctl.engine.shares.fairshare import ShareClaim, divide
 
 
 def claim(
     owner: str, quota: int = 0, demand: int = 100_000, *, weight: int = 0, priority: int = 0, limit: int | None = None
-) -> Claim:
-    return Claim(
+) -> ShareClaim:
+    return ShareClaim(
         owner=owner, quota_milli=quota, demand_milli=demand, weight=weight, priority=priority, limit_milli=limit
     )
 
 
-def shares(capacity: int, *claims: Claim) -> dict[str, int]:
+def shares(capacity: int, *claims: ShareClaim) -> dict[str, int]:
     return {owner: portion.share_milli for owner, portion in divide(capacity, claims).items()}
 
 
@@ -54,12 +54,12 @@ def shares(capacity: int, *claims: Claim) -> dict[str, int]:
         pytest.param(0, [claim("a", 1000), claim("b", 1000)], [0, 0], id="nothing there"),
     ],
 )  # fmt: skip
-def test_shares(capacity: int, claims: list[Claim], wanted: list[int]) -> None:
+def test_shares(capacity: int, claims: list[ShareClaim], wanted: list[int]) -> None:
     assert list(shares(capacity, *claims).values()) == wanted
 
 
 def test_departments_divide_what_they_get() -> None:
-    research = Claim(
+    research = ShareClaim(
         owner="research",
         quota_milli=8000,
         demand_milli=12_000,
@@ -82,9 +82,9 @@ def test_where_quotas_exceed_what_is_there_who_has_none_and_wants_none_is_no_mat
 
 
 def test_past_use_counts_among_the_projects_of_a_department_too() -> None:
-    heavy = Claim(owner="heavy", quota_milli=0, demand_milli=16_000, weight=1, used_milli_hours=1000)
-    light = Claim(owner="light", quota_milli=0, demand_milli=16_000, weight=1)
-    above = Claim(
+    heavy = ShareClaim(owner="heavy", quota_milli=0, demand_milli=16_000, weight=1, used_milli_hours=1000)
+    light = ShareClaim(owner="light", quota_milli=0, demand_milli=16_000, weight=1)
+    above = ShareClaim(
         owner="r", quota_milli=0, demand_milli=32_000, weight=1, used_milli_hours=1000, children=(heavy, light)
     )
     found = {owner: portion.share_milli for owner, portion in divide(8000, [above], 4000).items()}

@@ -92,10 +92,10 @@ def test_a_ceiling_that_others_let_go_of_is_not_told_any_more() -> None:
     world = World(nodes=live_nodes(tree.cluster.pools))
     world.settle(replace(tree, jobs=(jobs[1], jobs[2])))
     world.settle(tree)
-    outlook = EngineCache()
-    told = [schedule(tree, world.state(), world.now_ms, outlook)]
+    cache = EngineCache()
+    told = [schedule(tree, world.state(), world.now_ms, cache)]
     world.end("b/1")
-    told.append(schedule(tree, world.state(), world.now_ms, outlook))
+    told.append(schedule(tree, world.state(), world.now_ms, cache))
     reasons = [next(d.reason.code for d in made.decisions if d.job.project == "a") for made in told]
     assert reasons == ["GPU5012", "GPU5011"]
 

@@ -70,22 +70,22 @@ def test_all_workers_as_close_as_can_be(
     sites = [_site(f"n{i}", seats, block, rack) for i, (seats, block, rack) in enumerate(shapes)]
     chosen = closest(sites, workers, packed=packed)
     if chosen is None:
-        assert sum(site.seats for site in sites) < workers
+        assert sum(site.slots for site in sites) < workers
         return
     shuffled = list(sites)
     order.shuffle(shuffled)
     assert closest(shuffled, workers, packed=packed) == chosen
     by_name = {site.name: site for site in sites}
     assert sum(count for _, count in chosen) == workers
-    assert all(0 < count <= by_name[name].seats for name, count in chosen)
-    if any(site.seats >= workers for site in sites):
+    assert all(0 < count <= by_name[name].slots for name, count in chosen)
+    if any(site.slots >= workers for site in sites):
         assert len(chosen) == 1
         return
     for depth in (2, 1):
         rooms: dict[tuple[str, ...], int] = {}
         for site in sites:
             if site.path[depth - 1]:
-                rooms[site.path[:depth]] = rooms.get(site.path[:depth], 0) + site.seats
+                rooms[site.path[:depth]] = rooms.get(site.path[:depth], 0) + site.slots
         if any(room >= workers for room in rooms.values()):
             assert len({by_name[name].path[:depth] for name, _ in chosen}) == 1
             return

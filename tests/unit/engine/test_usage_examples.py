@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuctl.engine.shares.fairshare import Claim, divide
+from gpuctl.engine.shares.fairshare import ShareClaim, divide
 from gpuctl.engine.shares.usage import next_usage, tempered, used_by
 from gpuctl.model.decision import FairShare
 from gpuctl.model.declared import WHOLE_CLUSTER
@@ -81,7 +81,7 @@ def test_use_within_quota_and_without_a_half_life_leave_no_trace() -> None:
 )
 def test_shares_after_use(used: tuple[int, int], wanted: list[int]) -> None:
     claims = [
-        Claim(owner=name, quota_milli=0, demand_milli=16_000, weight=1, used_milli_hours=1000 * use)
+        ShareClaim(owner=name, quota_milli=0, demand_milli=16_000, weight=1, used_milli_hours=1000 * use)
         for name, use in zip("ab", used, strict=True)
     ]
     assert [portion.share_milli for portion in divide(16_000, claims, 100_000).values()] == wanted

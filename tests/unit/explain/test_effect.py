@@ -39,7 +39,7 @@ def test_a_forecast_goes_on_from_where_all_stand() -> None:
     waiting = job("a/next").id
     assert rest.starts.keys() == {ending.id}
     assert forecasts(rest, {waiting})[waiting].start_ms == NOW_MS + HOUR_MS
-    assert rest.outlook.effort.read == 1
+    assert rest.engine_cache.counters.read == 1
 
 
 def names(jobs: object) -> list[str]:

@@ -29,9 +29,9 @@ def settled(tree: Declared) -> World:
 
 def told(tree: Declared, world: World, name: str) -> Explanation:
     state = world.state()
-    outlook = EngineCache()
-    decided = schedule(tree, state, world.now_ms, outlook)
-    explanation = explain(tree, state, decided, JobId.parse(name), outlook.vacancies())
+    cache = EngineCache()
+    decided = schedule(tree, state, world.now_ms, cache)
+    explanation = explain(tree, state, decided, JobId.parse(name), cache.vacancies())
     assert explanation is not None
     return explanation
 

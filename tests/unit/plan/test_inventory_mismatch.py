@@ -48,3 +48,11 @@ def test_a_pool_that_declares_no_nodes_takes_all_that_match() -> None:
     first = DECLARED.cluster.pools[0]
     declared = replace(DECLARED, cluster=replace(DECLARED.cluster, pools=(replace(first, nodes=()),)))
     assert codes(declared) == []
+
+
+def test_a_node_whose_pods_hold_more_gpus_than_it_has_is_told() -> None:
+    state = Workbench(DECLARED).state()
+    full = replace(state, nodes=tuple(replace(node, excess_gpus=int(node.name == "dgx1-2")) for node in state.nodes))
+    (told,) = inventory_mismatches(DECLARED, full, {})
+    assert told.code == "GPU7058"
+    assert "dgx1-2 has 8, and 1 more are held" in told.message

@@ -47,6 +47,8 @@ NOT_DECLARED_AS_SUCH: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 PLACED = {"pools"}
 """Reaches pods that are started from now on: where they may go. A run that goes on stays where it is."""
+NOT_IN_A_POD = {"type", "min_workers", "run_index"}
+"""The engine reads these, and a run with another of them is another one."""
 
 BASE = job()
 ALL = [(of, name) for of, values in OTHERWISE.items() for name in values]
@@ -81,6 +83,12 @@ def test_a_field_is_in_the_digest_unless_it_is_named(of: str, name: str) -> None
 def test_what_reaches_the_pods_is_another_run(of: str, name: str) -> None:
     if pods_of(changed(of, name)) != pods_of(BASE):
         assert run_digest(changed(of, name)) != run_digest(BASE) or name in PLACED
+
+
+@pytest.mark.parametrize(("of", "name"), ALL)
+def test_another_run_has_other_pods(of: str, name: str) -> None:
+    if run_digest(changed(of, name)) != run_digest(BASE):
+        assert pods_of(changed(of, name)) != pods_of(BASE) or name in NOT_IN_A_POD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

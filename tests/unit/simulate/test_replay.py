@@ -49,6 +49,28 @@ def test_the_engine_gives_back_what_is_guaranteed_in_the_time_a_pause_takes() ->
     assert figures.lost_ppm == 0
 
 
+@pytest.mark.parametrize(("ran_ms", "young"), [(59_999, 1), (60_000, 0), (HOUR, 0)])
+def test_a_reclaimed_run_is_young_until_it_has_run_for_a_minute(ran_ms: int, young: int) -> None:
+    load = _load(_job(A, 0, 4 * HOUR, 4), _job(A, HOUR, 4 * HOUR, 4), _job(B, HOUR + ran_ms, HOUR, 4))
+    figures = replay(load, ModeName.FAIR, SLOW, WINDOW)
+    assert (figures.pauses, figures.reclaims, figures.young_victims) == (1, 1, young)
+    assert (figures.young_ppm, figures.most_starts) == (1_000_000 * young, 2)
+
+
+def test_a_job_that_is_reclaimed_again_and_again_is_counted_with_all_its_starts() -> None:
+    # The second job of A is reclaimed after an hour, resumes when the first job of B ends, and has run for 10 s when
+    # the second one comes. Its third start is its last.
+    back_ms = 2 * HOUR + SLOW.stop_ms
+    load = _load(*CONTENDED, _job(B, back_ms + 10_000, HOUR, 4))
+    figures = replay(load, ModeName.FAIR, SLOW, WINDOW)
+    assert (figures.reclaims, figures.young_victims, figures.young_ppm, figures.most_starts) == (2, 1, 500_000, 3)
+    assert figures.longest_ms == SLOW.stop_ms
+    told = document(replay_all(load, "1x8", [ModeName.FAIR, ModeName.FIFO], SLOW, WINDOW))
+    assert told["youngMs"] == 60_000
+    kept = ("reclaims", "youngVictims", "youngVictimsPpm", "mostStarts")
+    assert [[mode[key] for key in kept] for mode in told["modes"]] == [[2, 1, 500_000, 3], [0, 0, None, 1]]
+
+
 @pytest.mark.parametrize(
     ("checkpoint_ms", "lost_ms"), [(0, 0), (None, HOUR), (HOUR // 2, 0), (40 * 60_000, 20 * 60_000), (2 * HOUR, HOUR)]
 )

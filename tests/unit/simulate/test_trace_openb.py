@@ -32,6 +32,49 @@ def test_nodes_and_pods_are_read_in_integers() -> None:
     )
 
 
+SPECS = (
+    b"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+    b"p-0,1,1,1,460,\n"
+    b"p-1,1,1,1,460,V100M32|V100M16\n"
+    b"p-2,1,1,1,460,T4|V100M16|T4\n"
+)
+
+
+def test_the_gpu_models_a_pod_may_use_are_read_sorted_and_each_once() -> None:
+    pods, mistakes = read_pods("pods.csv", SPECS, {"T4", "V100M16", "V100M32"})
+    assert mistakes == ()
+    assert [pod.models for pod in pods] == [(), ("V100M16", "V100M32"), ("T4", "V100M16")]
+
+
+def test_a_list_without_the_column_of_models_leaves_every_pod_any_model() -> None:
+    pods, _ = read_pods("pods.csv", PODS, {"T4"})
+    assert {pod.models for pod in pods} == {()}
+
+
+def test_every_wrong_gpu_spec_is_told_at_once_with_its_place() -> None:
+    wrong = (b"|", b"T4|", b"T4||P100", b"T4| P100", b" ", b"T4|\x07", b"T" * 254)
+    content = SPECS + b"".join(b"p-9,1,1,1,460,%s\n" % spec for spec in wrong)
+    pods, mistakes = read_pods("pods.csv", content)
+    assert pods == ()
+    assert {m.code for m in mistakes} == {"GPU3910"}
+    assert [(m.span.file, m.span.line, m.span.column) for m in mistakes] == [("pods.csv", n, 1) for n in range(5, 12)]
+    with_models = read_pods("pods.csv", content, {"T4", "V100M16"})[1]
+    assert [m.span.line for m in with_models] == [3, *range(5, 12)], "beside what is wrong, a model that no node has"
+    assert "gpu_spec 'T4||P100' is not a list of GPU models: write T4|P100, or nothing for any" in mistakes[2].message
+
+
+def test_a_model_that_no_node_has_is_told_where_the_nodes_are_known() -> None:
+    pods, (mistake,) = read_pods("pods.csv", SPECS, {"T4", "V100M16"})
+    assert (pods, mistake.span.line) == ((), 3)
+    assert "no node has the GPU model 'V100M32'; nodes have T4, V100M16" in mistake.message
+    assert read_pods("pods.csv", SPECS)[1] == ()
+
+
+def test_a_trace_with_a_wrong_gpu_spec_is_refused() -> None:
+    trace, mistakes = read_openb("pods.csv", TIMED.replace(b"T4|P100", b"T4|"))
+    assert (trace, [m.span.line for m in mistakes]) == (None, [3])
+
+
 def test_pods_with_gpus_are_jobs_by_time() -> None:
     trace, mistakes = read_openb("pods.csv", TIMED)
     assert mistakes == ()

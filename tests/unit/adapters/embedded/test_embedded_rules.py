@@ -13,11 +13,12 @@ from gpuctl.adapters.embedded.bodies import key_of
 from gpuctl.adapters.embedded.cel import Literal, selector
 from gpuctl.adapters.embedded.defaults import filled
 from gpuctl.adapters.embedded.devices import Device, DeviceBook, DeviceKey, allocate, consumption
-from gpuctl.adapters.embedded.jobs import completed_indexes, failure_action, ranges
+from gpuctl.adapters.embedded.jobs import failure_action, ranges
 from gpuctl.adapters.embedded.quota import use_of
 from gpuctl.adapters.embedded.scheduler import matches, named_nodes, unfit
 from gpuctl.app.ports import Invalid
 from gpuctl.k8s import kinds
+from gpuctl.k8s.workloads import completed_indexes
 
 NODE: dict[str, Any] = {
     "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "a", "size": "8"}},

@@ -1,0 +1,64 @@
+"""Free capacity when one run leaves and another comes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, WorkerRequest
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.ids import NodeName, PoolName
+
+NODE, POOL = NodeName("n1"), PoolName("a100")
+TOO_LARGE = (2000, 0, 0, 1)
+
+
+class Occupant(NamedTuple):
+    """What has a place."""
+
+    placement: Placement
+    per_worker: WorkerRequest
+
+
+def on(gpus: tuple[int, ...], gpu_milli: int, cpu_milli: int = 4000, mem_bytes: int = 100) -> Occupant:
+    """One worker on the node."""
+    worker = WorkerPlacement(node=NODE, gpus=gpus)
+    return Occupant(Placement(workers=(worker,)), WorkerRequest(gpu_milli, cpu_milli, mem_bytes))
+
+
+def full_with(*occupants: Occupant) -> FreeCapacity:
+    """A node of two devices with these on it, and a request that failed there."""
+    free = FreeCapacity({NODE: NodeFree(NODE, POOL, [1000, 1000], 16_000, 1000)})
+    free.take_all(occupants)
+    free.unschedulable(POOL).add(TOO_LARGE)
+    return free
+
+
+def exchange(free: FreeCapacity, leaving: Occupant, coming: Occupant) -> None:
+    """One leaves, the other comes."""
+    free.give_back_all([leaving])
+    free.take(coming.placement, coming.per_worker)
+
+
+@pytest.mark.parametrize("coming", [on((0,), 700), on((0,), 1000, 3999), on((0,), 1000, 4000, 99)])
+def test_requests_that_failed_are_forgotten_when_a_run_leaves(coming: Occupant) -> None:
+    left = on((0,), 1000)
+    free = full_with(left, on((1,), 1000))
+    exchange(free, left, coming)
+    assert not free.unschedulable(POOL).cover(TOO_LARGE)
+
+
+def test_a_placement_may_take_more_than_the_run_that_left_gave_back() -> None:
+    left = on((0,), 500)
+    free = full_with(left)
+    exchange(free, left, on((0, 1), 2000))
+    assert free.rooms[NODE].gpu_milli == [0, 0]
+    assert free.whole_devices(POOL) == 0
+
+
+def test_a_run_on_an_unknown_node_gives_nothing_back() -> None:
+    gone = Occupant(Placement(workers=(WorkerPlacement(node=NodeName("n9"), gpus=(0,)),)), WorkerRequest(1000, 0, 0))
+    free = full_with(on((0,), 1000))
+    exchange(free, gone, on((1,), 1000))
+    assert free.rooms[NODE].gpu_milli == [0, 0]
