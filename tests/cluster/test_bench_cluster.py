@@ -23,7 +23,7 @@ def test_the_owner_gets_its_gpus_back_in_one_decision_and_everything_runs(
     flow, reclaim = measured["flow"], measured["reclaim"]
     assert flow["jobs"] == 40
     assert flow["costs"]["writes"] <= 4 * 40
-    assert flow["busy_milli"] <= 1000
+    assert 0 < flow["busy_milli"] <= 1000
     written = {kind: one["count"] for kind, one in flow["costs"]["by_kind"].items()}
     assert sum(count for kind, count in written.items() if kind != "Event") == flow["costs"]["writes"]
     assert (reclaim["wanted"], reclaim["paused"], reclaim["pausing_cycles"]) == (4, 4, 1)

@@ -143,18 +143,23 @@ def _median(values: Sequence[Any]) -> Any:
 
 
 def fullness(lives: Collection[Life], gpus: int, began_ns: Instant, costs: Costs) -> Flow:
-    """How full the cluster was, by the instants at which each one-GPU job was released and ended."""
+    """How full the cluster was, by the instants at which each one-GPU job was released and ended.
+
+    A Job tells its end about a second after its pod has freed the GPU. A job that was released onto that GPU in between
+    adds nothing: a GPU counts once.
+    """
     steps = sorted([(life.let_go_ns, 1) for life in lives] + [(life.ended_ns, -1) for life in lives])
     last_start_ns = max(life.let_go_ns for life in lives)
     given, full_ns, filled, whole, at_ns = 0, 0, last_start_ns, 0, began_ns
     for when_ns, step in steps:
         if when_ns > last_start_ns:
             break
-        whole += given * (when_ns - at_ns)
+        busy = min(given, gpus) * (when_ns - at_ns)
+        whole += busy
         if filled < last_start_ns:
-            full_ns += given * (when_ns - at_ns)
+            full_ns += busy
         given, at_ns = given + step, when_ns
-        if given == gpus and filled == last_start_ns:
+        if given >= gpus and filled == last_start_ns:
             filled = when_ns
     return Flow(
         jobs=len(lives),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Refills, Written, medians
+from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Refills, Written, fullness, medians
+from gpuctl.app.bench.cluster_log import Life
 from gpuctl.app.bench.cluster_tree import SMALL
 
 
@@ -26,3 +27,9 @@ def test_rounds_are_told_as_their_medians() -> None:
     job, event = Written(count=4, taken_ms=50), Written(count=1, taken_ms=3)
     assert told.refills.costs.by_kind == {"Job": job, "Event": event}
     assert [costs.wall_ms for costs in told.bare["refills"]] == [30, 10, 20]
+
+
+def test_a_gpu_counts_once_while_the_job_that_left_it_has_not_told_its_end() -> None:
+    lives = [Life(let_go_ns=0, ended_ns=60), Life(let_go_ns=50, ended_ns=90), Life(let_go_ns=100, ended_ns=140)]
+    flow = fullness(lives, 1, 0, Costs(wall_ms=0, server_cpu_ms=0))
+    assert flow.busy_milli == flow.busy_all_milli == 900
