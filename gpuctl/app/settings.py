@@ -38,6 +38,7 @@ _JOB: Mapping[str, Words] = {
     "max_duration_ms": ("maxDuration", _time),
     "idle_timeout_ms": ("idleTimeout", _time),
     "pools": ("nodePools", _names),
+    "pools_in_order": ("nodePools in order", _plain),
     "suspend": ("suspend", _plain),
 }
 _PROJECT: Mapping[str, Words] = {"department": ("department", _plain), "priority": ("priority", _plain)}

@@ -18,9 +18,11 @@ from gpuctl.model.ids import RunDigest
 from gpuctl.model.job import ClaimVolume, Container, HostPathVolume, Job, NewClaimVolume, SecretKey
 
 NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
-    Job: frozenset({"priority", "preemptible", "max_duration_ms", "idle_timeout_ms", "pools", "suspend"}),
+    Job: frozenset({
+        "priority", "preemptible", "max_duration_ms", "idle_timeout_ms", "pools", "pools_in_order", "suspend",
+    }),
     Container: frozenset({"retries", "expose"}),
-}
+}  # fmt: skip
 """Fields whose change is taken up by the run as it is: by the engine, or by a write that starts no pod anew."""
 
 _NO_FACT: Mapping[type, frozenset[str]] = {Job: frozenset({"id", "digest", "container", "span"})}

@@ -32,11 +32,12 @@ _MOST_COMPARED = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedJob:
-    """A job with its project and the pools it may use, in preference order."""
+    """A job with its project and the pools it may use. `in_order`: the job or the project lists them."""
 
     declaration: Declaration[JobV1]
     project: Declaration[ProjectV1]
     pools: tuple[NodePool, ...]
+    in_order: bool
 
 
 @dataclass(slots=True)
@@ -309,9 +310,10 @@ def resolve_job(job: Declaration[JobV1], names: Names) -> tuple[ResolvedJob | No
         if allowed is not None and pool not in allowed:
             return None, [_outside(job, project, position, pool)]
     usable = wanted if wanted is not None else allowed
-    # The order of preference is that of the narrowest list that there is: the job's, the project's or the cluster's.
+    # The order is that of the narrowest list that there is: the job's, the project's or the cluster's.
     pools = tuple(out.pools[name] for name in (out.pools if usable is None else usable) if name in out.pools)
-    return (ResolvedJob(declaration=job, project=project, pools=pools) if pools else None), []
+    found = ResolvedJob(declaration=job, project=project, pools=pools, in_order=usable is not None)
+    return (found if pools else None), []
 
 
 def _outside(job: Declaration[JobV1], project: Declaration[ProjectV1], position: int, pool: str) -> Diagnostic:

@@ -31,7 +31,7 @@ from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
@@ -110,10 +110,10 @@ class Snapshot:
             self.protected = jobs
             self._change()
 
-    def adopt(self, mixes: Mapping[PoolName, RequestMix]) -> None:
-        """Score fragmentation by these request mixes from now on."""
-        self.idle.adopt(mixes)
-        self.future_idle.adopt(mixes)
+    def adopt(self, mix: RequestMix) -> None:
+        """Rank places by this mix of requests from now on."""
+        self.idle.adopt(mix)
+        self.future_idle.adopt(mix)
 
     def enter_all(self, allocations: Sequence[Allocation]) -> None:
         """Enter runs that occupy their places now, in order of jobs and digests."""

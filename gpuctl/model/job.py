@@ -100,7 +100,8 @@ class Job:
 
     Amounts are per worker. `gpu_milli` is a multiple of 1000, or a fraction below 1000, or 0 for a CPU job; when
     `gpu_mem_bytes` is set the request is by memory and `gpu_milli` is its largest charge over `pools`. `pools` are the
-    pools it may use, in preference order. `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project.
+    pools it may use; with `pools_in_order` the job or its project lists them, and the first with a place is taken.
+    `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project.
     `min_workers` equals `workers` unless the job is elastic.
     """
 
@@ -119,6 +120,7 @@ class Job:
     max_duration_ms: DurationMs | None = None
     idle_timeout_ms: DurationMs | None = None
     pools: tuple[PoolName, ...] = ()
+    pools_in_order: bool = False
     suspend: bool = False
     run_index: int = 1
     span: SourceSpan

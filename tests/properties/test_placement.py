@@ -58,7 +58,11 @@ def _habits(seen: list[tuple[Request, int]]) -> RequestMix:
     for request, count in seen:
         want = request.gpu_milli, request.cpu_milli
         counts[want] = counts.get(want, 0) + count
-    return RequestMix(tuple(sorted(counts.items())))
+    fractions: dict[int, int] = {}
+    for (gpu_milli, _), count in counts.items():
+        if 0 < gpu_milli < 1000:
+            fractions[gpu_milli] = fractions.get(gpu_milli, 0) + count
+    return RequestMix({POOL: tuple(sorted(counts.items()))} if seen else {}, fractions)
 
 
 def _fresh(ledger: FreeCapacity, order: random.Random) -> FreeCapacity:
@@ -72,7 +76,7 @@ def _fresh(ledger: FreeCapacity, order: random.Random) -> FreeCapacity:
             )
             for room in rooms
         },
-        mixes=ledger.mixes,
+        mix=ledger.mix,
     )
 
 
@@ -93,7 +97,7 @@ def test_places(
 ) -> None:
     order = random.Random(seed)
     pool = _pool(strategy)
-    ledger = FreeCapacity(_rooms(shapes), mixes={POOL: _habits(seen)} if seen else {})
+    ledger = FreeCapacity(_rooms(shapes), mix=_habits(seen))
     placed: list[tuple[Placement, Request]] = []
     for request, then in asked:
         found = place_in(ledger, PoolOption(pool, request))

@@ -167,18 +167,23 @@ class Fgd(Graded):
 
 
 class Engine(Placer):
-    """Places a job as gpuctl does, in the first of its pools that has a place for it; all pools are packed."""
+    """Places a job as gpuctl does one that lists no pools; all pools are packed."""
 
     def __init__(self, ledger: FreeCapacity, pools: Pools, seed: int) -> None:
         super().__init__(ledger, pools, seed)
         self._options: dict[Ask, tuple[PoolOption, ...]] = {}
 
     def learn(self, counts: Counts) -> None:
-        """Learn the usual requests of each pool: of all that may use it."""
+        """Learn the usual requests. A pod that may not use a pool asks for no GPU there, as for the engine."""
         mixes = {
-            pool: RequestMix(_mix((a.want, n) for a, n in counts.items() if pool in a.pools)) for pool in self.pools
+            pool: _mix((a.want if pool in a.pools else (0, a.want[1]), n) for a, n in counts.items())
+            for pool in self.pools
         }
-        self.ledger = FreeCapacity(self.ledger.rooms, mixes=mixes)
+        fractions: dict[GpuMilli, int] = {}
+        for ask, count in counts.items():
+            if ask.request.fraction_milli and ask.pools:
+                fractions[ask.request.gpu_milli] = fractions.get(ask.request.gpu_milli, 0) + count
+        self.ledger = FreeCapacity(self.ledger.rooms, mix=RequestMix(mixes, fractions))
 
     def place(self, ask: Ask) -> Placement | None:
         """See above."""

@@ -166,4 +166,4 @@ def _usable_by(run: UnderScaled, free: FreeCapacity, besides: Iterable[Allocatio
         ]
         cpu_milli = room.cpu_milli if is_open else room.cpu_milli - CLOSED
         rooms[name] = NodeFree(name, room.pool, gpu_milli, cpu_milli, room.mem_bytes, room.profiles, room.topology)
-    return FreeCapacity(rooms, free.counters, free.mixes)
+    return FreeCapacity(rooms, free.counters, free.mix)

@@ -183,7 +183,7 @@ class CarriedState:
         if gone or come:
             self._learned_mix.take(gone, -1)
             self._learned_mix.take(come)
-            self.snapshot.adopt(self._learned_mix.mixes())
+            self.snapshot.adopt(self._learned_mix.mix())
         for job in gone:
             if self._jobs.get(job.id) == job:
                 del self._jobs[job.id]

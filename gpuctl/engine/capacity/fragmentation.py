@@ -41,6 +41,9 @@ SCORES = (
 """Millionths of a GPU that must be saved for a score of 1, 2 ... 99: ln(k / (100 - k)). So the score is FGD's `int(100
 * sigmoid(saved GPUs))` without a float."""
 
+NEUTRAL = bisect_right(SCORES, 0)
+"""The score of what changes nothing."""
+
 
 def usual(mix: Mix) -> Mix:
     """The most frequent requests that together make up USUAL_PERCENT of a mix."""
@@ -74,7 +77,7 @@ class Fragmentation:
     def score(self, before: Free, cpu_before: int, after: Free, cpu_after: int) -> int:
         """The score of a placement that takes a node from one state to another, CPU in steps; higher is better."""
         if not self._weight:
-            return bisect_right(SCORES, 0)
+            return NEUTRAL
         saved = self.lost(before, cpu_before) - self.lost(after, cpu_after)
         return bisect_right(SCORES, saved * (MICRO // WHOLE_GPU) // self._weight)
 

@@ -9,10 +9,9 @@ devices by what is left of them. Cut devices count as partly used, in an index f
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gpuctl.engine.capacity.fragmentation import Free
@@ -106,18 +105,18 @@ class FreeCapacity:
 
     __slots__ = (
         "_by_whole", "_moves", "_partial", "_partial_milli", "_rankings", "_touched", "_unschedulable", "_whole",
-        "counters", "mixes", "rooms",
+        "counters", "mix", "rooms",
     )  # fmt: skip
 
     def __init__(
         self,
         rooms: dict[NodeName, NodeFree],
         counters: Counters | None = None,
-        mixes: Mapping[PoolName, RequestMix] = MappingProxyType({}),
+        mix: RequestMix | None = None,
     ) -> None:
         self.rooms = rooms
         self.counters = counters or Counters()
-        self.mixes = mixes
+        self.mix = mix or RequestMix()
         self._moves = 0
         self._rankings: dict[object, Ranking[NodeFree]] = {}
         self._touched: list[NodeName] = []
@@ -184,10 +183,10 @@ class FreeCapacity:
         """Occupy a placement. Unknown nodes and devices are ignored."""
         self._move(((placement, per_worker),), -1)
 
-    def adopt(self, mixes: Mapping[PoolName, RequestMix]) -> None:
-        """Rank nodes by these request mixes from now on."""
-        if any(self.mixes.get(pool) is not found for pool, found in mixes.items()):
-            self.mixes = mixes
+    def adopt(self, mix: RequestMix) -> None:
+        """Rank nodes by this mix of requests from now on."""
+        if self.mix is not mix:
+            self.mix = mix
             self._rankings.clear()
             self._touched.clear()
 

@@ -1,4 +1,4 @@
-"""A placement for all workers of a job or for none, in the first of its pools that has one.
+"""A placement for all workers of a job or for none: the best over its pools, or by its list of pools.
 
 All workers are in one pool, close together on as few nodes as possible, and prefer the same device indexes on each
 node, because one claim template serves them all.
@@ -14,6 +14,7 @@ from typing import TypeAlias
 from gpuctl.engine.capacity.fit import Request, slots
 from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, WorkerRequest
 from gpuctl.engine.capacity.placement import has_room, place_worker
+from gpuctl.engine.capacity.ranking import Grade
 from gpuctl.engine.capacity.topology import Site, closest
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
@@ -26,11 +27,15 @@ Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int]
 
 @dataclass(frozen=True, slots=True)
 class PoolOption:
-    """A pool that a job may use, and what it asks for there. `least`: the fewest workers it may start with; 0: all."""
+    """A pool that a job may use, and what it asks for there. `least`: the fewest workers it may start with; 0: all.
+
+    `order`: its position where the pools are listed, else 0 for all of them: then the best place decides.
+    """
 
     pool: NodePool
     request: Request
     least: int = 0
+    order: int = 0
 
     def sized(self, workers: int) -> PoolOption | None:
         """The same with so many workers; None where the job may not run with that number."""
@@ -38,7 +43,7 @@ class PoolOption:
             return self
         if not 0 < self.least <= workers < self.request.workers:
             return None
-        return PoolOption(self.pool, self.request._replace(workers=workers), self.least)
+        return PoolOption(self.pool, self.request._replace(workers=workers), self.least, self.order)
 
     def of(self, workers: int) -> PoolOption:
         """The same with exactly so many workers."""
@@ -88,16 +93,33 @@ class Assignment:
 
 
 def place(free: FreeCapacity, options: Iterable[PoolOption]) -> Assignment | None:
-    """A placement in the first option that has one. Takes nothing."""
+    """The best placement over the options, those with the least `order` first. Takes nothing.
+
+    The best has the most workers, then loses the least worth and causes the least fragmentation, or for a gang has the
+    fewest racks and nodes; then its first node by name. How full a node is counts within a pool only: across pools it
+    would fill those with small nodes first.
+    """
+    best: tuple[tuple[int, int, Grade, NodeName], Assignment] | None = None
     for option in options:
-        placement = place_in(free, option)
-        if placement is not None:
-            return Assignment(option, placement)
-    return None
+        if best is not None and best[0][0] < option.order:
+            break
+        found = _graded(free, option)
+        if found is not None:
+            grade, placement = found
+            rank = option.order, -option.request.workers, grade[:2], placement.workers[0].node
+            if best is None or rank < best[0]:
+                best = rank, Assignment(option, placement)
+    return None if best is None else best[1]
 
 
 def place_in(free: FreeCapacity, option: PoolOption) -> Placement | None:
-    """A placement for all workers in one pool. A request is refused at once when a smaller one has failed.
+    """The best placement for all workers in one pool."""
+    found = _graded(free, option)
+    return None if found is None else found[1]
+
+
+def _graded(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placement] | None:
+    """That placement, and how good it is. A request is refused at once when a smaller one has failed.
 
     Cost: O(nodes) for several workers, see `place_worker` for one.
     """
@@ -123,13 +145,16 @@ def has_place(free: FreeCapacity, option: PoolOption) -> bool:
     return found
 
 
-def _place_anew(free: FreeCapacity, option: PoolOption) -> Placement | None:
+def _place_anew(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placement] | None:
     request = option.request
     if request.workers == 1:
-        worker = place_worker(free, option.pool, request)
-        return None if worker is None else Placement(workers=(worker,))
+        found = place_worker(free, option.pool, request)
+        return None if found is None else (found[0], Placement(workers=(found[1],)))
     nodes = _nodes_for_all(free, option)
-    return None if nodes is None else _deal(free, request, nodes)
+    if nodes is None:
+        return None
+    racks = {free.rooms[name].topology for name, _ in nodes}
+    return (len(racks), len(nodes)), _deal(free, request, nodes)
 
 
 def slots_by_node(free: FreeCapacity, option: PoolOption) -> dict[NodeName, int]:

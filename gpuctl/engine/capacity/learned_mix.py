@@ -1,13 +1,15 @@
-"""Learns what is usually asked of each pool from all declared jobs: running, waiting, suspended or ended.
+"""Learns what is usually asked for from all declared jobs: running, waiting, suspended or ended.
 
-Nothing else is remembered, so the same declarations give the same mix. A gang counts once for each worker; a job that
-may use several pools counts in each.
+Nothing else is remembered, so the same declarations give the same mix. A gang counts once for each worker. In a pool
+that a job may not use it counts as a request without GPUs: what is free there is of no use to it. Its fraction of a GPU
+counts once, or once for each that its pools give it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
+from typing import TypeVar
 
 from gpuctl.engine.capacity.fit import request_on
 from gpuctl.engine.capacity.fragmentation import Want
@@ -15,53 +17,69 @@ from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import PoolName
 from gpuctl.model.job import Job
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 EXACT_BITS = 7
 """Leading binary digits that a count keeps, so that one job among many does not change the mix."""
+
+T = TypeVar("T", Want, GpuMilli)
 
 _asked = attrgetter("workers", "min_workers", "gpu_milli", "cpu_milli", "gpu_mem_bytes", "pools")
 """The fields of a job that matter here."""
 
 
 class LearnedMix:
-    """Counts of the requests in each packed pool. `elastic`: jobs that may run with fewer workers."""
+    """Counts of the requests in each packed pool, and of the fractions in all pools.
 
-    __slots__ = ("_counts", "_mixes", "_packed", "_stale", "elastic")
+    `elastic`: jobs that may run with fewer workers.
+    """
+
+    __slots__ = ("_counts", "_fractions", "_is_stale", "_mix", "_pools", "elastic")
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
-        self._packed = {pool.name: pool for pool in pools if pool.placement is PlacementStrategy.BINPACK}
-        self._counts: dict[PoolName, dict[Want, int]] = {name: {} for name in self._packed}
-        self._stale = set(self._packed)
-        self._mixes: dict[PoolName, RequestMix] = {}
+        self._pools = {pool.name: pool for pool in pools}
+        packed = (name for name, pool in self._pools.items() if pool.placement is PlacementStrategy.BINPACK)
+        self._counts: dict[PoolName, dict[Want, int]] = {name: {} for name in packed}
+        self._fractions: dict[GpuMilli, int] = {}
+        self._mix = RequestMix()
+        self._is_stale = True
         self.elastic = 0
 
     def take(self, jobs: Iterable[Job], sign: int = 1) -> None:
-        """Add jobs; with a sign of -1, remove them. Cost: O(jobs)."""
+        """Add jobs; with a sign of -1, remove them. Cost: O(jobs), and O(pools) for each different request."""
         alike: dict[object, list[Job]] = {}
         for job in jobs:
             alike.setdefault(_asked(job), []).append(job)
         for same in alike.values():
             count, job = sign * len(same), same[0]
-            for name, want in self._wants_of(job):
-                before = self._counts[name].get(want, 0)
-                self._counts[name][want] = after = before + count * max(1, job.workers)
-                if _rounded(before) != _rounded(after):
-                    self._stale.add(name)
+            asked = self._asked_of(job)
+            for name, counts in self._counts.items():
+                self._add(counts, (asked.get(name, 0), job.cpu_milli), count * max(1, job.workers))
+            for milli in sorted({milli for milli in asked.values() if 0 < milli < WHOLE_GPU}):
+                self._add(self._fractions, milli, count * max(1, job.workers))
             self.elastic += count * job.is_elastic
 
-    def mixes(self) -> dict[PoolName, RequestMix]:
-        """The mix of each packed pool; the same object until it changes. Cost: O(different requests) where it does."""
-        for name in self._stale:
-            mix = sorted((want, _rounded(count)) for want, count in self._counts[name].items() if count)
-            self._mixes[name] = RequestMix(tuple(mix))
-        self._stale.clear()
-        return dict(self._mixes)
+    def mix(self) -> RequestMix:
+        """The mix; the same object until it changes. Cost: O(different requests) where it does."""
+        if self._is_stale:
+            mixes = {name: tuple(sorted(_rounded_all(counts).items())) for name, counts in self._counts.items()}
+            self._mix = RequestMix(mixes, _rounded_all(self._fractions), self._mix)
+            self._is_stale = False
+        return self._mix
 
-    def _wants_of(self, job: Job) -> Iterator[tuple[PoolName, Want]]:
-        for name in job.pools:
-            request = request_on(job, self._packed[name]) if name in self._packed else None
-            if request is not None and not request.profile:
-                yield name, (request.gpu_milli, request.cpu_milli)
+    def _asked_of(self, job: Job) -> dict[PoolName, GpuMilli]:
+        """GPUs of a worker in each pool that the job may use, but for slices."""
+        requests = ((name, request_on(job, self._pools[name])) for name in job.pools if name in self._pools)
+        return {name: request.gpu_milli for name, request in requests if request is not None and not request.profile}
+
+    def _add(self, counts: dict[T, int], of: T, count: int) -> None:
+        before = counts.get(of, 0)
+        counts[of] = after = before + count
+        self._is_stale |= _rounded(before) != _rounded(after)
+
+
+def _rounded_all(counts: Mapping[T, int]) -> dict[T, int]:
+    return {of: _rounded(count) for of, count in counts.items() if count}
 
 
 def _rounded(count: int) -> int:

@@ -1,9 +1,9 @@
-"""The best place for one worker in one pool.
+"""The best place for one worker in one pool, and how good it is, so that places in several pools can be compared.
 
-Whole devices: in a packed pool where the usual requests lose least, then the fullest node with enough; in a spread pool
-the emptiest. A fraction: the device with the least left over, so that fractions fill few devices; a whole device only
-when no used one has room. Once many fractions are known in a packed pool: the device whose rest loses the least worth,
-used or not. A slice: the cut device with the least left. CPU work: where it hinders no GPU job.
+A fraction goes to the device whose rest loses the least worth once many fractions are known, used or not; before that
+to the device with the least left over, so that fractions fill few devices. Of equals a packed pool takes the place
+where the usual requests lose least, then the fullest node, a spread pool the emptiest; then the first by name. Slices
+are had of cut devices only. CPU work takes no device.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 
-from gpuctl.engine.capacity.fit import Request, holds
-from gpuctl.engine.capacity.fragmentation import Free
+from gpuctl.engine.capacity.fit import Request, holds, of_its_kind
+from gpuctl.engine.capacity.fragmentation import NEUTRAL, Free
 from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
 from gpuctl.engine.capacity.ranking import Grade
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.model.decision import WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName
-from gpuctl.model.units import CpuMilli, MemBytes
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
 
 def whole_devices(room: NodeFree, count: int) -> tuple[int, ...]:
@@ -27,23 +27,18 @@ def whole_devices(room: NodeFree, count: int) -> tuple[int, ...]:
     return tuple(room.whole_devices()[:count])
 
 
-def place_worker(free: FreeCapacity, pool: NodePool, request: Request) -> WorkerPlacement | None:
-    """The best place for one worker, or None.
+def place_worker(free: FreeCapacity, pool: NodePool, request: Request) -> tuple[Grade, WorkerPlacement] | None:
+    """The best place for one worker, and its grade; None if it has none.
 
-    Cost: with a learned mix a score for each node changed since such a request was last placed; else O(log devices),
-    unless CPU or memory is short.
+    Cost: a grade for each node changed since such a request was last placed.
     """
-    mixes = free.mixes.get(pool.name)
-    if mixes is None or request.profile or pool.placement is PlacementStrategy.SPREAD:
-        return _place_by_rule(free, pool, request)
-    best = free.best((pool.name, request), _grader(mixes, pool, request), lambda: _nodes_able(free, pool, request))
+    best = free.best((pool.name, request), _grader(free.mix, pool, request), lambda: _nodes_able(free, pool, request))
     if best is None:
         return None
     grade, node = best
     room = free.rooms[node]
-    if request.fraction_milli:
-        return WorkerPlacement(node=node, gpus=(_first_with(room, grade[-1]),))
-    return WorkerPlacement(node=node, gpus=whole_devices(room, request.devices))
+    gpus = (_first_with(room, request, grade[2]),) if request.fraction_milli else whole_devices(room, request.devices)
+    return grade, WorkerPlacement(node=node, gpus=gpus)
 
 
 def has_room(free: FreeCapacity, pool: NodePool, request: Request) -> bool:
@@ -51,8 +46,8 @@ def has_room(free: FreeCapacity, pool: NodePool, request: Request) -> bool:
     return any(holds(free.rooms[node], request) for node in _nodes_able(free, pool, request))
 
 
-def _grader(mixes: RequestMix, pool: NodePool, request: Request) -> Callable[[NodeFree], Grade | None]:
-    """The grade of a node for a request by a mix, computed once for all nodes with the same free capacity.
+def _grader(mix: RequestMix, pool: NodePool, request: Request) -> Callable[[NodeFree], Grade | None]:
+    """The grade of a node for a request, computed once for all nodes with the same free capacity.
 
     Reclaim at 1,000 nodes takes 1.15x without that memory.
     """
@@ -61,35 +56,43 @@ def _grader(mixes: RequestMix, pool: NodePool, request: Request) -> Callable[[No
     def grade(room: NodeFree) -> Grade | None:
         if room.pool != pool.name:
             return None
-        state = room.free, room.cpu_milli, room.mem_bytes
+        free = _slices(room, request) if request.profile else room.free
+        state = free, room.cpu_milli, room.mem_bytes
         if state not in known:
-            known[state] = _grade(mixes, room, request)
+            known[state] = _grade(mix, pool, request, free, room)
         return known[state]
 
     return grade
 
 
-def _grade(mixes: RequestMix, room: NodeFree, request: Request) -> Grade | None:
-    """The grade; None where the request does not fit."""
+def _slices(room: NodeFree, request: Request) -> Free:
+    """What is free on each device that is cut into the request's profile, least first."""
+    return tuple(sorted(of_its_kind(room.gpu_milli, room.profiles, request)))
+
+
+def _grade(mix: RequestMix, pool: NodePool, request: Request, free: Free, room: NodeFree) -> Grade | None:
+    """The worth lost, the fragmentation caused, for a fraction what is free on the device, and how full the node is.
+
+    None where the request does not fit.
+    """
     if not holds(room, request):
         return None
-    if request.fraction_milli:
-        return _grade_fraction(mixes, room, request)
-    return _grade_whole(mixes, room, request) if room.whole >= request.devices else None
+    is_spread = pool.placement is PlacementStrategy.SPREAD
+    worth = () if request.profile else mix.worth
+    measure = None if request.profile else mix.measures.get(pool.name)
 
+    def score(after: Free) -> int:
+        if measure is None:
+            return NEUTRAL
+        cpu = measure.cpu_step(room.cpu_milli), measure.cpu_step(room.cpu_milli - request.cpu_milli)
+        return measure.score(free, cpu[0], after, cpu[1])
 
-def _grade_whole(mixes: RequestMix, room: NodeFree, request: Request) -> Grade:
-    """The fragmentation it causes, then the number of wholly free devices."""
-    measure, free, devices = mixes.fragmentation, room.free, request.devices
-    after = (0,) * devices + free[: len(free) - devices]
-    cpu = measure.cpu_step(room.cpu_milli), measure.cpu_step(room.cpu_milli - request.cpu_milli)
-    return -measure.score(free, cpu[0], after, cpu[1]), room.whole
-
-
-def _grade_fraction(mixes: RequestMix, room: NodeFree, request: Request) -> Grade | None:
-    """The best of the node's devices: the worth lost or else the rest, the fragmentation, last the free amount."""
-    measure, free, size = mixes.fragmentation, room.free, request.fraction_milli
-    cpu = measure.cpu_step(room.cpu_milli), measure.cpu_step(room.cpu_milli - request.cpu_milli)
+    size, devices = request.fraction_milli, request.devices
+    if not size:
+        if room.whole < devices:
+            return None
+        lost = devices * (worth[WHOLE_GPU] if worth else WHOLE_GPU)
+        return lost, -score((0,) * devices + free[: len(free) - devices]), 0, -room.whole if is_spread else room.whole
     best: Grade | None = None
     seen = -1
     for index in range(bisect_left(free, size), len(free)):
@@ -99,53 +102,25 @@ def _grade_fraction(mixes: RequestMix, room: NodeFree, request: Request) -> Grad
         seen = milli
         after = [*free[:index], *free[index + 1 :]]
         insort(after, milli - size)
-        score = measure.score(free, cpu[0], tuple(after), cpu[1])
-        lost = mixes.worth[milli] - mixes.worth[milli - size] if mixes.worth else milli
-        grade = (lost, -score, milli)
+        lost = worth[milli] - worth[milli - size] if worth else milli
+        grade = lost, -score(tuple(after)), milli, -room.whole if is_spread else 0
         if best is None or grade < best:
             best = grade
     return best
 
 
-def _first_with(room: NodeFree, milli: int) -> int:
-    """The first device that has so much free and is not cut."""
-    return next(i for i, free in enumerate(room.gpu_milli) if free == milli and not room.profile_of(i))
-
-
-def _place_by_rule(free: FreeCapacity, pool: NodePool, request: Request) -> WorkerPlacement | None:
-    """The place by what is free alone, without a mix."""
-    if request.fraction_milli:
-        for node, index in _shared_devices(free, pool, request):
-            if holds(free.rooms[node], request):
-                return WorkerPlacement(node=node, gpus=(index,))
-        if request.profile:
-            return None
-    devices = 1 if request.fraction_milli else request.devices
-    for node in _nodes_with(free, pool, devices):
-        room = free.rooms[node]
-        if holds(room, request):
-            return WorkerPlacement(node=node, gpus=whole_devices(room, devices))
-    return None
-
-
-def _nodes_with(free: FreeCapacity, pool: NodePool, devices: int) -> Iterator[NodeName]:
-    """Nodes with so many wholly free devices, best first by the pool's strategy, then by name."""
-    buckets = free.nodes_by_whole(pool.name)
-    enough = buckets[devices:]
-    for bucket in enough if pool.placement is PlacementStrategy.BINPACK or devices == 0 else reversed(enough):
-        yield from bucket
+def _first_with(room: NodeFree, request: Request, milli: GpuMilli) -> int:
+    """The first device that has so much free and is of the request's kind."""
+    devices = enumerate(room.gpu_milli)
+    return next(i for i, free in devices if free == milli and room.profile_of(i) == request.profile)
 
 
 def _nodes_able(free: FreeCapacity, pool: NodePool, request: Request) -> Iterator[NodeName]:
     """Nodes with devices free for a worker; some appear more than once."""
-    for node, _ in _shared_devices(free, pool, request) if request.fraction_milli else ():
-        yield node
+    if request.fraction_milli:
+        partial = free.partial_devices(pool.name, request.profile)
+        for _, node, _ in partial[bisect_left(partial, (request.fraction_milli, NodeName(""), -1)) :]:
+            yield node
     if not request.profile:
-        yield from _nodes_with(free, pool, 1 if request.fraction_milli else request.devices)
-
-
-def _shared_devices(free: FreeCapacity, pool: NodePool, request: Request) -> Iterator[tuple[NodeName, int]]:
-    """Used or cut devices with room for the fraction, the one with the least left first."""
-    partial = free.partial_devices(pool.name, request.profile)
-    for _, node, index in partial[bisect_left(partial, (request.fraction_milli, NodeName(""), -1)) :]:
-        yield node, index
+        for bucket in free.nodes_by_whole(pool.name)[1 if request.fraction_milli else request.devices :]:
+            yield from bucket

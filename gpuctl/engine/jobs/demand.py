@@ -127,11 +127,12 @@ class StaticFit:
         return None
 
     def _asked(self, job: Job) -> Iterable[PoolOption]:
-        for name in job.pools:
+        for position, name in enumerate(job.pools):
             pool = self._capacity.pools.get(name)
             request = request_on(job, pool) if pool and name in self._capacity.domain_of else None
             if pool and request:
-                yield PoolOption(pool, request, job.min_workers if job.is_elastic else 0)
+                least, order = job.min_workers if job.is_elastic else 0, position if job.pools_in_order else 0
+                yield PoolOption(pool, request, least, order)
 
     def _fits(self, option: PoolOption) -> bool:
         key = (option.pool.name, option.request)

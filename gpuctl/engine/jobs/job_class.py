@@ -31,7 +31,7 @@ _TRAINING = JobType.TRAINING
 
 likeness: Callable[[Job], Likeness] = attrgetter(
     "id.project", "type", "priority", "preemptible", "gpu_milli", "gpu_mem_bytes", "workers", "min_workers",
-    "cpu_milli", "mem_bytes", "max_duration_ms", "pools",
+    "cpu_milli", "mem_bytes", "max_duration_ms", "pools", "pools_in_order",
 )  # fmt: skip
 """The likeness of a job."""
 

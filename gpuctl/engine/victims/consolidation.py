@@ -157,13 +157,13 @@ def _is_whole(allocation: Allocation) -> bool:
 
 def _options_of(snapshot: Snapshot, allocation: Allocation) -> Iterator[PoolOption]:
     """Pools of its domain where it may run for no more GPUs than it has now, in its order."""
-    for name in allocation.job.pools if allocation.job else ():
+    for position, name in enumerate(allocation.job.pools if allocation.job else ()):
         pool = snapshot.capacity.pools.get(name)
         if pool is None or snapshot.capacity.domain_of.get(name) != allocation.domain or allocation.job is None:
             continue
         request = request_on(allocation.job, pool)
         if request is not None and request.total_milli <= allocation.total_milli:
-            yield PoolOption(pool, request)
+            yield PoolOption(pool, request, order=position if allocation.job.pools_in_order else 0)
 
 
 def _moves_beside(

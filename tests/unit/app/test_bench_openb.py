@@ -24,6 +24,8 @@ PODS = tuple(
 
 def _case(traces: Path, pod_list: str, policy: str, seeds: int = 1) -> OpenbCase:
     folder = traces / "openb"
+    if not (folder / f"openb_pod_list_{pod_list}.csv").is_file():
+        pytest.skip(f"no list {pod_list} in {folder}")
     nodes, _ = read_nodes("nodes", (folder / "openb_node_list_gpu_node.csv").read_bytes())
     pods, _ = read_pods("pods", (folder / f"openb_pod_list_{pod_list}.csv").read_bytes())
     return OpenbCase(pod_list=pod_list, nodes=nodes, pods=pods, policy=policy, seeds=seeds)
@@ -65,6 +67,10 @@ def test_the_same_seed_gives_the_same_run() -> None:
         ("default", "gpuctl", 955_587, 2477),
         ("gpushare100", "fgd", 866_005, 4748),
         ("gpushare100", "gpuctl", 878_328, 4602),
+        ("gpuspec10", "gpuctl", 953_230, 2464),
+        ("gpuspec20", "gpuctl", 952_026, 2462),
+        ("gpuspec25", "gpuctl", 949_420, 2460),
+        ("gpuspec33", "gpuctl", 900_799, 2498),
     ],
 )
 def test_a_run_on_the_published_lists(traces: Path, pod_list: str, policy: str, allocated: int, lost: int) -> None:

@@ -129,7 +129,8 @@ def test_fractions_need_a_pool_that_shares_devices() -> None:
 def test_pools_are_tried_in_the_job_s_order() -> None:
     pools = [pool("x", nodes=[1]), pool("y", nodes=[1])]
     names = (PoolName("y"), PoolName("x"))
-    tree = declared([project("a", 2000)], [job(f"a/{i}", pools=names) for i in range(2)], pools)
+    jobs = [job(f"a/{i}", pools=names, pools_in_order=True) for i in range(2)]
+    tree = declared([project("a", 2000)], jobs, pools)
     placed = [d.placement.workers[0].node for d in decide(tree).values() if isinstance(d, Admit)]
     assert placed == ["y-1", "x-1"]
 

@@ -29,7 +29,8 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
     "Job": {
         "type": JobType.INTERACTIVE, "gpu_milli": 2000, "gpu_mem_bytes": 8 * 1024**3, "workers": 2, "min_workers": 0,
         "cpu_milli": 500, "mem_bytes": 2**30, "priority": 7, "preemptible": False, "max_duration_ms": 60_000,
-        "idle_timeout_ms": 60_000, "pools": (PoolName("other"),), "suspend": True, "run_index": 2,
+        "idle_timeout_ms": 60_000, "pools": (PoolName("other"),), "pools_in_order": True, "suspend": True,
+        "run_index": 2,
     },
     "Container": {
         "image": "other", "image_pull_policy": "Always", "command": ("run",), "args": ("--x",), "working_dir": "/w",
