@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import TypeAlias
 
 from gpuctl.engine import reasons
@@ -203,7 +204,7 @@ class Admission:
                 self._pause(pending, assignment, allocations, rule)
                 return True
         return self._may_have_moved(pending, assignment.option) and self._shift(
-            pending, clear(self._snapshot, assignment, allocations, pending.job.id)
+            pending, clear(assignment, allocations, self._rules(pending, assignment.option)[0])
         )
 
     # Attempts
@@ -304,12 +305,24 @@ class Admission:
         found = [(victims, rule) for rule in rules if (victims := victims_for(self._snapshot, option, rule))]
         if not found:
             return False
-        victims, rule = min(found, key=lambda each: each[1].cost(each[0]) or NEVER) if len(found) > 1 else found[0]
+        cost, victims, rule = min(
+            ((rule.cost(victims) or NEVER, victims, rule) for victims, rule in found), key=itemgetter(0)
+        )
+        # To move runs is better than to pause one that straddles its project's guarantee.
+        if cost.price and self._spares_guarantee(pending, option):
+            return True
         placement = place_without(self._snapshot, option, victims)
         if placement is None:
             return False
         self._pause(pending, Assignment(option, placement), victims, rule)
         return True
+
+    def _spares_guarantee(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Make room by moves, and pauses that take no project below its guarantee, if that can be."""
+        if not self._may_have_moved(pending, option):
+            return False
+        found = self._migrations.consolidate(option, self._rules(pending, option))
+        return found is not None and not found.cost.price and self._shift(pending, found)
 
     def _start_smaller(self, pending: PendingJob, option: PoolOption) -> bool:
         """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
@@ -336,7 +349,7 @@ class Admission:
         return (
             option.request.gpu_milli > 0
             and self._may_have_moved(pending, option)
-            and self._shift(pending, self._migrations.consolidate(option, pending.job.id))
+            and self._shift(pending, self._migrations.consolidate(option, self._rules(pending, option)))
         )
 
     def _may_have_moved(self, pending: PendingJob, option: PoolOption) -> bool:
@@ -387,19 +400,20 @@ class Admission:
         self.outcome.in_vain &= found is None and not self._migrations.has_looked
         if found is None:
             return False
+        self.outcome.pause(found.victims, found.rule, pending.job.id)
         for move in found.moves:
             allocation, reason = move.allocation, reasons.moved_for(pending.job.id)
             self.outcome.shifts[allocation.run.job] = Shift(move, reason, pending.job.id)
             numbers = loss(self._snapshot.accounts, allocation, allocation.total_milli, pending.job.id)
             self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=reason.code, numbers=numbers))
-        self._snapshot.pause([move.allocation for move in found.moves])
+        evicted = [*found.victims, *(move.allocation for move in found.moves)]
+        self._snapshot.pause(evicted)
         self._snapshot.occupy(pending.job, found.assignment)
         for move in found.moves:
             if move.allocation.job is not None:
                 self._snapshot.occupy(move.allocation.job, move.assignment)
-        self._reserve(
-            pending, found.assignment, reasons.waits_for_paused(move.allocation.run.job for move in found.moves)
-        )
+        jobs = dict.fromkeys(allocation.run.job for allocation in evicted)
+        self._reserve(pending, found.assignment, reasons.waits_for_paused(jobs))
         return True
 
     def _held_with(self, pending: PendingJob, option: PoolOption) -> GpuMilli:

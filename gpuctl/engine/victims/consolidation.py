@@ -1,36 +1,38 @@
 """Bringing scattered room together: the runs to move so that a job fits, each with a place of its own elsewhere.
 
 A move costs what a run has done since it last started, times its GPUs. Of all sets of runs the cheapest is chosen:
-least GPU-time lost, then fewest runs. A moved run has a place that is free now or that moved runs leave, and runs again
-as soon as they have stopped. Exact for one worker up to MAX_STEPS sets, if the moved runs find their places largest
-first; a gang's workers are placed one after another at the least cost each, in one rack where that costs no more.
+least GPU-time lost, then fewest runs. A moved run has a place that is free now or that the others leave, and runs again
+as soon as they have stopped. Where moves alone don't make room, runs that a rule allows are paused besides, for as few
+GPUs as can be. Exact for one worker up to MAX_STEPS sets, if the moved runs find their places largest first; a gang's
+workers are placed one after another at the least cost each, in one rack where that costs no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TypeAlias
 
 from gpuctl.engine.capacity.fit import request_on
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_in, slots_by_node
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, place
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.node_search import NodeSearch, Steps
-from gpuctl.engine.victims.what_if_node import WhatIfNode, in_one_rack
+from gpuctl.engine.victims.eviction import Eviction, Steps, moved, movers_of, paused, victims_of
+from gpuctl.engine.victims.rules import Cost, VictimRule, with_leaving
+from gpuctl.engine.victims.search import (
+    MAX_CANDIDATES,
+    EvictionWalk,
+    Movable,
+    Moves,
+    cheapest_of_few,
+    place_without,
+)
 from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.units import GpuMilli
 
 MAX_STEPS = 500
 """Sets of runs tried for one job in all: the bound on what it can cost."""
-
-Loss: TypeAlias = tuple[int, int]
-"""GPU-milliseconds and runs; smaller is better."""
-
-Movable: TypeAlias = dict[NodeName, list[Allocation]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,16 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """The place that becomes free for a job, and the runs that move away from it."""
+    """The place that becomes free for a job, the runs that are moved for it, and those that a rule allows to be paused.
+
+    Cost: see `Cost`.
+    """
 
     assignment: Assignment
     moves: tuple[Migration, ...]
+    victims: tuple[Allocation, ...]
+    rule: VictimRule
+    cost: Cost
 
 
 class MigrationSearch:
@@ -59,37 +67,95 @@ class MigrationSearch:
         self._movable: tuple[int, dict[PoolName, Movable]] = (-1, {})
         self.has_looked = False
 
-    def consolidate(self, option: PoolOption, beneficiary: JobId) -> Consolidation | None:
+    def consolidate(self, option: PoolOption, rules: Sequence[VictimRule]) -> Consolidation | None:
         """The cheapest moves that make room for an option, which must not fit now; None when none do.
 
-        What asks for no less than one that failed fails.
+        Where moves alone don't, pauses are made besides. `rules`: those of the job, at least one.
+
+        What asks for no less than one that failed fails. Pauses are mixed with moves only where candidates are few.
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
-        in_vain, found = self.in_vain(option), None
-        if in_vain.cover(option.request.sizes) or not _enough_is_free(self._snapshot, option):
-            return None
-        movable = self._movable_in(option.pool.name)
-        if movable:
-            self.has_looked = True
-            found = _Search(self._snapshot, option, beneficiary, movable).run()
-        if found is None and not any(
-            h.run.paused_for == beneficiary for allocations in movable.values() for h in allocations
-        ):
-            in_vain.add(option.request.sizes)
-        return found
+        failed, found = self._failed(option), None
+        if not failed.cover(option.request.sizes) and _enough_is_free(self._snapshot, option):
+            movable = self._movable_in(option.pool.name)
+            self.has_looked |= bool(movable)
+            beneficiary = rules[0].job.id
+            left = {name: [h for h in runs if h.run.paused_for != beneficiary] for name, runs in movable.items()}
+            found = self._by_walk(option, rules[0], left)
+            if found is None and left == movable:
+                failed.add(option.request.sizes)
+        if found is not None:
+            return found
+        mixed = [mix for rule in rules if (mix := self.with_pauses(option, rule)) is not None]
+        return min(mixed, key=lambda each: each.cost, default=None)
 
-    def in_vain(self, option: PoolOption) -> UnschedulableRequests:
-        """The failed requests like an option's, as the snapshot stands."""
-        return self._snapshot.unschedulable(("moves", self._snapshot.lifted, option.pool.name, option.request.profile))
+    def with_pauses(self, option: PoolOption, rule: VictimRule) -> Consolidation | None:
+        """The cheapest moves, with pauses that a rule allows, that make room: the fewest GPUs paused come first.
+
+        None where there are none, or more than MAX_CANDIDATES.
+        """
+        if not self.may_mix(option, rule):
+            return None
+        self.has_looked = True
+        failed = self._failed(option, rule.key)
+        found = cheapest_of_few(
+            option,
+            rule,
+            self._evictions(option, rule),
+            lambda chosen: self._accepts(option, rule, chosen),
+        )
+        if found is None:
+            failed.add(option.request.sizes)
+            return None
+        return _told(self._snapshot, option, rule, found[1])
+
+    def may_mix(self, option: PoolOption, rule: VictimRule) -> bool:
+        """Whether moves and pauses may make room together, as far as that is known without a search."""
+        return (
+            not self._failed(option, rule.key).cover(option.request.sizes)
+            and 0 < len(self._evictions(option, rule)) <= MAX_CANDIDATES
+        )
 
     def finds_nobody(self, option: PoolOption) -> bool:
         """Whether no run may be moved for an option; then its request counts as failed."""
-        if self.in_vain(option).cover(option.request.sizes) or not _enough_is_free(self._snapshot, option):
+        failed = self._failed(option)
+        if failed.cover(option.request.sizes) or not _enough_is_free(self._snapshot, option):
             return True
         if self._movable_in(option.pool.name):
             return False
-        self.in_vain(option).add(option.request.sizes)
+        failed.add(option.request.sizes)
         return True
+
+    def _by_walk(self, option: PoolOption, rule: VictimRule, movable: Movable) -> Consolidation | None:
+        """Moves alone, from node to node."""
+        moves = Moves(movable, lambda chosen: self._accepts(option, rule, chosen), Steps(MAX_STEPS))
+        chosen = EvictionWalk(self._snapshot, option, rule, (), moves).run() if movable else None
+        return None if chosen is None else _told(self._snapshot, option, rule, chosen)
+
+    def _accepts(self, option: PoolOption, rule: VictimRule, chosen: tuple[Eviction, ...]) -> bool:
+        return _told(self._snapshot, option, rule, chosen) is not None
+
+    def _evictions(self, option: PoolOption, rule: VictimRule) -> list[Eviction]:
+        """All runs of the pool that may be moved, and what may be paused; without pauses, none."""
+        snapshot, beneficiary = self._snapshot, rule.job.id
+        candidates = rule.candidates()
+        if not candidates or len(candidates) > MAX_CANDIDATES:
+            return []
+        runs = [h for h in _pausable(snapshot, option.pool.name) if h.run.paused_for != beneficiary and not h.is_extra]
+        if len(candidates) + len(runs) > MAX_CANDIDATES:
+            return []
+        pauses = [paused(rule, with_leaving(snapshot, (allocation,))) for allocation in candidates]
+        return [*(moved(snapshot, allocation) for allocation in runs), *pauses]
+
+    def _failed(self, option: PoolOption, key: object = None) -> UnschedulableRequests:
+        """The failed requests like an option's, by moves alone or with the pauses of a rule, as the snapshot stands."""
+        return self._snapshot.unschedulable((
+            "moves",
+            self._snapshot.lifted,
+            key,
+            option.pool.name,
+            option.request.profile,
+        ))
 
     def _movable_in(self, pool: PoolName) -> Movable:
         """The runs on each node of a pool that may be moved and find a place now, those first that lose least by it."""
@@ -98,7 +164,7 @@ class MigrationSearch:
             self._movable = snapshot.changes, {}
         by_pool = self._movable[1]
         if pool not in by_pool:
-            movable: Movable = {}
+            movable: dict[NodeName, list[Allocation]] = {}
             by_pool[pool] = movable
             has_place: dict[object, bool] = {}
             for allocation in _pausable(snapshot, pool):
@@ -119,14 +185,30 @@ class MigrationSearch:
         return by_pool[pool]
 
 
-def clear(
-    snapshot: Snapshot, assignment: Assignment, allocations: Sequence[Allocation], beneficiary: JobId
-) -> Consolidation | None:
+def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: VictimRule) -> Consolidation | None:
     """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
-    if not all(_is_movable(snapshot, allocation, beneficiary) for allocation in allocations):
+    snapshot = rule.snapshot
+    if not all(_is_movable(snapshot, allocation, rule.job.id) for allocation in allocations):
         return None
-    moves = _moves_beside(snapshot, assignment, allocations)
-    return None if moves is None else Consolidation(assignment, moves)
+    return _beside(assignment, [moved(snapshot, allocation) for allocation in allocations], rule)
+
+
+def _told(snapshot: Snapshot, option: PoolOption, rule: VictimRule, chosen: Sequence[Eviction]) -> Consolidation | None:
+    """What comes of a set of evictions, if the rule allows it and each moved run has a place."""
+    if rule.cost(victims_of(chosen)) is None:
+        return None
+    placement = place_without(snapshot, option, (*victims_of(chosen), *movers_of(chosen)))
+    return None if placement is None else _beside(Assignment(option, placement), chosen, rule)
+
+
+def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Consolidation | None:
+    """What comes of evictions that leave a place for a job; None where a moved run has none beside it."""
+    victims, movers = victims_of(chosen), movers_of(chosen)
+    cost, moves = rule.cost(victims), _moves_beside(rule.snapshot, assignment, movers, victims)
+    if cost is None or moves is None:
+        return None
+    loss = sum(eviction.moved_loss for eviction in chosen)
+    return Consolidation(assignment, moves, victims, rule, cost._replace(moved_loss=loss, moved=len(movers)))
 
 
 def _enough_is_free(snapshot: Snapshot, option: PoolOption) -> bool:
@@ -167,11 +249,11 @@ def _options_of(snapshot: Snapshot, allocation: Allocation) -> Iterator[PoolOpti
 
 
 def _moves_beside(
-    snapshot: Snapshot, assignment: Assignment, allocations: Iterable[Allocation]
+    snapshot: Snapshot, assignment: Assignment, allocations: Iterable[Allocation], victims: Sequence[Allocation]
 ) -> tuple[Migration, ...] | None:
     """A place for each, largest first, beside what the beneficiary takes; None when one has none.
 
-    It is free now, or one that the moved runs leave, its own included: all of them stop before any goes on.
+    It is free now, or one that the moved runs or the victims leave, its own included: all stop before any goes on.
     """
 
     def size(allocation: Allocation) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
@@ -186,7 +268,7 @@ def _moves_beside(
 
     per_worker = assignment.option.request.per_worker
     movers = sorted(allocations, key=size)
-    snapshot.idle.give_back_all(movers)
+    snapshot.idle.give_back_all((*movers, *victims))
     snapshot.idle.take(assignment.placement, per_worker)
     moves: list[Migration] = []
     for allocation in movers:
@@ -198,132 +280,10 @@ def _moves_beside(
     for move in moves:
         snapshot.idle.give_back(move.assignment.placement, move.assignment.option.request.per_worker)
     snapshot.idle.give_back(assignment.placement, per_worker)
-    snapshot.idle.take_all(movers)
+    snapshot.idle.take_all((*movers, *victims))
     return tuple(moves) if len(moves) == len(movers) else None
 
 
 def _pausable(snapshot: Snapshot, pool: PoolName) -> Iterator[Allocation]:
     for allocations in snapshot.pausable(snapshot.capacity.domain_of[pool]).values():
         yield from (allocation for allocation in allocations if _is_whole(allocation))
-
-
-class _Search:
-    """Nodes in order of what one worker more costs there at the least, until no other can be cheaper."""
-
-    __slots__ = (
-        "beneficiary", "close", "floors", "least", "movable", "option", "slots_by_node", "snapshot", "steps", "taken",
-    )  # fmt: skip
-
-    def __init__(self, snapshot: Snapshot, option: PoolOption, beneficiary: JobId, movable: Movable) -> None:
-        self.snapshot = snapshot
-        self.option = option
-        self.beneficiary = beneficiary
-        self.movable = movable
-        self.floors = {name: WhatIfNode(snapshot.future_idle.rooms[name]) for name in movable}
-        self.slots_by_node = slots_by_node(snapshot.future_idle, option)
-        self.taken: dict[JobId, Allocation] = {}
-        self.least = {name: self._at_least(name) for name in movable}
-        is_gang = option.request.workers > 1
-        self.close = (
-            in_one_rack(snapshot.future_idle.rooms, option.request, self.slots_by_node, movable)
-            if is_gang
-            else frozenset()
-        )
-        self.steps = Steps(MAX_STEPS)
-
-    def run(self) -> Consolidation | None:
-        """Place one worker after another; with the last one, every moved run must have a place."""
-        while sum(self.slots_by_node.values()) < self.option.request.workers:
-            found = self._next_worker()
-            if found is None:
-                return None
-            self._take(found)
-        return self._told(())
-
-    def _next_worker(self) -> tuple[Allocation, ...] | None:
-        """The cheapest set with which one worker more fits; for the last worker, of the sets that leave all a place.
-
-        Of nodes that may be as cheap, those of one rack come first.
-        """
-        is_last = sum(self.slots_by_node.values()) + 1 >= self.option.request.workers
-        best: tuple[Loss, tuple[Allocation, ...]] | None = None
-        order = ((least, name not in self.close, name) for name, least in self.least.items() if least is not None)
-        for least, _, name in sorted(order):
-            if best is not None and least >= best[0]:
-                break
-            aim = _Moves(self, best, is_last=is_last)
-            NodeSearch(self.floors[name], self.option.request, self.left(name), aim, self.steps).run((0, 0))
-            best = aim.best
-        return None if best is None else best[1]
-
-    def left(self, name: NodeName) -> list[Allocation]:
-        """The runs on a node that may still be moved; a run that was moved for this job before may not."""
-        return [h for h in self.movable[name] if h.run.job not in self.taken and h.run.paused_for != self.beneficiary]
-
-    def _at_least(self, name: NodeName) -> Loss | None:
-        """What a worker more costs on a node at the very least: the GPUs that must go, by those that lose least, and as
-        many runs as the largest of them would be. None where not enough can go.
-        """
-        short = self.floors[name].short_milli(self.option.request, self.slots_by_node.get(name, 0) + 1)
-        left = self.left(name)
-        lost, missing = 0, short
-        for allocation in left if missing else ():
-            part = min(missing, allocation.total_milli)
-            lost += part * running_ms(allocation.run, self.snapshot.now_ms)
-            missing -= part
-        together = accumulate(sorted((allocation.total_milli for allocation in left), reverse=True))
-        return None if missing else (lost, 1 + sum(milli < short for milli in together))
-
-    def _take(self, chosen: Iterable[Allocation]) -> None:
-        for allocation in chosen:
-            self.taken[allocation.run.job] = allocation
-            for name in allocation.placement.nodes & self.floors.keys():
-                self.floors[name].remove(allocation)
-                self.slots_by_node[name] = self.floors[name].slots(self.option.request)
-                self.least[name] = self._at_least(name)
-
-    def _told(self, more: tuple[Allocation, ...]) -> Consolidation | None:
-        """All moves of those taken and some more, if each has a place."""
-        chosen = (*self.taken.values(), *more)
-        soon = self.snapshot.future_idle
-        for allocation in chosen:
-            soon.give_back(allocation.placement, allocation.per_worker)
-        placement = place_in(soon, self.option)
-        for allocation in chosen:
-            soon.take(allocation.placement, allocation.per_worker)
-        if placement is None:
-            return None
-        assignment = Assignment(self.option, placement)
-        moves = _moves_beside(self.snapshot, assignment, chosen)
-        return None if moves is None else Consolidation(assignment, moves)
-
-    def leaves_all_a_place(self, chosen: tuple[Allocation, ...]) -> bool:
-        """Whether these may be moved together with those taken before."""
-        return self._told(chosen) is not None
-
-
-class _Moves:
-    """The aim of the least loss on one node: GPU-milliseconds, then runs. `best` is the cheapest set so far; the last
-    one must leave a place for all that are moved."""
-
-    __slots__ = ("_is_last", "_search", "best")
-
-    def __init__(self, search: _Search, best: tuple[Loss, tuple[Allocation, ...]] | None, *, is_last: bool) -> None:
-        self._search = search
-        self._is_last = is_last
-        self.best = best
-
-    def with_run(self, state: Loss, allocation: Allocation) -> Loss:
-        """See `Aim`."""
-        return state[0] + allocation.total_milli * running_ms(allocation.run, self._search.snapshot.now_ms), state[
-            1
-        ] + 1
-
-    def is_beaten(self, state: Loss, short_milli: GpuMilli, more_runs: int) -> bool:  # noqa: ARG002 - the aim's shape
-        """See `Aim`."""
-        return self.best is not None and (state[0], state[1] + more_runs) >= self.best[0]
-
-    def consider(self, state: Loss, chosen: tuple[Allocation, ...]) -> None:
-        """See `Aim`."""
-        if chosen and (not self._is_last or self._search.leaves_all_a_place(chosen)):
-            self.best = state, chosen

@@ -16,10 +16,10 @@ from functools import partial
 from gpuctl.engine.capacity.gang import PoolOption, place_in, slots_by_node
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.exhaustive import MAX_CANDIDATES, ExhaustiveSearch
+from gpuctl.engine.victims.eviction import Eviction, paused, victims_of
 from gpuctl.engine.victims.reclaim import VictimTotals
 from gpuctl.engine.victims.rules import VictimRule, totals_with, totals_with_all, with_leaving
-from gpuctl.engine.victims.search import find_victims
+from gpuctl.engine.victims.search import MAX_CANDIDATES, cheapest_of_few, find_victims
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import JobType
@@ -58,7 +58,25 @@ def victims_for(snapshot: Snapshot, option: PoolOption, rule: VictimRule) -> tup
     is_exact = is_plain and option.request.workers == 1 and (found is not None or not snapshot.elastic)
     if is_exact or len(rule.candidates()) > MAX_CANDIDATES:
         return found
-    return ExhaustiveSearch(snapshot, option, rule, found).run()
+    return _of_all_sets(snapshot, option, rule, found)
+
+
+def _of_all_sets(
+    snapshot: Snapshot, option: PoolOption, rule: VictimRule, found: tuple[Allocation, ...] | None
+) -> tuple[Allocation, ...] | None:
+    """The cheapest of all sets. One that was found stays the best of equals where only room was missing, for the walk
+    knows which nodes are close together."""
+    first = None
+    cost = rule.cost(found) if found else None
+    if found and cost is not None:
+        first = cost._replace(preferences=()) if rule.is_plain else cost, (paused(rule, found),)
+    evictions = [paused(rule, with_leaving(snapshot, (allocation,))) for allocation in rule.candidates()]
+    best = cheapest_of_few(option, rule, evictions, lambda chosen: _is_allowed(rule, chosen), first)
+    return None if best is None else victims_of(best[1])
+
+
+def _is_allowed(rule: VictimRule, chosen: Iterable[Eviction]) -> bool:
+    return rule.cost(victims_of(chosen)) is not None
 
 
 def _with_amounts(snapshot: Snapshot, option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...] | None:

@@ -10,7 +10,7 @@ GPUs may pause both: with its own training gone the project holds 2 with the job
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
@@ -37,11 +37,23 @@ from gpuctl.model.units import GpuMilli
 ENDLESS: GpuMilli = 1 << 62
 """More than there is anywhere."""
 
-Cost: TypeAlias = tuple[int, GpuMilli, int, tuple[Preference, ...]]
-"""What pausing a set costs: the rule's price, GPUs lost now and when the victims start again, runs that stop, and
-preferences; smaller is better. A run that only loses extra workers does not stop."""
 
-NEVER: Cost = (ENDLESS, 0, 0, ())
+class Cost(NamedTuple):
+    """What a set of evictions costs; smaller is better.
+
+    The rule's price; GPUs lost now and when the victims start again; runs that stop, which a run that only loses extra
+    workers does not; what moved runs lose, in GPU-milliseconds, and how many they are; the victims' preferences.
+    """
+
+    price: int
+    lost_milli: GpuMilli
+    stopped: int
+    moved_loss: int
+    moved: int
+    preferences: tuple[Preference, ...]
+
+
+NEVER = Cost(ENDLESS, 0, 0, 0, 0, ())
 """More than any set costs."""
 
 Strategies: TypeAlias = tuple[ReclaimStrategy | None, ...]
@@ -201,12 +213,8 @@ class VictimRule:
         price = self.price(totals)
         if price is None or self.missing(totals) is not None:
             return None
-        return (
-            price,
-            self.lost_milli(chosen),
-            stopped_count(chosen),
-            tuple(sorted(map(self.snapshot.preference, chosen))),
-        )
+        preferences = tuple(sorted(map(self.snapshot.preference, chosen)))
+        return Cost(price, self.lost_milli(chosen), stopped_count(chosen), 0, 0, preferences)
 
     def lost_milli(self, chosen: Iterable[Allocation]) -> GpuMilli:
         """GPUs of a set, and of the runs that would make way for its victims when they start again."""

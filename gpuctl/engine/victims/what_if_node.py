@@ -1,6 +1,6 @@
-"""A node as it is once some runs have left it: what is free there, and how many workers of a request it holds then.
+"""Nodes as they are once some runs have left them: what is free there, and how many workers of a request fit then.
 
-It changes no snapshot: it is for trying. It knows one node; which runs may leave is not its business.
+They change no snapshot: they are for trying. Which runs may leave is not their business.
 """
 
 from __future__ import annotations
@@ -59,6 +59,32 @@ class WhatIfNode:
         devices = request.devices * wanted
         free = sorted((max(0, milli) for milli in its_kind), reverse=True)[:devices]
         return devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free)
+
+
+class WhatIfNodes:
+    """Some nodes together. `slots`: workers of a request that fit on them, and on others that stay as they are."""
+
+    __slots__ = ("_nodes", "_request", "slots")
+
+    def __init__(self, nodes: Iterable[WhatIfNode], request: Request, elsewhere: int = 0) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._request = request
+        self.slots = elsewhere + sum(node.slots(request) for node in self._nodes.values())
+
+    def remove(self, allocations: Iterable[Allocation], sign: int = 1) -> None:
+        """Take runs off these nodes; with -1, put them back."""
+        for allocation in allocations:
+            for node in (self._nodes[name] for name in allocation.nodes() if name in self._nodes):
+                before = node.slots(self._request)
+                node.remove(allocation, sign)
+                self.slots += node.slots(self._request) - before
+
+    def short_milli(self, wanted: int) -> GpuMilli:
+        """GPUs that must leave, at least, before that many workers fit; not known for several nodes."""
+        if len(self._nodes) != 1:
+            return 0
+        (node,) = self._nodes.values()
+        return node.short_milli(self._request, wanted)
 
 
 def in_one_rack(
