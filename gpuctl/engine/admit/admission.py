@@ -302,27 +302,18 @@ class Admission:
                 return False
             self._pause(pending, Assignment(option, coming), (), rules[0])
             return True
-        found = [(victims, rule) for rule in rules if (victims := victims_for(self._snapshot, option, rule))]
+        sets = ((victims_for(self._snapshot, option, rule), rule) for rule in rules)
+        found = [(rule.cost(victims) or NEVER, victims, rule) for victims, rule in sets if victims]
         if not found:
             return False
-        cost, victims, rule = min(
-            ((rule.cost(victims) or NEVER, victims, rule) for victims, rule in found), key=itemgetter(0)
-        )
+        cost, victims, rule = min(found, key=itemgetter(0))
         # To move runs is better than to pause one that straddles its project's guarantee.
-        if cost.price and self._spares_guarantee(pending, option):
+        if cost.price and self._bring_together(pending, option, most_price=0):
             return True
         placement = place_without(self._snapshot, option, victims)
-        if placement is None:
-            return False
-        self._pause(pending, Assignment(option, placement), victims, rule)
-        return True
-
-    def _spares_guarantee(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Make room by moves, and pauses that take no project below its guarantee, if that can be."""
-        if not self._may_have_moved(pending, option):
-            return False
-        found = self._migrations.consolidate(option, self._rules(pending, option))
-        return found is not None and not found.cost.price and self._shift(pending, found)
+        if placement is not None:
+            self._pause(pending, Assignment(option, placement), victims, rule)
+        return placement is not None
 
     def _start_smaller(self, pending: PendingJob, option: PoolOption) -> bool:
         """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
@@ -344,13 +335,12 @@ class Admission:
             if fewest is not None and fewest is not option and self._forbidden(pending, fewest) is None:
                 yield fewest
 
-    def _bring_together(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Migrate runs that can go on elsewhere out of the way of a job."""
-        return (
-            option.request.gpu_milli > 0
-            and self._may_have_moved(pending, option)
-            and self._shift(pending, self._migrations.consolidate(option, self._rules(pending, option)))
-        )
+    def _bring_together(self, pending: PendingJob, option: PoolOption, most_price: int = 1) -> bool:
+        """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
+        if not option.request.gpu_milli or not self._may_have_moved(pending, option):
+            return False
+        found = self._migrations.consolidate(option, self._rules(pending, option))
+        return self._shift(pending, found if found is None or found.cost.price <= most_price else None)
 
     def _may_have_moved(self, pending: PendingJob, option: PoolOption) -> bool:
         return self._policy.consolidation and self._has_claim(pending, option)
