@@ -190,6 +190,11 @@ def gave_up_workers(beneficiary: JobId, workers: int, declared: int) -> Reason:
     return _reason("GPU5090", beneficiary=str(beneficiary), workers=workers, declared=declared)
 
 
+def lost_workers(node: NodeName, workers: int, declared: int) -> Reason:
+    """An elastic job goes on without the workers of a node."""
+    return _reason("GPU5091", node=node, workers=workers, declared=declared)
+
+
 def node_lost(node: NodeName) -> Reason:
     """Its node is gone or not ready."""
     return _reason("GPU5034", node=node)

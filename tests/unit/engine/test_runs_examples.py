@@ -169,6 +169,29 @@ def test_a_device_given_out_twice_keeps_who_cannot_be_paused_then_who_came_first
     assert made == {"a/1": "Displace", "a/2": "Displace", "a/shell": "Keep"}
 
 
+def test_of_two_on_one_device_the_one_whose_pod_is_not_there_yet_moves_and_waits_as_before() -> None:
+    world, tree = at_rest(job("a/1"), job("a/shell", kind=JobType.INTERACTIVE))
+    same = Placement(workers=(WorkerPlacement(node=NodeName("dgx1-1"), gpus=(0,)),))
+    for key, run in world.runs.items():
+        world.runs[key] = replace(run, placement=same)
+        if run.job.name == "shell":
+            world.runs[key] = replace(
+                world.runs[key], phase=RunPhase.STARTING, unbound=(NodeName("dgx1-1"),), unstarted=True
+            )
+    made = decision(world, tree, "a/shell")
+    assert isinstance(made, Displace)
+    assert (made.reason.code, made.record.starts) == ("GPU5035", 0)
+
+
+def test_workers_that_have_ended_are_not_held_by_their_project() -> None:
+    world, tree = at_rest(job("a/gang", workers=4))
+    ((key, run),) = world.runs.items()
+    assert run.placement is not None
+    world.runs[key] = replace(run, ended=frozenset({0, 3}))
+    (row,) = [row for row in world.cycle(tree).shares if row.project == "a"]
+    assert row.allocated_milli == 2000
+
+
 def test_runs_nobody_declares_still_hold_their_place() -> None:
     world, _ = at_rest(job("a/1", 4000))
     tree = declared([project("b", 8000)], [job("b/1", 4000), job("b/2", 4000)], POOLS)
