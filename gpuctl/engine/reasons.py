@@ -21,6 +21,9 @@ MOVED = "GPU5082"
 UNPAID = frozenset({FOR_STOPPING, FOR_START})
 """Reasons of a reservation for which no run was paused."""
 
+DISPLACED = frozenset({"GPU5034", "GPU5035", "GPU5036"})
+"""Reasons to stop that are no other job's: the run goes on as soon as it can."""
+
 MAX_NAMED = 3
 """Jobs a reason names at most: people read it, and a gang may pause hundreds."""
 

@@ -191,7 +191,7 @@ class Rounds:
         if isinstance(stopping, Resize):
             return transition.resized(first, stopping.placement)
         if stopping is not None:
-            return replace(first, phase=RunPhase.STOPPING, reserved=None)
+            return replace(first, phase=RunPhase.STOPPING, reserved=None, reason=stopping.reason)
         gain, loss, shift = self._gains.get(job), self._losses.get(job), self._moves.get(job)
         if gain is not None and gain.pending.run is not None:
             return _running(gain.pending.run, gain.assignment, self._now_ms)

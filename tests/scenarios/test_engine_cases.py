@@ -14,7 +14,6 @@ from test_scenarios import reported
 CASES = Path(os.environ.get("GPUCTL_ENGINE_CASES", Path(__file__).parents[3] / "shared" / "engine-cases"))
 
 OPEN = {
-    "node-lost-moved-for-another": "what a lost node takes from a project counts as free for its next job",
     "one-paused-and-one-moved-would-keep-the-guarantee": "runs are paused or moved for a job, never both",
     "paused-for-nobody": "a place that was reserved may go to a job that comes later",
     "surplus-within-share": "an elastic run regains workers within its guarantee only",

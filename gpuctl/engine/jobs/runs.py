@@ -58,7 +58,8 @@ _TIMED = (Keep, TimeOut)
 class Allocation:
     """A run that holds a place. `job`: its declaration if it may be paused for other jobs, else None.
 
-    `leaving`: it is stopping, so it is no longer part of what its project holds. An elastic run is several allocations:
+    `leaving`: it is stopping, so it is no longer part of what its project holds. `keeps_claim`: it stops for no other
+    job, so its GPUs are still claimed by its project until it waits like others. An elastic run is several allocations:
     one of the workers it can't do without, and one for each `is_extra` worker. `leaves_with`: the allocations of the
     same run that leave with this one. Never changed. Not frozen, because that would double the cost of making one.
     """
@@ -71,6 +72,7 @@ class Allocation:
     per_worker: WorkerRequest
     leaving: bool
     preemptible: bool
+    keeps_claim: bool = False
     is_extra: bool = False
     leaves_with: tuple[Allocation, ...] = ()
 
@@ -193,7 +195,9 @@ def decided(allocation: Allocation, decision: Decision | None, declared: Declare
         gone = Counter(allocation.placement.workers) - Counter(staying.workers)
         yield _left_behind(allocation, Placement(workers=tuple(gone.elements())))
     else:
-        yield replace(allocation, job=None, leaving=allocation.leaving or isinstance(decision, _STOPPED))
+        leaving = allocation.leaving or isinstance(decision, _STOPPED)
+        claims = leaving and decision is not None and decision.reason.code in reasons.DISPLACED
+        yield replace(allocation, job=None, leaving=leaving, keeps_claim=claims)
 
 
 def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant) -> Decision | None:

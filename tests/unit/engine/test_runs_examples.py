@@ -94,6 +94,29 @@ def test_what_ran_on_a_lost_node_starts_elsewhere_and_a_cordoned_one_keeps_its_w
     assert dict(made.reason.params) == {"node": lost}
 
 
+def test_what_a_displaced_run_held_is_claimed_by_its_project_until_it_waits() -> None:
+    """Else `a/2` would have the loan of b paused, and a's run would be without a place when it can start."""
+    tree = declared([project("a", 4000), project("b", 0)], [job("a/1", 3000), job("b/1", 4000)], POOLS)
+    world = World(nodes=live_nodes(POOLS))
+    world.settle(tree)
+    lost = next(run.placement.nodes for run in world.runs.values() if run.placement and run.gpu_milli == 3000)
+    world.nodes = tuple(replace(node, ready=node.name not in lost) for node in world.nodes)
+    tree = replace(tree, jobs=(*tree.jobs[:1], job("a/2", 2000), tree.jobs[1]))
+    world.runs[tree.jobs[1].id, tree.jobs[1].digest] = Run(
+        job=tree.jobs[1].id, digest=tree.jobs[1].digest, phase=RunPhase.QUEUED, gpu_milli=2000
+    )
+    made = world.cycle(tree)
+    assert {str(d.job): type(d).__name__ for d in made.decisions} == {
+        "a/1": "Displace", "a/2": "Pending", "b/1": "Keep"
+    }  # fmt: skip
+    assert {row.project: row.allocated_milli for row in made.shares} == {"a": 0, "b": 4000}
+    stopping = dict(world.runs)
+    assert kinds(world, tree) == {"a/1": "Pending", "a/2": "Pending", "b/1": "Keep"}
+    # A person who does not want it any more ends the claim with it.
+    world.runs = stopping
+    assert kinds(world, replace(tree, jobs=tree.jobs[1:]))["b/1"] == "Reclaim"
+
+
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("had_a_node", [False, True])
 def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool, had_a_node: bool) -> None:
