@@ -31,10 +31,11 @@ from gpuctl.engine.fixpoint import is_fixpoint
 from gpuctl.engine.jobs.project_queue import JobClass
 from gpuctl.engine.rounds import Rounds, is_elastic
 from gpuctl.engine.shares.usage import next_usage, used_by
+from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.drain import draining
 from gpuctl.model.decision import Decision, Pending, Placement, Resize, Schedule
 from gpuctl.model.declared import Declared, DomainName, QuotaShrink
-from gpuctl.model.ids import JobId, PoolName, ProjectName
+from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import ClusterState, named
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.usage import full_use
@@ -64,7 +65,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     # 5. Decisions.
     cycle.decide(last, rounds, resized)
     cache.keep(last.carried)
-    shares = last.carried.shares.tell(_reserved_milli(rounds.reserved, last.outcome.regained, cache.capacity.domain_of))
+    shares = last.carried.shares.tell(_only_claimed(rounds.reserved, last.outcome.regained, last.carried.snapshot))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
         at_ms=now_ms,
@@ -171,17 +172,21 @@ def _still_moving(carried: CarriedState, moving: Mapping[JobId, Placement]) -> I
         yield job.id, Pending(job=job.id, reason=reason, record=decision.record, reserved=moving.get(job.id))
 
 
-def _reserved_milli(
-    assignments: Mapping[JobId, Assignment],
-    regained: Mapping[JobId, Regained],
-    domain_of: Mapping[PoolName, DomainName],
+def _only_claimed(
+    assignments: Mapping[JobId, Assignment], regained: Mapping[JobId, Regained], snapshot: Snapshot
 ) -> Mapping[tuple[DomainName, ProjectName], GpuMilli]:
-    """GPUs that are only reserved for projects: the snapshot counts them as held."""
-    reserved: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+    """GPUs that are reserved for projects, or claimed by displaced runs: the snapshot counts them as held."""
+    claimed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+
+    def add(domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
+        claimed[domain, project] = claimed.get((domain, project), 0) + milli
+
     for job, assignment in assignments.items():
-        key = domain_of[assignment.option.pool.name], job.project
-        reserved[key] = reserved.get(key, 0) + assignment.option.request.total_milli
+        domain = snapshot.capacity.domain_of[assignment.option.pool.name]
+        add(domain, job.project, assignment.option.request.total_milli)
     for job, places in regained.items():
-        key = places.domain, job.project
-        reserved[key] = reserved.get(key, 0) + places.each_milli * len(places.now + places.coming)
-    return reserved
+        add(places.domain, job.project, places.each_milli * len(places.now + places.coming))
+    for run in snapshot.leaving_runs:
+        if run.keeps_claim and run.domain is not None:
+            add(run.domain, run.project, run.total_milli)
+    return claimed

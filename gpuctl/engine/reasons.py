@@ -21,6 +21,9 @@ MOVED = "GPU5082"
 UNPAID = frozenset({FOR_STOPPING, FOR_START})
 """Reasons of a reservation for which no run was paused."""
 
+DISPLACED = frozenset({"GPU5034", "GPU5035", "GPU5036"})
+"""Reasons to stop that are no other job's: the run goes on as soon as it can."""
+
 MAX_NAMED = 3
 """Jobs a reason names at most: people read it, and a gang may pause hundreds."""
 
@@ -188,6 +191,11 @@ def moved_for(beneficiary: JobId) -> Reason:
 def gave_up_workers(beneficiary: JobId, workers: int, declared: int) -> Reason:
     """An elastic job goes on with fewer workers."""
     return _reason("GPU5090", beneficiary=str(beneficiary), workers=workers, declared=declared)
+
+
+def lost_workers(node: NodeName, workers: int, declared: int) -> Reason:
+    """An elastic job goes on without the workers of a node."""
+    return _reason("GPU5091", node=node, workers=workers, declared=declared)
 
 
 def node_lost(node: NodeName) -> Reason:

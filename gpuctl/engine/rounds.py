@@ -34,7 +34,19 @@ from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model import transition
-from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reason, Reclaim, TraceStep
+from gpuctl.model.decision import (
+    Admit,
+    Decision,
+    Keep,
+    Move,
+    Pending,
+    Placement,
+    Preempt,
+    Reason,
+    Reclaim,
+    Resize,
+    TraceStep,
+)
 from gpuctl.model.ids import JobId, NodeName, RunKey
 from gpuctl.model.state import ACTIVE, Charge, ClusterState, Run, RunPhase, named
 from gpuctl.model.units import Instant
@@ -139,7 +151,7 @@ class Rounds:
         return changes
 
     def _take_stopping(self, carried: CarriedState) -> None:
-        """Runs that stop for a reason of their own do so whatever follows."""
+        """Runs that stop, or give up workers, for a reason of their own do so whatever follows."""
         for allocation in carried.snapshot.leaving_runs:
             decision = carried.decisions.get(allocation.run.job)
             if allocation.run.phase in ACTIVE and decision is not None and not isinstance(decision, Keep):
@@ -175,8 +187,11 @@ class Rounds:
 
     def _after(self, job: JobId, first: Run) -> Run:
         """A run in the supposed cluster."""
-        if job in self._stopping:
-            return replace(first, phase=RunPhase.STOPPING, reserved=None)
+        stopping = self._stopping.get(job)
+        if isinstance(stopping, Resize):
+            return transition.resized(first, stopping.placement)
+        if stopping is not None:
+            return replace(first, phase=RunPhase.STOPPING, reserved=None, reason=stopping.reason)
         gain, loss, shift = self._gains.get(job), self._losses.get(job), self._moves.get(job)
         if gain is not None and gain.pending.run is not None:
             return _running(gain.pending.run, gain.assignment, self._now_ms)

@@ -116,10 +116,14 @@ class Snapshot:
         self.future_idle.adopt(mix)
 
     def enter_all(self, allocations: Sequence[Allocation]) -> None:
-        """Enter runs that occupy their places now, in order of jobs and digests."""
+        """Enter runs that occupy their places now, in order of jobs and digests.
+
+        What a run claims that was displaced counts as held by its project, and is nothing that the project could lose.
+        """
         staying = [allocation for allocation in allocations if not allocation.leaving]
         self.leaving += len(allocations) - len(staying)
         self._leaving.update(dict.fromkeys(filter(attrgetter("leaving"), allocations)))
+        self._claim(allocations, 1)
         self.idle.take_all(allocations)
         self.future_idle.take_all(staying)
         on_node: defaultdict[NodeName, list[Allocation]] = defaultdict(list)
@@ -151,6 +155,7 @@ class Snapshot:
         for allocation in filter(attrgetter("leaving"), allocations):
             self.leaving -= 1
             del self._leaving[allocation]
+        self._claim(allocations, -1)
         self.idle.give_back_all(allocations)
         self._remove([allocation for allocation in allocations if not allocation.leaving])
 
@@ -379,6 +384,12 @@ class Snapshot:
         if allocation.domain is not None:
             milli = sign * allocation.total_milli
             self.accounts.add(allocation.project, allocation.domain, milli, preemptible=allocation.preemptible)
+
+    def _claim(self, allocations: Iterable[Allocation], sign: int) -> None:
+        for each in filter(attrgetter("keeps_claim"), allocations):
+            if each.domain is not None:
+                milli = sign * each.total_milli
+                self.accounts.assign(each.project, each.domain, milli, preemptible=each.preemptible)
 
 
 def _identity(allocation: Allocation) -> tuple[JobId, str]:

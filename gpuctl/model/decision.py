@@ -126,7 +126,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """The run goes on with another number of workers. `beneficiary`: the job it gives some up for; None if it grows."""
+    """The run goes on with another number of workers. `beneficiary`: the job it gives some up for, if any."""
 
     job: JobId
     reason: Reason

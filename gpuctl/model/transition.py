@@ -65,7 +65,7 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
         case Suspended() if run.phase is RunPhase.QUEUED:
             return _waiting(_recorded(run, record), None)
         case Resize(placement=placement):
-            return _resized(run, placement)
+            return resized(run, placement)
         case TimeOut():
             return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
         case _:
@@ -140,10 +140,11 @@ def _waiting(run: Run, reserved: Placement | None) -> Run:
     )  # fmt: skip
 
 
-def _resized(run: Run, placement: Placement) -> Run:
-    """The run with the first of its workers, or with more; pods that it gave up are leaving."""
-    gone = run.placement.workers[len(placement.workers) :] if run.placement else ()
-    return replace(run, placement=placement, leaving=Placement(workers=gone) if gone else None)
+def resized(run: Run, placement: Placement) -> Run:
+    """The run with some of its workers, or with more; pods that it gave up are leaving."""
+    gone = Counter(run.placement.workers if run.placement else ()) - Counter(placement.workers)
+    leaving = Placement(workers=tuple(gone.elements())) if gone else None
+    return replace(run, placement=placement, leaving=leaving)
 
 
 def _recorded(run: Run, record: RunRecord) -> Run:

@@ -50,18 +50,38 @@ def whole_crew(charge: Charge, pods: Sequence[Pod], ended: frozenset[int] = froz
 def elastic_crew(
     charge: Charge, pods: Sequence[Pod], planned: Placement | None, made_with: Placement | None, *, is_job: bool
 ) -> Crew:
-    """The pods that stay of an elastic run are told by its placement: its Job drops the highest indexes first."""
-    if planned is None or not is_job:
+    """Which pods of an elastic run stay, told by its placement: a Job drops the highest indexes first.
+
+    A Deployment removes those that are not ready, for example the pods of a lost node. One that is being deleted has
+    its place as long as no other pod is on that node in its stead: another will be made there.
+    """
+    if planned is None:
         return Crew(charge=charge, staying=pods, made_with=made_with)
-    staying = [pod for pod in pods if pod.index < len(planned.workers)]
-    going = [pod for pod in pods if pod.index >= len(planned.workers) and pod.live and pod.node is not None]
+    places = len(planned.workers)
+    staying = [pod for pod in pods if (pod.index < places if is_job else not pod.leaving)]
+    going = [pod for pod in pods if pod not in staying and pod.live and pod.node is not None]
+    if not is_job:
+        kept = _in_open_places(planned, staying, going)
+        staying, going = [*staying, *kept], [pod for pod in going if pod not in kept]
     rest = list(made_with.workers) if made_with else []
     for worker in planned.workers:
         if worker in rest:
             rest.remove(worker)
     gone = Crew(charge=charge, staying=going)
     left = _meet(tuple(rest), sorted(going, key=_by_worker), gone, keep_open=False).placement
-    return Crew(charge=charge, staying=staying, leaving=left, made_with=made_with, by_index=True)
+    return Crew(charge=charge, staying=staying, leaving=left, made_with=made_with, by_index=is_job)
+
+
+def _in_open_places(planned: Placement, staying: Iterable[Pod], going: Iterable[Pod]) -> list[Pod]:
+    """The pods being deleted on whose nodes a planned place is left for them."""
+    free = Counter(worker.node for worker in planned.workers)
+    free.subtract(pod.node for pod in staying if pod.node is not None)
+    kept: list[Pod] = []
+    for pod in going:
+        if pod.node is not None and free[pod.node] > 0:
+            free[pod.node] -= 1
+            kept.append(pod)
+    return kept
 
 
 def unbound_nodes(held: Held, pods: Iterable[Pod], ended: frozenset[int]) -> tuple[NodeName, ...]:

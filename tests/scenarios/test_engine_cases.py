@@ -14,9 +14,7 @@ from test_scenarios import reported
 CASES = Path(os.environ.get("GPUCTL_ENGINE_CASES", Path(__file__).parents[3] / "shared" / "engine-cases"))
 
 OPEN = {
-    "node-lost-moved-for-another": "what a lost node takes from a project counts as free for its next job",
     "paused-for-nobody": "a place that was reserved may go to a job that comes later",
-    "service-loses-a-node": "a service stops whole when one of its nodes is lost",
     "surplus-within-share": "an elastic run regains workers within its guarantee only",
 }
 """What is still decided wrongly, and why. Strict: what comes true goes off this list."""

@@ -175,7 +175,8 @@ PAUSED = (
         code="GPU5034",
         title="its node is lost",
         message="paused because node {node} is gone or not ready",
-        why="A run needs all of its nodes.",
+        why="The workers on other nodes are not enough: a job needs all its workers, or minWorkers of them. An elastic "
+        "training job also stops if it loses worker 0, or so low an index that fewer than minWorkers are below it.",
         fix="It starts on other nodes once they have room; check the node.",
     ),
     CodeEntry(
@@ -317,6 +318,16 @@ ELASTIC = (
         why="Another job was entitled to the GPUs, and minWorkers says that this one can run without them. Elastic "
         "jobs are scaled down before any job is paused.",
         fix="Nothing to do. It scales up when GPUs are idle on nodes that its pods can use, or at its next start.",
+    ),
+    CodeEntry(
+        code="GPU5091",
+        title="scaled down without a node",
+        message="runs with {workers} of its {declared} workers: node {node} is gone or not ready, or takes no new pods",
+        why="minWorkers says that the job can run without the workers of that node. A service goes on with its other "
+        "replicas. A training job goes on with the workers below the first that it lost, because a Job can drop "
+        "only its highest indexes.",
+        fix="Check the node. The job scales up when GPUs are idle on nodes that its pods can use, or at its next "
+        "start.",
     ),
 )
 

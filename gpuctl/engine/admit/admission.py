@@ -340,7 +340,7 @@ class Admission:
         if not option.request.gpu_milli or not self._may_have_moved(pending, option):
             return False
         found = self._migrations.consolidate(option, self._rules(pending, option))
-        return self._shift(pending, found if found is None or found.cost.price <= most_price else None)
+        return self._shift(pending, found if found and found.cost.price <= most_price else None)
 
     def _may_have_moved(self, pending: PendingJob, option: PoolOption) -> bool:
         return self._policy.consolidation and self._has_claim(pending, option)

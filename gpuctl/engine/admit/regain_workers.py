@@ -31,6 +31,7 @@ from gpuctl.engine.victims.search import place_without
 from gpuctl.model.decision import Placement, TraceStep, WorkerPlacement
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.job import JobType
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import GpuMilli
 
@@ -74,11 +75,17 @@ class WorkerRegain:
             self._regain(run, domain, count)
 
     def _entitled_workers(self, run: UnderScaled, domain: DomainName) -> int:
-        """The workers that its project's guarantee leaves for it, as far as nodes and ceilings allow."""
+        """The workers that its project's guarantee leaves for it, as far as nodes and ceilings allow.
+
+        A service comes before the training that waits in its project.
+        """
         snapshot, project, each = self._snapshot, run.allocation.project, run.option.request.gpu_milli
         guarantee = snapshot.accounts.portion(domain, project_owner(project)).guarantee_milli
         missing = run.most(snapshot.capacity) - len(run.workers)
-        count = min(missing, (guarantee - self._asked[domain, project]) // each) if each else 0
+        asked = self._asked[domain, project]
+        if run.job.type is JobType.INFERENCE:
+            asked -= self._pending_jobs.training_milli(project, domain)
+        count = min(missing, (guarantee - asked) // each) if each else 0
         while count > 0 and forbidden(snapshot.accounts, run.job, domain, count * each) is not None:
             count -= 1
         return count

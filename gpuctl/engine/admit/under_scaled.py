@@ -18,7 +18,7 @@ from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import DomainName, Way
 from gpuctl.model.ids import NodeName, ProjectName
-from gpuctl.model.job import Job
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ACTIVE
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
@@ -92,12 +92,16 @@ class UnderScaled:
 
 
 def under_scaled(allocations: Iterable[Allocation], static_fit: StaticFit) -> Iterator[UnderScaled]:
-    """The under-scaled ones of some runs. A run whose last workers are still leaving is not asked again before."""
+    """The under-scaled ones of some runs.
+
+    A Job makes no pod of an index whose last pod is still leaving. A Deployment does, and of a lost node's pods it is
+    not known when they will be gone.
+    """
     for allocation in allocations:
         job, run = allocation.job, allocation.run
         if job is None or run.phase not in ACTIVE or len(allocation.placement.workers) >= job.workers:
             continue
-        if run.made_with is None or run.leaving is not None:
+        if run.made_with is None or (run.leaving is not None and job.type is not JobType.INFERENCE):
             continue
         for option in static_fit.options(job):
             if static_fit.pool_of(allocation.placement) == option.pool.name:

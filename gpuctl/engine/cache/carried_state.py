@@ -46,7 +46,7 @@ from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, Ledger, Run, RunPhase
-from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
+from gpuctl.model.units import GpuMilli, Instant
 
 
 class CarriedState:
@@ -66,9 +66,6 @@ class CarriedState:
         self._runs = RunIndex()
         self._in_place: dict[JobId, tuple[Allocation, ...]] = {}
         self._entered: dict[JobId, tuple[Allocation, ...]] = {}
-        self._used: dict[tuple[NodeName, int], GpuMilli] = {}
-        self._overused: set[tuple[NodeName, int]] = set()
-        self._given_twice: dict[RunKey, NodeName] = {}
         self._read_always: set[JobId] = set()
         self._due: list[tuple[Instant, JobId]] = []
         self._dirty = dirty = DirtyProjects(project.name for project in declared.projects)
@@ -134,16 +131,22 @@ class CarriedState:
             touched.update(dict.fromkeys(self.snapshot.entered_on(nodes) | self.pending_jobs.refit(capacity, nodes)))
             self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         jobs = sorted(touched)
-        twice = self._place(jobs)
-        if twice != self._given_twice:
-            touched.update((job, None) for job, _ in dict(twice.items() ^ self._given_twice.items()))
-            jobs, self._given_twice = sorted(touched), twice
-        leaving, entering = self._settle(jobs, declared, state)
+        self._place(jobs)
+        leaving, entering = self._settle(jobs, declared, state, {})
         self._adjust(leaving, before, -1)
-        self._adjust(entering, capacity, 1)
         self.snapshot.leave_all(leaving)
         self.snapshot.refit(capacity, nodes)
+        self._adjust(entering, capacity, 1)
         self.snapshot.enter_all(entering)
+        twice = self._given_twice(entering)
+        if twice:
+            jobs = sorted({job for job, _ in twice})
+            touched.update(dict.fromkeys(jobs))
+            leaving, entering = self._settle(jobs, declared, state, twice)
+            self._adjust(leaving, capacity, -1)
+            self.snapshot.leave_all(leaving)
+            self._adjust(entering, capacity, 1)
+            self.snapshot.enter_all(entering)
         self.touched.update(touched)
         self.is_unchanged = not (touched or nodes or self.elastic)
         counters.read += len(touched)
@@ -222,51 +225,30 @@ class CarriedState:
             digest = run.digest
         return found
 
-    def _place(self, jobs: Iterable[JobId]) -> dict[RunKey, NodeName]:
-        """Update the allocations of some jobs and the use of devices. Returns the runs on devices that were given out
-        twice.
-        """
-        gone = [allocation for job in jobs for allocation in self._in_place.pop(job, ())] if self._in_place else []
-        come: list[Allocation] = []
+    def _place(self, jobs: Iterable[JobId]) -> None:
+        """Update the allocations of some jobs."""
+        for job in jobs if self._in_place else ():
+            self._in_place.pop(job, None)
         for job in self._runs.only_in(IN_PLACE, jobs):
             allocations = self._allocations_of(job)
             if allocations:
                 self._in_place[job] = allocations
-                come += allocations
-        self._use_devices(gone, -1)
-        self._use_devices(come, 1)
-        if not self._overused:
-            return {}
-        staying = (allocation for allocation in self.allocations if not allocation.leaving)
-        return given_twice(
-            list(filter(self._is_overused, staying)),
-            self._pinned,
-        )
 
-    def _is_overused(self, allocation: Allocation) -> bool:
-        """Whether one of its devices was given out twice."""
-        workers = allocation.placement.workers
-        return any((worker.node, index) in self._overused for worker in workers for index in worker.gpus)
+    def _given_twice(self, entered: Iterable[Allocation]) -> dict[RunKey, NodeName]:
+        """The runs to move from devices that were given out twice, on the nodes of the allocations entered now.
 
-    def _use_devices(self, allocations: Iterable[Allocation], sign: int) -> None:
-        used, over = self._used, self._overused
-        for allocation in allocations:
-            for worker in allocation.placement.workers if not allocation.leaving else ():
-                milli = sign * allocation.per_worker.on_device(worker)
-                for index in worker.gpus:
-                    device = worker.node, index
-                    used[device] = after = used.get(device, 0) + milli
-                    if after > WHOLE_GPU:
-                        over.add(device)
-                    elif sign < 0:
-                        over.discard(device)
-                        if not after:
-                            del used[device]
+        Elsewhere nothing has changed, and runs that were to move in the last cycle are read in each.
+        """
+        nodes = {worker.node for each in entered if not each.leaving for worker in each.placement.workers}
+        return given_twice(dict.fromkeys(each for node in nodes for each in self.snapshot.on_node(node)))
 
     def _settle(
-        self, jobs: Iterable[JobId], declared: Declared, state: ClusterState
+        self, jobs: Iterable[JobId], declared: Declared, state: ClusterState, twice: Mapping[RunKey, NodeName]
     ) -> tuple[list[Allocation], list[Allocation]]:
-        """Read jobs one by one. Returns the allocations that leave the snapshot, and those that enter it."""
+        """Read jobs one by one. Returns the allocations that leave the snapshot, and those that enter it.
+
+        `twice`: runs on devices that were given to others too.
+        """
         leaving = self._forget(jobs)
         pending: list[Job] = []
         runs: list[Run | None] = []
@@ -279,7 +261,7 @@ class CarriedState:
             run = self._runs.of_digest(job)
             decision = by_itself(job, run, declared, state, self._now_ms)
             if decision is None and run is not None and run.phase in ACTIVE:
-                decision = stopped(job, run, self._capacity, self._given_twice, self._now_ms)
+                decision = stopped(job, run, self._capacity, twice, self._now_ms)
                 if decision is None:
                     staying.append((job, run))
                     continue
@@ -302,8 +284,9 @@ class CarriedState:
         for job_id in jobs:
             allocations, decision = self._in_place[job_id], self.decisions.get(job_id)
             if is_hindered or not isinstance(decision, Keep):
-                allocations = tuple([decided(allocation, decision, declared) for allocation in allocations])
-            if self.elastic:
+                found = (decided(allocation, decision, declared) for allocation in allocations)
+                allocations = tuple(chain.from_iterable(found))
+            if self.elastic and isinstance(decision, Keep):
                 job = self._jobs.get(job_id)
                 allocations = tuple(parted(allocations)) if job is not None and job.is_elastic else allocations
             self._entered[job_id] = allocations

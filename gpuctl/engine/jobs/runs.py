@@ -6,9 +6,13 @@ only devices that were given out twice need several runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain, groupby
+from typing import TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import WorkerRequest
@@ -23,13 +27,15 @@ from gpuctl.model.decision import (
     Pending,
     Placement,
     Reason,
+    Resize,
     RunRecord,
     Suspended,
     TimeOut,
+    WorkerPlacement,
 )
 from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest
-from gpuctl.model.job import Job
+from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest, RunKey
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 
@@ -37,6 +43,9 @@ NOWHERE = Placement(workers=())
 STOPPING = RunPhase.STOPPING
 IN_PLACE = frozenset((*ACTIVE, STOPPING))
 """Phases of runs that hold a place."""
+
+_Device: TypeAlias = tuple[NodeName, int]
+"""A device of a node, by its index."""
 
 _STOPPED = (Displace, TimeOut, Suspended, Finished)
 """Decisions by which a run stops."""
@@ -49,7 +58,8 @@ _TIMED = (Keep, TimeOut)
 class Allocation:
     """A run that holds a place. `job`: its declaration if it may be paused for other jobs, else None.
 
-    `leaving`: it is stopping, so it is no longer part of what its project holds. An elastic run is several allocations:
+    `leaving`: it is stopping, so it is no longer part of what its project holds. `keeps_claim`: it stops for no other
+    job, so its GPUs are still claimed by its project until it waits like others. An elastic run is several allocations:
     one of the workers it can't do without, and one for each `is_extra` worker. `leaves_with`: the allocations of the
     same run that leave with this one. Never changed. Not frozen, because that would double the cost of making one.
     """
@@ -62,6 +72,7 @@ class Allocation:
     per_worker: WorkerRequest
     leaving: bool
     preemptible: bool
+    keeps_claim: bool = False
     is_extra: bool = False
     leaves_with: tuple[Allocation, ...] = ()
 
@@ -112,7 +123,9 @@ def next_change_ms(
     job: Job, run: Run | None, decision: Decision | None, now_ms: Instant, min_runtime_ms: DurationMs
 ) -> Instant | None:
     """When time alone may change a job's decision: `now_ms` if at any time; None: never."""
-    if run is None or isinstance(decision, Displace) or (isinstance(decision, Suspended) and run.phase in ACTIVE):
+    if run is None or isinstance(decision, Displace | Resize):
+        return now_ms
+    if isinstance(decision, Suspended) and run.phase in ACTIVE:
         return now_ms
     if not isinstance(decision, _TIMED):
         return None
@@ -131,9 +144,12 @@ def next_change_ms(
 
 
 def _allocation(run: Run, job: Job | None, capacity: Capacity) -> Allocation:
-    placement = run.placement or NOWHERE
+    """What all workers of a run hold that have not ended."""
+    placement, per_worker = run.placement or NOWHERE, _charge(run.gpu_milli, run.cpu_milli, run.mem_bytes)
     workers = len(placement.workers) or (job.workers if job else 1)
-    per_worker = _charge(run.gpu_milli, run.cpu_milli, run.mem_bytes)
+    if run.ended:
+        placement = Placement(workers=tuple([worker for _, worker in _staying(run)]))
+        workers = len(placement.workers)
     domain, leaving = _domain(placement, job, capacity), run.phase is STOPPING
     preemptible = job is None or job.preemptible
     return Allocation(run, job, domain, per_worker.gpu_milli * workers, placement, per_worker, leaving, preemptible)
@@ -143,6 +159,12 @@ def _allocation(run: Run, job: Job | None, capacity: Capacity) -> Allocation:
 def _charge(gpu_milli: GpuMilli, cpu_milli: CpuMilli, mem_bytes: MemBytes) -> WorkerRequest:
     """What a worker is charged. Most runs are charged the same and share one object."""
     return WorkerRequest(max(0, gpu_milli), max(0, cpu_milli), max(0, mem_bytes))
+
+
+def _staying(run: Run) -> list[tuple[int, WorkerPlacement]]:
+    """The workers of a run that have not ended, with their numbers."""
+    workers = run.placement.workers if run.placement is not None else ()
+    return [(at, worker) for at, worker in enumerate(workers) if at not in run.ended]
 
 
 def _domain(placement: Placement, job: Job | None, capacity: Capacity) -> DomainName | None:
@@ -160,18 +182,22 @@ def _left_behind(allocation: Allocation, placement: Placement) -> Allocation:
     return replace(allocation, job=None, total_milli=total_milli, placement=placement, leaving=True)
 
 
-def decided(allocation: Allocation, decision: Decision | None, declared: Declared) -> Allocation:
-    """The allocation after its job's decision: leaving if the run stops; without job if it can't be paused."""
-    if allocation.job is None:
-        return allocation
-    if isinstance(decision, Keep) and _hindrance(allocation.job, declared) is None:
-        return allocation
-    stopped = isinstance(decision, _STOPPED)
-    return Allocation(
-        run=allocation.run, job=None, domain=allocation.domain, total_milli=allocation.total_milli,
-        placement=allocation.placement, per_worker=allocation.per_worker, leaving=allocation.leaving or stopped,
-        preemptible=allocation.preemptible,
-    )  # fmt: skip
+def decided(allocation: Allocation, decision: Decision | None, declared: Declared) -> Iterator[Allocation]:
+    """The allocation after its job's decision: leaving if the run stops; without job if it can't be paused.
+
+    Of a run that goes on with fewer workers, those that it gives up are an allocation by themselves.
+    """
+    if allocation.job is None or (isinstance(decision, Keep) and _hindrance(allocation.job, declared) is None):
+        yield allocation
+    elif isinstance(decision, Resize):
+        staying, each = decision.placement, allocation.per_worker.gpu_milli
+        yield replace(allocation, placement=staying, total_milli=each * len(staying.workers))
+        gone = Counter(allocation.placement.workers) - Counter(staying.workers)
+        yield _left_behind(allocation, Placement(workers=tuple(gone.elements())))
+    else:
+        leaving = allocation.leaving or isinstance(decision, _STOPPED)
+        claims = leaving and decision is not None and decision.reason.code in reasons.DISPLACED
+        yield replace(allocation, job=None, leaving=leaving, keeps_claim=claims)
 
 
 def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant) -> Decision | None:
@@ -223,26 +249,61 @@ def _spent(job: JobId, run: Run | None, limit_ms: DurationMs) -> Finished | None
 
 
 def stopped(
-    job: Job, run: Run, capacity: Capacity, twice: Mapping[tuple[JobId, RunDigest], NodeName], now_ms: Instant
+    job: Job, run: Run, capacity: Capacity, twice: Mapping[RunKey, NodeName], now_ms: Instant
 ) -> Decision | None:
-    """Why a running run stops: it is over a limit, without its node, or on a device that was given out twice."""
+    """Why a running run does not go on as it is: it is over a limit, or can't have all of its places any more.
+
+    A place is lost with its node, or if its pod is not there yet and its node takes no new pods. A run that can do with
+    fewer workers goes on with those that keep theirs, as far as its kind of object lets it give up the others.
+    """
     limit = interactive.limit_reached(job, run, now_ms)
     if limit is not None:
         return TimeOut(job=job.id, reason=limit, record=run.record)
-    for worker in run.placement.workers if run.placement is not None else ():
-        space = capacity.nodes.get(worker.node)
-        if space is None or not space.ready:
-            record = _withdrawn_record(run, now_ms)
-            return Displace(job=job.id, reason=reasons.node_lost(worker.node), record=record)
-    for name in run.unbound:
-        space = capacity.nodes.get(name)
-        if space is None or not space.usable:
-            record = _withdrawn_record(run, now_ms)
-            return Displace(job=job.id, reason=reasons.node_closed(name), record=record)
-    node = twice.get((run.job, run.digest)) if twice else None
+    nodes = capacity.nodes
+    lost = {at: worker.node for at, worker in _staying(run) if worker.node not in nodes or not nodes[worker.node].ready}
+    closed = _closed_places(run, capacity) if run.unbound else {}
+    node = next(chain(lost.values(), closed.values()), None)
     if node is not None:
-        return Displace(job=job.id, reason=reasons.given_twice(node), record=paused_record(run, now_ms, None))
-    return None
+        staying = _workers_without(job, run, lost.keys() | closed.keys())
+        if staying:
+            fewer = reasons.lost_workers(node, len(staying), job.workers)
+            return Resize(job=job.id, reason=fewer, record=run.record, placement=Placement(workers=staying))
+        reason = reasons.node_lost(node) if lost else reasons.node_closed(node)
+        return Displace(job=job.id, reason=reason, record=_withdrawn_record(run, now_ms))
+    node = twice.get((run.job, run.digest))
+    if node is None:
+        return None
+    return Displace(job=job.id, reason=reasons.given_twice(node), record=_withdrawn_record(run, now_ms))
+
+
+def _closed_places(run: Run, capacity: Capacity) -> dict[int, NodeName]:
+    """The workers whose pods are not on a node yet, where that node takes no new pods.
+
+    Which workers of a node these are is not known: the last, because those are the newest of a run that scales up.
+    """
+    found: dict[int, NodeName] = {}
+    for node, count in Counter(run.unbound).items():
+        space = capacity.nodes.get(node)
+        if space is None or not space.usable:
+            there = [at for at, worker in _staying(run) if worker.node == node]
+            found.update(dict.fromkeys(there[-count:], node))
+    return found
+
+
+def _workers_without(job: Job, run: Run, lost: AbstractSet[int]) -> tuple[WorkerPlacement, ...]:
+    """The workers with which a run goes on without those that lost their places; () if they are too few.
+
+    A Deployment makes do with any of its replicas, and removes those first that are not ready. An Indexed Job drops its
+    highest indexes only: the workers above a lost one go with it.
+    """
+    if not job.is_elastic or run.placement is None:
+        return ()
+    workers = run.placement.workers
+    if job.type is JobType.INFERENCE:
+        staying = tuple([worker for at, worker in enumerate(workers) if at not in lost])
+    else:
+        staying = workers[: min(lost)]
+    return staying if len(staying) >= job.min_workers else ()
 
 
 def kept(staying: Sequence[tuple[Job, Run]]) -> list[Keep]:
@@ -258,37 +319,43 @@ def kept(staying: Sequence[tuple[Job, Run]]) -> list[Keep]:
     ]
 
 
-def given_twice(
-    allocations: Iterable[Allocation], pinned: frozenset[ProjectName]
-) -> dict[tuple[JobId, RunDigest], NodeName]:
+def given_twice(allocations: Iterable[Allocation]) -> dict[RunKey, NodeName]:
     """Runs to move so that no device carries more than one device's worth, each with the node where it did.
 
-    What no decision can move stays; then what can't be paused; then what started first. Stopping runs don't count, nor
-    do devices a node has stopped reporting: the work on them may well go on.
+    What no decision can move stays; then what is on its nodes; then what can't be paused; then what started first.
+    Allocations that leave don't count. Devices that a node has stopped reporting do: the work on them may well go on.
+    Cost: O(devices), and a sort where a device was given twice.
     """
-    used: dict[tuple[NodeName, int], GpuMilli] = {}
-    twice: dict[tuple[JobId, RunDigest], NodeName] = {}
-
-    def seniority(allocation: Allocation) -> tuple[bool, bool, Instant, JobId, RunDigest]:
-        movable = allocation.job is not None and allocation.project not in pinned
-        return (
-            movable,
-            allocation.preemptible,
-            allocation.run.started_at_ms or 0,
-            allocation.run.job,
-            allocation.run.digest,
-        )
-
-    for allocation in sorted((allocation for allocation in allocations if not allocation.leaving), key=seniority):
-        devices = [
-            ((worker.node, index), allocation.per_worker.on_device(worker))
-            for worker in allocation.placement.workers
-            for index in worker.gpus
-        ]
-        over = [key for key, milli in devices if used.get(key, 0) + milli > WHOLE_GPU]
-        if over and seniority(allocation)[0]:
-            twice[allocation.run.job, allocation.run.digest] = min(over)[0]
+    staying = [allocation for allocation in allocations if not allocation.leaving]
+    if all(milli <= WHOLE_GPU for milli in _used(staying).values()):
+        return {}
+    used: dict[_Device, GpuMilli] = {}
+    twice: dict[RunKey, NodeName] = {}
+    for _, parts in groupby(sorted(staying, key=_seniority), key=_seniority):
+        of_run = list(parts)
+        own = _used(of_run)
+        over = [device for device, milli in own.items() if used.get(device) and used[device] + milli > WHOLE_GPU]
+        if over and of_run[0].job is not None:
+            twice[of_run[0].run.job, of_run[0].run.digest] = min(over)[0]
             continue
-        for key, milli in devices:
-            used[key] = used.get(key, 0) + milli
+        for device, milli in own.items():
+            used[device] = used.get(device, 0) + milli
     return twice
+
+
+def _used(allocations: Iterable[Allocation]) -> dict[_Device, GpuMilli]:
+    """What the allocations use of each device together."""
+    used: dict[_Device, GpuMilli] = {}
+    for allocation in allocations:
+        for worker in allocation.placement.workers:
+            milli = allocation.per_worker.on_device(worker)
+            for index in worker.gpus:
+                used[worker.node, index] = used.get((worker.node, index), 0) + milli
+    return used
+
+
+def _seniority(allocation: Allocation) -> tuple[bool, bool, bool, Instant, JobId, RunDigest]:
+    """The order in which runs keep a device that was given to several; equal for all allocations of one run."""
+    run = allocation.run
+    started_at_ms = run.started_at_ms or 0
+    return allocation.job is not None, bool(run.unbound), allocation.preemptible, started_at_ms, run.job, run.digest

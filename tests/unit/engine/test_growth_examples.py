@@ -10,10 +10,10 @@ from elastic_worlds import decided as all_decided
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.engine import schedule
-from gpuctl.model.decision import Decision, Displace, Keep, Resize
+from gpuctl.model.decision import Decision, Displace, Keep, Pending, Resize
 from gpuctl.model.declared import Declared, Sharing
-from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.job import Job
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import RunPhase
 
 
@@ -123,3 +123,66 @@ def test_a_run_without_gpus_grows_by_cpu() -> None:
     place = replace(at((1, 0)), workers=(replace(at((1, 0)).workers[0], gpus=()),))
     world = world_of(tree, a_e=place)
     assert workers(all_decided(world, tree)["a/e"]) == 2
+
+
+def lose(world: World, name: str, *, ready: bool = False) -> None:
+    """The node takes no more pods, and keeps none unless it is `ready`."""
+    world.nodes = tuple(replace(n, ready=ready, usable=False) if n.name == name else n for n in world.nodes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "places", "left"),
+    [
+        (JobType.INFERENCE, [(1, 0), (2, 0), (1, 1), (2, 1)], [(1, 0), (1, 1)]),
+        (JobType.INFERENCE, [(2, 0), (2, 1), (1, 0)], []),
+        (JobType.TRAINING, [(1, 0), (1, 1), (2, 0), (1, 2)], [(1, 0), (1, 1)]),
+        (JobType.TRAINING, [(1, 0), (2, 0), (1, 1), (1, 2)], []),
+    ],
+    ids=["healthy replicas", "too few replicas", "below the lost index", "too low an index"],
+)
+def test_a_run_that_loses_a_node_goes_on_as_far_as_its_kind_allows(
+    kind: JobType, places: list[tuple[int, int]], left: list[tuple[int, int]]
+) -> None:
+    tree = borrowing(job("a/e", workers=4, min_workers=2, kind=kind, preemptible=True), job("b/x", 1000))
+    world = world_of(tree, a_e=at(*places))
+    lose(world, "dgx1-2")
+    found = all_decided(world, tree)["a/e"]
+    if not left:
+        assert isinstance(found, Displace)
+        return
+    assert isinstance(found, Resize)
+    assert found.placement == at(*left)
+    assert (found.reason.code, dict(found.reason.params)["node"]) == ("GPU5091", "dgx1-2")
+    world.settle(tree)
+    assert world.starts() == {"a/e": 1, "b/x": 1}
+
+
+def test_what_a_run_that_goes_on_gives_up_is_free_once_it_has_left() -> None:
+    """Worker 2 is healthy, and goes because worker 1 is lost."""
+    tree = borrowing(job("a/e", workers=3, min_workers=1), job("b/x", 4000))
+    world = world_of(tree, a_e=at((1, 0), (2, 0), (1, 1)))
+    lose(world, "dgx1-2")
+    assert isinstance(all_decided(world, tree)["b/x"], Pending)
+    tree = borrowing(job("a/e", workers=3, min_workers=1), job("b/x", 3000))
+    world.settle(tree)
+    assert world.starts() == {"a/e": 1, "b/x": 1}
+
+
+def test_one_that_scales_up_to_a_node_that_closes_gives_up_what_is_not_there_yet() -> None:
+    tree = borrowing(job("a/e", workers=3, min_workers=1))
+    world = world_of(tree, a_e=at((1, 0), (2, 0), (2, 1)))
+    ((key, run),) = world.runs.items()
+    world.runs[key] = replace(run, phase=RunPhase.STARTING, unbound=(NodeName("dgx1-2"),))
+    lose(world, "dgx1-2", ready=True)
+    found = all_decided(world, tree)["a/e"]
+    assert isinstance(found, Resize)
+    assert found.placement == at((1, 0), (2, 0))
+
+
+def test_a_worker_that_has_ended_loses_nothing_with_its_node() -> None:
+    tree = borrowing(job("a/gang", workers=2))
+    world = world_of(tree, a_gang=at((1, 0), (2, 0)))
+    ((key, run),) = world.runs.items()
+    world.runs[key] = replace(run, ended=frozenset({1}))
+    lose(world, "dgx1-2")
+    assert isinstance(all_decided(world, tree)["a/gang"], Keep)

@@ -94,6 +94,29 @@ def test_what_ran_on_a_lost_node_starts_elsewhere_and_a_cordoned_one_keeps_its_w
     assert dict(made.reason.params) == {"node": lost}
 
 
+def test_what_a_displaced_run_held_is_claimed_by_its_project_until_it_waits() -> None:
+    """Else `a/2` would have the loan of b paused, and a's run would be without a place when it can start."""
+    tree = declared([project("a", 4000), project("b", 0)], [job("a/1", 3000), job("b/1", 4000)], POOLS)
+    world = World(nodes=live_nodes(POOLS))
+    world.settle(tree)
+    lost = next(run.placement.nodes for run in world.runs.values() if run.placement and run.gpu_milli == 3000)
+    world.nodes = tuple(replace(node, ready=node.name not in lost) for node in world.nodes)
+    tree = replace(tree, jobs=(*tree.jobs[:1], job("a/2", 2000), tree.jobs[1]))
+    world.runs[tree.jobs[1].id, tree.jobs[1].digest] = Run(
+        job=tree.jobs[1].id, digest=tree.jobs[1].digest, phase=RunPhase.QUEUED, gpu_milli=2000
+    )
+    made = world.cycle(tree)
+    assert {str(d.job): type(d).__name__ for d in made.decisions} == {
+        "a/1": "Displace", "a/2": "Pending", "b/1": "Keep"
+    }  # fmt: skip
+    assert {row.project: row.allocated_milli for row in made.shares} == {"a": 0, "b": 4000}
+    stopping = dict(world.runs)
+    assert kinds(world, tree) == {"a/1": "Pending", "a/2": "Pending", "b/1": "Keep"}
+    # A person who does not want it any more ends the claim with it.
+    world.runs = stopping
+    assert kinds(world, replace(tree, jobs=tree.jobs[1:]))["b/1"] == "Reclaim"
+
+
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("had_a_node", [False, True])
 def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool, had_a_node: bool) -> None:
@@ -167,6 +190,29 @@ def test_a_device_given_out_twice_keeps_who_cannot_be_paused_then_who_came_first
         world.runs[key] = replace(run, placement=same)
     made = kinds(world, tree)
     assert made == {"a/1": "Displace", "a/2": "Displace", "a/shell": "Keep"}
+
+
+def test_of_two_on_one_device_the_one_whose_pod_is_not_there_yet_moves_and_waits_as_before() -> None:
+    world, tree = at_rest(job("a/1"), job("a/shell", kind=JobType.INTERACTIVE))
+    same = Placement(workers=(WorkerPlacement(node=NodeName("dgx1-1"), gpus=(0,)),))
+    for key, run in world.runs.items():
+        world.runs[key] = replace(run, placement=same)
+        if run.job.name == "shell":
+            world.runs[key] = replace(
+                world.runs[key], phase=RunPhase.STARTING, unbound=(NodeName("dgx1-1"),), unstarted=True
+            )
+    made = decision(world, tree, "a/shell")
+    assert isinstance(made, Displace)
+    assert (made.reason.code, made.record.starts) == ("GPU5035", 0)
+
+
+def test_workers_that_have_ended_are_not_held_by_their_project() -> None:
+    world, tree = at_rest(job("a/gang", workers=4))
+    ((key, run),) = world.runs.items()
+    assert run.placement is not None
+    world.runs[key] = replace(run, ended=frozenset({0, 3}))
+    (row,) = [row for row in world.cycle(tree).shares if row.project == "a"]
+    assert row.allocated_milli == 2000
 
 
 def test_runs_nobody_declares_still_hold_their_place() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from objects_by_hand import RUN_LABELS, job, only_run, pod
+from objects_by_hand import NOON, RUN_LABELS, deployment, job, only_run, pod
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_placement
@@ -65,3 +65,38 @@ def test_those_it_gave_up_hold_their_places_until_they_are_gone() -> None:
 )
 def test_it_is_at_work_with_its_fewest_once_every_pod_has_a_node(pods: list[Body], phase: RunPhase) -> None:
     assert only_run(elastic(place(("n1", 0), ("n1", 1))), *pods).phase is phase
+
+
+def service(now: Placement) -> Body:
+    body: dict[str, Any] = dict(deployment(len(now.workers)))
+    meta = body["metadata"]
+    notes = {names.MIN_WORKERS_ANNOTATION: "1", names.PLACEMENT_ANNOTATION: encode_placement(now)}
+    template = {"metadata": {"annotations": {names.PLACEMENT_ANNOTATION: encode_placement(STARTED_WITH)}}}
+    meta = {**meta, "annotations": {**meta.get("annotations", {}), **notes}}
+    return {**body, "metadata": meta, "spec": {**body["spec"], "template": template}}
+
+
+def replicas(*on: str, **fields: Any) -> list[Body]:
+    return [pod(f"web-{node}-{at}-{len(fields)}", on=node, **fields) for at, node in enumerate(on)]
+
+
+def test_replicas_of_a_lost_node_hold_their_places_until_they_are_gone() -> None:
+    """Its kubelet does not answer, so they are being deleted for as long as the node is lost."""
+    lost = replicas("n2", "n2", deletionTimestamp=NOON)
+    run = only_run(service(place(("n1", 0), ("n1", 1))), *replicas("n1", "n1"), *lost)
+    assert run.phase is RunPhase.RUNNING
+    assert run.placement == place(("n1", 0), ("n1", 1))
+    assert run.leaving == place(("n2", 0), ("n2", 1))
+
+
+def test_a_replica_that_is_replaced_on_its_node_keeps_its_place() -> None:
+    run = only_run(service(STARTED_WITH), *replicas("n1", "n1", "n2"), *replicas("n2", deletionTimestamp=NOON))
+    assert (run.placement, run.leaving) == (STARTED_WITH, None)
+
+
+def test_where_the_controller_removed_a_healthy_replica_the_lost_one_is_still_a_worker() -> None:
+    """The engine gives it up next."""
+    going = replicas("n1", deletionTimestamp=NOON)
+    run = only_run(service(place(("n1", 0), ("n1", 1))), *replicas("n1", "n2"), *going)
+    assert run.placement is not None
+    assert [worker.node for worker in run.placement.workers] == ["n1", "n1", "n2"]
