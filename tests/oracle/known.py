@@ -61,6 +61,10 @@ _PRICE = {
         why="4.5: the price counts what a victim's restart would displace.",
         worlds=(1000652, 1002861, 1003302, 1003858),
     ),
+    "dear: a move spares a guarantee": Known(
+        why="4.4: a straddled guarantee is the last choice; moving a run comes before.",
+        worlds=(1249,),
+    ),
     "dear: another set": Known(
         why="4.5: as few GPUs as possible: another set of the same kind loses fewer.",
         worlds=(1002693, 1005703, 1007747, 1012890),

@@ -107,8 +107,8 @@ class Admission:
         starts = ((pending_jobs.find(job)[0], assignment) for job, (assignment, _) in taken)
         self.reservations.choose(pending_jobs.left(self._decided), self._policy.starvation_guard_ms, starts)
         for reservation in self.reservations:
-            job = reservation.pending.job.id
-            self.outcome.kept[job] = reservation.assignment, reasons.kept_for_oldest(reservation.pool)
+            kept = reservation.assignment, reasons.kept_for_oldest(reservation.pool)
+            self.outcome.kept[reservation.pending.job.id] = kept
             self._note(reservation.pending, "keep", reservation.assignment.option)
 
     # Reservations of the last cycle
@@ -196,16 +196,15 @@ class Admission:
             return False
         if self._start_on_idle(pending, [o for o in pending.options if not self._forbidden(pending, o)]):
             return True
-        allocations = in_the_way(self._snapshot, assignment)
+        allocations, rules = in_the_way(self._snapshot, assignment), self._rules(pending, assignment.option)
         if allocations is None:
             return False
-        for rule in self._rules(pending, assignment.option):
+        for rule in rules:
             if may_pause_all(rule, allocations):
                 self._pause(pending, assignment, allocations, rule)
                 return True
-        return self._may_have_moved(pending, assignment.option) and self._shift(
-            pending, clear(assignment, allocations, self._rules(pending, assignment.option)[0])
-        )
+        may_move = self._may_have_moved(pending, assignment.option)
+        return may_move and self._shift(pending, clear(assignment, allocations, rules[0]))
 
     # Attempts
 
@@ -402,8 +401,8 @@ class Admission:
         for move in found.moves:
             if move.allocation.job is not None:
                 self._snapshot.occupy(move.allocation.job, move.assignment)
-        jobs = dict.fromkeys(allocation.run.job for allocation in evicted)
-        self._reserve(pending, found.assignment, reasons.waits_for_paused(jobs))
+        paused = dict.fromkeys(allocation.run.job for allocation in evicted)
+        self._reserve(pending, found.assignment, reasons.waits_for_paused(paused))
         return True
 
     def _held_with(self, pending: PendingJob, option: PoolOption) -> GpuMilli:
