@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from gpuctl.engine.capacity.fit import request_on
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place
@@ -97,24 +98,25 @@ class MigrationSearch:
         if not self.may_mix(option, rule):
             return None
         self.has_looked = True
-        failed = self._failed(option, rule.key)
+        snapshot, runs = self._snapshot, self._runs_of(option)
+        left = [run for run in runs if run.run.paused_for != rule.job.id]
+        pauses = [paused(rule, with_leaving(snapshot, (allocation,))) for allocation in rule.candidates()]
         found = cheapest_of_few(
             option,
             rule,
-            self._evictions(option, rule),
+            [*(moved(snapshot, run) for run in left), *pauses],
             lambda chosen: self._accepts(option, rule, chosen),
         )
-        if found is None:
-            failed.add(option.request.sizes)
-            return None
-        return _told(self._snapshot, option, rule, found[1])
+        if found is None and len(left) == len(runs):
+            self._failed(option, rule.key).add(option.request.sizes)
+        return None if found is None else _told(snapshot, option, rule, found[1])
 
     def may_mix(self, option: PoolOption, rule: VictimRule) -> bool:
         """Whether moves and pauses may make room together, as far as that is known without a search."""
-        return (
-            not self._failed(option, rule.key).cover(option.request.sizes)
-            and 0 < len(self._evictions(option, rule)) <= MAX_CANDIDATES
-        )
+        candidates = rule.candidates()
+        if not 0 < len(candidates) <= MAX_CANDIDATES or self._failed(option, rule.key).cover(option.request.sizes):
+            return False
+        return 0 < len(self._runs_of(option)) <= MAX_CANDIDATES - len(candidates)
 
     def finds_nobody(self, option: PoolOption) -> bool:
         """Whether no run may be moved for an option; then its request counts as failed."""
@@ -135,17 +137,9 @@ class MigrationSearch:
     def _accepts(self, option: PoolOption, rule: VictimRule, chosen: tuple[Eviction, ...]) -> bool:
         return _told(self._snapshot, option, rule, chosen) is not None
 
-    def _evictions(self, option: PoolOption, rule: VictimRule) -> list[Eviction]:
-        """All runs of the pool that may be moved, and what may be paused; without pauses, none."""
-        snapshot, beneficiary = self._snapshot, rule.job.id
-        candidates = rule.candidates()
-        if not candidates or len(candidates) > MAX_CANDIDATES:
-            return []
-        runs = [h for h in _pausable(snapshot, option.pool.name) if h.run.paused_for != beneficiary and not h.is_extra]
-        if len(candidates) + len(runs) > MAX_CANDIDATES:
-            return []
-        pauses = [paused(rule, with_leaving(snapshot, (allocation,))) for allocation in candidates]
-        return [*(moved(snapshot, allocation) for allocation in runs), *pauses]
+    def _runs_of(self, option: PoolOption) -> list[Allocation]:
+        """The runs of an option's pool that may be moved, whether they have a place now or not."""
+        return list(islice(_pausable(self._snapshot, option.pool.name), MAX_CANDIDATES + 1))
 
     def _failed(self, option: PoolOption, key: object = None) -> UnschedulableRequests:
         """The failed requests like an option's, by moves alone or with the pauses of a rule, as the snapshot stands."""
