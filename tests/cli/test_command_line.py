@@ -75,7 +75,7 @@ def test_what_plan_can_not_do_is_not_taken_for_changes(
     ("line", "hint"),
     [
         ("lst", "did you mean list?"),
-        ("explain GPU5099", "did you mean GPU5090?"),
+        ("explain GPU5099", "did you mean GPU5091?"),
         ("explain GPU0000", "codes are GPU and four digits: GPU1001"),
         ("explain a-1-gg clusters/tr4858", "did you mean team-a/a-1-g?"),
         ("explain team-x/a-1-g clusters/tr4858", "did you mean team-a/a-1-g?"),
