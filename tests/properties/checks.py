@@ -110,7 +110,10 @@ def check_form(tree: Declared, made: Schedule) -> None:
 
 
 def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
-    """What starts fits beside all that is there now; what is reserved fits beside all that stays."""
+    """What starts fits beside all that is there now; what is reserved fits beside all that stays.
+
+    A moved run has its new place reserved: others leave it at the same time, and it starts there once they have left.
+    """
     decisions = by_job(made)
     jobs = {(job.id, job.digest): job for job in tree.jobs}
     now, soon = empty_rooms(tree, state.nodes), empty_rooms(tree, state.nodes)
@@ -144,7 +147,7 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
         occupy(soon, placement, job.gpu_milli, job.cpu_milli, job.mem_bytes)
         if isinstance(decision, Admit | Move):
             occupy(now, placement, job.gpu_milli, job.cpu_milli, job.mem_bytes)
-    started = {w.node for d in made.decisions if isinstance(d, Admit | Move) for w in _new_workers(d)}
+    started = {w.node for d in made.decisions if isinstance(d, Admit) for w in _new_workers(d)}
     for rooms, nodes in ((now, started), (soon, touched)):
         for name in nodes:
             free, cpu, mem = rooms[name]

@@ -13,7 +13,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.play import Play, Sandbox
-from gpuctl.model.decision import Admit, Placement, Reclaim
+from gpuctl.model.decision import Admit, Move, Placement, Reclaim
 from gpuctl.model.declared import SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.simulate.meter import Meter
@@ -70,7 +70,7 @@ def _replayed(load: Workload) -> Seen:
         match event.decision:
             case Admit(job=job, placement=placement):
                 seen.add((event.at_ms - EPOCH_MS, "start", job, _nodes(placement)))
-            case Reclaim(job=job, beneficiary=beneficiary):
+            case Reclaim(job=job, beneficiary=beneficiary) | Move(job=job, beneficiary=beneficiary):
                 seen.add((event.at_ms - EPOCH_MS, "pause", job, beneficiary))
             case other:
                 raise AssertionError(f"there is no {other} in this trace")
