@@ -116,6 +116,11 @@ _CONDUCT = {
         histories=(192,),
         is_open=True,
     ),
+    "illegal: beyond a limit": Known(
+        why="As above, of limits: a worker lost with its node counts until its pod has left (2000032). The other: a "
+        "limit is kept when jobs start, but not where several quotas change at once.",
+        histories=(2000032, 2000190),
+    ),
     "paused in vain": Known(
         why="4.5: the beneficiary of every pause runs in the end.",
         worlds=(4364, 4867, 8061),
