@@ -131,7 +131,7 @@ class MigrationSearch:
     def _by_walk(self, option: PoolOption, rule: VictimRule, movable: Movable) -> Consolidation | None:
         """Moves alone, from node to node."""
         moves = Moves(movable, lambda chosen: self._accepts(option, rule, chosen), Steps(MAX_STEPS))
-        chosen = EvictionWalk(self._snapshot, option, rule, (), moves).run() if movable else None
+        chosen = EvictionWalk(option, rule, moves=moves).run() if movable else None
         return None if chosen is None else _told(self._snapshot, option, rule, chosen)
 
     def _accepts(self, option: PoolOption, rule: VictimRule, chosen: tuple[Eviction, ...]) -> bool:
@@ -189,8 +189,6 @@ def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: Victi
 
 def _told(snapshot: Snapshot, option: PoolOption, rule: VictimRule, chosen: Sequence[Eviction]) -> Consolidation | None:
     """What comes of a set of evictions, if the rule allows it and each moved run has a place."""
-    if rule.cost(victims_of(chosen)) is None:
-        return None
     placement = place_without(snapshot, option, (*victims_of(chosen), *movers_of(chosen)))
     return None if placement is None else _beside(Assignment(option, placement), chosen, rule)
 
@@ -198,7 +196,8 @@ def _told(snapshot: Snapshot, option: PoolOption, rule: VictimRule, chosen: Sequ
 def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Consolidation | None:
     """What comes of evictions that leave a place for a job; None where a moved run has none beside it."""
     victims, movers = victims_of(chosen), movers_of(chosen)
-    cost, moves = rule.cost(victims), _moves_beside(rule.snapshot, assignment, movers, victims)
+    cost = rule.cost(victims)
+    moves = None if cost is None else _moves_beside(rule.snapshot, assignment, movers, victims)
     if cost is None or moves is None:
         return None
     loss = sum(eviction.moved_loss for eviction in chosen)

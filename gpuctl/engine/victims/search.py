@@ -80,40 +80,37 @@ class EvictionWalk:
     """
 
     __slots__ = (
-        "candidates", "close", "exhaustive", "floors", "heap", "missing", "most", "movable", "moves", "priced",
-        "request", "rule", "shorts", "slots_by_node", "snapshot", "stamp", "taken", "totals",
+        "close", "exhaustive", "floors", "heap", "missing", "most", "moves", "priced", "request", "rule", "runs",
+        "shorts", "slots_by_node", "snapshot", "stamp", "taken", "totals",
     )  # fmt: skip
 
     def __init__(
         self,
-        snapshot: Snapshot,
         option: PoolOption,
         rule: VictimRule,
-        candidates: Iterable[Allocation],
+        candidates: Iterable[Allocation] = (),
         moves: Moves | None = None,
     ) -> None:
-        self.snapshot = snapshot
+        """`candidates`: the runs that may be paused; else `moves`: those that may be moved."""
+        snapshot = self.snapshot = rule.snapshot
         self.rule = rule
         self.request = option.request
-        self.candidates = by_node(snapshot, option, candidates)
         self.moves = moves
-        self.movable = moves.movable if moves else {}
+        self.runs = moves.movable if moves else by_node(snapshot, option, candidates)
         self.exhaustive = True
         self.missing = 0
         self.floors: dict[NodeName, WhatIfNode] = {}
         self.shorts: dict[tuple[Free, int], GpuMilli] = {}
         self.most: dict[ProjectName, GpuMilli] = {}
-        names = list(dict.fromkeys((*self.candidates, *self.movable)))
-        is_gang = bool(names) and option.request.workers > 1
+        is_gang = bool(self.runs) and option.request.workers > 1
         self.slots_by_node = slots_by_node(snapshot.future_idle, option) if is_gang else {}
         rooms = snapshot.future_idle.rooms
-        leaving = {name: [*self.candidates.get(name, ()), *self.movable.get(name, ())] for name in names}
-        self.close = in_one_rack(rooms, self.request, self.slots_by_node, leaving) if is_gang else frozenset()
+        self.close = in_one_rack(rooms, self.request, self.slots_by_node, self.runs) if is_gang else frozenset()
         self.taken: dict[JobId, Eviction] = {}
         self.totals: VictimTotals = {}
-        self.stamp = dict.fromkeys(names, 0)
+        self.stamp = dict.fromkeys(self.runs, 0)
         self.priced: dict[NodeName, tuple[VictimTotals, list[Allocation]]] = {}
-        self.heap = [entry for name in names if (entry := self._at_least(name)) is not None]
+        self.heap = [entry for name in self.runs if (entry := self._at_least(name)) is not None]
         heapify(self.heap)
 
     def run(self) -> tuple[Eviction, ...] | None:
@@ -130,7 +127,7 @@ class EvictionWalk:
                 if taken == len(self.taken) or (self.moves is None and self.rule.price(totals) is not None):
                     self._take(chosen, totals)
                     continue
-            if name in self.priced or name in self.movable:
+            if name in self.priced or self.moves is not None:
                 self._search(name, stamp)
             else:
                 self._price(name, stamp, self._short(name) if chosen else order[0][1])
@@ -138,15 +135,16 @@ class EvictionWalk:
 
     def _search(self, name: NodeName, stamp: int) -> None:
         """Find the cheapest set on one node."""
-        totals, left = self.priced.pop(name, (self.totals, self._left(self.candidates, name)))
+        totals, left = self.priced.pop(name, (self.totals, self._left(name)))
         self.snapshot.counters.searches += 1
         found = None if self.moves else self._first_of_equals(name, left, totals)
         if found is None:
-            evictions = [paused(self.rule, (allocation,)) for allocation in left]
-            moves, steps, accepts = self.moves, Steps(MAX_STEPS), None
-            if moves is not None:
-                evictions = [*(moved(self.snapshot, run) for run in self._left(self.movable, name)), *evictions]
-                steps, accepts = moves.steps, self._leaves_all_a_place if self.missing <= 1 else None
+            steps, accepts = Steps(MAX_STEPS), None
+            if self.moves is None:
+                evictions = [paused(self.rule, (allocation,)) for allocation in left]
+            else:
+                evictions = [moved(self.snapshot, allocation) for allocation in left]
+                steps, accepts = self.moves.steps, self._leaves_all_a_place if self.missing <= 1 else None
             nodes, wanted = WhatIfNodes((self._floor(name),), self.request), self.slots_by_node.get(name, 0) + 1
             found = EvictionSearch(self.rule, nodes, wanted, evictions, steps, accepts).run(totals)
             self.exhaustive = self.exhaustive and not steps.are_over
@@ -176,16 +174,16 @@ class EvictionWalk:
         cost = Cost(0, size * count, count, 0, 0, tuple(map(self.snapshot.preference, chosen)))
         return cost, tuple([Eviction((allocation,), size, 1) for allocation in chosen])
 
-    def _left(self, by_node: Mapping[NodeName, Sequence[Allocation]], name: NodeName) -> list[Allocation]:
+    def _left(self, name: NodeName) -> list[Allocation]:
         """The runs on a node that were not taken."""
         taken = self.taken
-        return [allocation for allocation in by_node.get(name, ()) if allocation.run.job not in taken]
+        return [allocation for allocation in self.runs[name] if allocation.run.job not in taken]
 
     def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
         """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
         on it, and by the first in order of them.
         """
-        left = self._left(self.candidates, name)
+        left = self._left(name)
         if not left or self._most_milli(left) < short:
             return
         sizes = [allocation.total_milli for allocation in left]
@@ -207,16 +205,16 @@ class EvictionWalk:
         short = missing = self._short(name)
         least: tuple[int, ...] = (0, short, 0, 0, 0)
         if self.moves is not None:
-            loss, left = 0, self._left(self.movable, name)
+            loss, left = 0, self._left(name)
             for allocation in left:
                 part = min(missing, allocation.total_milli)
                 loss += part * running_ms(allocation.run, self.snapshot.now_ms)
                 missing -= part
             together = accumulate(sorted((allocation.total_milli for allocation in left), reverse=True))
             count = 1 + sum(milli < short for milli in together)
-            least = (0, missing, 0, 0, 0) if missing else (0, 0, 0, loss, count if left else 0)
-            if missing > self._most_milli(self._left(self.candidates, name)):
+            if missing:
                 return None
+            least = (0, 0, 0, loss, count if left else 0)
         return (least, (), name not in self.close, ()), name, self.stamp[name], 0, ()
 
     def _short(self, name: NodeName) -> GpuMilli:
@@ -320,7 +318,7 @@ def find_victims(snapshot: Snapshot, option: PoolOption, rule: VictimRule) -> tu
     single = _exact_fit(snapshot, option, rule, candidates)
     if single is not None:
         return (single,)
-    walk = EvictionWalk(snapshot, option, rule, candidates) if candidates else None
+    walk = EvictionWalk(option, rule, candidates) if candidates else None
     found = None if walk is None else walk.run()
     if found is None and (walk is None or walk.exhaustive) and unschedulable is not None:
         unschedulable.add(option.request.sizes)
