@@ -17,7 +17,7 @@ from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular, read_tree
 from gpuctl.adapters.git import GitSource, WorkingCopy
-from gpuctl.adapters.gitrepository import Repository
+from gpuctl.adapters.gitmerge import Compared, compare
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.bench.cluster_ports import Controller, Yard
@@ -53,8 +53,6 @@ from gpuctl.simulate.scenario import EPOCH_MS
 
 EXAMPLE = "clusters/tr4858"
 IN_MEMORY = ":memory:"
-NO_SUCH_PATH = "GPU8003"
-"""The code for a folder that a commit does not contain."""
 
 
 def now_ms() -> Instant:
@@ -128,40 +126,12 @@ def scenario_reader(scenario: Path) -> ReadTree:
     return read
 
 
-def plan_trees(folder: Path, base: str, head: str | None) -> tuple[SourceTree | None, SourceTree | None]:
-    """Read a cluster's folder at two revisions; no head is the working tree. None if the folder isn't in one.
+def compared_revisions(folder: Path, base: str, head: str | None, *, direct: bool) -> Compared:
+    """Read a cluster's folder before and after merging head, or the working tree, into base.
 
-    Raises SourceUnavailable: no repository, no such revision.
+    `direct`: base and head themselves. Raises SourceUnavailable: no repository, no such revision.
     """
-    standing = _existing(folder)
-    repository, inside = Repository.containing(standing)
-    path = (Path(inside) / folder.absolute().relative_to(standing)).as_posix()
-    before = _tree_at(repository, base, path)
-    if head is not None:
-        return before, _tree_at(repository, head, path)
-    return before, read_tree(str(folder)) if _is_folder(folder) else None
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest existing one above it: a new or removed cluster is in one revision only."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if _is_folder(path))
-
-
-def _is_folder(path: Path) -> bool:
-    """Whether the folder exists. False for a name that is too long for any."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
-def _tree_at(repository: Repository, name: str, path: str) -> SourceTree | None:
-    try:
-        return repository.tree(repository.resolve(name), path)
-    except SourceUnavailable as fault:
-        if fault.code == NO_SUCH_PATH:
-            return None
-        raise
+    return compare(folder, base, head, read_tree, direct=direct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

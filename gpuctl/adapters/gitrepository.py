@@ -92,6 +92,30 @@ class Repository:
             return False
         return self._run("merge-base", "--is-ancestor", older, newer).code == 0
 
+    def merge_base(self, one: Revision, other: Revision) -> Revision | None:
+        """The best common ancestor of two commits; None if they have none here."""
+        answer = self._run("merge-base", one, other)
+        if answer.code > 1:
+            raise unavailable("GPU8013", folder=str(self.folder))
+        return None if answer.code else Revision(answer.text)
+
+    def count_since(self, older: Revision, newer: Revision) -> int:
+        """How many commits `newer` contains that `older` does not."""
+        answer = self._run("rev-list", "--count", newer, f"^{older}")
+        if answer.code:
+            raise unavailable("GPU8013", folder=str(self.folder))
+        return int(answer.text)
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether its history is cut off."""
+        return self._run("rev-parse", "--is-shallow-repository").text == "true"
+
+    def own_path(self, name: str) -> Path:
+        """Where Git keeps a part of the repository, such as its objects: worktrees share it."""
+        answer = self._run("rev-parse", "--git-path", name)
+        return (self.folder / os.fsdecode(answer.output.removesuffix(b"\n"))).absolute()
+
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         """Trailers of the commits after `since`, at most the newest thousand.
 

@@ -15,6 +15,7 @@ from gpuctl.engine import reasons
 from gpuctl.k8s import names
 from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
+from gpuctl.model.comparison import Comparison
 from gpuctl.model.decision import Pending, RunRecord, Schedule
 from gpuctl.model.declared import Allowance, Declared, DomainName, Project
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
@@ -40,16 +41,15 @@ def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> M
 
 
 def plan_report(
-    base: Declared | None, head: Declared | None, names_of: tuple[str, str], foreseen: Foreseen | None = None
+    base: Declared | None, head: Declared | None, compared: Comparison, foreseen: Foreseen | None = None
 ) -> PlanReport:
-    """What head declares differently from base; `names_of` the two. None: the revision declares no cluster."""
+    """What head declares differently from base; `compared`: where the two come from. None: no cluster is declared."""
     stay = _job_names(base) & _job_names(head)
     before, after = _differing(base, head)
     cache = RenderCache()
     changes = _object_changes(_by_ref(before, cache), _by_ref(after, cache), stay)
     return PlanReport(
-        base=names_of[0],
-        head=names_of[1],
+        compared=compared,
         objects=tuple(sorted(changes, key=_in_reading_order)),
         quotas=tuple(_quota_changes(base, head)),
         settings=tuple(setting_changes(base, head)),

@@ -41,6 +41,7 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--base", metavar="REV", required=True, help="The revision to compare with: a branch, tag or commit.")
 @click.option("--head", metavar="REV", help="The revision with the change. Default: the working tree.")
+@click.option("--direct", is_flag=True, help="Compare base and head as they are, without merging them.")
 @click.option("--kubeconfig", metavar="FILE", help="Compute the effect on this cluster, as it is now.")
 @click.option("--context", metavar="NAME", help="The same, by a context of kubectl's kubeconfig.")
 @click.option(
@@ -56,8 +57,11 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
     help="The same, on the objects in this file; - is standard input.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
-def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any) -> None:
-    """Show what a change does to jobs, objects and quotas.
+def plan(folder: Path, base: str, head: str | None, *, direct: bool, output: str, **cluster: Any) -> None:
+    """Show what merging a change does to jobs, objects and quotas.
+
+    Base is compared with the merge of base and head, so what base has gained meanwhile is no part of the change. The
+    merge is computed in a temporary folder. If it has conflicts, head is compared with the commit where the two part.
 
     The effect on jobs is the engine's own decision: which jobs would start, be paused (and for which job), be moved or
     wait, and until when. It is computed on the cluster that is named, as it is now. Without a cluster it starts from
@@ -74,9 +78,9 @@ def plan(folder: Path, base: str, head: str | None, output: str, **cluster: Any)
     from gpuctl.views import plan_report as forms  # noqa: PLC0415
 
     collect_seldom()
-    trees = wiring.plan_trees(folder, base, head)
-    revisions = (base, head or WORKING_TREE)
-    before, after = _compiled(trees, revisions)
+    compared = wiring.compared_revisions(folder, base, head, direct=direct)
+    revisions = compared.comparison
+    before, after = _compiled((compared.before, compared.after), (revisions.base, revisions.head))
     if before is None and after is None:
         missing = f"{folder} is in neither {base} nor {head or f'the {WORKING_TREE}'}"
         raise Failure("GPU8003", missing, hint="name the folder of a cluster: clusters/NAME")

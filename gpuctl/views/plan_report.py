@@ -12,12 +12,12 @@ from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.escapes import markdown_code, markdown_text, printable
 from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.change import Action
+from gpuctl.model.comparison import Comparison
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.effect import Effect, Ground
 from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.source import WORKING_TREE
 from gpuctl.model.units import GpuMilli, count_gpus, format_gpus
-from gpuctl.views import plan_effect
+from gpuctl.views import plan_comparison, plan_effect
 from gpuctl.views.styled import Line, Segment
 
 MARKS = {Action.CREATE: "+", Action.UPDATE: "~", Action.DELETE: "-"}
@@ -66,8 +66,7 @@ class PlanReport:
     `effect`: what it does to jobs, from the state that `ground` describes; None where no such state is known.
     """
 
-    base: str
-    head: str
+    compared: Comparison
     objects: tuple[ObjectChange, ...] = ()
     quotas: tuple[QuotaChange, ...] = ()
     settings: tuple[SettingChange, ...] = ()
@@ -97,8 +96,9 @@ def document(report: PlanReport) -> dict[str, Any]:
     return {
         "apiVersion": "gpuctl.dev/v1",
         "kind": "PlanReport",
-        "base": report.base,
-        "head": report.head,
+        "base": report.compared.base,
+        "head": report.compared.head,
+        "merge": plan_comparison.document(report.compared),
         **changes,
         "effect": None if report.effect is None else plan_effect.document(report.effect, report.ground),
         "refusals": [{"code": d.code, "message": d.message, "help": d.help} for d in report.refusals],
@@ -122,11 +122,15 @@ def counts(report: PlanReport) -> str:
 
 def text(report: PlanReport) -> Iterator[Line]:
     """The text form, as styled lines."""
+    compared = report.compared
     if report.empty:
-        head = f"the {report.head}" if report.head == WORKING_TREE else report.head
-        yield (Segment("No changes: ", "strong"), Segment(f"{head} declares the same as {report.base}."))
+        yield (Segment("No changes: ", "strong"), Segment(plan_comparison.nothing(compared)))
+    else:
+        yield (Segment("Plan: ", "strong"), Segment(f"{counts(report)}  ({compared.base} -> {compared.head})"))
+    for line in plan_comparison.remarks(compared):
+        yield (Segment(f"  {line}", "dim"),)
+    if report.empty:
         return
-    yield (Segment("Plan: ", "strong"), Segment(f"{counts(report)}  ({report.base} -> {report.head})"))
     for refusal in report.refusals:
         yield (Segment("refused ", "bad"), Segment(f"{refusal.code}: {refusal.message}"))
         yield (Segment("help", "help"), Segment(f": {refusal.help}"))
@@ -193,10 +197,16 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 def markdown(report: PlanReport) -> Iterator[str]:
     """The form for a pull request, in GitHub's Markdown."""
+    base, head = markdown_code(report.compared.base), markdown_code(report.compared.head)
     if report.empty:
-        yield f"**gpuctl plan**: no changes between {markdown_code(report.base)} and {markdown_code(report.head)}."
+        yield f"**gpuctl plan**: no changes between {base} and {head}."
+    else:
+        yield f"**gpuctl plan** {base} → {head}: {counts(report)}"
+    for line in plan_comparison.remarks(report.compared):
+        yield ""
+        yield markdown_text(line)
+    if report.empty:
         return
-    yield f"**gpuctl plan** {markdown_code(report.base)} → {markdown_code(report.head)}: {counts(report)}"
     for refusal in report.refusals:
         yield ""
         yield f"> **refused** {refusal.code}: {markdown_text(refusal.message)}  "

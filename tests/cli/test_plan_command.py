@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import AT_MS, ROOT, Run
@@ -89,7 +91,8 @@ def test_a_new_cluster_and_a_removed_one(run: Run, repository: WorkingCopy) -> N
     repository.commit("gone", AT_MS + 1000)
     gone = json.loads(run("plan", folder(repository), "--base", revision, "--head", "main", "-o", "json").stdout)
     assert {change["action"] for change in gone["objects"]} == {"delete"}
-    new = json.loads(run("plan", folder(repository), "--base", "main", "--head", revision, "-o", "json").stdout)
+    back = ("--base", "main", "--head", revision, "--direct")
+    new = json.loads(run("plan", folder(repository), *back, "-o", "json").stdout)
     assert {change["action"] for change in new["objects"]} == {"create"}
     assert run("plan", folder(repository), "--base", "main", "--head", "main").exit_code == 1
 
@@ -284,3 +287,88 @@ def test_what_a_cluster_allows_from_now_on_is_in_the_plan(run: Run, repository: 
     assert "pod-security.kubernetes.io/enforce" in told.pop(("Namespace", "gpu-team-a"))
     assert told == {("ResourceQuota", CLASSES_NAME): "spec.scopeSelector.matchExpressions"}
     assert all(report["effect"][field] == [] for field in ("started", "paused", "moved"))
+
+
+def moved_base(repository: WorkingCopy) -> None:
+    """A branch that gives team-d its two jobs, while main gains another job and loses one."""
+    claim_of_team_d(repository)
+    switched(repository, "-qb", "feature")
+    repository.commit("a claim", AT_MS + 1000)
+    switched(repository, "-q", "main")
+    other = (folder(repository) / "projects/team-a/jobs/a-1-g.yaml").read_text()
+    repository.write(f"{D_JOBS}/d-9-g.yaml", other.replace("a-1-g", "d-9-g").replace("team-a", "team-d").encode())
+    repository.commit("one more", AT_MS + 2000)
+    repository.remove("clusters/tr4858/projects/team-b/jobs/b-3-g.yaml")
+    repository.commit("one less", AT_MS + 3000)
+
+
+def switched(repository: WorkingCopy, *to: str) -> None:
+    git = ["git", "-C", str(repository.folder), "checkout", *to]
+    subprocess.run(git, check=True)
+
+
+def jobs_of(report: dict[str, Any]) -> dict[str, str]:
+    names = ((change["ref"]["name"].rpartition("-")[0], change["action"]) for change in report["objects"])
+    return {name: action for name, action in names if name}
+
+
+def test_what_main_has_gained_meanwhile_is_not_this_change(run: Run, repository: WorkingCopy) -> None:
+    moved_base(repository)
+    command = ("plan", folder(repository), "--base", "main", "--head", "feature")
+    report = json.loads(run(*command, "-o", "json").stdout)
+    assert jobs_of(report) == {"d-2-gg": "create", "d-3-gg": "create"}
+    assert (report["merge"]["state"], report["merge"]["baseMovedBy"], report["merge"]["conflicts"]) == ("clean", 2, [])
+    assert {len(report["merge"][name]) for name in ("baseCommit", "headCommit", "mergeBase")} == {40}
+    text = run(*command).stdout
+    parted = report["merge"]["mergeBase"][:10]
+    assert f"  main has gained 2 commits since {parted}, where the two part. The merge is clean; the plan" in text
+    assert f"main has gained 2 commits since {parted}" in run(*command, "-o", "markdown").stdout
+    direct = json.loads(run(*command, "--direct", "-o", "json").stdout)
+    assert jobs_of(direct) == {"d-2-gg": "create", "d-3-gg": "create", "d-9-g": "delete", "b-3-g": "create"}
+    assert (direct["merge"]["state"], direct["merge"]["mergeBase"]) == ("direct", None)
+
+
+def test_the_plan_of_the_working_tree_is_that_of_its_commit(run: Run, repository: WorkingCopy) -> None:
+    moved_base(repository)
+    switched(repository, "-q", "feature")
+    rewrite(repository, JOB, "gpus: 1", "gpus: 2")
+    command = ("plan", folder(repository), "--base", "main", "-o", "json")
+    uncommitted = json.loads(run(*command).stdout)
+    repository.commit("two for a", AT_MS + 4000)
+    committed = json.loads(run(*command, "--head", "feature").stdout)
+    for report in (uncommitted, committed):
+        assert jobs_of(report).keys() == {"a-1-g", "d-2-gg", "d-3-gg"}
+        del report["head"], report["merge"]["headCommit"]
+    assert uncommitted == committed
+
+
+def test_a_change_that_is_merged_already_is_none(run: Run, repository: WorkingCopy) -> None:
+    moved_base(repository)
+    result = run("plan", folder(repository), "--base", "main", "--head", "main~1")
+    said = "No changes: main~1, merged into main, declares the same as main.\n  main~1 is merged into main already.\n"
+    assert (result.exit_code, result.stdout) == (0, said)
+
+
+def test_a_merge_with_conflicts_is_told(run: Run, repository: WorkingCopy) -> None:
+    switched(repository, "-qb", "feature")
+    rewrite(repository, QUOTA, "quota: 4", "quota: 3")
+    repository.write("clusters/tr4858/[x](http://y)\x1b[31m.md", b"# theirs\n")
+    repository.commit("less", AT_MS + 1000)
+    switched(repository, "-q", "main")
+    rewrite(repository, QUOTA, "quota: 4", "quota: 5")
+    rewrite(repository, JOB, "gpus: 1", "gpus: 2")
+    repository.write("clusters/tr4858/[x](http://y)\x1b[31m.md", b"# ours\n")
+    repository.commit("more", AT_MS + 2000)
+    command = ("plan", folder(repository), "--base", "main", "--head", "feature")
+    result = run(*command)
+    assert result.exit_code == 2
+    named = "clusters/tr4858/[x](http:/y)\\x1b[31m.md and clusters/tr4858/projects/team-a/project.yaml"
+    assert f"\n  The merge is not clean. Conflicts: {named}.\n" in result.stdout
+    assert " with feature, not with what a merge will give.\n" in result.stdout
+    assert "team-a  quota 4 -> 3" in result.stdout
+    markdown = run(*command, "-o", "markdown").stdout
+    assert "\x1b" not in markdown + result.stdout
+    assert "[x](" not in markdown
+    report = json.loads(run(*command, "-o", "json").stdout)
+    assert (report["merge"]["state"], len(report["merge"]["conflicts"])) == ("conflicts", 2)
+    assert "a-1-g" not in jobs_of(report)

@@ -50,7 +50,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="unknown commit",
         message="commit {revision} is not in {url}",
         why="The commit was removed by a forced push, was never pushed, or the name is mistyped.",
-        fix="Name a commit, tag or branch of the repository.",
+        fix="Name a commit, tag or branch of the repository. In CI, fetch the branch first: `git fetch origin BRANCH`.",
     ),
     CodeEntry(
         code="GPU8007",
@@ -134,5 +134,21 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "meanwhile, and no newer commit is read until this one is done.",
         fix="Check what the newest commit adds, such as very large files: `gpuctl validate` takes as long. Revert it, "
         "or restart gpuctl after correcting the repository.",
+    ),
+    CodeEntry(
+        code="GPU8017",
+        title="the clone is shallow",
+        message="{what} is not in {url}, a shallow clone: its history is cut off",
+        why="CI systems fetch a few commits only. To compare two branches, gpuctl needs the commits of both, back to "
+        "the one that they have in common. It fetches nothing by itself.",
+        fix="Fetch more: `git fetch --deepen=50`, or `git fetch --unshallow`. In CI, `fetch-depth: 0` (GitHub) or "
+        "`GIT_DEPTH: 0` (GitLab).",
+    ),
+    CodeEntry(
+        code="GPU8018",
+        title="the revisions have no commit in common",
+        message="{base} and {head} have no commit in common, so there is no merge of the two to plan",
+        why="The branches have separate histories: one of them was begun anew, or comes from another repository.",
+        fix="Name the branch that head was begun from, or compare the two as they are with `--direct`.",
     ),
 )

@@ -59,6 +59,11 @@ SETTINGS = """
     clean = {command}
     process = {command}
     required = true
+[merge]
+    default = x
+[merge "x"]
+    driver = {command}
+    recursive = x
 [credential]
     helper = !{command}
 [uploadpack]
@@ -111,7 +116,12 @@ class Evil:
         script.chmod(0o755)
         self.command = str(script)
         self.git = self.forge.folder / ".git"
-        self.forge.commit({".gitattributes": self.forge.file(b"* diff=x filter=x\n")})
+        attributes = {".gitattributes": self.forge.file(b"* diff=x filter=x merge=x\n")}
+        first = self.forge.commit({**attributes, CLUSTER: self.forge.file(b"kind: Project\n")})
+        self.forge.commit({**attributes, CLUSTER: self.forge.file(b"kind: Job\n")})
+        self.forge.run("branch", "side")
+        self.forge.run("update-ref", "refs/heads/main", first)
+        self.forge.commit(attributes)
         self.head = self.forge.signed()
         self.blob = self.forge.run("rev-parse", f"HEAD:{CLUSTER}")
         (self.forge.folder / CLUSTER).parent.mkdir(parents=True)
@@ -216,6 +226,19 @@ def test_reading_it_runs_nothing(evil: Evil) -> None:
 def test_plan_runs_nothing(evil: Evil) -> None:
     """From inside it, as a person would who looks at somebody's pull request."""
     done = gpuctl("plan", "clusters/one", "--base", "main", cwd=evil.forge.folder)
+    assert done.returncode == 1
+    assert "GPU9001" not in done.stderr
+    assert evil.ran() == ""
+
+
+@pytest.mark.parametrize("head", [["--head", "side"], []])
+def test_merging_runs_nothing(evil: Evil, head: list[str]) -> None:
+    """Both branches change the file that a driver of the repository's own would merge."""
+    (evil.git / "HEAD").write_text("ref: refs/heads/side\n")
+    (evil.git / "info").mkdir(exist_ok=True)
+    (evil.git / "info" / "attributes").write_text("* merge=x filter=x\n")
+    (evil.forge.folder / CLUSTER).write_bytes(b"kind: Department\n")
+    done = gpuctl("plan", "clusters/one", "--base", "main", *head, cwd=evil.forge.folder)
     assert done.returncode == 1
     assert "GPU9001" not in done.stderr
     assert evil.ran() == ""

@@ -1,0 +1,211 @@
+"""What a plan compares, read from a repository: base, head, and the merge of the two.
+
+Git merges in a bare repository of gpuctl's own, in a temporary folder, which finds the objects of the real one as
+alternates. So nothing is written to the real one, its working tree is not touched, and its settings, attributes, merge
+drivers and hooks have no say.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpuctl.adapters.gitrepository import Repository
+from gpuctl.adapters.gitrun import Git, unavailable
+from gpuctl.adapters.gittree import shown
+from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model.comparison import Comparison, Merge
+from gpuctl.model.ids import NO_REVISION, Revision
+from gpuctl.model.source import WORKING_TREE, SourceFile, SourceTree
+
+_MISSING_FOLDER = "GPU8003"
+_UNKNOWN_COMMIT = "GPU8006"
+_USAGE = 129
+"""What git exits with for an option that it does not know."""
+_MOST_CONFLICTS = 1000
+_CONFIG = "[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{extensions}"
+_SHA256 = "[extensions]\n\tobjectFormat = sha256\n"
+_SHA256_DIGITS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The trees that a plan compares; None for a revision in which the cluster's folder is not there."""
+
+    comparison: Comparison
+    before: SourceTree | None
+    after: SourceTree | None
+
+
+def compare(
+    folder: Path, base: str, head: str | None, read_folder: Callable[[str], SourceTree], *, direct: bool = False
+) -> Compared:
+    """Read a cluster's folder before and after merging head into base; no head is the working tree.
+
+    `read_folder` reads the files of the working tree. `direct`: no merge, head is compared as it is. Raises
+    SourceUnavailable: no repository, no such revision, no common ancestor. Cost: six commands more than reading the
+    two trees, and where base has moved, the merge.
+    """
+    standing = _existing(folder)
+    repository, inside = Repository.containing(standing)
+    path = (Path(inside) / folder.absolute().relative_to(standing)).as_posix()
+    ours, theirs = _commit(repository, base), _commit(repository, head or "HEAD")
+    compared = Comparison(base=base, head=head or WORKING_TREE, base_commit=ours)
+    compared = compared if head is None else replace(compared, head_commit=theirs)
+    after = _read(repository, theirs, path) if head is not None else _working_tree(folder, read_folder)
+    if direct:
+        return Compared(comparison=compared, before=_read(repository, ours, path), after=after)
+    parted = repository.merge_base(ours, theirs)
+    if parted is None:
+        raise _unrelated(repository, compared)
+    moved_by = repository.count_since(parted, ours) if parted != ours else 0
+    compared = replace(compared, merge=Merge.CLEAN, merge_base=parted, base_moved_by=moved_by)
+    unmerged = Compared(comparison=compared, before=_read(repository, ours, path), after=after)
+    edits = _edits(repository, theirs, path, after) if head is None else {}
+    if not moved_by or any(file is not None and file.fault for file in edits.values()):
+        return unmerged  # a file that can't be read is told as a mistake
+    with _workshop(repository, theirs) as workshop:
+        merged = workshop.merge(ours, workshop.commit(theirs, edits) if edits else theirs)
+        if merged.state is Merge.CLEAN:
+            return replace(unmerged, after=_read(workshop.repository, merged.tree, path))
+    compared = replace(compared, merge=merged.state, conflicts=merged.conflicts)
+    return Compared(comparison=compared, before=_read(repository, parted, path), after=after)
+
+
+def _commit(repository: Repository, name: str) -> Revision:
+    try:
+        return repository.resolve(name)
+    except SourceUnavailable as fault:
+        if fault.code == _UNKNOWN_COMMIT and repository.is_shallow:
+            raise unavailable("GPU8017", what=f"commit {name}", url=str(repository.folder)) from None
+        raise
+
+
+def _unrelated(repository: Repository, compared: Comparison) -> SourceUnavailable:
+    if repository.is_shallow:
+        what = f"the commit that {compared.base} and {compared.head} have in common"
+        return unavailable("GPU8017", what=what, url=str(repository.folder))
+    return unavailable("GPU8018", base=compared.base, head=compared.head)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest existing one above it: a new or removed cluster is in one revision only."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if _is_folder(path))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether the folder exists. False for a name that is too long for any."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _working_tree(folder: Path, read_folder: Callable[[str], SourceTree]) -> SourceTree | None:
+    return read_folder(str(folder)) if _is_folder(folder) else None
+
+
+def _read(repository: Repository, revision: Revision, path: str) -> SourceTree | None:
+    try:
+        return repository.tree(revision, path)
+    except SourceUnavailable as fault:
+        if fault.code == _MISSING_FOLDER:
+            return None
+        raise
+
+
+def _edits(
+    repository: Repository, commit: Revision, path: str, tree: SourceTree | None
+) -> Mapping[str, SourceFile | None]:
+    """The declarations in the working tree that are not as in a commit, by path in the repository; None: deleted."""
+    read = _read(repository, commit, path)
+    before = {} if read is None else read.files
+    top = repository.folder.resolve()
+    folders: dict[Path, Path] = {}
+    now = dict[str, SourceFile]()
+    for name, file in tree.files.items() if tree is not None else ():
+        at = Path(name)
+        if at.parent not in folders:
+            folders[at.parent] = at.parent.resolve().relative_to(top)
+        now[(folders[at.parent] / at.name).as_posix()] = file
+    changed = {name: file for name, file in now.items() if name not in before or not file.says_the_same(before[name])}
+    return {**dict.fromkeys(before.keys() - now.keys()), **changed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Merged:
+    """The tree of a clean merge, or why there is none."""
+
+    state: Merge
+    tree: Revision = NO_REVISION
+    conflicts: tuple[str, ...] = ()
+
+
+class _Workshop:
+    """A bare repository without settings, that has all objects of another."""
+
+    def __init__(self, folder: Path, source: Repository) -> None:
+        self.repository = Repository(folder, bare=True)
+        self._source = source
+        self._git = Git()
+        self._at = (f"--git-dir={folder}", "-c", "core.attributesFile=/dev/null")
+
+    def merge(self, ours: Revision, theirs: Revision) -> _Merged:
+        """Merge two commits as `git merge` does."""
+        options = ("--write-tree", "-z", "--name-only", "--no-messages")
+        answer = self._git.run(*self._at, "merge-tree", *options, ours, theirs)
+        if answer.code == _USAGE:
+            return _Merged(state=Merge.UNSUPPORTED)
+        tree, *names = answer.output.split(b"\0")[:-1] or [b""]
+        if answer.code > 1 or not tree:
+            raise self._damaged()
+        if not answer.code:
+            return _Merged(state=Merge.CLEAN, tree=Revision(tree.decode()))
+        paths = sorted({shown(os.fsdecode(name)) for name in names if name})
+        return _Merged(state=Merge.CONFLICTS, conflicts=tuple(paths[:_MOST_CONFLICTS]))
+
+    def commit(self, parent: Revision, edits: Mapping[str, SourceFile | None]) -> Revision:
+        """Commit edits of files on top of another commit; None: the file is deleted."""
+        orders = [
+            b"D " + _quoted(path) if file is None else b"M 100644 inline %s\n%s" % (_quoted(path), _data(file.content))
+            for path, file in sorted(edits.items())
+        ]
+        head = [b"commit refs/heads/working-tree", b"mark :1", b"committer gpuctl <> 0 +0000", _data(b"")]
+        feed = b"\n".join([*head, b"from " + parent.encode(), *orders, b"", b"get-mark :1", b"done", b""])
+        told = self._git.stream(*self._at, "fast-import", "--quiet", "--done", feed=feed, otherwise=self._damaged())
+        return Revision(b"".join(told).decode().strip())
+
+    def _damaged(self) -> SourceUnavailable:
+        return unavailable("GPU8013", folder=str(self._source.folder))
+
+
+@contextmanager
+def _workshop(source: Repository, commit: Revision) -> Iterator[_Workshop]:
+    """Make one, and remove it afterwards. The length of `commit` says how the repository names objects."""
+    with TemporaryDirectory(prefix="gpuctl-merge-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch).resolve()
+        for part in ("objects/info", "refs"):
+            (folder / part).mkdir(parents=True)
+        is_long = len(commit) == _SHA256_DIGITS
+        config = _CONFIG.format(version=int(is_long), extensions=_SHA256 if is_long else "")
+        (folder / "config").write_text(config)
+        (folder / "HEAD").write_text("ref: refs/heads/none\n")
+        (folder / "objects/info/alternates").write_bytes(_quoted(str(source.own_path("objects"))) + b"\n")
+        with suppress(FileNotFoundError):
+            shutil.copyfile(source.own_path("shallow"), folder / "shallow")
+        yield _Workshop(folder, source)
+
+
+def _quoted(path: str) -> bytes:
+    """A path as Git reads it in quotation marks."""
+    raw = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"' + raw + b'"'
+
+
+def _data(content: bytes) -> bytes:
+    return b"data %d\n" % len(content) + content

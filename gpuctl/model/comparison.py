@@ -1,0 +1,39 @@
+"""What a plan compares: two revisions, the commit where their histories part, and the merge of the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpuctl.model.ids import NO_REVISION, Revision
+
+
+class Merge(StrEnum):
+    """Which two trees a plan compares.
+
+    CLEAN: base and the merge of base and head. CONFLICTS, or UNSUPPORTED by a git before 2.38: the merge base and head,
+    because the merge is not known. DIRECT: base and head.
+    """
+
+    CLEAN = "clean"
+    CONFLICTS = "conflicts"
+    UNSUPPORTED = "unsupported"
+    DIRECT = "direct"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two revisions as they were named, with their commits.
+
+    `head_commit` is NO_REVISION for the working tree, `merge_base` with DIRECT. `base_moved_by`: how many commits base
+    has that head lacks. `conflicts`: the files that both changed, each in its own way.
+    """
+
+    base: str
+    head: str
+    base_commit: Revision = NO_REVISION
+    head_commit: Revision = NO_REVISION
+    merge_base: Revision = NO_REVISION
+    base_moved_by: int = 0
+    merge: Merge = Merge.DIRECT
+    conflicts: tuple[str, ...] = ()

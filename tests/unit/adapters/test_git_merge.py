@@ -1,0 +1,252 @@
+"""What a plan compares: base and the merge of base and head, made beside the repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.gitmerge import Compared, compare
+from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model.comparison import Merge
+from gpuctl.model.ids import NO_REVISION
+from gpuctl.model.source import SourceTree
+
+ONE = "clusters/one"
+LONG = "".join(f"line-{n}: {n}\n" for n in range(30))
+
+
+class Clone:
+    """A repository with a working tree, used as a person does."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        subprocess.run(["git", "init", "-q", "-b", "main", *options, str(folder)], check=True)
+        self.commit(**{f"{ONE}/cluster.yaml": LONG, f"{ONE}/a.yaml": LONG, "README.md": "hello\n"})
+
+    def git(self, *args: str) -> str:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+        done = subprocess.run(["git", "-C", str(self.folder), *who, *args], check=True, capture_output=True)
+        return done.stdout.decode().strip()
+
+    def write(self, **files: str | None) -> None:
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if text is None:
+                path.unlink()
+            else:
+                path.write_text(text)
+
+    def commit(self, **files: str | None) -> str:
+        self.write(**files)
+        self.git("add", "-A")
+        self.git("commit", "-qm", "made")
+        return self.git("rev-parse", "HEAD")
+
+    def compare(self, base: str = "main", head: str | None = "feature", *, direct: bool = False) -> Compared:
+        return compare(self.folder / ONE, base, head, read_tree, direct=direct)
+
+    def fault(self, base: str, head: str | None) -> SourceUnavailable:
+        with pytest.raises(SourceUnavailable) as caught:
+            self.compare(base, head)
+        return caught.value
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    return Clone(tmp_path / 'a "quoted"\n\\ folder')
+
+
+def texts(tree: SourceTree | None) -> dict[str, str]:
+    files = {} if tree is None else tree.files
+    return {Path(name).name: file.content.decode() for name, file in files.items()}
+
+
+def contents(folder: Path) -> str:
+    """A digest of all that is in a folder, Git's own files too."""
+    found = ((str(path), path.read_bytes() if path.is_file() else b"") for path in sorted(folder.rglob("*")))
+    return sha256(repr(list(found)).encode()).hexdigest()
+
+
+def edited(line: int, text: str = "changed") -> str:
+    return LONG.replace(f"line-{line}: {line}\n", f"line-{line}: {text}\n")
+
+
+def test_what_base_has_gained_is_on_both_sides(clone: Clone) -> None:
+    parted = clone.git("rev-parse", "HEAD")
+    clone.git("checkout", "-qb", "feature")
+    head = clone.commit(**{f"{ONE}/a.yaml": edited(20), f"{ONE}/new.yaml": "x: 1\n"})
+    clone.git("checkout", "-q", "main")
+    clone.commit(**{f"{ONE}/theirs.yaml": "y: 1\n"})
+    base = clone.commit(**{f"{ONE}/a.yaml": edited(2)})
+    before = contents(clone.folder)
+    compared = clone.compare()
+    assert contents(clone.folder) == before
+    said = compared.comparison
+    assert (said.merge, said.merge_base, said.base_moved_by) == (Merge.CLEAN, parted, 2)
+    assert (said.base_commit, said.head_commit) == (base, head)
+    both = edited(2).replace("line-20: 20\n", "line-20: changed\n")
+    assert texts(compared.before) == {"cluster.yaml": LONG, "a.yaml": edited(2), "theirs.yaml": "y: 1\n"}
+    assert texts(compared.after) == {**texts(compared.before), "a.yaml": both, "new.yaml": "x: 1\n"}
+    assert texts(clone.compare(direct=True).after) == {"cluster.yaml": LONG, "a.yaml": edited(20), "new.yaml": "x: 1\n"}
+
+
+def test_the_working_tree_is_merged_as_it_would_be_committed(clone: Clone) -> None:
+    clone.commit(**{"policies/rule.yaml": "z: 1\n"})
+    clone.git("checkout", "-qb", "feature")
+    clone.commit(**{f"{ONE}/a.yaml": edited(20)})
+    clone.git("checkout", "-q", "main")
+    clone.commit(**{f"{ONE}/cluster.yaml": edited(3), f"{ONE}/theirs.yaml": "y: 1\n"})
+    clone.git("checkout", "-q", "feature")
+    clone.write(**{f"{ONE}/a.yaml": None, f"{ONE}/cluster.yaml": edited(15), "policies/rule.yaml": "z: 2\n"})
+    clone.write(**{f'{ONE}/é "x".yaml': "w: 1\n"})
+    before = contents(clone.folder)
+    compared = clone.compare(head=None)
+    assert contents(clone.folder) == before
+    assert (compared.comparison.merge, compared.comparison.head_commit) == (Merge.CLEAN, NO_REVISION)
+    both = edited(3).replace("line-15: 15\n", "line-15: changed\n")
+    wanted = {"cluster.yaml": both, "theirs.yaml": "y: 1\n", "rule.yaml": "z: 2\n", 'é "x".yaml': "w: 1\n"}
+    assert texts(compared.after) == wanted
+    clone.write(**{f"{ONE}/cluster.yaml": edited(3, "ours")})
+    assert clone.compare(head=None).comparison.conflicts == (f"{ONE}/cluster.yaml",)
+
+
+def test_a_working_tree_without_the_folder_deletes_it(clone: Clone) -> None:
+    clone.git("checkout", "-qb", "feature")
+    clone.git("checkout", "-q", "main")
+    clone.commit(**{"README.md": "more\n"})
+    clone.git("checkout", "-q", "feature")
+    clone.write(**{f"{ONE}/cluster.yaml": None, f"{ONE}/a.yaml": None})
+    (clone.folder / ONE).rmdir()
+    compared = clone.compare(head=None)
+    assert (compared.after, compared.comparison.merge) == (None, Merge.CLEAN)
+
+
+def test_a_file_that_can_not_be_read_is_told_of_not_merged(clone: Clone) -> None:
+    clone.git("checkout", "-qb", "feature")
+    clone.git("checkout", "-q", "main")
+    clone.commit(**{"README.md": "more\n"})
+    clone.git("checkout", "-q", "feature")
+    (clone.folder / ONE / "link.yaml").symlink_to("/etc/passwd")
+    after = clone.compare(head=None).after
+    assert after is not None
+    assert any(file.fault for file in after.files.values())
+
+
+def test_conflicts_are_named_and_head_is_compared_with_where_it_began(clone: Clone) -> None:
+    clone.git("checkout", "-qb", "feature")
+    hostile = f"{ONE}/\x1b[31m.yaml"
+    clone.commit(**{f"{ONE}/a.yaml": edited(2, "theirs"), hostile: "a: 1\n"})
+    clone.git("checkout", "-q", "main")
+    clone.commit(**{f"{ONE}/a.yaml": edited(2, "ours"), hostile: "a: 2\n", f"{ONE}/new.yaml": "x: 1\n"})
+    compared = clone.compare()
+    assert compared.comparison.merge is Merge.CONFLICTS
+    assert set(compared.comparison.conflicts) == {f"{ONE}/a.yaml", hostile}
+    assert texts(compared.before) == {"cluster.yaml": LONG, "a.yaml": LONG}
+    assert texts(compared.after)["a.yaml"] == edited(2, "theirs")
+
+
+def test_a_name_that_is_no_utf8_is_spelt_out(clone: Clone) -> None:
+    name = os.fsdecode(b"README-\xff.md")
+    clone.git("checkout", "-qb", "feature")
+    clone.commit(**{name: "a\n"})
+    clone.git("checkout", "-q", "main")
+    clone.commit(**{name: "b\n"})
+    assert clone.compare().comparison.conflicts == ("README-\\xff.md",)
+
+
+def test_a_file_that_base_has_renamed_is_followed(clone: Clone) -> None:
+    clone.git("checkout", "-qb", "feature")
+    clone.commit(**{f"{ONE}/a.yaml": edited(20)})
+    clone.git("checkout", "-q", "main")
+    clone.git("mv", f"{ONE}/a.yaml", f"{ONE}/b.yaml")
+    clone.commit()
+    assert texts(clone.compare().after) == {"cluster.yaml": LONG, "b.yaml": edited(20)}
+
+
+def test_what_is_merged_already_changes_nothing(clone: Clone) -> None:
+    clone.git("branch", "feature")
+    clone.commit(**{f"{ONE}/a.yaml": edited(2)})
+    compared = clone.compare()
+    assert texts(compared.before) == texts(compared.after) == {"cluster.yaml": LONG, "a.yaml": edited(2)}
+
+
+def test_a_base_that_has_not_moved_needs_no_merge(clone: Clone) -> None:
+    clone.git("checkout", "-qb", "feature")
+    head = clone.commit(**{f"{ONE}/a.yaml": edited(20)})
+    compared = clone.compare()
+    assert (compared.comparison.merge, compared.comparison.base_moved_by) == (Merge.CLEAN, 0)
+    assert compared.after is not None
+    assert compared.after.revision == head
+
+
+def test_a_git_that_can_not_merge_so_is_told(clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clone.git("checkout", "-qb", "feature")
+    clone.commit(**{f"{ONE}/a.yaml": edited(20)})
+    clone.git("checkout", "-q", "main")
+    clone.commit(**{f"{ONE}/new.yaml": "x: 1\n"})
+    real = subprocess.run(["which", "git"], check=True, capture_output=True, text=True).stdout.strip()
+    old = tmp_path / "bin" / "git"
+    old.parent.mkdir()
+    old.write_text(f'#!/bin/sh\ncase "$*" in *--write-tree*) echo usage: >&2; exit 129;; esac\nexec {real} "$@"\n')
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
+    compared = clone.compare()
+    assert compared.comparison.merge is Merge.UNSUPPORTED
+    assert texts(compared.before) == {"cluster.yaml": LONG, "a.yaml": LONG}
+    assert texts(compared.after) == {"cluster.yaml": LONG, "a.yaml": edited(20)}
+
+
+def test_histories_without_a_common_commit(clone: Clone) -> None:
+    clone.git("checkout", "-q", "--orphan", "feature")
+    clone.commit(**{f"{ONE}/a.yaml": edited(20)})
+    assert clone.fault("main", "feature").code == "GPU8018"
+    assert clone.compare(direct=True).comparison.merge is Merge.DIRECT
+
+
+def test_a_shallow_clone_is_told_and_works_once_it_has_enough(clone: Clone, tmp_path: Path) -> None:
+    clone.git("checkout", "-qb", "feature")
+    for n in range(4):
+        clone.commit(**{f"{ONE}/a.yaml": edited(20 + n)})
+    clone.git("checkout", "-q", "main")
+    clone.commit(**{f"{ONE}/new.yaml": "x: 1\n"})
+    shallow = Clone.__new__(Clone)
+    shallow.folder = tmp_path / "shallow"
+    url, options = clone.folder.as_uri(), ["-q", "--depth=1", "--branch=feature"]
+    subprocess.run(["git", "clone", *options, url, str(shallow.folder)], check=True)
+    missing = shallow.fault("origin/main", "HEAD")
+    assert (missing.code, "commit origin/main is not in" in str(missing)) == ("GPU8017", True)
+    shallow.git("fetch", "-q", "--depth=1", "origin", "main:refs/remotes/origin/main")
+    apart = shallow.fault("origin/main", "HEAD")
+    assert (apart.code, "origin/main and HEAD have in common" in str(apart)) == ("GPU8017", True)
+    shallow.git("fetch", "-q", "--deepen=4", "origin", "main:refs/remotes/origin/main", "feature")
+    compared = shallow.compare("origin/main", "HEAD")
+    assert compared.comparison.merge is Merge.CLEAN
+    assert texts(compared.after) == {"cluster.yaml": LONG, "a.yaml": edited(23), "new.yaml": "x: 1\n"}
+
+
+def test_worktrees_and_longer_names_of_objects(tmp_path: Path) -> None:
+    clone = Clone(tmp_path / "long", "--object-format=sha256")
+    clone.git("checkout", "-qb", "feature")
+    clone.commit(**{f"{ONE}/a.yaml": edited(20)})
+    clone.git("worktree", "add", "-q", str(tmp_path / "beside"), "main")
+    beside = Clone.__new__(Clone)
+    beside.folder = tmp_path / "beside"
+    beside.commit(**{f"{ONE}/new.yaml": "x: 1\n"})
+    beside.git("checkout", "-q", "--detach", "feature")
+    for head in ("feature", None):
+        assert texts(beside.compare(head=head).after) == {
+            "cluster.yaml": LONG,
+            "a.yaml": edited(20),
+            "new.yaml": "x: 1\n",
+        }
+
+
+@pytest.mark.parametrize("name", ["--all", "-h", "", "main..feature", "main\n", "\x00", "main^{/x}"])
+def test_a_name_is_never_an_option(clone: Clone, name: str) -> None:
+    assert clone.fault(name, "main").code in {"GPU8006", "GPU8011"}
