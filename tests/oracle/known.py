@@ -32,11 +32,6 @@ _WAITS = {
         why="4.4, rights combine: some runs may be paused for a job while others are moved for it.",
         worlds=(1000156, 1000490, 1000712, 1000784),
     ),
-    "waits: a ceiling judged after victims left": Known(
-        why="4.4: limits of the project and its department are judged once the job's own victims have left.",
-        worlds=(1000988, 1001468, 1001601, 1001634),
-        histories=(208, 211),
-    ),
     "waits: entitlement to whole GPUs": Known(
         why="4.4: entitlement to whole GPUs is apportioned by largest remainder; the engine goes by exact shares.",
         worlds=(1000218, 1000277, 1000671, 1001163),
@@ -48,7 +43,7 @@ _WAITS = {
     ),
     "waits: fewer workers of the job": Known(
         why="4.4: an elastic job has rights with each number of workers, not with all or the least alone.",
-        worlds=(3490, 6537),
+        worlds=(6537,),
     ),
     "stays small at rest": Known(
         why="4.4: an elastic run that lacks workers has every right of a job; it regains them by quota only.",

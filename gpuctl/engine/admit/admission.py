@@ -223,15 +223,18 @@ class Admission:
         return placed
 
     def _try(self, pending: PendingJob) -> bool:
-        """Start a job, or make room for it, if that can be."""
-        options = [option for option in pending.options if self._forbidden(pending, option) is None]
-        if self._within_share:
-            options = [option for option in options if self._stays_within_share(pending, option)]
-            if not options:
-                return pending.job.is_elastic and any(self._start_smaller(pending, o) for o in pending.options)
-        if self._start_on_idle(pending, options):
+        """Start a job, or make room for it, if that can be.
+
+        On idle GPUs it starts within its ceilings. Limits do not bound for what room is made: runs that count towards
+        them could make way, which is judged with the victims.
+        """
+        options = self._open(pending, pending.options)
+        if self._within_share and not options:
+            return pending.job.is_elastic and any(self._start_smaller(pending, o) for o in pending.options)
+        startable = [option for option in options if self._forbidden(pending, option) is None]
+        if self._start_on_idle(pending, startable):
             return True
-        if self._backfill(pending, options, lambda option: self._start_on_idle(pending, [option])):
+        if self._backfill(pending, startable, lambda option: self._start_on_idle(pending, [option])):
             return True
         # No run is paused for a job whose object is not made yet: the API server could refuse it.
         known = pending.run is not None
@@ -242,21 +245,18 @@ class Admission:
             return True
         if pending.job.is_elastic and any(self._start_smaller(pending, option) for option in pending.options):
             return True
-        if known and not options and any(self._make_room(pending, option) for option in self._at_limit(pending)):
-            return True
         return known and any(self._bring_together(pending, option) for option in (*options, *self._fewest(pending)))
 
-    def _stays_within_share(self, pending: PendingJob, option: PoolOption) -> bool:
-        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
-        return stays_within_share(accounts, domain, pending.job.id.project, option.request.total_milli)
-
-    def _at_limit(self, pending: PendingJob) -> Iterator[PoolOption]:
-        """Options that only a limit forbids: runs that count towards it could make way."""
+    def _open(self, pending: PendingJob, options: Iterable[PoolOption]) -> list[PoolOption]:
+        """The options that no quota forbids and that are attempted now: in the first pass those within share."""
         accounts, domain_of = self._snapshot.accounts, self._snapshot.capacity.domain_of
-        for option in pending.options:
+        found: list[PoolOption] = []
+        for option in options:
             domain, milli = domain_of[option.pool.name], option.request.total_milli
-            if milli and beyond_quota(accounts, pending.job, domain, milli) is None:
-                yield option
+            is_now = not self._within_share or stays_within_share(accounts, domain, pending.job.id.project, milli)
+            if is_now and beyond_quota(accounts, pending.job, domain, milli) is None:
+                found.append(option)
+        return found
 
     def _forbidden(self, pending: PendingJob, option: PoolOption) -> Reason | None:
         """The ceiling that the job would break now."""
@@ -316,14 +316,12 @@ class Admission:
 
     def _start_smaller(self, pending: PendingJob, option: PoolOption) -> bool:
         """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
-        fewer = [found for size in option.sizes[1:] if (found := option.sized(size)) is not None]
-        legal = [found for found in fewer if self._forbidden(pending, found) is None]
-        if self._within_share:
-            legal = [found for found in legal if self._stays_within_share(pending, found)]
+        fewer = self._open(pending, [found for size in option.sizes[1:] if (found := option.sized(size)) is not None])
+        startable = [found for found in fewer if self._forbidden(pending, found) is None]
         known = pending.run is not None and option.request.gpu_milli > 0
-        claimed = [found for found in legal if known and (found is legal[-1] or self._has_claim(pending, found))]
-        for smaller in smaller_options(self._snapshot, legal, claimed):
-            if self._start_on_idle(pending, [smaller]) or (known and self._make_room(pending, smaller)):
+        for smaller in smaller_options(self._snapshot, startable, fewer if known else ()):
+            can_start = smaller in startable and self._start_on_idle(pending, [smaller])
+            if can_start or (known and self._make_room(pending, smaller)):
                 return True
         return False
 
@@ -331,8 +329,8 @@ class Admission:
         """The options of an elastic job with as few workers as it may start with."""
         for option in pending.options:
             fewest = option.sized(option.least)
-            if fewest is not None and fewest is not option and self._forbidden(pending, fewest) is None:
-                yield fewest
+            if fewest is not None and fewest is not option:
+                yield from self._open(pending, [fewest])
 
     def _bring_together(self, pending: PendingJob, option: PoolOption, most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""

@@ -46,8 +46,8 @@ class JobOptions:
     """What all jobs that are alike could have on empty nodes: at least one option, in their order of pools.
 
     One object while that stays so. `sorts`: of the options. `wanted`: GPUs of all workers by quota domain, in the pool
-    they prefer there; `domain` and `milli` are the first entry. `is_plain`: the jobs can be paused, and count in one
-    domain only. `precedence`: the common part of their ranks. `terms`: all that their reasons depend on within a
+    where most of them fit; `domain` and `milli` are the first entry. `is_plain`: the jobs can be paused, and count in
+    one domain only. `precedence`: the common part of their ranks. `terms`: all that their reasons depend on within a
     project.
     """
 
@@ -60,7 +60,8 @@ class JobOptions:
         self.precedence = job.type is _TRAINING, -job.priority
         wanted: dict[DomainName, GpuMilli] = {}
         for option in options:
-            wanted.setdefault(domain_of[option.pool.name], option.request.total_milli)
+            domain, milli = domain_of[option.pool.name], option.request.total_milli
+            wanted[domain] = max(milli, wanted.get(domain, 0))
         self.wanted = tuple(wanted.items())
         self.domain, self.milli = self.wanted[0]
         self.is_plain = job.preemptible and len(self.wanted) == 1

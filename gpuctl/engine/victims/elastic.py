@@ -111,15 +111,16 @@ def _with_extra_workers(snapshot: Snapshot, option: PoolOption, rule: VictimRule
 
 
 def smaller_options(
-    snapshot: Snapshot, legal: Sequence[PoolOption], claimed: Sequence[PoolOption]
+    snapshot: Snapshot, startable: Sequence[PoolOption], claimed: Sequence[PoolOption]
 ) -> Iterator[PoolOption]:
-    """Of the sizes a job may have, most first: those `claimed` that need room to be made, then the most that are idle.
+    """Of the sizes a job may have, most first: those `claimed` that need room to be made, then the most that can start.
 
     Cost: O(nodes).
     """
-    idle = sum(slots_by_node(snapshot.idle, legal[0]).values()) if legal else 0
-    yield from [option for option in claimed if option.request.workers > idle][:MAX_SIZES]
-    yield from [option for option in legal if option.request.workers <= idle][:1]
+    idle = sum(slots_by_node(snapshot.idle, startable[0]).values()) if startable else 0
+    can_start = [option for option in startable if option.request.workers <= idle]
+    yield from [option for option in claimed if option not in can_start][:MAX_SIZES]
+    yield from can_start[:1]
 
 
 def _least(
