@@ -35,11 +35,15 @@ _SHA256_DIGITS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The trees that a plan compares; None for a revision in which the cluster's folder is not there."""
+    """The trees that a plan compares; None for a revision in which the cluster's folder is not there.
+
+    `confirmations`: of the commits that both together have.
+    """
 
     comparison: Comparison
     before: SourceTree | None
     after: SourceTree | None
+    confirmations: frozenset[str] = frozenset()
 
 
 def compare(
@@ -48,7 +52,7 @@ def compare(
     """Read a cluster's folder before and after merging head into base; no head is the working tree.
 
     `read_folder` reads the files of the working tree. `direct`: no merge, head is compared as it is. Raises
-    SourceUnavailable: no repository, no such revision, no common ancestor. Cost: six commands more than reading the
+    SourceUnavailable: no repository, no such revision, no common ancestor. Cost: eight commands more than reading the
     two trees, and where base has moved, the merge.
     """
     standing = _existing(folder)
@@ -58,23 +62,24 @@ def compare(
     compared = Comparison(base=base, head=head or WORKING_TREE, base_commit=ours)
     compared = compared if head is None else replace(compared, head_commit=theirs)
     after = _read(repository, theirs, path) if head is not None else _working_tree(folder, read_folder)
+    confirmations = repository.confirmations(NO_REVISION, ours) | repository.confirmations(NO_REVISION, theirs)
+    tips = Compared(comparison=compared, before=_read(repository, ours, path), after=after, confirmations=confirmations)
     if direct:
-        return Compared(comparison=compared, before=_read(repository, ours, path), after=after)
+        return tips
     parted = repository.merge_base(ours, theirs)
     if parted is None:
         raise _unrelated(repository, compared)
     moved_by = repository.count_since(parted, ours) if parted != ours else 0
     compared = replace(compared, merge=Merge.CLEAN, merge_base=parted, base_moved_by=moved_by)
-    unmerged = Compared(comparison=compared, before=_read(repository, ours, path), after=after)
     edits = _edits(repository, theirs, path, after) if head is None else {}
     if not moved_by or any(file is not None and file.fault for file in edits.values()):
-        return unmerged  # a file that can't be read is told as a mistake
+        return replace(tips, comparison=compared)  # a file that can't be read is told as a mistake
     with _workshop(repository, theirs) as workshop:
         merged = workshop.merge(ours, workshop.commit(theirs, edits) if edits else theirs)
         if merged.state is Merge.CLEAN:
-            return replace(unmerged, after=_read(workshop.repository, merged.tree, path))
+            return replace(tips, comparison=compared, after=_read(workshop.repository, merged.tree, path))
     compared = replace(compared, merge=merged.state, conflicts=merged.conflicts)
-    return Compared(comparison=compared, before=_read(repository, parted, path), after=after)
+    return replace(tips, comparison=compared, before=_read(repository, parted, path))
 
 
 def _commit(repository: Repository, name: str) -> Revision:

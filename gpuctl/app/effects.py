@@ -17,11 +17,11 @@ from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, effect_of
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Declared, NodePool
-from gpuctl.model.effect import Effect, Ground, Stop
+from gpuctl.model.effect import Effect, Ground, Refusals, Stop
 from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.observe import observe
-from gpuctl.plan import CONFIRM_TRAILER, excluded_projects, make_plan, mass_stop
+from gpuctl.plan import CONFIRM_TRAILER, excluded_projects, is_confirmed, make_plan, mass_stop
 from gpuctl.render import render
 
 Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
@@ -33,35 +33,64 @@ _AT_MS: Instant = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """The effect, the state it starts from, and what is refused until a commit confirms it."""
+    """The effect, the state it starts from, and what guards refuse of the change."""
 
     effect: Effect
     ground: Ground
-    refusals: tuple[Diagnostic, ...] = ()
+    refusals: Refusals
 
 
-def on_inventory(base: Declared | None, head: Declared, inventory: Inventory) -> Foreseen:
+def on_inventory(
+    base: Declared | None, head: Declared, inventory: Inventory, confirmed: frozenset[str] = frozenset()
+) -> Foreseen:
     """The effect of a change on the declared nodes, on which all runs of base that fit are running."""
     nodes = _nodes(head, inventory)
     before = None if base is None else at_rest(_patient(base), _idle(base, inventory), _AT_MS)
     began = ClusterState(nodes=nodes) if before is None else replace(before.state, nodes=nodes)
     effect = effect_of(before, at_rest(_patient(head), began, _AT_MS))
-    stops = mass_stop(head, began, frozenset())
-    refusals = (*_told(stops.refusals, head), *_unconfirmed(base, head, effect))
-    return Foreseen(effect=effect, ground=_ground(nodes, live=False), refusals=refusals)
+    refused = (*mass_stop(head, began, frozenset()).refusals, *_unconfirmed(base, head, effect))
+    return Foreseen(
+        effect=effect, ground=_ground(nodes, live=False), refusals=_sorted_out(refused, (), head, confirmed)
+    )
 
 
-def on_cluster(base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant) -> Foreseen:
-    """The effect of a change on a cluster as it is now."""
+def on_cluster(
+    base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant, confirmed: frozenset[str] = frozenset()
+) -> Foreseen:
+    """The effect of a change on a cluster as it is now.
+
+    Cost: a plan of head, and one of base where something is refused.
+    """
     state = observe(objects, head.tenancy)
-    before = None if base is None else at_rest(replace(base, pinned=excluded_projects(base, state)), state, now_ms)
+    old = None if base is None else replace(base, pinned=excluded_projects(base, state))
+    before = None if old is None else at_rest(old, state, now_ms)
     after, engine_cache = replace(head, pinned=excluded_projects(head, state)), EngineCache()
-    stops = mass_stop(after, state, frozenset())
-    waiting = schedule(replace(after, blocked=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, engine_cache)
-    plan = make_plan(after, waiting, render(after, waiting), state, frozenset(), stops=stops)
+    refused = _refused(after, state, now_ms, engine_cache)
+    standing = _refused(old, state, now_ms, EngineCache()) if refused and old is not None else ()
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
-    ground = _ground(state.nodes, live=True)
-    return Foreseen(effect=effect, ground=ground, refusals=tuple(_told(plan.refusals, head)))
+    refusals = _sorted_out(refused, standing, head, confirmed)
+    return Foreseen(effect=effect, ground=_ground(state.nodes, live=True), refusals=refusals)
+
+
+def _refused(
+    declared: Declared, state: ClusterState, now_ms: Instant, engine_cache: EngineCache
+) -> Sequence[Diagnostic]:
+    """What guards refuse of the next cycle."""
+    stops = mass_stop(declared, state, frozenset())
+    waiting = schedule(replace(declared, blocked=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, engine_cache)
+    return make_plan(declared, waiting, render(declared, waiting), state, frozenset(), stops=stops).refusals
+
+
+def _sorted_out(
+    refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], head: Declared, confirmed: frozenset[str]
+) -> Refusals:
+    """Tell refusals of the change from those that a commit confirms, and from those without the change."""
+    known = {(refusal.code, refusal.message) for refusal in standing}
+    new, said, old = list[Diagnostic](), list[Diagnostic](), list[Diagnostic]()
+    for refusal in _told(refused, head):
+        is_old = (refusal.code, refusal.message) in known
+        (said if is_confirmed(refusal, confirmed) else old if is_old else new).append(refusal)
+    return Refusals(new=tuple(new), confirmed=tuple(said), standing=tuple(old))
 
 
 def read_objects(cluster: Cluster) -> RawObjects:
@@ -103,7 +132,8 @@ def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic
     """The refusals with their help. A confirmation bound to a commit's contents is known once the commit exists."""
     for refusal in refusals:
         if refusal.code == "GPU6007" and not head.project_contents:
-            yield replace(refusal, help=f"commit it, and plan with --head, to see its `{CONFIRM_TRAILER}:` line")
+            help_ = f"plan with --head, once it is committed and merges cleanly, to see its `{CONFIRM_TRAILER}:` line"
+            yield replace(refusal, help=help_)
         else:
             yield refusal
 
@@ -118,5 +148,5 @@ def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Itera
                 code="GPU6002",
                 message=message("GPU6002", {"project": project.name, "what": all_of(running)}),
                 span=head.cluster.span,
-                help=f"`gpuctl reconcile` prints the `{CONFIRM_TRAILER}:` line that it waits for",
+                help=f"plan on the cluster (--context, --state) to see its `{CONFIRM_TRAILER}:` line",
             )

@@ -18,6 +18,7 @@ from gpuctl.model.change import Action
 from gpuctl.model.comparison import Comparison
 from gpuctl.model.decision import Pending, RunRecord, Schedule
 from gpuctl.model.declared import Allowance, Declared, DomainName, Project
+from gpuctl.model.effect import Refusals
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
@@ -55,7 +56,7 @@ def plan_report(
         settings=tuple(setting_changes(base, head)),
         effect=foreseen.effect if foreseen is not None else None,
         ground=foreseen.ground if foreseen is not None else None,
-        refusals=foreseen.refusals if foreseen is not None else (),
+        refusals=foreseen.refusals if foreseen is not None else Refusals(),
     )
 
 
@@ -106,8 +107,9 @@ def _object_changes(
             reason = "a new run: its declaration changed" if _job_of(after) in stay else "declared"
             yield ObjectChange(action=Action.CREATE, ref=ref, project=after.project, reason=reason)
         elif before is not None and after is None:
-            reason = "its declaration changed" if _job_of(before) in stay else "no longer declared"
-            yield ObjectChange(action=Action.DELETE, ref=ref, project=before.project, reason=reason)
+            anew = _job_of(before) in stay
+            reason = "its declaration changed" if anew else "no longer declared"
+            yield ObjectChange(action=Action.DELETE, ref=ref, project=before.project, reason=reason, replaced=anew)
         elif before is not None and after is not None and before is not after:
             changed = sorted(_differences(_lasting(before.body), _lasting(after.body), ""))
             if changed:

@@ -17,13 +17,17 @@ from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json, tally
 from gpuctl.cli.terminal import say, show
+from gpuctl.model.comparison import Merge
 from gpuctl.model.declared import Declared
-from gpuctl.model.source import WORKING_TREE, SourceFile, SourceTree
+from gpuctl.model.source import WORKING_TREE, SourceFile
 
 if TYPE_CHECKING:
+    from gpuctl.adapters.gitmerge import Compared
     from gpuctl.app.effects import Foreseen
+    from gpuctl.app.gates import Gate
 
 EXIT_CHANGES = 2
+EXIT_REFUSED = 3
 STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,resourceslices,deviceclasses"
 """The resources that --state needs from `kubectl get`."""
 
@@ -33,7 +37,7 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
     examples=(
         "gpuctl plan clusters/tr4858 --base origin/main",
         "gpuctl plan clusters/tr4858 --base origin/main --head HEAD -o markdown > comment.md",
-        "gpuctl plan clusters/tr4858 --base origin/main --context prod",
+        "gpuctl plan clusters/tr4858 --base origin/main --context prod --fail-on stopped,deleted",
         f"gpuctl plan clusters/tr4858 --base origin/main --state <(kubectl get -A -o json {STATE_KINDS})",
     ),
     failed=EXIT_FAILED,
@@ -56,8 +60,18 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
     type=click.File(encoding="utf-8"),
     help="The same, on the objects in this file; - is standard input.",
 )
+@click.option(
+    "--fail-on",
+    "gates",
+    metavar="WHAT,...",
+    default="",
+    callback=lambda _context, _option, text: tuple(_gates(text)),
+    help="Exit with 3 if jobs or objects are: paused, stopped, moved, starved, deleted.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
-def plan(folder: Path, base: str, head: str | None, *, direct: bool, output: str, **cluster: Any) -> None:
+def plan(  # noqa: PLR0913 - an argument for each option
+    folder: Path, base: str, head: str | None, *, direct: bool, gates: tuple[Gate, ...], output: str, **cluster: Any
+) -> None:
     """Show what merging a change does to jobs, objects and quotas.
 
     Base is compared with the merge of base and head, so what base has gained meanwhile is no part of the change. The
@@ -71,40 +85,59 @@ def plan(folder: Path, base: str, head: str | None, *, direct: bool, output: str
     --state is for clusters that can't be reached from here. It takes the output of the `kubectl get` in the last
     example.
 
-    Exit code: 0 no change, 2 changes, 1 error.
+    What a guard refuses is shown with the `Gpuctl-Confirm:` line that lifts the refusal, or as confirmed where a commit
+    has that line. --fail-on makes effects failures: a run counts as stopped also if a new run of its job starts, and a
+    job as starved if it waits because of the change and no start is forecast.
+
+    Exit code: 0 no change, 2 changes, 3 changes that a guard or --fail-on refuses, 1 error.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.gates import failed  # noqa: PLC0415
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
-    from gpuctl.views import plan_report as forms  # noqa: PLC0415
+    from gpuctl.views import plan_markdown, plan_text  # noqa: PLC0415
+    from gpuctl.views import plan_report as report_form  # noqa: PLC0415
 
     collect_seldom()
     compared = wiring.compared_revisions(folder, base, head, direct=direct)
     revisions = compared.comparison
-    before, after = _compiled((compared.before, compared.after), (revisions.base, revisions.head))
+    before, after = _compiled(compared)
     if before is None and after is None:
         missing = f"{folder} is in neither {base} nor {head or f'the {WORKING_TREE}'}"
         raise Failure("GPU8003", missing, hint="name the folder of a cluster: clusters/NAME")
-    foreseen = None if after is None else _foreseen(before, after, Basis(**cluster))
+    foreseen = None if after is None else _foreseen(before, after, Basis(**cluster, confirmed=compared.confirmations))
     report = plan_report(before, after, revisions, foreseen)
+    report = replace(report, failed=tuple(failed(report, gates)))
     if output == "json":
-        print_json(forms.document(report))
+        print_json(report_form.document(report))
     elif output == "markdown":
-        show("".join(f"{line}\n" for line in forms.markdown(report)))
+        show("".join(f"{line}\n" for line in plan_markdown.markdown(report)))
     else:
-        for line in forms.text(report):
+        for line in plan_text.text(report):
             say(*line)
     if not report.empty:
-        raise click.exceptions.Exit(EXIT_CHANGES)
+        raise click.exceptions.Exit(EXIT_REFUSED if report.refused else EXIT_CHANGES)
+
+
+def _gates(text: str) -> Iterator[Gate]:
+    from gpuctl.app.gates import Gate  # noqa: PLC0415 - only now
+
+    for name in filter(None, (word.strip() for word in text.split(","))):
+        try:
+            yield Gate(name)
+        except ValueError:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(Gate)}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """The cluster that an effect is computed on, as the options name it; without any, the declared nodes."""
+    """The cluster that an effect is computed on, as the options name it; without any, the declared nodes. `confirmed`:
+    what commits confirm."""
 
     kubeconfig: str | None
     context: str | None
     embedded: Path | None
     state: IO[str] | None
+    confirmed: frozenset[str]
 
 
 def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foreseen:
@@ -116,12 +149,12 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
         wrong = "--state, --embedded and --context or --kubeconfig each name a cluster"
         raise Failure("GPU9002", wrong, hint="name one cluster")
     if basis.state is not None:
-        return on_cluster(before, after, objects_of(_bodies(basis.state)), wiring.now_ms())
+        return on_cluster(before, after, objects_of(_bodies(basis.state)), wiring.now_ms(), basis.confirmed)
     if not named and basis.embedded is None:
-        return on_inventory(before, after, wiring.blueprint)
+        return on_inventory(before, after, wiring.blueprint, basis.confirmed)
     where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
     with where.reading() as cluster:
-        return on_cluster(before, after, read_objects(cluster), wiring.now_ms())
+        return on_cluster(before, after, read_objects(cluster), wiring.now_ms(), basis.confirmed)
 
 
 def _bodies(file: IO[str]) -> list[dict[str, Any]]:
@@ -141,18 +174,20 @@ def _no_state(file: IO[str], why: str) -> Failure:
     return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint)
 
 
-def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> Iterator[Declared | None]:
-    """Compile trees; None for a missing folder. Mistakes end the command with exit 1.
+def _compiled(compared: Compared) -> Iterator[Declared | None]:
+    """Compile both trees; None for a missing folder. Mistakes end the command with exit 1.
 
-    Files that are equal in both trees are read once. Only the last tree, which a commit could confirm, gets the digests
-    of its contents.
+    Files that are equal in both trees are read once. The second tree gets the digests of its contents, which a commit
+    could confirm, unless the merge will have other contents.
     """
     from gpuctl.app.revisions import as_seen, contents_of  # noqa: PLC0415
     from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
 
+    names = compared.comparison
+    is_known = names.merge in {Merge.CLEAN, Merge.DIRECT}
     files: Mapping[str, SourceFile] = {}
     cache = CompileCache()
-    for tree, name in zip(trees, names, strict=True):
+    for tree, name in ((compared.before, names.base), (compared.after, names.head)):
         if tree is None:
             yield None
             continue
@@ -162,5 +197,5 @@ def _compiled(trees: tuple[SourceTree | None, ...], names: tuple[str, ...]) -> I
             tell(compiled.diagnostics)
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
-        contents = contents_of(tree, compiled) if tree is trees[-1] else {}
+        contents = contents_of(tree, compiled) if tree is compared.after and is_known else {}
         yield replace(compiled.declared, project_contents=contents)

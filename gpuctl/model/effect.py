@@ -1,10 +1,12 @@
-"""The effect of a change of the declarations: which jobs start, which are paused for which, which wait and how long."""
+"""The effect of a change of the declarations: which jobs start, which are paused for which, which wait and how long;
+and what guards refuse of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import DomainName
 from gpuctl.model.explanation import Forecast, QueuePlace
@@ -137,3 +139,13 @@ class Effect:
     holdings: tuple[Holding, ...] = ()
     unaffected: int = 0
     endless: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """What guards refuse of a change: `new` because of it, until a commit confirms it; `confirmed` by a commit that is
+    there; `standing` without the change as well."""
+
+    new: tuple[Diagnostic, ...] = ()
+    confirmed: tuple[Diagnostic, ...] = ()
+    standing: tuple[Diagnostic, ...] = ()

@@ -257,6 +257,11 @@ def _is_managed(ref: ObjectRef, state: ClusterState) -> bool:
     return labels_of(state.live[ref]).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
+def is_confirmed(refusal: Diagnostic, confirmed: frozenset[str]) -> bool:
+    """Whether one of the confirmations lifts a refusal."""
+    return any(refusal.help == _help(digest) for digest in confirmed)
+
+
 def _ledger_uid(declared: Declared, ledger: Ledger, state: ClusterState) -> str:
     return uid(state.live[ledger_ref(declared.cluster.name, ledger.project)])
 
@@ -272,9 +277,8 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def _refusal(code: str, text: str, span: SourceSpan, digest: str) -> Diagnostic:
-    return Diagnostic(
-        code=code,
-        message=text,
-        span=span,
-        help=f"if it is meant, push a commit whose message ends with the line `{CONFIRM_TRAILER}: {digest}`",
-    )
+    return Diagnostic(code=code, message=text, span=span, help=_help(digest))
+
+
+def _help(digest: str) -> str:
+    return f"if it is meant, push a commit whose message ends with the line `{CONFIRM_TRAILER}: {digest}`"

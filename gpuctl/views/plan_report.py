@@ -1,42 +1,39 @@
-"""The PlanReport: the changes of jobs, objects and quotas, as JSON, text, and Markdown for a pull request."""
+"""The PlanReport: the changes of jobs, objects and quotas. Its JSON form, and the words that its other forms share."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.escapes import markdown_code, markdown_text, printable
 from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.change import Action
 from gpuctl.model.comparison import Comparison
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
-from gpuctl.model.effect import Effect, Ground
+from gpuctl.model.effect import Effect, Ground, Refusals
 from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.units import GpuMilli, count_gpus, format_gpus
+from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.views import plan_comparison, plan_effect
-from gpuctl.views.styled import Line, Segment
 
 MARKS = {Action.CREATE: "+", Action.UPDATE: "~", Action.DELETE: "-"}
-MARK_STYLES = {"+": "good", "~": "warning", "-": "bad", "": "dim"}
-STYLES = {Action.CREATE: "good", Action.UPDATE: "warning", Action.DELETE: "bad"}
-SHOWN_IN_COMMENT = 200
-"""The most objects listed in a pull request's comment; the JSON form has all."""
 SHOWN_JOBS = 40
 """The most jobs listed with what happens to them; the JSON form has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectChange:
-    """One object that differs between base and head; `reason`: the declaration or the fields that differ."""
+    """One object that differs between base and head; `reason`: the declaration or the fields that differ.
+
+    `replaced`: it is deleted because its job has a new run.
+    """
 
     action: Action
     ref: ObjectRef
     project: ProjectName | None
     reason: str
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +57,14 @@ class SettingChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A gate of `--fail-on` that the change fails, and the jobs or objects because of which it does."""
+
+    gate: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
     """The difference between two revisions; objects by project, the cluster's own first.
 
@@ -72,12 +77,18 @@ class PlanReport:
     settings: tuple[SettingChange, ...] = ()
     effect: Effect | None = None
     ground: Ground | None = None
-    refusals: tuple[Diagnostic, ...] = ()
+    refusals: Refusals = field(default_factory=Refusals)
+    failed: tuple[Failed, ...] = ()
 
     @property
     def empty(self) -> bool:
         """Whether nothing changes."""
         return not self.objects and not self.quotas and not self.settings
+
+    @property
+    def refused(self) -> bool:
+        """Whether a guard or a gate holds the change back."""
+        return bool(self.refusals.new or self.failed)
 
 
 def document(report: PlanReport) -> dict[str, Any]:
@@ -101,7 +112,11 @@ def document(report: PlanReport) -> dict[str, Any]:
         "merge": plan_comparison.document(report.compared),
         **changes,
         "effect": None if report.effect is None else plan_effect.document(report.effect, report.ground),
-        "refusals": [{"code": d.code, "message": d.message, "help": d.help} for d in report.refusals],
+        "refusals": [_refusal(each) for each in report.refusals.new],
+        "confirmed": [_refusal(each) for each in report.refusals.confirmed],
+        "refusedAlready": [_refusal(each) for each in report.refusals.standing],
+        "failedOn": [{"gate": each.gate, "names": list(each.names)} for each in report.failed],
+        "result": "none" if report.empty else "refused" if report.refused else "changes",
         "digest": hashlib.sha256(text.encode()).hexdigest()[:16],
     }
 
@@ -120,164 +135,46 @@ def counts(report: PlanReport) -> str:
     return "; ".join(said)
 
 
-def text(report: PlanReport) -> Iterator[Line]:
-    """The text form, as styled lines."""
-    compared = report.compared
-    if report.empty:
-        yield (Segment("No changes: ", "strong"), Segment(plan_comparison.nothing(compared)))
-    else:
-        yield (Segment("Plan: ", "strong"), Segment(f"{counts(report)}  ({compared.base} -> {compared.head})"))
-    for line in plan_comparison.remarks(compared):
-        yield (Segment(f"  {line}", "dim"),)
-    if report.empty:
-        return
-    for refusal in report.refusals:
-        yield (Segment("refused ", "bad"), Segment(f"{refusal.code}: {refusal.message}"))
-        yield (Segment("help", "help"), Segment(f": {refusal.help}"))
-    if report.effect is not None:
-        yield from _effect_lines(report.effect, report.ground, _remarks(report, report.effect))
-    if report.quotas:
-        yield ()
-        yield (Segment("Quotas (GPUs)", "strong"),)
-        for cells in _aligned([_quota_cells(quota) for quota in report.quotas]):
-            yield (Segment(f"  {cells}"),)
-    if report.settings:
-        yield ()
-        yield (Segment("Settings", "strong"),)
-        for line in _setting_lines(report):
-            yield (Segment(f"  {line}"),)
-    for project, changes in groupby(report.objects, key=lambda change: change.project):
-        yield ()
-        yield (Segment(f"{project or 'cluster'}", "strong"),)
-        for change in changes:
-            mark = Segment(f"  {MARKS[change.action]} ", STYLES[change.action])
-            yield (mark, Segment(str(change.ref)), Segment(f"  {change.reason}", "dim"))
+def _refusal(refusal: Diagnostic) -> dict[str, str]:
+    return {"code": refusal.code, "message": refusal.message, "help": refusal.help}
 
 
-def _effect_lines(effect: Effect, ground: Ground | None, remarks: Sequence[str]) -> Iterator[Line]:
-    yield ()
-    yield (
-        Segment("Effect: ", "strong"),
-        Segment(plan_effect.headline(effect)),
-        Segment(f"  {plan_effect.ground_text(ground)}", "dim"),
-    )
-    rows = list(plan_effect.rows(effect))
-    shown = rows[:SHOWN_JOBS]
-    for row, cells in zip(shown, _aligned([(str(row.job), _gpus(row), row.text) for row in shown]), strict=True):
-        yield (Segment(f"  {row.mark or '.'} ", MARK_STYLES[row.mark]), Segment(cells))
-    if len(rows) > SHOWN_JOBS:
-        yield (Segment(f"  ... and {len(rows) - SHOWN_JOBS} more; -o json has all"),)
-    for line in remarks:
-        yield (Segment(f"  {line}", "dim"),)
-    holdings = [
-        (project, f"holds {held}", f"fair share {share}") for project, held, share in plan_effect.holding_rows(effect)
-    ]
-    if holdings:
-        yield ()
-        yield (Segment("Projects (GPUs)", "strong"),)
-        for cells in _aligned(holdings):
-            yield (Segment(f"  {cells}"),)
+def _ref(ref: ObjectRef) -> dict[str, str]:
+    return {"apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
 
 
-def _remarks(report: PlanReport, effect: Effect) -> Sequence[str]:
-    confirmed = ("The effect assumes that refused changes are confirmed.",) if report.refusals else ()
+def _quota(change: QuotaChange) -> dict[str, Any]:
+    names = ("quotaGpuMilli", "limitGpuMilli", "overQuotaWeightMilli")
+    pairs = (change.quota, change.limit, change.weight)
+    return {
+        "project": change.project,
+        "domain": change.domain,
+        **{name: {"before": before, "after": after} for name, (before, after) in zip(names, pairs, strict=True)},
+    }
+
+
+def failed_names(failed: Failed) -> str:
+    """The jobs or objects because of which a gate fails."""
+    shown = failed.names[:SHOWN_JOBS]
+    more = len(failed.names) - len(shown)
+    return ", ".join([*shown, f"and {more} more"] if more else shown)
+
+
+def effect_remarks(report: PlanReport, effect: Effect) -> Sequence[str]:
+    """Notes below what happens to jobs."""
+    refused = report.refusals.new or report.refusals.standing
+    confirmed = ("The effect assumes that refused changes are confirmed.",) if refused else ()
     return (*confirmed, *plan_effect.remarks(effect))
 
 
-def _gpus(row: plan_effect.Row) -> str:
-    return "" if row.gpu_milli is None else count_gpus(row.gpu_milli)
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Each row as one line, with its cells in columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def markdown(report: PlanReport) -> Iterator[str]:
-    """The form for a pull request, in GitHub's Markdown."""
-    base, head = markdown_code(report.compared.base), markdown_code(report.compared.head)
-    if report.empty:
-        yield f"**gpuctl plan**: no changes between {base} and {head}."
-    else:
-        yield f"**gpuctl plan** {base} → {head}: {counts(report)}"
-    for line in plan_comparison.remarks(report.compared):
-        yield ""
-        yield markdown_text(line)
-    if report.empty:
-        return
-    for refusal in report.refusals:
-        yield ""
-        yield f"> **refused** {refusal.code}: {markdown_text(refusal.message)}  "
-        yield f"> {markdown_text(refusal.help)}"
-    if report.effect is not None:
-        yield from _markdown_effect(report.effect, report.ground, _remarks(report, report.effect))
-    if report.quotas:
-        yield ""
-        yield "| project | quota | limit | over-quota weight |"
-        yield "|---|---|---|---|"
-        for quota in report.quotas:
-            yield _markdown_row(_quota_cells(quota, bare=True))
-    if report.settings:
-        yield ""
-        for line in _setting_lines(report):
-            yield f"- {markdown_text(line)}"
-    yield from _markdown_objects(report)
-
-
-def _markdown_effect(effect: Effect, ground: Ground | None, remarks: Sequence[str]) -> Iterator[str]:
-    yield ""
-    yield f"**Effect**: {plan_effect.headline(effect)} {plan_effect.ground_text(ground)}"
-    rows = list(plan_effect.rows(effect))
-    if rows:
-        yield ""
-        yield "| | job | GPUs | |"
-        yield "|---|---|---|---|"
-    for row in rows[:SHOWN_JOBS]:
-        gpus = "" if row.gpu_milli is None else format_gpus(row.gpu_milli)
-        yield f"| {row.mark and f'`{row.mark}`'} {_markdown_row((str(row.job), gpus, row.text))}"
-    yield ""
-    if len(rows) > SHOWN_JOBS:
-        yield f"… and {len(rows) - SHOWN_JOBS} more."
-    yield markdown_text(" ".join(remarks))
-    holdings = list(plan_effect.holding_rows(effect))
-    if holdings:
-        yield ""
-        yield "| project | GPUs held | fair share |"
-        yield "|---|---|---|"
-    for cells in holdings:
-        yield _markdown_row(cells)
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(markdown_text, cells))} |"
-
-
-def _setting_lines(report: PlanReport) -> Iterator[str]:
+def setting_lines(report: PlanReport) -> Iterator[str]:
+    """A line for each setting."""
     for setting in report.settings:
         before, after = setting.change
         yield f"{setting.of}: {setting.setting} {before} -> {after}"
 
 
-def _markdown_objects(report: PlanReport) -> Iterator[str]:
-    if not report.objects:
-        return
-    yield ""
-    count = len(report.objects)
-    yield f"<details><summary>{count} {'object' if count == 1 else 'objects'}</summary>"
-    yield ""
-    yield "```diff"
-    for change in report.objects[:SHOWN_IN_COMMENT]:
-        sign = {"~": "!"}.get(MARKS[change.action], MARKS[change.action])
-        yield printable(f"{sign} {change.ref}  {change.reason}".rstrip())
-    yield "```"
-    if len(report.objects) > SHOWN_IN_COMMENT:
-        yield f"… and {len(report.objects) - SHOWN_IN_COMMENT} more."
-    yield "</details>"
-
-
-def _quota_cells(quota: QuotaChange, *, bare: bool = False) -> tuple[str, ...]:
+def quota_cells(quota: QuotaChange, *, bare: bool = False) -> tuple[str, ...]:
     """The project (with its pool where quotas are by pool) and the changes of quota, limit and weight."""
     where = "" if quota.domain == WHOLE_CLUSTER else f" on {quota.domain}"
     names = ("", "", "") if bare else ("quota ", "limit ", "weight ")
@@ -293,17 +190,3 @@ def _quota_cells(quota: QuotaChange, *, bare: bool = False) -> tuple[str, ...]:
 def _arrow(pair: tuple[int | None, int | None]) -> str:
     before, after = ("none" if milli is None else format_gpus(milli) for milli in pair)
     return "" if before == after else f"{before} -> {after}"
-
-
-def _ref(ref: ObjectRef) -> dict[str, str]:
-    return {"apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
-
-
-def _quota(change: QuotaChange) -> dict[str, Any]:
-    names = ("quotaGpuMilli", "limitGpuMilli", "overQuotaWeightMilli")
-    pairs = (change.quota, change.limit, change.weight)
-    return {
-        "project": change.project,
-        "domain": change.domain,
-        **{name: {"before": before, "after": after} for name, (before, after) in zip(names, pairs, strict=True)},
-    }

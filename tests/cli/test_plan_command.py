@@ -232,18 +232,32 @@ def test_what_a_commit_must_confirm_is_told_before_it_is_merged(run: Run, reposi
     (refusal,) = json.loads(run(*command).stdout)["refusals"]
     assert (refusal["code"], "--head" in refusal["help"]) == ("GPU6007", True)
     repository.commit("other jobs", AT_MS + 2000)
-    (refusal,) = json.loads(run(*command, "--head", "main").stdout)["refusals"]
+    result = run(*command, "--head", "main")
+    (refusal,) = json.loads(result.stdout)["refusals"]
+    assert (result.exit_code, json.loads(result.stdout)["result"]) == (3, "refused")
     line = refusal["help"].partition("`")[2].rstrip("`")
     told = run("reconcile", *follow, "--embedded", file, "--once")
     assert line in told.stderr
     assert line in run(*command[:-2], "--head", "main").stdout
     assert line in run(*command[:-2], "--head", "main", "-o", "markdown").stdout
 
+    repository.commit(f"it is meant\n\n{line}\n", AT_MS + 3000)
+    command = ("plan", folder(repository), "--base", "main~2", "-o", "json")
+    for live in ((), ("--embedded", file)):
+        result = run(*command, "--head", "main", *live)
+        assert (result.exit_code, json.loads(result.stdout)["refusals"]) == (2, [])
+        assert [each["code"] for each in json.loads(result.stdout)["confirmed"]] == ["GPU6007"]
+    assert "confirmed by a commit, GPU6007" in run(*command[:-2], "--head", "main").stdout
+    assert "> **confirmed by a commit** GPU6007" in run(*command[:-2], "--head", "main", "-o", "markdown").stdout
+    assert "GPU6007" not in run("reconcile", *follow, "--embedded", file, "--once").stderr
+
 
 def test_a_project_that_is_removed_while_it_runs_waits_for_a_word(run: Run, repository: WorkingCopy) -> None:
     for file in sorted((folder(repository) / "projects" / "team-d").rglob("*.yaml")):
         repository.remove(file.relative_to(repository.folder).as_posix())
-    report = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)
+    result = run("plan", folder(repository), "--base", "main", "-o", "json")
+    assert result.exit_code == 3
+    report = json.loads(result.stdout)
     assert [(refusal["code"], "d-1-gggg" in refusal["message"]) for refusal in report["refusals"]] == [
         ("GPU6002", True)
     ]
@@ -372,3 +386,48 @@ def test_a_merge_with_conflicts_is_told(run: Run, repository: WorkingCopy) -> No
     report = json.loads(run(*command, "-o", "json").stdout)
     assert (report["merge"]["state"], len(report["merge"]["conflicts"])) == ("conflicts", 2)
     assert "a-1-g" not in jobs_of(report)
+
+
+def test_what_is_refused_without_the_change_does_not_refuse_it(
+    run: Run, repository: WorkingCopy, embedded: Path
+) -> None:
+    """main has removed a running project, which waits for a word: other changes go on."""
+    for file in sorted((folder(repository) / "projects" / "team-d").rglob("*.yaml")):
+        repository.remove(file.relative_to(repository.folder).as_posix())
+    repository.commit("no d", AT_MS + 1000)
+    rewrite(repository, QUOTA, "quota: 4", "quota: 3")
+    command = ("plan", folder(repository), "--base", "main", "--embedded", embedded)
+    result = run(*command, "-o", "json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["refusals"], report["result"]) == (2, [], "changes")
+    assert [each["code"] for each in report["refusedAlready"]] == ["GPU6002"]
+    assert "\nrefused already GPU6002: " in run(*command).stdout
+    both = run("plan", folder(repository), "--base", "main~1", "--embedded", embedded, "-o", "json")
+    assert (both.exit_code, [each["code"] for each in json.loads(both.stdout)["refusals"]]) == (3, ["GPU6002"])
+
+
+def test_gates_for_ci(run: Run, repository: WorkingCopy) -> None:
+    claim_of_team_d(repository)
+    rewrite(repository, "clusters/tr4858/projects/team-a/jobs/a-2-gg.yaml", "image: ", "image: other/")
+    command = ("plan", folder(repository), "--base", "main")
+    assert run(*command).exit_code == 2
+    assert run(*command, "--fail-on", "moved,deleted").exit_code == 2
+    result = run(*command, "--fail-on", "paused, stopped,moved,starved,deleted", "-o", "json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["result"]) == (3, "refused")
+    paused = sorted(each["job"] for each in report["effect"]["paused"])
+    assert report["failedOn"] == [
+        {"gate": "paused", "names": paused},
+        {"gate": "stopped", "names": ["team-a/a-2-gg"]},
+        {"gate": "starved", "names": paused},
+    ]
+    text = run(*command, "--fail-on", "paused").stdout
+    assert f"\nfailed --fail-on paused: {', '.join(paused)}\n" in text
+    assert "> **failed** `--fail-on paused`: team-b" in run(*command, "--fail-on", "paused", "-o", "markdown").stdout
+    repository.remove(f"{D_JOBS}/d-1-gggg.yaml")
+    result = run(*command, "--fail-on", "deleted", "-o", "json")
+    (gone,) = json.loads(result.stdout)["failedOn"]
+    assert (result.exit_code, gone["gate"], len(gone["names"])) == (3, "deleted", 1)
+    assert gone["names"][0].startswith("Job gpu-team-d/d-1-gggg-")
+    wrong = run(*command, "--fail-on", "paused,\x1b[31mlate")
+    assert (wrong.exit_code, "is none of paused, stopped" in wrong.stderr, "\x1b" in wrong.stderr) == (1, True, False)

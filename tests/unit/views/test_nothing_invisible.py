@@ -37,7 +37,7 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.simulate.report import SimulationReport
 from gpuctl.simulate.report import document as simulation_document
 from gpuctl.simulate.scenario import EPOCH_MS
-from gpuctl.views import drift, explain, explanation, listing, nodes, plan_report, projects
+from gpuctl.views import drift, explain, explanation, listing, nodes, plan_markdown, plan_report, plan_text, projects
 from gpuctl.views.chart import svg_chart, svg_sheet, text_chart
 from gpuctl.views.events import EventView, event_table, event_views
 from gpuctl.views.jobs import JobView
@@ -84,9 +84,9 @@ def _drift(report: drift.DriftReport) -> None:
 
 def _plan(report: plan_report.PlanReport) -> None:
     print_json(plan_report.document(report))
-    for line in plan_report.text(report):
+    for line in plan_text.text(report):
         say(*line)
-    show("".join(f"{line}\n" for line in plan_report.markdown(report)))
+    show("".join(f"{line}\n" for line in plan_markdown.markdown(report)))
 
 
 def _explanation(told: Explanation) -> None:
