@@ -11,7 +11,7 @@ from statistics import median_low
 
 import click
 
-from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Flow
+from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Flow, percentile
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json
 from gpuctl.cli.terminal import say, show
@@ -99,9 +99,11 @@ def _rows(measured: ClusterBench) -> Iterator[Row]:
         yield f"one that can start among {crowd.pending} that can't", _seconds(median), "1 s", beside
     if measured.refills is not None:
         refills = measured.refills
-        beside = f"median {refills.percentile(50)} ms; {_writes(refills.costs)}; all {len(refills.waits_ms)} in "
-        beside += f"{_seconds(refills.costs.wall_ms)}, bare Jobs in {_seconds(bare['refills'])}; {_own(refills.costs)}"
-        yield "a job ends, the next starts, p99", f"{refills.percentile(99)} ms", "100 ms + API", beside
+        steps = (("release", refills.released_ms), ("its pod", refills.made_ms), ("a node", refills.bound_ms))
+        beside = ", ".join(f"{what} {_median_and_95(waits_ms)}" for what, waits_ms in steps)
+        beside += f"; {_writes(refills.costs)}; all {len(refills.waits_ms)} in {_seconds(refills.costs.wall_ms)}"
+        beside += f", bare Jobs in {_seconds(bare['refills'])}; {_own(refills.costs)}"
+        yield "a pod ends, the next has a node, median and p95", _median_and_95(refills.waits_ms), "60 ms", beside
     if measured.memory is not None:
         held = measured.memory
         what = f"memory, {held.jobs} jobs on {measured.scale.nodes} nodes"
@@ -133,6 +135,10 @@ def _of_flow(flow: Flow, bare: Sequence[Costs], queued: Costs) -> Iterator[Row]:
     yield "API server's CPU", f"{_tenths(1000 * costs.server_cpu_ms // max(1, bare_cpu), 2)} times bare", "2", server
     ledger = f"{costs.ledger_writes} of {costs.writes} for ledgers; {costs.events} Events besides; {_writes(costs)}"
     yield "writes a job", thousandths(1000 * costs.writes // flow.jobs), "4", ledger
+
+
+def _median_and_95(waits_ms: Sequence[int]) -> str:
+    return f"{percentile(waits_ms, 50)} and {percentile(waits_ms, 95)} ms"
 
 
 def _own(costs: Costs) -> str:

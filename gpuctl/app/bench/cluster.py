@@ -23,8 +23,9 @@ from gpuctl.app.bench.cluster_figures import (
     Refills,
     Written,
     fullness,
+    refills_of,
 )
-from gpuctl.app.bench.cluster_log import JobLog
+from gpuctl.app.bench.cluster_log import JobLog, pod_lives
 from gpuctl.app.bench.cluster_ports import Controller, Usage, Yard
 from gpuctl.app.bench.cluster_tree import (
     GPUS_PER_NODE,
@@ -202,17 +203,14 @@ class _Bench:
 
     def refills(self) -> Refills:
         """Measure short jobs that follow one another on the five GPUs that are left."""
-        scale = self._scale
+        scale, own = self._scale, f"{PREFIX}team-0"
         self._say(f"{scale.refills} jobs that take turns on {REFILLED_GPUS} GPUs")
         quotas = {HOLDER: scale.gpus - REFILLED_GPUS, "team-0": REFILLED_GPUS}
         wishes = [*held(scale, REFILLED_GPUS), *_turns(scale)]
-        with self._run(quotas, wishes, interval="1h") as run:
-            stretch, log, own = self._begin(run), run.log, f"{PREFIX}team-0"
+        with pod_lives(self._yard.ground.cluster, own) as pods, self._run(quotas, wishes, interval="1h") as run:
+            stretch, log = self._begin(run), run.log
             log.until("jobs take turns", lambda: sum(bool(life.ended_ns) for life in log.of(own)) == scale.refills)
-            starts = sorted(life.let_go_ns for life in log.of(own))[REFILLED_GPUS:]
-            ends = sorted(life.ended_ns for life in log.of(own))
-            waits = sorted(_ms(start - end) for start, end in zip(starts, ends, strict=False))
-            return Refills(waits_ms=tuple(waits), costs=stretch())
+            return refills_of(pods.values(), log.lives, REFILLED_GPUS, stretch())
 
     def memory(self) -> Held:
         """Measure memory with jobs on all GPUs and others that wait: after their creation, and after a restart."""

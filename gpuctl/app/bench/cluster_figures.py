@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import chain
+from operator import attrgetter
 from statistics import median_low
 from typing import Any, TypeVar
 
-from gpuctl.app.bench.cluster_log import Life
+from gpuctl.app.bench.cluster_log import Life, PodLife
 from gpuctl.app.bench.cluster_tree import Scale
+from gpuctl.model.ids import ObjectRef
 from gpuctl.model.units import DurationMs, Instant
 
 
@@ -79,14 +81,41 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refills:
-    """Jobs that follow one another on a few GPUs: the times from the end of one to the release of the next."""
+    """Jobs that follow one another on a few GPUs: the times from the end of a pod to the binding of the next.
+
+    Each consists of the times until the next Job was released (`released_ms`: gpuctl's, with the API server's watch and
+    write), until it had a pod (`made_ms`: the Job controller's), and until that was bound (`bound_ms`:
+    kube-scheduler's).
+    """
 
     waits_ms: tuple[DurationMs, ...]
+    released_ms: tuple[DurationMs, ...]
+    made_ms: tuple[DurationMs, ...]
+    bound_ms: tuple[DurationMs, ...]
     costs: Costs
 
-    def percentile(self, percent: int) -> DurationMs:
-        """The wait that this percentage of the waits does not exceed."""
-        return self.waits_ms[min(len(self.waits_ms) - 1, len(self.waits_ms) * percent // 100)]
+
+def percentile(waits_ms: Sequence[DurationMs], percent: int) -> DurationMs:
+    """Of sorted waits the one that this percentage of them does not exceed."""
+    return waits_ms[min(len(waits_ms) - 1, len(waits_ms) * percent // 100)]
+
+
+def refills_of(pods: Collection[PodLife], jobs: Mapping[ObjectRef, Life], gpus: int, costs: Costs) -> Refills:
+    """The waits of one-GPU jobs on so many GPUs: the first pod that ends lets the next one be bound, and so on."""
+    ends = sorted(pod.ended_ns for pod in pods)
+    nexts = sorted(pods, key=attrgetter("bound_ns"))[gpus:]
+    turns = [(end, jobs[pod.job].let_go_ns, pod) for end, pod in zip(ends, nexts, strict=False)]
+    return Refills(
+        waits_ms=_sorted_ms(pod.bound_ns - end for end, _, pod in turns),
+        released_ms=_sorted_ms(released - end for end, released, _ in turns),
+        made_ms=_sorted_ms(pod.made_ns - released for _, released, pod in turns),
+        bound_ms=_sorted_ms(pod.bound_ns - pod.made_ns for _, _, pod in turns),
+        costs=costs,
+    )
+
+
+def _sorted_ms(durations_ns: Iterable[int]) -> tuple[DurationMs, ...]:
+    return tuple(sorted(duration_ns // 1_000_000 for duration_ns in durations_ns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,27 @@
-"""Logs what happens to Jobs, with the times of their watch events."""
+"""Logs what happens to Jobs and to pods, with the times of their watch events."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Event, Thread
 
 from gpuctl.app.ports import Cluster, Gone, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds
-from gpuctl.k8s.objects import condition, flag, mapping, ref_of, resource_version
+from gpuctl.k8s.objects import condition, flag, items, mapping, ref_of, resource_version, text
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
-from gpuctl.model.units import DurationMs
+from gpuctl.model.units import DurationMs, Instant
 
 STALL_MS: DurationMs = 120_000
 """After that long without an event of any Job none will come."""
 _LOOK_MS = 200
 _MS_NS = 1_000_000
 _ENDS = ("SuccessCriteriaMet", "Complete", "Failed")
+_POD_ENDS = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(slots=True)
@@ -101,3 +104,55 @@ class JobLog:
             life.let_go_ns = now_ns
         if not life.ended_ns and any(condition(body, kind) for kind in _ENDS):
             life.ended_ns = now_ns
+
+
+@dataclass(slots=True)
+class PodLife:
+    """A pod's instants on the monotonic clock, in nanoseconds; 0 for what has not happened. `job`: what made it."""
+
+    job: ObjectRef
+    made_ns: int
+    bound_ns: int = 0
+    ended_ns: int = 0
+
+
+@contextmanager
+def pod_lives(cluster: Cluster, namespace: str) -> Iterator[Mapping[ObjectRef, PodLife]]:
+    """Follow the pods of a namespace, in a thread of its own, so that each event counts from when it is heard.
+
+    Raises WorldFault at the end if they could not be followed.
+    """
+    lives: dict[ObjectRef, PodLife] = {}
+    faults: list[WorldFault] = []
+    over = Event()
+
+    def follow(version: str) -> None:
+        try:
+            while not over.is_set():
+                events = cluster.watch(kinds.POD, version, _LOOK_MS)
+                now_ns, version = time.monotonic_ns(), resource_version(events[-1].body)
+                for event in events:
+                    if event.type in {"ADDED", "MODIFIED"} and ref_of(event.body).namespace == namespace:
+                        _note_pod(lives, event.body, now_ns)
+        except WorldFault as fault:
+            faults.append(fault)
+
+    thread = Thread(target=follow, args=(cluster.list(kinds.POD).resource_version,), name="pod log", daemon=True)
+    thread.start()
+    try:
+        yield lives
+    finally:
+        over.set()
+        thread.join()
+    if faults:
+        raise faults[0]
+
+
+def _note_pod(lives: dict[ObjectRef, PodLife], body: Body, now_ns: Instant) -> None:
+    ref = ref_of(body)
+    if ref not in lives:
+        owner = next((text(one, "name") for one in items(body, "metadata", "ownerReferences")), "")
+        lives[ref] = PodLife(job=ObjectRef(*kinds.JOB, ref.namespace, owner), made_ns=now_ns)
+    life = lives[ref]
+    life.bound_ns = life.bound_ns or (now_ns if text(body, "spec", "nodeName") else 0)
+    life.ended_ns = life.ended_ns or (now_ns if text(body, "status", "phase") in _POD_ENDS else 0)

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from gpuctl.app.bench.cluster_figures import ClusterBench, Costs, Refills, Written, fullness, medians
-from gpuctl.app.bench.cluster_log import Life
+from gpuctl.app.bench.cluster_figures import (
+    ClusterBench,
+    Costs,
+    Refills,
+    Written,
+    fullness,
+    medians,
+    percentile,
+    refills_of,
+)
+from gpuctl.app.bench.cluster_log import Life, PodLife
 from gpuctl.app.bench.cluster_tree import SMALL
+from gpuctl.k8s.kinds import JOB
+from gpuctl.model.ids import ObjectRef
 
 
 def a_round(wall_ms: int, waits_ms: tuple[int, ...], **writes: Written) -> ClusterBench:
     costs = Costs(wall_ms=wall_ms, server_cpu_ms=10 * wall_ms, by_kind=writes)
-    return ClusterBench(scale=SMALL, bare={"refills": (costs,)}, refills=Refills(waits_ms=waits_ms, costs=costs))
+    refills = Refills(waits_ms=waits_ms, released_ms=waits_ms, made_ms=(), bound_ms=(), costs=costs)
+    return ClusterBench(scale=SMALL, bare={"refills": (costs,)}, refills=refills)
 
 
 def test_rounds_are_told_as_their_medians() -> None:
@@ -33,3 +45,19 @@ def test_a_gpu_counts_once_while_the_job_that_left_it_has_not_told_its_end() -> 
     lives = [Life(let_go_ns=0, ended_ns=60), Life(let_go_ns=50, ended_ns=90), Life(let_go_ns=100, ended_ns=140)]
     flow = fullness(lives, 1, 0, Costs(wall_ms=0, server_cpu_ms=0))
     assert flow.busy_milli == flow.busy_all_milli == 900
+
+
+def test_a_refill_lasts_from_a_pods_end_to_the_next_pods_node() -> None:
+    jobs = [ObjectRef(*JOB, "a", f"j{number}") for number in range(3)]
+    ms = 1_000_000
+    pods = [
+        PodLife(job=jobs[0], made_ns=1 * ms, bound_ns=2 * ms, ended_ns=100 * ms),
+        PodLife(job=jobs[1], made_ns=130 * ms, bound_ns=138 * ms, ended_ns=200 * ms),
+        PodLife(job=jobs[2], made_ns=215 * ms, bound_ns=219 * ms, ended_ns=300 * ms),
+    ]
+    released_ms = (1, 120, 212)
+    lives = {job: Life(let_go_ns=at * ms) for job, at in zip(jobs, released_ms, strict=True)}
+    refills = refills_of(pods, lives, 1, Costs(wall_ms=0, server_cpu_ms=0))
+    assert (refills.waits_ms, refills.released_ms) == ((19, 38), (12, 20))
+    assert (refills.made_ms, refills.bound_ms) == ((3, 10), (4, 8))
+    assert (percentile(refills.waits_ms, 50), percentile(refills.waits_ms, 95)) == (38, 38)
