@@ -2,8 +2,9 @@
 
 A change matters when it is to the declared part of an object (its own fields, its labels, its field managers), when a
 workload has stopped, or when the observed state of the cluster differs. After any other change a cycle would write
-nothing, and the next cycle sees it at the latest. That released runs start where they were placed is worth a cycle,
-but not at once: a job that ends meanwhile must not wait for that cycle.
+nothing, and the next cycle sees it at the latest. Expected progress is worth a cycle, but not at once, so that a job
+that ends meanwhile does not wait for that cycle: that released runs start where they were placed, and that a Job tells
+the end of a run whose pods have ended, and so gave their GPUs back, up to a second before.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def urgency_of(before: ClusterState, now: ClusterState) -> ChangeUrgency:
     changed = [(old, new) for old, new in compress(pairs, map(is_not, before.runs, now.runs)) if old != new]
     if not changed:
         return ChangeUrgency.NONE
-    return ChangeUrgency.SOON if all(_comes_up(old, new) for old, new in changed) else ChangeUrgency.NOW
+    expected = all(_comes_up(old, new) or _ends_as_foreseen(old, new) for old, new in changed)
+    return ChangeUrgency.SOON if expected else ChangeUrgency.NOW
 
 
 def _comes_up(old: Run, new: Run) -> bool:
@@ -68,6 +70,11 @@ def _comes_up(old: Run, new: Run) -> bool:
         old, phase=new.phase, started_at_ms=new.started_at_ms, unbound=new.unbound, unstarted=new.unstarted
     )
     return onward == new
+
+
+def _ends_as_foreseen(old: Run, new: Run) -> bool:
+    """Whether a run that held nothing any more has ended, as its pods had told."""
+    return old.phase is RunPhase.STOPPING and old.placement is None and new.phase is old.ends_as
 
 
 def _declared_part(body: Body) -> Mapping[str, Any]:

@@ -49,7 +49,7 @@ def test_of_pods_only_what_is_observed_matters() -> None:
     assert urgency_of(before, ClusterState(nodes=(replace(node, gpus=7),))) is ChangeUrgency.NOW
 
 
-def test_nobody_waits_for_a_run_that_comes_up_but_for_one_that_ends() -> None:
+def test_a_start_and_the_end_of_a_run_without_gpus_are_not_urgent_and_freed_gpus_are() -> None:
     place = Placement(workers=(WorkerPlacement(node=NodeName("n"), gpus=(0,)),))
     job = JobId(ProjectName("a"), "j")
     sent = Run(job=job, digest=RunDigest("1"), phase=RunPhase.STARTING, placement=place, unstarted=True)
@@ -63,4 +63,9 @@ def test_nobody_waits_for_a_run_that_comes_up_but_for_one_that_ends() -> None:
     assert found(sent, replace(sent)) is ChangeUrgency.NONE
     assert found(sent, up) is ChangeUrgency.SOON
     assert [found(sent, elsewhere), found(up, sent), found(up, ended)] == [ChangeUrgency.NOW] * 3
+    over = replace(up, phase=RunPhase.STOPPING, placement=None, ends_as=RunPhase.SUCCEEDED)
+    assert found(up, over) is ChangeUrgency.NOW, "its GPUs are free"
+    assert found(over, ended) is ChangeUrgency.SOON, "its Job tells what its pods have told"
+    assert found(over, replace(ended, phase=RunPhase.FAILED)) is ChangeUrgency.NOW
+    assert found(replace(over, placement=place), ended) is ChangeUrgency.NOW
     assert urgency_of(ClusterState(), ClusterState(runs=(sent,))) is ChangeUrgency.NOW
