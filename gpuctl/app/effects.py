@@ -7,6 +7,7 @@ base have just been scheduled; every job counts as having run for `minRuntime` t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gpuctl.app.object_cache import ObjectCache
@@ -15,13 +16,15 @@ from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of, message
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, effect_of
-from gpuctl.k8s.objects import ref_of
+from gpuctl.k8s.objects import mapping, ref_of, text
+from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.declared import Declared, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
+from gpuctl.model.ids import NO_REVISION
 from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.observe import observe
-from gpuctl.plan import CONFIRM_TRAILER, excluded_projects, is_confirmed, make_plan, mass_stop
+from gpuctl.plan import CONFIRM_TRAILER, OWN, excluded_projects, is_confirmed, make_plan, mass_stop
 from gpuctl.render import render
 
 Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
@@ -69,7 +72,7 @@ def on_cluster(
     standing = _refused(old, state, now_ms, EngineCache()) if refused and old is not None else ()
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
     refusals = _sorted_out(refused, standing, head, confirmed)
-    return Foreseen(effect=effect, ground=_ground(state.nodes, live=True), refusals=refusals)
+    return Foreseen(effect=effect, ground=_live_ground(base, state), refusals=refusals)
 
 
 def _refused(
@@ -100,6 +103,23 @@ def read_objects(cluster: Cluster) -> RawObjects:
     return object_cache.objects()
 
 
+def newest_instant(objects: RawObjects, now_ms: Instant) -> Instant:
+    """The newest instant that objects bear: they were read then or later. Now for those that bear none."""
+    found = [at for body in objects.objects.values() for at in _instants(body)]
+    return min(max(found, default=now_ms), now_ms)
+
+
+def _instants(body: Body) -> Iterator[Instant]:
+    told = [text(mapping(body, "metadata"), "creationTimestamp")]
+    conditions = mapping(body, "status").get("conditions")
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, dict):
+            told += [text(condition, "lastHeartbeatTime"), text(condition, "lastTransitionTime")]
+    for word in filter(None, told):
+        with suppress(ValueError):
+            yield parse_timestamp(word)
+
+
 def objects_of(bodies: Iterable[Body]) -> RawObjects:
     """The live objects by reference."""
     return RawObjects(objects={ref_of(body): body for body in bodies})
@@ -107,6 +127,18 @@ def objects_of(bodies: Iterable[Body]) -> RawObjects:
 
 def _ground(nodes: Sequence[Node], *, live: bool) -> Ground:
     return Ground(live=live, nodes=len(nodes), gpus=sum(node.gpus for node in nodes))
+
+
+def _live_ground(base: Declared | None, state: ClusterState) -> Ground:
+    wanted = {} if base is None else base.project_contents
+    enforced = {owner: ledger.content for owner, ledger in state.ledgers.items()}
+    unlike = sorted(owner for owner in wanted.keys() | enforced.keys() if wanted.get(owner) != enforced.get(owner))
+    own = state.ledgers.get(OWN)
+    return replace(
+        _ground(state.nodes, live=True),
+        revision=NO_REVISION if own is None else own.revision,
+        unlike_base=tuple(unlike) if wanted else None,
+    )
 
 
 def _idle(declared: Declared, inventory: Inventory) -> ClusterState:

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from gpuctl import __version__
 from gpuctl.cli.clusters import Where
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
@@ -83,7 +84,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     rendered, with no job started; quotas and other settings as declared.
 
     --state is for clusters that can't be reached from here. It takes the output of the `kubectl get` in the last
-    example.
+    example. The effect is computed at the newest instant that is in it, and the plan tells how long ago that is.
 
     What a guard refuses is shown with the `Gpuctl-Confirm:` line that lifts the refusal, or as confirmed where a commit
     has that line. --fail-on makes effects failures: a run counts as stopped also if a new run of its job starts, and a
@@ -106,7 +107,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
         raise Failure("GPU8003", missing, hint="name the folder of a cluster: clusters/NAME")
     foreseen = None if after is None else _foreseen(before, after, Basis(**cluster, confirmed=compared.confirmations))
     report = plan_report(before, after, revisions, foreseen)
-    report = replace(report, failed=tuple(failed(report, gates)))
+    report = replace(report, failed=tuple(failed(report, gates)), version=__version__)
     if output == "json":
         print_json(report_form.document(report))
     elif output == "markdown":
@@ -142,14 +143,17 @@ class Basis:
 
 def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foreseen:
     from gpuctl import wiring  # noqa: PLC0415 - only now
-    from gpuctl.app.effects import objects_of, on_cluster, on_inventory, read_objects  # noqa: PLC0415
+    from gpuctl.app.effects import newest_instant, objects_of, on_cluster, on_inventory, read_objects  # noqa: PLC0415
 
     named = bool(basis.kubeconfig or basis.context)
     if sum((named, basis.embedded is not None, basis.state is not None)) > 1:
         wrong = "--state, --embedded and --context or --kubeconfig each name a cluster"
         raise Failure("GPU9002", wrong, hint="name one cluster")
     if basis.state is not None:
-        return on_cluster(before, after, objects_of(_bodies(basis.state)), wiring.now_ms(), basis.confirmed)
+        objects, now_ms = objects_of(_bodies(basis.state)), wiring.now_ms()
+        at_ms = newest_instant(objects, now_ms)
+        found = on_cluster(before, after, objects, at_ms, basis.confirmed)
+        return replace(found, ground=replace(found.ground, age_ms=now_ms - at_ms))
     if not named and basis.embedded is None:
         return on_inventory(before, after, wiring.blueprint, basis.confirmed)
     where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
@@ -177,8 +181,8 @@ def _no_state(file: IO[str], why: str) -> Failure:
 def _compiled(compared: Compared) -> Iterator[Declared | None]:
     """Compile both trees; None for a missing folder. Mistakes end the command with exit 1.
 
-    Files that are equal in both trees are read once. The second tree gets the digests of its contents, which a commit
-    could confirm, unless the merge will have other contents.
+    Files that are equal in both trees are read once. Both get the digests of their contents, which a commit could
+    confirm and which a cluster has on record, unless the merge is not known.
     """
     from gpuctl.app.revisions import as_seen, contents_of  # noqa: PLC0415
     from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
@@ -197,5 +201,5 @@ def _compiled(compared: Compared) -> Iterator[Declared | None]:
             tell(compiled.diagnostics)
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
-        contents = contents_of(tree, compiled) if tree is compared.after and is_known else {}
+        contents = contents_of(tree, compiled) if is_known else {}
         yield replace(compiled.declared, project_contents=contents)

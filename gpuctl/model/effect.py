@@ -10,8 +10,8 @@ from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import DomainName
 from gpuctl.model.explanation import Forecast, QueuePlace
-from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.model.ids import NO_REVISION, JobId, ProjectName, Revision
+from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 
 class Stop(StrEnum):
@@ -115,11 +115,18 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Where an effect begins: a cluster as it is, or what is declared; with how many nodes and GPUs."""
+    """Where an effect begins: a cluster as it is, or what is declared; with how many nodes and GPUs.
+
+    Of a live cluster: how old what is known of it is; `revision`, the commit of its own files that was last enforced;
+    and `unlike_base`, the owners of files that base declares otherwise than they are enforced there. None: not known.
+    """
 
     live: bool
     nodes: int
     gpus: int
+    age_ms: DurationMs = 0
+    revision: Revision = NO_REVISION
+    unlike_base: tuple[ProjectName, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,13 @@ def remarks(compared: Comparison) -> Iterator[str]:
             pass
 
 
+def commits(compared: Comparison) -> str:
+    """`main 0831e9295f, feature 4be3a1c2d0, merge base 0831e9295f`."""
+    named = ((compared.base, compared.base_commit), (compared.head, compared.head_commit))
+    known = [f"{name} {commit[:_SHORT]}".rstrip() for name, commit in named]
+    return ", ".join([*known, f"merge base {compared.merge_base[:_SHORT]}"] if compared.merge_base else known)
+
+
 def document(compared: Comparison) -> dict[str, Any]:
     """The JSON form."""
     return {

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.diag.wording import all_of, duration, one_of, reason_text
-from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.k8s.names import CLUSTER_LEDGER
+from gpuctl.k8s.timestamps import format_seconds, format_timestamp
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.effect import Effect, Ground, Holding, Moved, Paused, Prospect, Resized, Started, Stop, Waits
 from gpuctl.model.explanation import QueuePlace
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant, count_gpus, format_gpus
 from gpuctl.views.explanation import without_limit
 
 SHOWN = 3
 """The most jobs that a sentence names."""
 _SECOND_MS = 1000
+_SHORT = 10
 _STOPS = {
     Stop.REMOVED: "no longer declared",
     Stop.CHANGED: "its declaration changed",
@@ -67,9 +69,26 @@ def ground_text(ground: Ground | None) -> str:
     if ground is None:
         return ""
     nodes = "1 node" if ground.nodes == 1 else f"{ground.nodes} nodes"
-    return (
-        f"({count_gpus(ground.gpus * WHOLE_GPU)} on {nodes}, as {'the cluster is now' if ground.live else 'declared'})"
-    )
+    as_of = "declared"
+    if ground.live:
+        as_of = f"the cluster was {_whole(ground.age_ms)} ago" if ground.age_ms >= _SECOND_MS else "the cluster is now"
+    return f"({count_gpus(ground.gpus * WHOLE_GPU)} on {nodes}, as {as_of})"
+
+
+def state_text(ground: Ground, at_ms: Instant, base: str) -> str:
+    """When the cluster was as it is taken to be, and whether it has what base declares."""
+    age = f", {_whole(ground.age_ms)} ago" if ground.age_ms >= _SECOND_MS else ""
+    revision = f"; its own files are enforced as of {ground.revision[:_SHORT]}" if ground.revision else ""
+    said = f"The cluster is as observed at {format_seconds(at_ms)}{age}{revision}"
+    if ground.unlike_base is None:
+        return f"{said}."
+    if not ground.unlike_base:
+        return f"{said}. It has all that {base} declares."
+    return f"{said}. It has not yet what {base} declares for {all_of(map(_owner, ground.unlike_base))}."
+
+
+def _owner(name: ProjectName) -> str:
+    return "the cluster itself" if name == CLUSTER_LEDGER else name
 
 
 def rows(effect: Effect) -> Iterator[Row]:
@@ -271,7 +290,14 @@ def _ground_form(ground: Ground, at_ms: Instant) -> dict[str, Any]:
         "at": format_timestamp(at_ms) if ground.live else None,
         "nodes": ground.nodes,
         "gpuMilli": ground.gpus * WHOLE_GPU,
+        "ageMs": ground.age_ms if ground.live else None,
+        "revision": ground.revision or None,
+        "unlikeBase": None if ground.unlike_base is None else _unlike_form(ground.unlike_base),
     }
+
+
+def _unlike_form(owners: Sequence[ProjectName]) -> dict[str, Any]:
+    return {"cluster": CLUSTER_LEDGER in owners, "projects": [name for name in owners if name != CLUSTER_LEDGER]}
 
 
 def _started_form(start: Started) -> dict[str, Any]:

@@ -24,25 +24,31 @@ def markdown(report: PlanReport) -> Iterator[str]:
     for line in plan_comparison.remarks(report.compared):
         yield ""
         yield markdown_text(line)
-    if report.empty:
-        return
-    yield from _markdown_verdict(report)
+    if not report.empty:
+        yield from _changes(report)
+    for line in plan_report.identity(report):
+        yield ""
+        yield f"<sub>{markdown_text(line)}</sub>"
+
+
+def _changes(report: PlanReport) -> Iterator[str]:
+    yield from _verdict(report)
     if report.effect is not None:
-        yield from _markdown_effect(report.effect, report.ground, plan_report.effect_remarks(report, report.effect))
+        yield from _effect(report.effect, report.ground, plan_report.effect_remarks(report, report.effect))
     if report.quotas:
         yield ""
         yield "| project | quota | limit | over-quota weight |"
         yield "|---|---|---|---|"
         for quota in report.quotas:
-            yield _markdown_row(plan_report.quota_cells(quota, bare=True))
+            yield _row(plan_report.quota_cells(quota, bare=True))
     if report.settings:
         yield ""
         for line in plan_report.setting_lines(report):
             yield f"- {markdown_text(line)}"
-    yield from _markdown_objects(report)
+    yield from _objects(report)
 
 
-def _markdown_verdict(report: PlanReport) -> Iterator[str]:
+def _verdict(report: PlanReport) -> Iterator[str]:
     for refusal in report.refusals.new:
         yield ""
         yield f"> **refused** {refusal.code}: {markdown_text(refusal.message)}  "
@@ -56,7 +62,7 @@ def _markdown_verdict(report: PlanReport) -> Iterator[str]:
         yield f"> **failed** {markdown_code(f'--fail-on {each.gate}')}: {markdown_text(plan_report.failed_names(each))}"
 
 
-def _markdown_effect(effect: Effect, ground: Ground | None, remarks: Sequence[str]) -> Iterator[str]:
+def _effect(effect: Effect, ground: Ground | None, remarks: Sequence[str]) -> Iterator[str]:
     yield ""
     yield f"**Effect**: {plan_effect.headline(effect)} {plan_effect.ground_text(ground)}"
     rows = list(plan_effect.rows(effect))
@@ -66,7 +72,7 @@ def _markdown_effect(effect: Effect, ground: Ground | None, remarks: Sequence[st
         yield "|---|---|---|---|"
     for row in rows[:SHOWN_JOBS]:
         gpus = "" if row.gpu_milli is None else format_gpus(row.gpu_milli)
-        yield f"| {row.mark and f'`{row.mark}`'} {_markdown_row((str(row.job), gpus, row.text))}"
+        yield f"| {row.mark and f'`{row.mark}`'} {_row((str(row.job), gpus, row.text))}"
     yield ""
     if len(rows) > SHOWN_JOBS:
         yield f"… and {len(rows) - SHOWN_JOBS} more."
@@ -77,14 +83,14 @@ def _markdown_effect(effect: Effect, ground: Ground | None, remarks: Sequence[st
         yield "| project | GPUs held | fair share |"
         yield "|---|---|---|"
     for cells in holdings:
-        yield _markdown_row(cells)
+        yield _row(cells)
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
+def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
-def _markdown_objects(report: PlanReport) -> Iterator[str]:
+def _objects(report: PlanReport) -> Iterator[str]:
     if not report.objects:
         return
     yield ""

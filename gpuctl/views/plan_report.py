@@ -69,6 +69,7 @@ class PlanReport:
     """The difference between two revisions; objects by project, the cluster's own first.
 
     `effect`: what it does to jobs, from the state that `ground` describes; None where no such state is known.
+    `version`: gpuctl's.
     """
 
     compared: Comparison
@@ -79,6 +80,7 @@ class PlanReport:
     ground: Ground | None = None
     refusals: Refusals = field(default_factory=Refusals)
     failed: tuple[Failed, ...] = ()
+    version: str = ""
 
     @property
     def empty(self) -> bool:
@@ -92,8 +94,32 @@ class PlanReport:
 
 
 def document(report: PlanReport) -> dict[str, Any]:
-    """The JSON form. `digest` is over the changes alone, not over revisions or the state of the cluster."""
-    changes = {
+    """The JSON form, as `schemas/gpuctl.dev/v1/planreport.json` has it."""
+    return {
+        "apiVersion": "gpuctl.dev/v1",
+        "kind": "PlanReport",
+        "version": report.version,
+        "base": report.compared.base,
+        "head": report.compared.head,
+        "merge": plan_comparison.document(report.compared),
+        **_changes(report),
+        "effect": None if report.effect is None else plan_effect.document(report.effect, report.ground),
+        "refusals": [_refusal(each) for each in report.refusals.new],
+        "confirmed": [_refusal(each) for each in report.refusals.confirmed],
+        "refusedAlready": [_refusal(each) for each in report.refusals.standing],
+        "failedOn": [{"gate": each.gate, "names": list(each.names)} for each in report.failed],
+        "result": "none" if report.empty else "refused" if report.refused else "changes",
+        "digest": digest(report),
+    }
+
+
+def digest(report: PlanReport) -> str:
+    """A name for the changes alone: not for the revisions, nor for the state of the cluster."""
+    return hashlib.sha256(compact_json(_changes(report)).encode()).hexdigest()[:16]
+
+
+def _changes(report: PlanReport) -> dict[str, Any]:
+    return {
         "objects": [
             {"action": o.action.value, "ref": _ref(o.ref), "project": o.project, "reason": o.reason}
             for o in report.objects
@@ -103,22 +129,14 @@ def document(report: PlanReport) -> dict[str, Any]:
             {"of": s.of, "setting": s.setting, "before": s.change[0], "after": s.change[1]} for s in report.settings
         ],
     }
-    text = compact_json(changes)
-    return {
-        "apiVersion": "gpuctl.dev/v1",
-        "kind": "PlanReport",
-        "base": report.compared.base,
-        "head": report.compared.head,
-        "merge": plan_comparison.document(report.compared),
-        **changes,
-        "effect": None if report.effect is None else plan_effect.document(report.effect, report.ground),
-        "refusals": [_refusal(each) for each in report.refusals.new],
-        "confirmed": [_refusal(each) for each in report.refusals.confirmed],
-        "refusedAlready": [_refusal(each) for each in report.refusals.standing],
-        "failedOn": [{"gate": each.gate, "names": list(each.names)} for each in report.failed],
-        "result": "none" if report.empty else "refused" if report.refused else "changes",
-        "digest": hashlib.sha256(text.encode()).hexdigest()[:16],
-    }
+
+
+def identity(report: PlanReport) -> Iterator[str]:
+    """What was compared by which gpuctl, and what is known of the cluster."""
+    commits = plan_comparison.commits(report.compared)
+    yield f"{commits}; gpuctl {report.version or 'of no version'}; changes {digest(report)}"
+    if report.ground is not None and report.effect is not None and report.ground.live:
+        yield plan_effect.state_text(report.ground, report.effect.at_ms, report.compared.base)
 
 
 def counts(report: PlanReport) -> str:

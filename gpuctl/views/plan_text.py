@@ -28,8 +28,14 @@ def text(report: PlanReport) -> Iterator[Line]:
         )
     for line in plan_comparison.remarks(compared):
         yield (Segment(f"  {line}", "dim"),)
-    if report.empty:
-        return
+    if not report.empty:
+        yield from _change_lines(report)
+        yield ()
+    for line in plan_report.identity(report):
+        yield (Segment(f"  {line}" if report.empty else line, "dim"),)
+
+
+def _change_lines(report: PlanReport) -> Iterator[Line]:
     yield from _verdict_lines(report)
     if report.effect is not None:
         yield from _effect_lines(report.effect, report.ground, plan_report.effect_remarks(report, report.effect))

@@ -13,6 +13,7 @@ from commands import EXAMPLE, Run, repository_in
 
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.cli.main import gpuctl
+from gpuctl.views.plan_form import PlanReportV1
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,7 +28,7 @@ def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Never a traceback, never an internal error."""
+    """Never a traceback, never an internal error; a plan's JSON is as its schema says."""
     runner = CliRunner()
 
     def invoke(*args: object) -> Result:
@@ -35,6 +36,8 @@ def run() -> Run:
         assert "Traceback" not in result.output
         assert "GPU9001" not in result.stderr
         assert result.exception is None or isinstance(result.exception, SystemExit)
+        if args[:1] == ("plan",) and "json" in args and result.exit_code in {0, 2, 3}:
+            PlanReportV1.model_validate_json(result.stdout)
         return result
 
     return invoke

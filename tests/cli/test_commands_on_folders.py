@@ -94,7 +94,8 @@ def test_schema_prints_what_the_repository_holds(run: Run, kind: str) -> None:
 
 
 def test_all_schemas(run: Run) -> None:
-    assert {"Cluster", "Department", "Project", "Job", "Policy", "Scenario"} == set(json.loads(run("schema").stdout))
+    known = {"Cluster", "Department", "Project", "Job", "Policy", "Scenario", "PlanReport"}
+    assert known == set(json.loads(run("schema").stdout))
 
 
 def test_bench_cycle(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.k8s.kinds import OBSERVED
+from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.render.bounds import CLASSES_NAME
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
@@ -35,7 +37,10 @@ def rewrite(repository: WorkingCopy, path: str, old: str, new: str) -> None:
 
 def test_no_change_exits_0(run: Run, repository: WorkingCopy) -> None:
     result = run("plan", folder(repository), "--base", "main")
-    assert (result.exit_code, result.stdout) == (0, "No changes: the working tree declares the same as main.\n")
+    assert result.exit_code == 0
+    first, identity = result.stdout.splitlines()
+    assert first == "No changes: the working tree declares the same as main."
+    assert re.fullmatch(r"  main (\w{10}), working tree, merge base \1; gpuctl [\d.]+; changes \w{16}", identity)
 
 
 def test_a_moved_line_is_no_change(run: Run, repository: WorkingCopy) -> None:
@@ -203,8 +208,42 @@ def test_the_effect_begins_with_what_a_cluster_runs(run: Run, repository: Workin
     state = repository.folder / "state.json"
     state.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
     told = json.loads(run(*command, "--state", state).stdout)["effect"]
-    assert told["ground"].pop("at") >= effect["ground"].pop("at")
+    assert told["ground"]["unlikeBase"] == {"cluster": False, "projects": []}
+    assert told["ground"].pop("at") <= effect["ground"].pop("at")
+    assert told["ground"].pop("ageMs") > 0 == effect["ground"].pop("ageMs")
     assert told == effect
+    assert told["ground"]["revision"] == told_commit(repository)
+
+
+def told_commit(repository: WorkingCopy) -> str:
+    git = ["git", "-C", str(repository.folder), "rev-parse", "main"]
+    return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_what_is_known_of_the_cluster_is_told(run: Run, repository: WorkingCopy, tmp_path: Path) -> None:
+    """A state of some minutes ago, which does not have the last commit of main yet."""
+    follow = ("--repo", repository.folder, "--path", "clusters/tr4858", "--workdir", tmp_path / "clones")
+    file = tmp_path / "cluster.db"
+    assert run("reconcile", *follow, "--embedded", file, "--once").exit_code == 0
+    cluster = EmbeddedCluster.copy_of(str(file), SystemClock())
+    items = [body for kind in OBSERVED for body in cluster.list(kind).items]
+    cluster.close()
+    year = int(format_seconds(SystemClock().now_ms())[:4])
+    aged = json.dumps({"items": items}).replace(f'"{year}-', f'"{year - 4}-')
+    state = tmp_path / "state.json"
+    state.write_text(aged)
+    claim_of_team_d(repository)
+    rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-\n  scheduling: {stopGuard: 10}")
+    repository.commit("a claim", AT_MS + 1000)
+    rewrite(repository, QUOTA, "quota: 4", "quota: 3")
+    command = ("plan", folder(repository), "--base", "main", "--state", state)
+    ground = json.loads(run(*command, "-o", "json").stdout)["effect"]["ground"]
+    assert ground["unlikeBase"] == {"cluster": True, "projects": ["team-d"]}
+    text = run(*command).stdout
+    assert re.search(r"\(16 GPUs on 2 nodes, as the cluster was 14\d\dd[\dhms]* ago\)", text)
+    assert re.search(rf"\nThe cluster is as observed at {year - 4}-[\d:TZ-]+, 14\d\dd[\dhms]* ago; its own files", text)
+    assert "It has not yet what main declares for the cluster itself and team-d.\n" in text
+    assert "for the cluster itself and team-d.</sub>" in run(*command, "-o", "markdown").stdout
 
 
 def test_a_state_that_is_none_and_two_clusters_are_refused(run: Run, repository: WorkingCopy, embedded: Path) -> None:
@@ -360,7 +399,7 @@ def test_a_change_that_is_merged_already_is_none(run: Run, repository: WorkingCo
     moved_base(repository)
     result = run("plan", folder(repository), "--base", "main", "--head", "main~1")
     said = "No changes: main~1, merged into main, declares the same as main.\n  main~1 is merged into main already.\n"
-    assert (result.exit_code, result.stdout) == (0, said)
+    assert (result.exit_code, result.stdout.startswith(said)) == (0, True)
 
 
 def test_a_merge_with_conflicts_is_told(run: Run, repository: WorkingCopy) -> None:

@@ -1,5 +1,6 @@
 """What the README shows is what the commands print; `--update-golden` writes it anew."""
 
+import os
 import re
 import subprocess
 import sys
@@ -51,7 +52,8 @@ def test_a_plan_is_told_as_the_readme_shows(request: pytest.FixtureRequest, tmp_
     folder, here = tmp_path / "clusters" / "tr4858", ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
     copytree(ROOT / "clusters" / "tr4858", folder)
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "the report's cluster"]):
-        subprocess.run([*here, *words], cwd=tmp_path, check=True)
+        dates = {"GIT_AUTHOR_DATE": "1596000000 +0000", "GIT_COMMITTER_DATE": "1596000000 +0000"}
+        subprocess.run([*here, *words], cwd=tmp_path, check=True, env={**os.environ, **dates})
     first = folder / "projects" / "team-d" / "jobs" / "d-1-gggg.yaml"
     text = first.read_text().replace("d-1-gggg", "d-2-gg").replace("gpus: 4", "gpus: 2")
     first.with_name("d-2-gg.yaml").write_text(text)

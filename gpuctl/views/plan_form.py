@@ -1,0 +1,273 @@
+"""The JSON form of a PlanReport as models: the one source of `schemas/gpuctl.dev/v1/planreport.json`.
+
+Programs read this form, so fields are only ever added to it. The report is written by `plan_report.document`; tests
+hold every golden report, and generated ones, against these models.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ADDRESS = "https://gpuctl.dev/schemas/gpuctl.dev/v1/planreport.json"
+
+
+class Form(BaseModel):
+    """What all parts of the report have in common: each field is always there."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
+
+
+class BeforeAfter(Form):
+    """An amount in thousandths without the change and with it."""
+
+    before: int | None = Field(description="Without the change; null: there is none.")
+    after: int | None = Field(description="With the change; null: there is none.")
+
+
+class CountChange(Form):
+    """A number of workers without the change and with it."""
+
+    before: int = Field(description="Without the change.")
+    after: int = Field(description="With the change.")
+
+
+class MergeForm(Form):
+    """What was compared."""
+
+    state: Literal["clean", "conflicts", "unsupported", "direct"] = Field(
+        description="clean: base with the merge. conflicts, or unsupported by a git before 2.38: the merge base with "
+        "head. direct: base with head."
+    )
+    base_commit: str | None = Field(description="The commit that base names.")
+    head_commit: str | None = Field(description="The commit that head names; null: the working tree.")
+    merge_base: str | None = Field(description="The commit where the two part; null with direct.")
+    base_moved_by: int = Field(description="How many commits base has that head lacks.")
+    conflicts: list[str] = Field(description="The files that both changed, each in its own way.")
+
+
+class RefForm(Form):
+    """A Kubernetes object."""
+
+    api_version: str = Field(description="Its apiVersion.")
+    kind: str = Field(description="Its kind.")
+    namespace: str = Field(description="Its namespace; empty for objects of the whole cluster.")
+    name: str = Field(description="Its name.")
+
+
+class ObjectForm(Form):
+    """An object that changes."""
+
+    action: Literal["create", "update", "delete"] = Field(description="What happens to it.")
+    ref: RefForm = Field(description="Which object.")
+    project: str | None = Field(description="The project it belongs to; null: the cluster itself.")
+    reason: str = Field(description="Why, or the fields that differ.")
+
+
+class QuotaForm(Form):
+    """What a project may use in a quota domain."""
+
+    project: str = Field(description="The project.")
+    domain: str = Field(description="The pool; * where quotas are of the whole cluster.")
+    quota_gpu_milli: BeforeAfter = Field(description="Guaranteed, in thousandths of a GPU.")
+    limit_gpu_milli: BeforeAfter = Field(description="Hard ceiling, in thousandths of a GPU.")
+    over_quota_weight_milli: BeforeAfter = Field(description="Claim on spare GPUs, in thousandths.")
+
+
+class SettingForm(Form):
+    """A setting that no object shows."""
+
+    of: str = Field(description="The job, project, pool, department or policy that it is of.")
+    setting: str = Field(description="Its name.")
+    before: str = Field(description="Its value without the change.")
+    after: str = Field(description="Its value with the change.")
+
+
+class ReasonForm(Form):
+    """Why something is so."""
+
+    code: str = Field(description="A code of `gpuctl explain`.")
+    message: str = Field(description="The same in words.")
+
+
+class WorkerForm(Form):
+    """Where a worker runs."""
+
+    node: str = Field(description="The node.")
+    gpus: list[int] = Field(description="The GPUs of that node, by index.")
+
+
+class StartedForm(Form):
+    """A job that starts."""
+
+    job: str = Field(description="project/name.")
+    gpu_milli: int = Field(description="What it holds, in thousandths of a GPU.")
+    placement: list[WorkerForm] = Field(description="Its workers in order.")
+    reason: ReasonForm = Field(description="Why it may start.")
+    pauses: list[str] = Field(description="The jobs that make room for it.")
+    anew: bool = Field(description="Whether an earlier run of it is ended.")
+
+
+class PausedForm(Form):
+    """A job that is paused."""
+
+    job: str = Field(description="project/name.")
+    gpu_milli: int = Field(description="What it held, in thousandths of a GPU.")
+    for_: str | None = Field(alias="for", description="The job it makes room for; null: none.")
+    reason: ReasonForm = Field(description="Why it is paused.")
+
+
+class MovedForm(Form):
+    """A job that starts again elsewhere."""
+
+    job: str = Field(description="project/name.")
+    gpu_milli: int = Field(description="What it holds, in thousandths of a GPU.")
+    from_: list[WorkerForm] = Field(alias="from", description="Where its workers ran.")
+    to: list[WorkerForm] = Field(description="Where they run then.")
+    for_: str | None = Field(alias="for", description="The job it makes room for; null: none.")
+    reason: ReasonForm = Field(description="Why it is moved.")
+
+
+class ResizedForm(Form):
+    """An elastic job with another number of workers."""
+
+    job: str = Field(description="project/name.")
+    workers: CountChange = Field(description="How many workers.")
+    for_: str | None = Field(alias="for", description="The job it makes room for; null: none.")
+
+
+class StoppedForm(Form):
+    """A run that ends."""
+
+    job: str = Field(description="project/name.")
+    gpu_milli: int = Field(description="What it held, in thousandths of a GPU.")
+    why: Literal["removed", "changed", "suspended", "timedOut"] = Field(description="Why it ends.")
+
+
+class QueueForm(Form):
+    """A position in the queue."""
+
+    position: int = Field(description="Its position, from 1.")
+    of: int = Field(description="How many wait.")
+
+
+class ProspectForm(Form):
+    """When a waiting job starts."""
+
+    starts_in_ms: int | None = Field(description="Milliseconds until it starts; null: no start is forecast.")
+    after: list[str] = Field(description="The jobs whose end lets it start.")
+    horizon_ms: int | None = Field(description="How far ahead was looked, in milliseconds.")
+    queue: QueueForm | None = Field(description="Its position in the queue.")
+
+
+class WaitsForm(ProspectForm):
+    """A job that waits."""
+
+    job: str = Field(description="project/name.")
+    gpu_milli: int = Field(description="What it asks for, in thousandths of a GPU.")
+    reason: ReasonForm = Field(description="Why it waits.")
+    before: ProspectForm | None = Field(description="The same without the change; null: it did not wait.")
+    place_kept: list[WorkerForm] | None = Field(description="The place that is reserved for it.")
+
+
+class HoldingForm(Form):
+    """What a project holds in a quota domain."""
+
+    project: str = Field(description="The project.")
+    domain: str = Field(description="The pool; * where quotas are of the whole cluster.")
+    allocated_gpu_milli: CountChange = Field(description="What its jobs hold, in thousandths of a GPU.")
+    fair_share_gpu_milli: CountChange = Field(description="Its fair share, in thousandths of a GPU.")
+
+
+class UnlikeForm(Form):
+    """What a cluster does not have as base declares it."""
+
+    cluster: bool = Field(description="Whether the cluster's own files are among it.")
+    projects: list[str] = Field(description="The projects.")
+
+
+class GroundForm(Form):
+    """The state that the effect starts from."""
+
+    from_: Literal["cluster", "inventory"] = Field(alias="from", description="A live cluster, or the declared nodes.")
+    at: str | None = Field(description="When a live cluster was so: RFC 3339.")
+    nodes: int = Field(description="How many nodes it has.")
+    gpu_milli: int = Field(description="Its GPUs, in thousandths.")
+    age_ms: int | None = Field(description="How long ago that was, in milliseconds; null for the declared nodes.")
+    revision: str | None = Field(description="The commit of the cluster's own files that is enforced there.")
+    unlike_base: UnlikeForm | None = Field(description="What is not enforced there as base declares it; null: unknown.")
+
+
+class EffectForm(Form):
+    """What happens to jobs."""
+
+    ground: GroundForm | None = Field(description="The state it starts from.")
+    summary: str = Field(description="The same in a sentence.")
+    started: list[StartedForm] = Field(description="Jobs that start.")
+    paused: list[PausedForm] = Field(description="Jobs that are paused.")
+    moved: list[MovedForm] = Field(description="Jobs that start again elsewhere.")
+    resized: list[ResizedForm] = Field(description="Elastic jobs with another number of workers.")
+    stopped: list[StoppedForm] = Field(description="Runs that end.")
+    starved: list[WaitsForm] = Field(description="Jobs that wait with no start forecast.")
+    eta: list[WaitsForm] = Field(description="Jobs that wait with a forecast start.")
+    projects: list[HoldingForm] = Field(description="Projects that hold more or less, or have another fair share.")
+    unaffected: int = Field(description="How many runs go on as they were.")
+    without_limit: int = Field(description="How many running jobs have no maxDuration.")
+
+
+class RefusalForm(Form):
+    """What a guard refuses."""
+
+    code: str = Field(description="A code of `gpuctl explain`.")
+    message: str = Field(description="What is refused, in words.")
+    help: str = Field(description="What lifts the refusal.")
+
+
+class FailedForm(Form):
+    """A gate of `--fail-on` that the change fails."""
+
+    gate: Literal["paused", "stopped", "moved", "starved", "deleted"] = Field(description="The gate.")
+    names: list[str] = Field(description="The jobs or objects because of which it fails.")
+
+
+class PlanReportV1(Form):
+    """What merging a change does: `gpuctl plan -o json`."""
+
+    api_version: Literal["gpuctl.dev/v1"] = Field(description="The version of this form.")
+    kind: Literal["PlanReport"] = Field(description="What this is.")
+    version: str = Field(description="The version of gpuctl that made it.")
+    base: str = Field(description="The revision that the change is merged into, as it was named.")
+    head: str = Field(description="The revision with the change, as it was named.")
+    merge: MergeForm = Field(description="What was compared.")
+    objects: list[ObjectForm] = Field(description="Objects that change.")
+    quotas: list[QuotaForm] = Field(description="Quotas that change.")
+    settings: list[SettingForm] = Field(description="Settings that change.")
+    effect: EffectForm | None = Field(description="What happens to jobs; null: head declares no cluster.")
+    refusals: list[RefusalForm] = Field(description="What guards refuse of the change.")
+    confirmed: list[RefusalForm] = Field(description="What they would refuse, had no commit confirmed it.")
+    refused_already: list[RefusalForm] = Field(description="What they refuse without the change as well.")
+    failed_on: list[FailedForm] = Field(description="The gates of --fail-on that the change fails.")
+    result: Literal["none", "changes", "refused"] = Field(description="The exit code's meaning: 0, 2 or 3.")
+    digest: str = Field(description="A name for the changes of objects, quotas and settings alone.")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema. It lets fields be that it does not know: later versions of gpuctl may add some."""
+    made = PlanReportV1.model_json_schema(mode="validation")
+    return {"$schema": DIALECT, "$id": ADDRESS, "title": "PlanReport", **_open(made)}
+
+
+def _open(node: Any, *, named: bool = False) -> Any:
+    """Without titles that repeat names, and without the bar on other fields. `named`: keys are names of fields."""
+    if isinstance(node, list):
+        return [_open(entry) for entry in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: _open(value, named=key in {"properties", "$defs"} and not named)
+        for key, value in node.items()
+        if named or key not in {"title", "additionalProperties"}
+    }
