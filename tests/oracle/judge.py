@@ -332,14 +332,13 @@ def _dear(
 
 
 LATER_POOL = "a pool that is listed later"
-SURPLUS_TAKEN = "surplus was taken instead"
 FOLLOWS = "what follows"
 ANOTHER = "another set"
 STRADDLED = "a move spares a guarantee"
 OWN_INSTEAD = "own work instead of a loan"
-CHOICES = (Need.MOVE, LATER_POOL, SURPLUS_TAKEN, OWN_INSTEAD)
-"""Cheaper ways that DESIGN may not want: by moving others, in another pool, by pausing a run to spare surplus, or own
-work of the beneficiary's project where others hold more than they are guaranteed."""
+CHOICES = (Need.MOVE, LATER_POOL, OWN_INSTEAD)
+"""Cheaper ways that DESIGN may not want: by moving others, in another pool, or with own work of the beneficiary's
+project where others hold more than they are guaranteed."""
 
 
 def _why_dear(way: Way, taken: Way, paid: Price, placement: Placement) -> str:
@@ -355,8 +354,6 @@ def _why_dear(way: Way, taken: Way, paid: Price, placement: Placement) -> str:
         return LATER_POOL
     if taken.price[:3] <= way.price[:3] and taken.price != paid:
         return FOLLOWS
-    if any(loss.is_surplus for loss in taken.losses) and not any(loss.is_surplus for loss in way.losses):
-        return SURPLUS_TAKEN
     if Right.OWN in way.rights and Right.OWN not in taken.rights:
         return OWN_INSTEAD
     return Need.MIXED if need_of(way) is Need.MIXED else ANOTHER

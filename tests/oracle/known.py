@@ -36,15 +36,6 @@ _WAITS = {
         why="4.4: entitlement to whole GPUs is apportioned by largest remainder; the engine goes by exact shares.",
         worlds=(1000218, 1000277, 1000671, 1001163),
     ),
-    "waits: a straddled guarantee": Known(
-        why="4.4: an elastic run that straddles its project's quota may be taken whole; its parts are judged alone.",
-        worlds=(1003845,),
-        histories=(875,),
-    ),
-    "waits: fewer workers of the job": Known(
-        why="4.4: an elastic job has rights with each number of workers, not with all or the least alone.",
-        worlds=(6537,),
-    ),
     "stays small at rest": Known(
         why="4.4: an elastic run that lacks workers has every right of a job; it regains them by quota only.",
         worlds=(1000237, 1000863, 1001532, 1002624),
@@ -67,11 +58,6 @@ _PRICE = {
     "dear: moves": Known(
         why="4.5 does not say what a move costs: the engine pauses runs where moving others would lose no GPUs.",
         worlds=(1000071, 1000393, 1000855, 1000863),
-        is_open=True,
-    ),
-    "dear: surplus was taken instead": Known(
-        why="4.5: elastic surplus first, but also as little as possible: more GPUs of surplus, or a smaller whole run.",
-        worlds=(1001201, 1002199, 1004014, 1006131),
         is_open=True,
     ),
     "dear: a pool that is listed later": Known(

@@ -8,6 +8,8 @@ Readings, where DESIGN leaves a choice:
 - What a job may hold as work that can't be paused is bounded by the guarantee of each owner above it, which is the
   quota wherever quotas do not exceed what there is.
 - A job of a project above its fair share may take work of its own project that ranks below it, and what is idle.
+- Elastic surplus first: of ways that lose as many GPUs, one that stops fewer runs, for its victims lose extra workers.
+- An elastic run that stops is one victim, which may straddle a guarantee; else each of its extra workers is one.
 - minRuntime spares a run from being stopped; surplus workers of a younger run may leave, for the run goes on.
 - A run may be moved for a job whose project stays within its fair share; the share of its department is not asked.
 """
@@ -70,13 +72,13 @@ class Claim:
         """Its project and the department above."""
         return self.view.chains[self.job.id.project]
 
-    def lost(self, owner: str) -> list[int]:
+    def losses_of(self, owner: str) -> list[Loss]:
         """What an owner loses, victim by victim."""
-        return [loss.milli for loss in self.losses if owner in self.view.chains[loss.held.job.id.project]]
+        return [loss for loss in self.losses if owner in self.view.chains[loss.held.job.id.project]]
 
     def left(self, owner: str) -> int:
         """What an owner holds once the victims have left: what is only reserved for the job is not held."""
-        return self.view.holds[self.domain, owner] - sum(self.lost(owner))
+        return self.view.holds[self.domain, owner] - sum(loss.milli for loss in self.losses_of(owner))
 
     def guarantee(self, owner: str) -> int:
         """The owner's guarantee."""
@@ -178,8 +180,9 @@ def _right_over(claim: Claim, project: ProjectName) -> Right | None:
 
 def _stays_or_straddles(claim: Claim, owner: str) -> bool:
     """DESIGN 4.4: the job that straddles its project's quota line may be taken whole, as the last choice."""
-    left = claim.left(owner)
-    return left >= claim.guarantee(owner) or left + max(claim.lost(owner)) > claim.guarantee(owner)
+    left, losses = claim.left(owner), claim.losses_of(owner)
+    largest = max((loss.held.run.gpu_milli if loss.is_surplus else loss.milli for loss in losses), default=0)
+    return left >= claim.guarantee(owner) or left + largest > claim.guarantee(owner)
 
 
 def may_move_others(claim: Claim) -> bool:

@@ -301,7 +301,7 @@ class Admission:
                 return False
             self._pause(pending, Assignment(option, coming), (), rules[0])
             return True
-        sets = ((victims_for(self._snapshot, option, rule), rule) for rule in rules)
+        sets = ((victims_for(option, rule), rule) for rule in rules)
         found = [(rule.cost(victims) or NEVER, victims, rule) for victims, rule in sets if victims]
         if not found:
             return False

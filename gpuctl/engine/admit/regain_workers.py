@@ -129,7 +129,7 @@ class WorkerRegain:
             rule = whole.among(candidates)
             surplus = [each for each in candidates if each.is_extra]
             with snapshot.searching(_usable_by(run, snapshot.future_idle, surplus)):
-                victims = victims_for(snapshot, option, rule) if rule.is_plain else None
+                victims = victims_for(option, rule) if rule.is_plain else None
                 placement = place_without(snapshot, option, victims) if victims else None
             if victims and placement is not None:
                 best, low = (rule, victims, placement), middle

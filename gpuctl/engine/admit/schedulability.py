@@ -204,10 +204,7 @@ class Schedulability:
         domain = snapshot.capacity.domain_of[option.pool.name]
         rules = rules_of(snapshot, job, domain, option.request.total_milli)
         may_mix = self._migrations.may_mix if self._may_move else None
-        return any(
-            not finds_nobody(snapshot, option, rule) or (may_mix is not None and may_mix(option, rule))
-            for rule in rules
-        )
+        return any(not finds_nobody(option, rule) or (may_mix is not None and may_mix(option, rule)) for rule in rules)
 
 
 def outranks_a_run(

@@ -20,7 +20,7 @@ from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Eviction, Steps, moved, movers_of, paused, victims_of
-from gpuctl.engine.victims.rules import Cost, VictimRule, with_leaving
+from gpuctl.engine.victims.rules import Cost, VictimRule
 from gpuctl.engine.victims.search import (
     MAX_CANDIDATES,
     EvictionWalk,
@@ -100,7 +100,7 @@ class MigrationSearch:
         self.has_looked = True
         snapshot, runs = self._snapshot, self._runs_of(option)
         left = [run for run in runs if run.run.paused_for != rule.job.id]
-        pauses = [paused(rule, with_leaving(snapshot, (allocation,))) for allocation in rule.candidates()]
+        pauses = [paused(rule, allocation) for allocation in rule.candidates()]
         found = cheapest_of_few(
             option,
             rule,

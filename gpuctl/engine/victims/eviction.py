@@ -9,7 +9,7 @@ the cheaper, and {1, 2} is not tried, for it can't cost less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.reclaim import VictimTotals
-from gpuctl.engine.victims.rules import Cost, VictimRule, stopped_count, totals_with_all
+from gpuctl.engine.victims.rules import Cost, VictimRule, stopped_count, totals_with, with_leaving
 from gpuctl.engine.victims.what_if_node import WhatIfNodes
 from gpuctl.model.units import GpuMilli
 
@@ -40,14 +40,22 @@ class Eviction(NamedTuple):
         """The GPUs that come free."""
         return sum(allocation.total_milli for allocation in self.allocations)
 
+    def with_more(self, other: Eviction) -> Eviction:
+        """The eviction together with that of more workers of the same run."""
+        lost_milli, stopped = self.lost_milli + other.lost_milli, self.stopped + other.stopped
+        return Eviction(self.allocations + other.allocations, lost_milli, stopped)
+
 
 Found: TypeAlias = tuple[Cost, tuple[Eviction, ...]]
 """A set of evictions that makes room, and what it costs."""
 
 
-def paused(rule: VictimRule, allocations: tuple[Allocation, ...]) -> Eviction:
-    """The eviction of allocations that are paused together."""
-    return Eviction(allocations, rule.lost_milli(allocations), stopped_count(allocations))
+def paused(rule: VictimRule, allocation: Allocation, gone: Container[Allocation] = ()) -> Eviction:
+    """The eviction of an allocation that is paused, with those that leave with it, but for those already gone."""
+    together: tuple[Allocation, ...] = (allocation,)
+    if allocation.leaves_with:
+        together = tuple([each for each in with_leaving(rule.snapshot, together) if each not in gone])
+    return Eviction(together, rule.lost_milli(together), stopped_count(together))
 
 
 def moved(snapshot: Snapshot, allocation: Allocation) -> Eviction:
@@ -158,7 +166,7 @@ class EvictionSearch:
         """The state with one eviction more; None where the rule does not allow that."""
         price, totals = state.price, state.totals
         if not eviction.is_move:
-            totals = totals_with_all(totals, eviction.allocations, self._snapshot)
+            totals = totals_with(totals, eviction.allocations, self._snapshot)
             allowed = self._rule.price(totals)
             if allowed is None:
                 return None

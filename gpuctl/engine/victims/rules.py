@@ -9,7 +9,7 @@ GPUs may pause both: with its own training gone the project holds 2 with the job
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine import reasons
@@ -209,7 +209,7 @@ class VictimRule:
 
     def cost(self, chosen: Sequence[Allocation]) -> Cost | None:
         """What it costs to pause a set; None where that is not allowed."""
-        totals = totals_with_all({}, chosen, self.snapshot)
+        totals = totals_with({}, chosen, self.snapshot)
         price = self.price(totals)
         if price is None or self.missing(totals) is not None:
             return None
@@ -222,15 +222,16 @@ class VictimRule:
 
     def complete(self, chosen: tuple[Allocation, ...]) -> tuple[Allocation, ...] | None:
         """A set with the smallest others that make it allowed, wherever they run; None when none do."""
+        chosen = with_leaving(self.snapshot, chosen)
         for _ in self.chain:
-            missing = self.missing(totals_with_all({}, chosen, self.snapshot))
+            missing = self.missing(totals_with({}, chosen, self.snapshot))
             if missing is None:
                 break
             owner, milli = missing
             more = self._cover(owner).beside(chosen, milli)
             if more is None:
                 return None
-            chosen += more
+            chosen = with_leaving(self.snapshot, chosen + more)
         return chosen if self.cost(chosen) is not None else None
 
     def _cover(self, owner: str) -> SmallestCover:
@@ -343,19 +344,17 @@ def with_leaving(snapshot: Snapshot, allocations: Iterable[Allocation]) -> tuple
     return tuple(found)
 
 
-def totals_with(totals: VictimTotals, allocation: Allocation, snapshot: Snapshot) -> VictimTotals:
-    """The totals with one victim more."""
-    return totals_with_all(totals, (allocation,), snapshot)
-
-
-def totals_with_all(totals: VictimTotals, allocations: Iterable[Allocation], snapshot: Snapshot) -> VictimTotals:
-    """The totals with some victims more."""
-    sizes: dict[ProjectName, list[GpuMilli]] = {}
+def totals_with(totals: VictimTotals, allocations: Collection[Allocation], snapshot: Snapshot) -> VictimTotals:
+    """The totals with some victims more. An elastic run that stops is one victim; else each extra worker is one."""
+    lost: dict[ProjectName, tuple[GpuMilli, GpuMilli]] = {}
     for allocation in allocations:
-        sizes.setdefault(allocation.run.job.project, []).append(allocation.total_milli)
+        milli, (total, largest) = allocation.total_milli, lost.get(allocation.project, (0, 0))
+        together = () if allocation.is_extra else allocation.leaves_with
+        victim_milli = milli + gpu_milli_of(each for each in together if each in allocations)
+        lost[allocation.project] = total + milli, max(largest, victim_milli)
     after = dict(totals)
-    for project, milli in sizes.items():
+    for project, (milli, victim_milli) in lost.items():
         for owner in snapshot.accounts.tree.chain(project):
             total, largest = after.get(owner, (0, 0))
-            after[owner] = (total + sum(milli), max(largest, *milli))
+            after[owner] = (total + milli, max(largest, victim_milli))
     return after

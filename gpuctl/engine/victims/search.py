@@ -16,12 +16,12 @@ from gpuctl.engine.capacity.fragmentation import Free
 from gpuctl.engine.capacity.gang import PoolOption, place_in, slots_by_node
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.interactive import running_ms
-from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Eviction, EvictionSearch, Found, Steps, moved, paused, victims_of
 from gpuctl.engine.victims.reclaim import VictimTotals
-from gpuctl.engine.victims.rules import Cost, VictimRule, totals_with, totals_with_all
+from gpuctl.engine.victims.rules import Cost, VictimRule, totals_with
 from gpuctl.engine.victims.what_if_node import WhatIfNode, WhatIfNodes, in_one_rack
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -123,7 +123,7 @@ class EvictionWalk:
             if stamp != self.stamp[name]:
                 continue
             if chosen:
-                totals = totals_with_all(self.totals, victims_of(chosen), self.snapshot)
+                totals = totals_with(self.totals, victims_of(chosen), self.snapshot)
                 if taken == len(self.taken) or (self.moves is None and self.rule.price(totals) is not None):
                     self._take(chosen, totals)
                     continue
@@ -131,7 +131,7 @@ class EvictionWalk:
                 self._search(name, stamp)
             else:
                 self._price(name, stamp, self._short(name) if chosen else order[0][1])
-        return self._without_spare(-self.missing)
+        return tuple(self.taken.values())
 
     def _search(self, name: NodeName, stamp: int) -> None:
         """Find the cheapest set on one node."""
@@ -141,7 +141,7 @@ class EvictionWalk:
         if found is None:
             steps, accepts = Steps(MAX_STEPS), None
             if self.moves is None:
-                evictions = [paused(self.rule, (allocation,)) for allocation in left]
+                evictions = [self._paused(allocation) for allocation in left]
             else:
                 evictions = [moved(self.snapshot, allocation) for allocation in left]
                 steps, accepts = self.moves.steps, self._leaves_all_a_place if self.missing <= 1 else None
@@ -150,6 +150,11 @@ class EvictionWalk:
             self.exhaustive = self.exhaustive and not steps.are_over
         if found is not None:
             heappush(self.heap, (self._order(found[0], name), name, stamp, len(self.taken), found[1]))
+
+    def _paused(self, allocation: Allocation) -> Eviction:
+        """The eviction of a run, or of the last workers of an elastic one, as far as they were not taken yet."""
+        known = self.taken.get(allocation.run.job)
+        return paused(self.rule, allocation, known.allocations if known else ())
 
     def _leaves_all_a_place(self, chosen: tuple[Eviction, ...]) -> bool:
         return self.moves is not None and self.moves.accepts((*self.taken.values(), *chosen))
@@ -161,7 +166,9 @@ class EvictionWalk:
         """
         size, floor, wanted = left[0].total_milli if left else 0, self._floor(name), self.slots_by_node.get(name, 0) + 1
         count, rest = divmod(floor.short_milli(self.request, wanted), size) if size else (0, 1)
-        if rest or not 0 < count <= len(left) or any(self.rule.lost_milli((each,)) != size for each in left):
+        if rest or not 0 < count <= len(left) or any(each.leaves_with or each.is_extra for each in left):
+            return None
+        if any(self.rule.lost_milli((each,)) != size for each in left):
             return None
         chosen = left[:count]
         for allocation in chosen:
@@ -169,15 +176,15 @@ class EvictionWalk:
         fits = floor.slots(self.request) >= wanted
         for allocation in chosen:
             floor.remove(allocation, -1)
-        if not fits or self.rule.price(totals_with_all(totals, chosen, self.snapshot)) != 0:
+        if not fits or self.rule.price(totals_with(totals, chosen, self.snapshot)) != 0:
             return None
         cost = Cost(0, size * count, count, 0, 0, tuple(map(self.snapshot.preference, chosen)))
         return cost, tuple([Eviction((allocation,), size, 1) for allocation in chosen])
 
     def _left(self, name: NodeName) -> list[Allocation]:
-        """The runs on a node that were not taken."""
+        """The runs, and extra workers, on a node that were not taken."""
         taken = self.taken
-        return [allocation for allocation in self.runs[name] if allocation.run.job not in taken]
+        return [h for h in self.runs[name] if h.run.job not in taken or h not in taken[h.run.job].allocations]
 
     def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
         """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
@@ -188,7 +195,7 @@ class EvictionWalk:
             return
         sizes = [allocation.total_milli for allocation in left]
         milli = max(short, min(sizes))
-        fewest = -(-milli // max(1, *sizes))
+        fewest = 0 if any(allocation.is_extra for allocation in left) else -(-milli // max(1, *sizes))
         order = self._order(Cost(0, milli, fewest, 0, 0, (self.snapshot.preference(left[0]),)), name)
         self.priced[name] = self.totals, left
         heappush(self.heap, (order, name, stamp, len(self.taken), ()))
@@ -246,7 +253,10 @@ class EvictionWalk:
     def _take(self, chosen: tuple[Eviction, ...], totals: VictimTotals) -> None:
         """Take a set, and count what is missing then; `totals` are those of all that are taken."""
         allocations = [allocation for eviction in chosen for allocation in eviction.allocations]
-        self.taken.update((eviction.allocations[0].run.job, eviction) for eviction in chosen)
+        for eviction in chosen:
+            job = eviction.allocations[0].run.job
+            known = self.taken.get(job)
+            self.taken[job] = eviction if known is None else known.with_more(eviction)
         self.totals = totals
         for name in self._touched(allocations):
             for allocation in allocations:
@@ -267,16 +277,18 @@ class EvictionWalk:
         self.slots_by_node[name] = self.floors[name].slots(self.request)
         return self.slots_by_node[name] - before
 
-    def _without_spare(self, more: int) -> tuple[Eviction, ...]:
-        """The evictions taken, less those that later ones made needless; the largest is spared first."""
-        kept = dict(self.taken)
-        if self.moves is not None:
-            return tuple(kept.values())
+    def victims(self) -> tuple[Allocation, ...]:
+        """The victims taken, less those that later ones made needless; the largest is spared first.
+
+        A worker is spared only if those of its run stay that it would leave with.
+        """
+        kept, more = dict.fromkeys(victims_of(self.taken.values())), -self.missing
         # A victim that is needed at first is still needed when others have been spared.
-        victims = victims_of(kept.values())
-        doubtful = [h for h in victims if more or not self._is_needed(h)] if len(kept) > 1 else []
-        for allocation in sorted(doubtful, key=lambda h: (-h.total_milli, self.snapshot.preference(h))):
-            if not more and self._is_needed(allocation):
+        doubtful = [h for h in kept if more or not self._is_needed(h)] if len(self.taken) > 1 else []
+        for allocation in sorted(
+            doubtful, key=lambda h: (-gpu_milli_of((h, *h.leaves_with)), self.snapshot.preference(h))
+        ):
+            if any(allocation in other.leaves_with for other in kept) or (not more and self._is_needed(allocation)):
                 continue
             touched = self._touched((allocation,))
             for name in touched:
@@ -284,12 +296,12 @@ class EvictionWalk:
             lost = -sum(self._recount(name) for name in touched)
             if lost <= more:
                 more -= lost
-                del kept[allocation.run.job]
+                del kept[allocation]
                 continue
             for name in touched:
                 self.floors[name].remove(allocation)
                 self._recount(name)
-        return tuple(kept.values())
+        return tuple(kept)
 
     def _is_needed(self, allocation: Allocation) -> bool:
         """It leaves a device whole on a node where every whole one is asked for."""
@@ -304,25 +316,26 @@ class EvictionWalk:
         return False
 
 
-def find_victims(snapshot: Snapshot, option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...] | None:
-    """The runs to pause so that all workers of an option fit when they have left; None when the rule can't do that.
+def find_victims(option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...] | None:
+    """The runs, and extra workers, to pause so that all workers of an option fit when they have left; None when the
+    rule can't do that.
 
     The option must not fit already. A worker that asks for no less than one that failed fails; a gang's workers are
     seated one by one, which proves nothing for a larger gang.
     Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
     """
-    unschedulable = _unschedulable(snapshot, option, rule)
+    unschedulable = _unschedulable(option, rule)
     if unschedulable is not None and unschedulable.cover(option.request.sizes):
         return None
     candidates = rule.candidates()
-    single = _exact_fit(snapshot, option, rule, candidates)
+    single = _exact_fit(option, rule, candidates)
     if single is not None:
-        return (single,)
+        return single.allocations
     walk = EvictionWalk(option, rule, candidates) if candidates else None
-    found = None if walk is None else walk.run()
+    found = None if walk is None or walk.run() is None else walk.victims()
     if found is None and (walk is None or walk.exhaustive) and unschedulable is not None:
         unschedulable.add(option.request.sizes)
-    return None if found is None else victims_of(found)
+    return found
 
 
 def cheapest_of_few(
@@ -354,43 +367,44 @@ def cheapest_of_few(
     return EvictionSearch(rule, nodes, workers, ranked, Steps(MAX_STEPS), accepts, first).run({})
 
 
-def finds_nobody(snapshot: Snapshot, option: PoolOption, rule: VictimRule) -> bool:
+def finds_nobody(option: PoolOption, rule: VictimRule) -> bool:
     """Whether a search is known to fail: there are no candidates, or a request for no more failed."""
-    unschedulable = _unschedulable(snapshot, option, rule)
+    unschedulable = _unschedulable(option, rule)
     return not rule.candidates() or (unschedulable is not None and unschedulable.cover(option.request.sizes))
 
 
-def _unschedulable(snapshot: Snapshot, option: PoolOption, rule: VictimRule) -> UnschedulableRequests | None:
+def _unschedulable(option: PoolOption, rule: VictimRule) -> UnschedulableRequests | None:
     """The failed requests of equal searches; None where they are not remembered."""
-    key = rule.key
+    key, snapshot = rule.key, rule.snapshot
     if key is None or option.request.workers > 1 or not rule.is_plain:
         return None
     return snapshot.unschedulable(("victims", snapshot.lifted, key, option.pool.name, option.request.profile))
 
 
-def _exact_fit(
-    snapshot: Snapshot, option: PoolOption, rule: VictimRule, candidates: Iterable[Allocation]
-) -> Allocation | None:
-    """The first run that alone makes room and has no GPU more than must leave in the best of cases: nothing is cheaper.
+def _exact_fit(option: PoolOption, rule: VictimRule, candidates: Sequence[Allocation]) -> Eviction | None:
+    """The first eviction that alone makes room and has no GPU more than must leave in the best of cases: nothing is
+    cheaper. Where extra workers may leave, only of those, for other sets of them may be cheaper than a whole run.
 
     Finds the usual victim, the job of the same size, without a search. None says nothing: there may be others.
     """
-    request = option.request
+    request, snapshot = option.request, rule.snapshot
     if request.workers != 1 or request.profile or snapshot.future_idle.partial_devices(option.pool.name):
         return None
     free = max((n for n, nodes in enumerate(snapshot.future_idle.nodes_by_whole(option.pool.name)) if nodes), default=0)
     least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)
-    for allocation in candidates:
-        if (
-            allocation.total_milli == rule.lost_milli((allocation,)) == least > 0
-            and rule.price(totals_with({}, allocation, snapshot)) == 0
-        ):
-            for node in allocation.nodes():
-                room = snapshot.future_idle.rooms.get(node)
-                if room is None or room.pool != option.pool.name:
-                    continue
-                floor = WhatIfNode(room)
-                floor.remove(allocation)
-                if floor.slots(request):
-                    return allocation
+    for allocation in [each for each in candidates if each.is_extra] or candidates:
+        eviction = paused(rule, allocation) if allocation.total_milli <= least else None
+        if eviction is None or not eviction.total_milli == eviction.lost_milli == least > 0:
+            continue
+        if rule.price(totals_with({}, eviction.allocations, snapshot)) != 0:
+            continue
+        for node in allocation.nodes():
+            room = snapshot.future_idle.rooms.get(node)
+            if room is None or room.pool != option.pool.name:
+                continue
+            floor = WhatIfNode(room)
+            for each in eviction.allocations:
+                floor.remove(each)
+            if floor.slots(request):
+                return eviction
     return None

@@ -101,14 +101,14 @@ def test_a_run_is_not_stopped_with_its_surplus_where_another_is_as_large_without
     assert {name: workers(d) for name, d in found.items() if isinstance(d, Preempt | Resize)} == {"a/x": 0}
 
 
-def test_another_run_is_stopped_where_one_may_not_be_for_the_surplus_that_goes_with_it() -> None:
-    """b may lose one GPU, or all of its last run; its elastic run has one on each node, where one more is missing."""
+def test_an_elastic_run_that_straddles_its_guarantee_is_one_victim_with_all_its_workers() -> None:
+    """b may lose one GPU, or all of its last run. By name f is before x, which has as many GPUs and is not elastic."""
     elastic, fixed = job("b/f", workers=2, min_workers=1), job("a/z", workers=2, preemptible=False)
     projects = [project("a", 4000), project("b", 4000)]
     jobs = [elastic, job("b/x", 2000), job("b/y"), fixed, job("a/w", 2000)]
     tree = declared(projects, jobs, [COUNTED], policy=SchedulingPolicy(consolidation=False))
     world = world_of(tree, b_f=at((2, 0), (1, 0)), b_y=at((1, 1)), b_x=two(1, 2), a_z=at((2, 1), (2, 2)))
-    assert changed(decided(world, tree)) == {"b/x": 0}
+    assert changed(decided(world, tree)) == {"b/f": 0}
 
 
 def test_surplus_that_takes_its_project_below_its_guarantee_goes_only_where_no_other_is_enough() -> None:
@@ -127,14 +127,15 @@ def test_surplus_that_takes_its_project_below_its_guarantee_goes_only_where_no_o
     assert changed(decided(world, tree)) == {"b/f": 1}
 
 
-def test_a_run_whose_surplus_goes_with_it_is_not_stopped_for_less_than_its_project_may_lose() -> None:
+def test_an_elastic_run_may_be_taken_whole_where_fewer_of_its_workers_are_not_enough() -> None:
+    """b holds 3 and is guaranteed 2. Its run straddles that line, and only its first worker is on a's node."""
     elastic, fixed = job("b/f", workers=3, min_workers=1), job("c/x", workers=2, preemptible=False)
     projects = [project("a", 4000), project("b", 2000), project("c", 2000)]
     tree = declared(
         projects, [elastic, fixed, job("a/w", 4000)], [COUNTED], policy=SchedulingPolicy(consolidation=False)
     )
     world = world_of(tree, b_f=at((1, 0), (2, 0), (2, 1)), c_x=at((2, 2), (2, 3)))
-    assert changed(decided(world, tree)) == {}
+    assert changed(decided(world, tree)) == {"b/f": 0}
 
 
 def test_a_run_that_has_no_more_than_its_least_is_one_piece() -> None:
