@@ -49,10 +49,14 @@ KEPT: Mapping[Kind, Parts] = {
         "spec": {**_whole("unschedulable"), "taints": _whole("key", "value", "effect")},
         "status": {**_whole("allocatable", "capacity"), "conditions": _whole("type", "status")},
     },
-    kinds.POD: {"spec": _whole("nodeName"), "status": _whole("phase", "startTime")},
+    kinds.POD: {
+        "spec": {**_whole("nodeName"), "resourceClaims": _whole("resourceClaimTemplateName")},
+        "status": _whole("phase", "startTime"),
+    },
     kinds.JOB: {
         "status": {
             **_whole("active", "terminating", "startTime", "completionTime", "completedIndexes"),
+            "uncountedTerminatedPods": _whole("succeeded", "failed"),
             "conditions": _CONDITIONS,
         }
     },

@@ -91,6 +91,7 @@ _DRA = "pools with `sharing: dra`"
 KINDS: Mapping[Kind, KindInfo] = {
     NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=10),
     NODE: KindInfo(plural="nodes", namespaced=False, observed=True),
+    JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=3),
     POD: KindInfo(plural="pods", observed=True),
     SERVICE: KindInfo(plural="services", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=2),
     CONFIG_MAP: KindInfo(
@@ -99,7 +100,6 @@ KINDS: Mapping[Kind, KindInfo] = {
     ),
     CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=6),
     RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=8),
-    JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=3),
     DEPLOYMENT: KindInfo(
         plural="deployments", observed=True, writes=_WRITE, prune_rank=4, needed_for="jobs of `type: inference`",
     ),
@@ -133,7 +133,10 @@ KINDS: Mapping[Kind, KindInfo] = {
     ADMISSION_POLICY: KindInfo(plural="validatingadmissionpolicies", namespaced=False),
     ADMISSION_POLICY_BINDING: KindInfo(plural="validatingadmissionpolicybindings", namespaced=False),
 }  # fmt: skip
-"""One row a kind, in the order they are read. The last ones are made by `gpuctl install` or known by name alone."""
+"""One row a kind, in the order they are read. The last ones are made by `gpuctl install` or known by name alone.
+
+Jobs are read before pods, so that of a pod that a Job's status counts the object was heard of too.
+"""
 
 OBSERVED: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.observed)
 """What a cycle reads. A server without one of them has none of it."""

@@ -48,6 +48,13 @@ def text(body: Body, *path: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def texts(body: Body, *path: str) -> Iterator[str]:
+    """The strings of the list at a path."""
+    value = mapping(body, *path[:-1]).get(path[-1])
+    if isinstance(value, list | tuple):
+        yield from (item for item in value if isinstance(item, str))
+
+
 def number(body: Body, *path: str, default: int = 0) -> int:
     """The integer at a path, or the default; so too for one that no API server holds."""
     value = mapping(body, *path[:-1]).get(path[-1])

@@ -12,20 +12,24 @@ A GPU that a retry will need is never taken for free:
   that the cluster brought about (`DisruptionTarget`) does not, by the Job's `podFailurePolicy`.
 - What becomes of a pod that is being deleted is for its Job to tell: a pause may have deleted it.
 - A worker with a live pod has not ended, whatever other pods it had.
-- A pod that was on no node, or that asked for fewer GPUs than the Job's template, is not one that the Job has made: a
-  tenant may add pods to a Job. It ends nothing.
+
+A tenant of the namespace may add pods to a Job, and remove its own. What a pod says of itself is believed only as far
+as the Job's status, which tenants can't write, leaves room for it:
+- It is one of those that the status tells to have ended (`uncountedTerminatedPods`), or the status still counts a pod
+  as active of which no live one is there. Where more pods claim to be such a one than it counts, none is believed.
+- A pod that was on no node, or that asked for fewer GPUs, slices or claims than the Job's template, ends nothing.
 A Deployment makes each of its pods again, so its workers never end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuctl.k8s.objects import mapping, number, text
+from gpuctl.k8s.objects import mapping, number, text, texts
 from gpuctl.k8s.workloads import completed_indexes
 from gpuctl.model.state import Body, RunPhase
-from gpuctl.observe.pods import Pod, requests_of
+from gpuctl.observe.pods import Pod, claims_of, requests_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +53,31 @@ def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
     if workers > 1 and not indexed:
         return NO_ENDINGS
     final = number(job, "spec", "backoffLimit", default=1) == 0
-    gpus = requests_of(mapping(job, "spec", "template", "spec")).gpus
-    over = [pod for pod in pods if not pod.live and not pod.leaving and pod.bound and pod.requests.gpus >= gpus]
+    alive = {pod.index for pod in pods if pod.live}
+    open_ = frozenset(range(workers)) - completed - alive
+    over = [pod for pod in _as_made_by(job, pods) if pod.succeeded or (final and pod.failed and not pod.disrupted)]
+    over = _believed(job, [pod for pod in over if pod.index in open_], pods)
     well = {pod.index for pod in over if pod.succeeded} | completed
-    ill = {pod.index for pod in over if pod.failed and not pod.disrupted} if final else set[int]()
-    ended = frozenset(index for index in well | ill if index < workers) - {pod.index for pod in pods if pod.live}
+    ended = frozenset(index for index in {pod.index for pod in over} | completed if index < workers) - alive
     if len(ended) < workers:
         return Endings(workers=ended) if ended else NO_ENDINGS
     return Endings(workers=ended, ends_as=RunPhase.SUCCEEDED if ended <= well else RunPhase.FAILED)
+
+
+def _as_made_by(job: Body, pods: Iterable[Pod]) -> Iterator[Pod]:
+    """The pods that were on a node, are not being deleted, and ask for all devices that the Job's template asks for."""
+    template = mapping(job, "spec", "template", "spec")
+    asks, claims = requests_of(template), claims_of(template)
+    for pod in pods:
+        slices = all(pod.requests.slices.get(profile, 0) >= count for profile, count in asks.slices.items())
+        if pod.bound and not pod.leaving and pod.requests.gpus >= asks.gpus and slices and pod.claims >= claims:
+            yield pod
+
+
+def _believed(job: Body, ended: Sequence[Pod], pods: Iterable[Pod]) -> list[Pod]:
+    """Of the ended pods those for which the Job's status has room."""
+    uncounted = mapping(job, "status", "uncountedTerminatedPods")
+    told = {uid for outcome in ("succeeded", "failed") for uid in texts(uncounted, outcome)}
+    missing = number(job, "status", "active") + number(job, "status", "terminating") - sum(pod.live for pod in pods)
+    untold = {pod.index for pod in ended if pod.uid not in told}
+    return [pod for pod in ended if pod.uid in told or len(untold) <= missing]

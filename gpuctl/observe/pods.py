@@ -22,6 +22,7 @@ from gpuctl.k8s.objects import (
     mapping,
     milli,
     text,
+    uid,
     whole,
 )
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
@@ -68,10 +69,12 @@ class Pod:
     """One pod. `run` None: foreign.
 
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
-    `leaving`: it is being deleted. `disrupted`: the cluster brought its end about.
+    `leaving`: it is being deleted. `disrupted`: the cluster brought its end about. `claims`: the templates of its
+    claims for devices.
     """
 
     ref: ObjectRef
+    uid: str = ""
     run: RunKey | None
     node: NodeName | None
     bound: bool
@@ -80,6 +83,7 @@ class Pod:
     succeeded: bool
     index: int
     requests: Requests
+    claims: frozenset[str] = frozenset()
     started_at_ms: Instant | None = None
     idle_since_ms: Instant | None = None
     devices: tuple[HeldDevice, ...] = ()
@@ -101,6 +105,7 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
     index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL) or "0"
     return Pod(
         ref=ref,
+        uid=uid(body),
         run=run,
         node=NodeName(node) if node else None,
         bound=bool(bound),
@@ -109,6 +114,7 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
         succeeded=phase == "Succeeded",
         index=whole_number(index, MOST_WORKERS) or 0,
         requests=requests_of(mapping(body, "spec")),
+        claims=claims_of(mapping(body, "spec")),
         started_at_ms=instant(body, "status", "startTime"),
         idle_since_ms=decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION)),
         devices=devices,
@@ -152,6 +158,11 @@ def requests_of(spec: Mapping[str, Any]) -> Requests:
             peak = peak.either(sidecars.plus(need))
     of_containers = together.plus(sidecars).either(peak)
     return _of_pod(spec, of_containers).plus(_amounts(mapping(spec, "overhead")))
+
+
+def claims_of(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The templates of the claims that a pod asks for."""
+    return frozenset(text(claim, "resourceClaimTemplateName") for claim in items(spec, "resourceClaims"))
 
 
 def _of_pod(spec: Mapping[str, Any], of_containers: Requests) -> Requests:

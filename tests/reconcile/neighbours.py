@@ -126,7 +126,8 @@ class Neighbours:
         (found,) = [
             body
             for ref, body in self.objects().items()
-            if ref.namespace == f"gpu-{owner}" and ref.name == names.run_name(name, digest) and ref.kind != "Service"
+            if ref.kind in {"Job", "Deployment"}
+            and (ref.namespace, ref.name) == (f"gpu-{owner}", names.run_name(name, digest))
         ]
         return found
 

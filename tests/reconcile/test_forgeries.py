@@ -9,12 +9,13 @@ import copy
 from typing import Any
 
 import pytest
-from neighbours import TOWN, Neighbours, cluster_of, job, pod, project
+from neighbours import POOL, TOWN, Neighbours, cluster_of, job, pod, project
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import labels_of, mapping, ref_of, uid
 from gpuctl.model.ids import ObjectRef
-from gpuctl.model.state import Body, RunPhase
+from gpuctl.model.state import Body, RawObjects, RunPhase
+from gpuctl.observe import observe
 
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}], "completionTime": "2020-07-29T05:20:30Z"}
 
@@ -209,6 +210,23 @@ def test_pods_removed_over_and_over_hold_no_more_than_the_run_is_charged(town: N
     assert town.life_of("good") == before
     town.live_s(60)
     assert town.booked() == booked
+
+
+@pytest.mark.parametrize("sharing", ["device-plugin", "dra"])
+def test_an_ended_pod_that_a_person_adds_to_a_run_frees_none_of_its_gpus(sharing: str) -> None:
+    """The person also removes the run's own pod by force: until its Job has made another, there is none."""
+    town = Neighbours({**TOWN, "cluster.yaml": cluster_of(pool=POOL.replace("device-plugin", sharing))})
+    own = town.run_object("e1", "evil")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": own["metadata"]["name"], "uid": uid(own)}
+    marks: dict[str, Any] = {"labels": dict(labels_of(own)), "ownerReferences": [{**owner, "controller": True}]}
+    ((ref, theirs),) = [found for found in town.pods("gpu-evil") if "e1" in found[0].name]
+    (before,) = [run for run in town.state().runs if run.job.name == "e1"]
+    forged = {**pod("ended", "gpu-evil", node=theirs["spec"]["nodeName"], **marks), "status": {"phase": "Succeeded"}}
+    objects = {**town.objects(), ref_of(forged): forged}
+    del objects[ref]
+    (now,) = [run for run in observe(RawObjects(objects=objects), town.declared.tenancy).runs if run.job.name == "e1"]
+    assert before.placement is not None
+    assert (now.placement, now.ended, now.ends_as) == (before.placement, frozenset(), None)
 
 
 def test_a_namespace_that_somebody_else_made_under_a_projects_labels_has_no_runs_of_it(town: Neighbours) -> None:

@@ -10,6 +10,8 @@ from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName
 from gpuctl.model.state import Body, Charge, RunPhase
 
+CLAIM = {"name": "gpu", "resourceClaimTemplateName": "a-1-0badcafe"}
+ANOTHER = {"name": "other", "resourceClaimTemplateName": "other"}
 DELETED = {"deletionTimestamp": NOON}
 FAILED = RunPhase.FAILED
 SUCCEEDED = RunPhase.SUCCEEDED
@@ -22,7 +24,7 @@ def of(retries: int = 0, workers: int = 1, *conditions: Any, **status: Any) -> B
         names.PLACEMENT_ANNOTATION: f"[{planned}]",
         names.CHARGE_ANNOTATION: '{"cpuMilli":0,"gpuMilli":1000,"memBytes":0}',
     }
-    body = job(*conditions, parallelism=workers, annotations=notes, startTime=NOON, active=workers, **status)
+    body = job(*conditions, parallelism=workers, annotations=notes, startTime=NOON, **{"active": workers, **status})
     mode = {"completionMode": "Indexed"} if workers > 1 else {}
     return {**body, "spec": {**body["spec"], "completions": workers, "backoffLimit": retries, **mode}}
 
@@ -30,6 +32,17 @@ def of(retries: int = 0, workers: int = 1, *conditions: Any, **status: Any) -> B
 def asking(body: Body) -> Body:
     """The Job, whose template asks for a GPU."""
     limits = {"limits": {names.GPU_RESOURCE: "1"}}
+    return {**body, "spec": {**body["spec"], "template": {"spec": {"containers": [{"resources": limits}]}}}}
+
+
+def claiming(body: Body) -> Body:
+    """The Job, whose template claims a device."""
+    return {**body, "spec": {**body["spec"], "template": {"spec": {"resourceClaims": [CLAIM]}}}}
+
+
+def cut(body: Body) -> Body:
+    """The Job, whose template asks for a MIG slice."""
+    limits = {"limits": {"nvidia.com/mig-3g.40gb": "1"}}
     return {**body, "spec": {**body["spec"], "template": {"spec": {"containers": [{"resources": limits}]}}}}
 
 
@@ -52,7 +65,11 @@ def disrupted(body: Body) -> Body:
         (FAILED, [of(), pod(phase="Failed")]),
         (SUCCEEDED, [of(0, 2), worker(0, "Succeeded"), worker(1, "Succeeded")]),
         (FAILED, [of(0, 2), worker(0, "Succeeded"), worker(1, "Failed")]),
-        (SUCCEEDED, [of(0, 3, completedIndexes="0,2"), worker(1, "Succeeded")]),
+        (SUCCEEDED, [of(0, 3, completedIndexes="0,2", active=1), worker(1, "Succeeded")]),
+        (SUCCEEDED, [claiming(of()), pod(phase="Succeeded", spec={"resourceClaims": [CLAIM, ANOTHER]})]),
+        (SUCCEEDED, [cut(of()), pod(phase="Succeeded", resources={"limits": {"nvidia.com/mig-3g.40gb": "1"}})]),
+        (SUCCEEDED, [of(active=0, uncountedTerminatedPods={"succeeded": ["u7"]}), pod(phase="Succeeded", uid="u7")]),
+        (FAILED, [of(active=0, uncountedTerminatedPods={"failed": ["u7"]}), pod(phase="Failed", uid="u7")]),
     ],
 )
 def test_a_run_whose_pods_have_all_ended_for_good_holds_nothing(outcome: RunPhase, bodies: list[Body]) -> None:
@@ -66,6 +83,14 @@ def test_a_run_whose_pods_have_all_ended_for_good_holds_nothing(outcome: RunPhas
     [
         [of(1), pod(phase="Failed")],
         [asking(of()), pod(phase="Succeeded")],
+        [claiming(of()), pod(phase="Succeeded")],
+        [claiming(of()), pod(phase="Succeeded", spec={"resourceClaims": [ANOTHER]})],
+        [cut(of()), pod(phase="Succeeded")],
+        [cut(of()), pod(phase="Succeeded", resources={"limits": {"nvidia.com/mig-1g.10gb": "1"}})],
+        [of(active=0), pod(phase="Succeeded", uid="u7")],
+        [of(active=0), pod(phase="Failed", uid="u7")],
+        [of(active=0, uncountedTerminatedPods={"succeeded": ["u8"]}), pod(phase="Succeeded", uid="u7")],
+        [of(0, 3, active=2), worker(0), worker(1, "Succeeded"), worker(2, "Succeeded")],
         [of(), pod(on=None, phase="Succeeded")],
         [of(), disrupted(pod(phase="Failed"))],
         [of(), pod(phase="Failed", **DELETED)],
