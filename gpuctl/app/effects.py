@@ -6,6 +6,7 @@ base have just been scheduled; every job counts as having run for `minRuntime` t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,14 +16,14 @@ from gpuctl.app.ports import Cluster
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of, message
 from gpuctl.engine import EngineCache, schedule
-from gpuctl.explain import at_rest, effect_of
+from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.k8s.timestamps import parse_timestamp
-from gpuctl.model.declared import Declared, NodePool
+from gpuctl.model.declared import Declared, DomainName, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
 from gpuctl.model.ids import NO_REVISION
 from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run, RunPhase
-from gpuctl.model.units import Instant
+from gpuctl.model.units import WHOLE_GPU, Instant
 from gpuctl.observe import observe
 from gpuctl.plan import CONFIRM_TRAILER, OWN, excluded_projects, is_confirmed, make_plan, mass_stop
 from gpuctl.render import render
@@ -53,7 +54,7 @@ def on_inventory(
     effect = effect_of(before, at_rest(_patient(head), began, _AT_MS))
     refused = (*mass_stop(head, began, frozenset()).refusals, *_unconfirmed(base, head, effect))
     return Foreseen(
-        effect=effect, ground=_ground(nodes, live=False), refusals=_sorted_out(refused, (), head, confirmed)
+        effect=effect, ground=_ground(head, nodes, live=False), refusals=_sorted_out(refused, (), head, confirmed)
     )
 
 
@@ -72,7 +73,7 @@ def on_cluster(
     standing = _refused(old, state, now_ms, EngineCache()) if refused and old is not None else ()
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
     refusals = _sorted_out(refused, standing, head, confirmed)
-    return Foreseen(effect=effect, ground=_live_ground(base, state), refusals=refusals)
+    return Foreseen(effect=effect, ground=_live_ground(base, head, state), refusals=refusals)
 
 
 def _refused(
@@ -125,17 +126,22 @@ def objects_of(bodies: Iterable[Body]) -> RawObjects:
     return RawObjects(objects={ref_of(body): body for body in bodies})
 
 
-def _ground(nodes: Sequence[Node], *, live: bool) -> Ground:
-    return Ground(live=live, nodes=len(nodes), gpus=sum(node.gpus for node in nodes))
+def _ground(declared: Declared, nodes: Sequence[Node], *, live: bool) -> Ground:
+    domains = domains_of(declared, nodes)
+    capacity: Counter[DomainName] = Counter()
+    for node in nodes:
+        if node.name in domains:
+            capacity[domains[node.name]] += node.gpus * WHOLE_GPU
+    return Ground(live=live, nodes=len(nodes), gpus=sum(node.gpus for node in nodes), capacity=dict(capacity))
 
 
-def _live_ground(base: Declared | None, state: ClusterState) -> Ground:
+def _live_ground(base: Declared | None, head: Declared, state: ClusterState) -> Ground:
     wanted = {} if base is None else base.project_contents
     enforced = {owner: ledger.content for owner, ledger in state.ledgers.items()}
     unlike = sorted(owner for owner in wanted.keys() | enforced.keys() if wanted.get(owner) != enforced.get(owner))
     own = state.ledgers.get(OWN)
     return replace(
-        _ground(state.nodes, live=True),
+        _ground(head, state.nodes, live=True),
         revision=NO_REVISION if own is None else own.revision,
         unlike_base=tuple(unlike) if wanted else None,
     )

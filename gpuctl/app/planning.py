@@ -5,12 +5,15 @@ No cluster is read for that: every job is rendered as it is created, waiting. Th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.app.effects import Foreseen
-from gpuctl.app.settings import setting_changes
+from gpuctl.app.settings import setting_changes, written_changes
+from gpuctl.compile import Written
+from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.engine import reasons
 from gpuctl.k8s import names
 from gpuctl.k8s.workloads import run_of
@@ -23,7 +26,7 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import RenderCache, render
-from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
+from gpuctl.views.plan_report import BreachChange, ObjectChange, PlanReport, QuotaChange
 
 SHOWN_FIELDS = 3
 """How many fields a change names; the rest are counted."""
@@ -31,6 +34,15 @@ SHOWN_FIELDS = 3
 _TOLD_ELSEWHERE = names.PROVENANCE_ANNOTATIONS | {
     names.QUOTA_ANNOTATION, names.DEPARTMENT_ANNOTATION, names.PREEMPTIBLE_ANNOTATION,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What a revision declares: the values; what its files say; and where they break a policy."""
+
+    declared: Declared
+    written: tuple[Written, ...] = ()
+    breaches: tuple[Diagnostic, ...] = ()
 
 
 def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> Manifests:
@@ -42,22 +54,41 @@ def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> M
 
 
 def plan_report(
-    base: Declared | None, head: Declared | None, compared: Comparison, foreseen: Foreseen | None = None
+    before: Side | None, after: Side | None, compared: Comparison, foreseen: Foreseen | None = None
 ) -> PlanReport:
     """What head declares differently from base; `compared`: where the two come from. None: no cluster is declared."""
+    base, head = (None if side is None else side.declared for side in (before, after))
     stay = _job_names(base) & _job_names(head)
-    before, after = _differing(base, head)
+    old, new = _differing(base, head)
     cache = RenderCache()
-    changes = _object_changes(_by_ref(before, cache), _by_ref(after, cache), stay)
+    changes = _object_changes(_by_ref(old, cache), _by_ref(new, cache), stay)
+    settings = list(setting_changes(base, head))
+    if before is not None and after is not None:
+        settings += written_changes(before.written, after.written)
     return PlanReport(
         compared=compared,
         objects=tuple(sorted(changes, key=_in_reading_order)),
-        quotas=tuple(_quota_changes(base, head)),
-        settings=tuple(setting_changes(base, head)),
+        quotas=tuple(_quota_changes(base, head, foreseen)),
+        settings=tuple(settings),
+        breaches=tuple(_breach_changes(before, after)),
         effect=foreseen.effect if foreseen is not None else None,
         ground=foreseen.ground if foreseen is not None else None,
         refusals=foreseen.refusals if foreseen is not None else Refusals(),
     )
+
+
+def _breach_changes(before: Side | None, after: Side | None) -> Iterator[BreachChange]:
+    """Declarations that start or cease to break a policy. One that has moved within its file is the same."""
+    old, new = (Counter(map(_breach, () if side is None else side.breaches)) for side in (before, after))
+    for starts, side, missing in ((True, after, new - old), (False, before, old - new)):
+        for breach in () if side is None else side.breaches:
+            if missing[_breach(breach)] > 0:
+                missing[_breach(breach)] -= 1
+                yield BreachChange(starts=starts, breach=breach)
+
+
+def _breach(breach: Diagnostic) -> tuple[str, str, Severity]:
+    return breach.span.file, breach.message, breach.severity
 
 
 def _differing(base: Declared | None, head: Declared | None) -> tuple[Declared | None, Declared | None]:
@@ -144,8 +175,10 @@ def _named(paths: list[str]) -> str:
     return shown if len(paths) <= SHOWN_FIELDS else f"{shown} and {len(paths) - SHOWN_FIELDS} more"
 
 
-def _quota_changes(base: Declared | None, head: Declared | None) -> Iterable[QuotaChange]:
+def _quota_changes(base: Declared | None, head: Declared | None, foreseen: Foreseen | None) -> Iterator[QuotaChange]:
     before, after = _allowances(base), _allowances(head)
+    holdings = (*foreseen.effect.holdings, *foreseen.effect.steady) if foreseen is not None else ()
+    held = {(each.project, each.domain): each.held for each in holdings}
     for project, domain in sorted(before.keys() | after.keys()):
         old, new = before.get((project, domain)), after.get((project, domain))
         if old != new:
@@ -155,6 +188,8 @@ def _quota_changes(base: Declared | None, head: Declared | None) -> Iterable[Quo
                 quota=(old.quota_milli if old else None, new.quota_milli if new else None),
                 limit=(old.limit_milli if old else None, new.limit_milli if new else None),
                 weight=(old.weight if old else None, new.weight if new else None),
+                held=held.get((project, domain)),
+                capacity_milli=None if foreseen is None else foreseen.ground.capacity.get(domain, 0),
             )
 
 

@@ -1,12 +1,19 @@
-"""The differences of two revisions in settings that only the engine or the compiler reads, and no object shows."""
+"""The differences of two revisions in settings that no object shows.
+
+Those with units and defaults are said in words, from the values. All others are compared as they are written, so a
+field that is added is in the plan by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
+from gpuctl.compile import Written
+from gpuctl.diag.escapes import json_text
 from gpuctl.diag.wording import duration
-from gpuctl.model.declared import WHOLE_CLUSTER, Declared, NodePool
+from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, Department, DomainName, NodePool
 from gpuctl.model.units import format_gpus
 from gpuctl.views.plan_report import SettingChange
 
@@ -58,6 +65,17 @@ _POLICY: Mapping[str, Words] = {
 }
 _SECURITY: Mapping[str, Words] = {"host_paths": ("hostPaths", _names)}
 """The other security settings show in objects: in labels of namespaces, and in quotas."""
+_SAID = {
+    "Cluster": ("scheduling", "security"),
+    "Department": ("quota", "limit", "overQuotaWeight"),
+    "Project": ("quota", "limit", "overQuotaWeight", "department", "priority", "access"),
+}
+"""Fields of declarations that are said otherwise: in words, among the quotas, or by objects."""
+_SAID_OF_POOLS = ("name", "nodes", "gpusPerNode", "placement", "selector")
+_ABSENT = "default"
+_MOST_FIELDS = 20
+_LONGEST = 80
+_NOTHING = Allowance(quota_milli=0)
 _ALLOWANCE: Mapping[str, Words] = {
     "quota_milli": ("quota", _gpus),
     "limit_milli": ("limit", _gpus),
@@ -75,13 +93,7 @@ def setting_changes(base: Declared | None, head: Declared | None) -> Iterator[Se
     for pool in head.cluster.pools:
         yield from _of(f"pool {pool.name}", before_pools.get(pool.name), pool, _POOL)
     yield from _order_of_pools(base.cluster.pools, head.cluster.pools)
-    before_departments = {department.name: department for department in base.departments}
-    for department in head.departments:
-        old = before_departments.get(department.name)
-        for domain, allowance in department.allowances.items():
-            was = old.allowances.get(domain) if old else None
-            where = "" if domain == WHOLE_CLUSTER else f" on {domain}"
-            yield from _of(f"department {department.name}{where}", was, allowance, _ALLOWANCE)
+    yield from _of_departments(base, head)
     before_projects = {project.name: project for project in base.projects}
     for project in head.projects:
         yield from _of(project.name, before_projects.get(project.name), project, _PROJECT)
@@ -96,7 +108,94 @@ def _of(owner: str, before: object | None, after: object, words: Mapping[str, Wo
     for name, (setting, say) in words.items():
         was, now = getattr(before, name), getattr(after, name)
         if was != now:
-            yield SettingChange(of=owner, setting=setting, change=(say(was), say(now)))
+            change = (say(was), say(now))
+            yield SettingChange(of=owner, setting=setting, change=change if change[0] != change[1] else _other(change))
+
+
+def _other(change: tuple[str, str]) -> tuple[str, str]:
+    """Values that differ though they read alike: other nodes, as many."""
+    return change[0], f"{change[1]}, others"
+
+
+def _of_departments(base: Declared, head: Declared) -> Iterator[SettingChange]:
+    before, after = ({each.name: each for each in side.departments} for side in (base, head))
+    for name in sorted(before.keys() | after.keys()):
+        was, now = (_allowances(side.get(name)) for side in (before, after))
+        for domain in sorted(was.keys() | now.keys()):
+            where = "" if domain == WHOLE_CLUSTER else f" on {domain}"
+            old, new = was.get(domain, _NOTHING), now.get(domain, _NOTHING)
+            yield from _of(f"department {name}{where}", old, new, _ALLOWANCE)
+
+
+def _allowances(department: Department | None) -> Mapping[DomainName, Allowance]:
+    return {} if department is None else department.allowances
+
+
+def written_changes(base: Iterable[Written], head: Iterable[Written]) -> Iterator[SettingChange]:
+    """The differences of declarations as they are written, in fields that are not said otherwise.
+
+    Projects that only one of the two declares are among the objects.
+    """
+    before, after = ({(each.kind, each.name): each.spec for each in side} for side in (base, head))
+    for kind, name in sorted(before.keys() | after.keys()):
+        was, now = before.get((kind, name)), after.get((kind, name))
+        owner = name if kind == "Project" else f"{kind.lower()} {name}"
+        if was is not None and now is not None:
+            yield from _fields(owner, _unsaid(kind, was), _unsaid(kind, now))
+        elif kind in {"Department", "Policy"}:
+            yield SettingChange(of=owner, setting="declared", change=("no", "yes") if was is None else ("yes", "no"))
+
+
+def _unsaid(kind: str, spec: Mapping[str, Any]) -> Mapping[str, str]:
+    return {path: value for path, value in _flat(spec, "") if not _is_said(kind, path)}
+
+
+def _fields(owner: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[SettingChange]:
+    changed = [path for path in sorted(was.keys() | now.keys()) if was.get(path) != now.get(path)]
+    for path in changed[:_MOST_FIELDS]:
+        pair = tuple(_shortened(side.get(path, _ABSENT)) for side in (was, now))
+        change = (pair[0], pair[1])
+        yield SettingChange(of=owner, setting=path, change=change if change[0] != change[1] else _other(change))
+    if len(changed) > _MOST_FIELDS:
+        more = str(len(changed) - _MOST_FIELDS)
+        yield SettingChange(of=owner, setting="more fields that differ", change=("0", more))
+
+
+def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """The leaves of a declaration, by path. Entries of lists are known by their name, where all have one."""
+    if isinstance(value, dict) and value:
+        for key, below in value.items():
+            yield from _flat(below, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value and all(isinstance(each, dict) and "name" in each for each in value):
+        for each in value:
+            for key, below in each.items():
+                yield from _flat(below, f"{path}[{each['name']}].{key}")
+    else:
+        yield path, str(value).lower() if isinstance(value, bool) else _text(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(_plain_numbers(value))
+
+
+def _plain_numbers(value: Any) -> Any:
+    """The same without decimals, which JSON does not have."""
+    if isinstance(value, dict):
+        return {str(key): _plain_numbers(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_plain_numbers(below) for below in value]
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _is_said(kind: str, path: str) -> bool:
+    first = path.partition(".")[0].partition("[")[0]
+    if kind == "Cluster" and first == "nodePools":
+        return path.rpartition("]")[2].removeprefix(".").partition(".")[0] in _SAID_OF_POOLS or ".nodes[" in path
+    return first in _SAID.get(kind, ())
 
 
 def _order_of_pools(before: tuple[NodePool, ...], after: tuple[NodePool, ...]) -> Iterator[SettingChange]:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from gpuctl.adapters.gitmerge import Compared
     from gpuctl.app.effects import Foreseen
     from gpuctl.app.gates import Gate
+    from gpuctl.app.planning import Side
 
 EXIT_CHANGES = 2
 EXIT_REFUSED = 3
+_BREACH = "GPU4001"
 STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,resourceslices,deviceclasses"
 """The resources that --state needs from `kubectl get`."""
 
@@ -105,7 +107,9 @@ def plan(  # noqa: PLR0913 - an argument for each option
     if before is None and after is None:
         missing = f"{folder} is in neither {base} nor {head or f'the {WORKING_TREE}'}"
         raise Failure("GPU8003", missing, hint="name the folder of a cluster: clusters/NAME")
-    foreseen = None if after is None else _foreseen(before, after, Basis(**cluster, confirmed=compared.confirmations))
+    basis = Basis(**cluster, confirmed=compared.confirmations)
+    base_declared = None if before is None else before.declared
+    foreseen = None if after is None else _foreseen(base_declared, after.declared, basis)
     report = plan_report(before, after, revisions, foreseen)
     report = replace(report, failed=tuple(failed(report, gates)), version=__version__)
     if output == "json":
@@ -178,12 +182,13 @@ def _no_state(file: IO[str], why: str) -> Failure:
     return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint)
 
 
-def _compiled(compared: Compared) -> Iterator[Declared | None]:
+def _compiled(compared: Compared) -> Iterator[Side | None]:
     """Compile both trees; None for a missing folder. Mistakes end the command with exit 1.
 
     Files that are equal in both trees are read once. Both get the digests of their contents, which a commit could
     confirm and which a cluster has on record, unless the merge is not known.
     """
+    from gpuctl.app.planning import Side  # noqa: PLC0415
     from gpuctl.app.revisions import as_seen, contents_of  # noqa: PLC0415
     from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
 
@@ -202,4 +207,6 @@ def _compiled(compared: Compared) -> Iterator[Declared | None]:
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
         contents = contents_of(tree, compiled) if is_known else {}
-        yield replace(compiled.declared, project_contents=contents)
+        breaches = tuple(found for found in compiled.diagnostics if found.code == _BREACH)
+        declared = replace(compiled.declared, project_contents=contents)
+        yield Side(declared=declared, written=compiled.written, breaches=breaches)

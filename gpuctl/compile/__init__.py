@@ -9,8 +9,8 @@ rules over declarations (`rule_form` and `patterns` what such a rule is, `rule_s
 from __future__ import annotations
 
 from gpuctl.compile.cache import CompileCache
-from gpuctl.compile.compiler import Compiled, compile_tree
+from gpuctl.compile.compiler import Compiled, Written, compile_tree
 from gpuctl.compile.reading import parse_documents
 from gpuctl.compile.shape import check_shape
 
-__all__ = ["CompileCache", "Compiled", "check_shape", "compile_tree", "parse_documents"]
+__all__ = ["CompileCache", "Compiled", "Written", "check_shape", "compile_tree", "parse_documents"]

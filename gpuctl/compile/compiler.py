@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.capacity import check_capacity
-from gpuctl.compile.declarations import collect
+from gpuctl.compile.declarations import Declarations, collect
 from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
 from gpuctl.compile.quota import quota_domains
@@ -25,8 +26,19 @@ MOST_TOLD = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A declaration as its author wrote it: what `spec` says, as decoded YAML."""
+
+    kind: str
+    name: str
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """`declared` is None exactly when a diagnostic is an error.
+
+    `written` are all declarations but jobs; of a tree with errors none.
 
     `owners` says for each file whose it is: the project whose folder `projects/<p>/` it is in, else the one project all
     its documents belong to, else None: the cluster's own.
@@ -36,6 +48,7 @@ class Compiled:
     diagnostics: tuple[Diagnostic, ...] = ()
     owners: Mapping[str, ProjectName | None] = field(default_factory=dict)
     cluster: str = ""
+    written: tuple[Written, ...] = ()
 
 
 def compile_tree(tree: SourceTree, cache: CompileCache | None = None) -> Compiled:
@@ -63,7 +76,15 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None) -> Compile
         diagnostics=tuple(_as_many_as_are_read(sorted_diagnostics(diagnostics), declarations.owners)),
         owners=declarations.owners,
         cluster=resolved.cluster.model.metadata.name if resolved.cluster is not None else "",
+        written=tuple(_written(declarations)) if declared is not None else (),
     )
+
+
+def _written(declarations: Declarations) -> Iterator[Written]:
+    for kind, declared in declarations.of_kinds().items():
+        for declaration in declared if kind != "Job" else ():
+            spec = declaration.document.data.get("spec") or {}
+            yield Written(kind=kind, name=declaration.model.metadata.name, spec=spec)
 
 
 def _as_many_as_are_read(

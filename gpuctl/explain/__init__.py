@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.reasons import GUARDED
-from gpuctl.explain.effect import effect_of, queue_places
+from gpuctl.explain.effect import domains_of, effect_of, queue_places
 from gpuctl.explain.forecast import forecast
 from gpuctl.explain.remedies import remedies_for
 from gpuctl.explain.rest import at_rest
@@ -36,7 +36,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import Instant
 
-__all__ = ["at_rest", "effect_of", "explain"]
+__all__ = ["at_rest", "domains_of", "effect_of", "explain"]
 
 _KINDS: Mapping[type[Decision], DecisionKind] = {
     Admit: DecisionKind.START,

@@ -6,16 +6,18 @@ would start without the change is not reported as started by it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.forecast import forecasts
 from gpuctl.explain.rest import Pause, Rest
 from gpuctl.model.decision import Decision, Displace, Pending, Placement, Suspended
+from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.effect import Effect, Holding, Moved, Paused, Prospect, Resized, Started, Stop, Stopped, Waits
 from gpuctl.model.explanation import QueuePlace
-from gpuctl.model.ids import JobId
-from gpuctl.model.state import Run
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.state import Node, Run
 from gpuctl.model.units import GpuMilli
 
 
@@ -26,6 +28,7 @@ def effect_of(before: Rest | None, after: Rest) -> Effect:
     """
     old, new = {} if before is None else before.running, after.running
     waits = tuple(_waits(before, after))
+    holdings = tuple(_holdings(before, after))
     return Effect(
         at_ms=after.at_ms,
         started=tuple(_started(old, after)),
@@ -34,7 +37,8 @@ def effect_of(before: Rest | None, after: Rest) -> Effect:
         resized=tuple(_resized(old, after)),
         stopped=tuple(_stopped(old, after)),
         waits=waits,
-        holdings=tuple(_holdings(before, after)),
+        holdings=tuple(each for each in holdings if each.changes),
+        steady=tuple(each for each in holdings if not each.changes),
         unaffected=sum(_is_same(old.get(job), run) for job, run in new.items()),
         endless=sum(job.max_duration_ms is None and job.id in new for job in after.declared.jobs),
     )
@@ -164,15 +168,39 @@ def queue_places(queue: tuple[JobId, ...]) -> dict[JobId, QueuePlace]:
 
 
 def _holdings(before: Rest | None, after: Rest) -> Iterator[Holding]:
-    """Projects whose GPUs or fair share change."""
+    """What each project holds, and its fair share."""
     then = {} if before is None else {(row.project, row.domain): row for row in before.decided.shares}
     now = {(row.project, row.domain): row for row in after.decided.shares}
-    for project, domain in sorted(then.keys() | now.keys()):
-        was, row = then.get((project, domain)), now.get((project, domain))
-        held = (was.allocated_milli if was else 0, row.allocated_milli if row else 0)
-        share = (was.share_milli if was else 0, row.share_milli if row else 0)
-        if held[0] != held[1] or share[0] != share[1]:
-            yield Holding(project=project, domain=domain, held=held, share=share)
+    fixed = ({} if before is None else _fixed(before), _fixed(after))
+    for key in sorted(then.keys() | now.keys()):
+        was, row = then.get(key), now.get(key)
+        yield Holding(
+            project=key[0],
+            domain=key[1],
+            held=(was.allocated_milli if was else 0, row.allocated_milli if row else 0),
+            share=(was.share_milli if was else 0, row.share_milli if row else 0),
+            fixed=(fixed[0].get(key, 0), fixed[1].get(key, 0)),
+        )
+
+
+def _fixed(rest: Rest) -> dict[tuple[ProjectName, DomainName], GpuMilli]:
+    """What jobs that can't be preempted hold, by project and quota domain. Cost: linear in runs and nodes."""
+    domains = domains_of(rest.declared, rest.state.nodes)
+    jobs = {job.id for job in rest.declared.jobs if not job.preemptible}
+    found: Counter[tuple[ProjectName, DomainName]] = Counter()
+    for job, run in rest.running.items():
+        for worker in run.placement.workers if job in jobs and run.placement is not None else ():
+            if worker.node in domains:
+                found[job.project, domains[worker.node]] += run.gpu_milli
+    return dict(found)
+
+
+def domains_of(declared: Declared, nodes: Iterable[Node]) -> dict[NodeName, DomainName]:
+    """The quota domain of each node that is in a pool: the first pool that selects it."""
+    domain_of = {pool: domain.name for domain in declared.domains for pool in domain.pools}
+    pools = declared.cluster.pools
+    found = ((node.name, next((pool.name for pool in pools if pool.selects(node.labels)), None)) for node in nodes)
+    return {name: domain_of[pool] for name, pool in found if pool in domain_of}
 
 
 def _beneficiary(pause: Pause) -> JobId | None:

@@ -3,7 +3,8 @@ and what guards refuse of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpuctl.diag.diagnostic import Diagnostic
@@ -105,25 +106,36 @@ class Waits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What a project holds in a quota domain and its fair share there, in milli-GPU, without the change and with it."""
+    """What a project holds in a quota domain and its fair share there, in milli-GPU, without the change and with it.
+
+    `fixed`: what its jobs that can't be preempted hold of it.
+    """
 
     project: ProjectName
     domain: DomainName
     held: tuple[GpuMilli, GpuMilli]
     share: tuple[GpuMilli, GpuMilli]
+    fixed: tuple[GpuMilli, GpuMilli] = (0, 0)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it holds more or less with the change, or has another share."""
+        return self.held[0] != self.held[1] or self.share[0] != self.share[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
     """Where an effect begins: a cluster as it is, or what is declared; with how many nodes and GPUs.
 
-    Of a live cluster: how old what is known of it is; `revision`, the commit of its own files that was last enforced;
-    and `unlike_base`, the owners of files that base declares otherwise than they are enforced there. None: not known.
+    `capacity`: the GPUs of each quota domain. Of a live cluster: how old what is known of it is; `revision`, the commit
+    of its own files that was last enforced; and `unlike_base`, the owners of files that base declares otherwise than
+    they are enforced there. None: not known.
     """
 
     live: bool
     nodes: int
     gpus: int
+    capacity: Mapping[DomainName, GpuMilli] = field(default_factory=dict)
     age_ms: DurationMs = 0
     revision: Revision = NO_REVISION
     unlike_base: tuple[ProjectName, ...] | None = None
@@ -133,7 +145,8 @@ class Ground:
 class Effect:
     """The cluster at rest with the change, against the cluster at rest without it; each list sorted by job.
 
-    `unaffected`: how many runs go on as they were. `endless`: how many of all that run then have no limit.
+    `holdings` are of projects for which they change, `steady` of the others. `unaffected`: how many runs go on as they
+    were. `endless`: how many of all that run then have no limit.
     """
 
     at_ms: Instant
@@ -144,6 +157,7 @@ class Effect:
     stopped: tuple[Stopped, ...] = ()
     waits: tuple[Waits, ...] = ()
     holdings: tuple[Holding, ...] = ()
+    steady: tuple[Holding, ...] = ()
     unaffected: int = 0
     endless: int = 0
 

@@ -135,7 +135,7 @@ def holding_rows(effect: Effect) -> Iterator[tuple[str, str, str]]:
     """Projects that hold more or less, or whose fair share changes: the project, its GPUs, its share."""
     for each in effect.holdings:
         where = "" if each.domain == WHOLE_CLUSTER else f" on {each.domain}"
-        yield f"{each.project}{where}", _change(each.held), _change(each.share)
+        yield f"{each.project}{where}", amounts(each.held), amounts(each.share)
 
 
 def document(effect: Effect, ground: Ground | None) -> dict[str, Any]:
@@ -252,7 +252,8 @@ def _number(place: QueuePlace) -> str:
     return f"{place.overall} of {place.of_all}"
 
 
-def _change(pair: tuple[GpuMilli, GpuMilli]) -> str:
+def amounts(pair: tuple[GpuMilli, GpuMilli]) -> str:
+    """GPUs before and after: `4 -> 8`, or `4` where they are the same."""
     before, after = (format_gpus(milli) for milli in pair)
     return before if before == after else f"{before} -> {after}"
 

@@ -29,7 +29,7 @@ class BeforeAfter(Form):
 
 
 class CountChange(Form):
-    """A number of workers without the change and with it."""
+    """A number without the change and with it."""
 
     before: int = Field(description="Without the change.")
     after: int = Field(description="With the change.")
@@ -75,6 +75,9 @@ class QuotaForm(Form):
     quota_gpu_milli: BeforeAfter = Field(description="Guaranteed, in thousandths of a GPU.")
     limit_gpu_milli: BeforeAfter = Field(description="Hard ceiling, in thousandths of a GPU.")
     over_quota_weight_milli: BeforeAfter = Field(description="Claim on spare GPUs, in thousandths.")
+    allocated_gpu_milli: CountChange | None = Field(description="What its jobs hold there; null: not known.")
+    capacity_gpu_milli: int | None = Field(description="All GPUs there, in thousandths; null: not known.")
+    limit_below_allocated: bool = Field(description="Whether the limit is set below what is held without the change.")
 
 
 class SettingForm(Form):
@@ -84,6 +87,16 @@ class SettingForm(Form):
     setting: str = Field(description="Its name.")
     before: str = Field(description="Its value without the change.")
     after: str = Field(description="Its value with the change.")
+
+
+class BreachForm(Form):
+    """A declaration that starts or ceases to break a policy."""
+
+    starts: bool = Field(description="Whether it starts; else it ceases.")
+    severity: Literal["error", "warning"] = Field(description="The policy's.")
+    message: str = Field(description="What the policy says, and its name.")
+    file: str = Field(description="The file of the declaration.")
+    line: int = Field(description="The line in it, with the change if it starts.")
 
 
 class ReasonForm(Form):
@@ -245,6 +258,7 @@ class PlanReportV1(Form):
     objects: list[ObjectForm] = Field(description="Objects that change.")
     quotas: list[QuotaForm] = Field(description="Quotas that change.")
     settings: list[SettingForm] = Field(description="Settings that change.")
+    breaches: list[BreachForm] = Field(description="Declarations that start or cease to break a policy.")
     effect: EffectForm | None = Field(description="What happens to jobs; null: head declares no cluster.")
     refusals: list[RefusalForm] = Field(description="What guards refuse of the change.")
     confirmed: list[RefusalForm] = Field(description="What they would refuse, had no commit confirmed it.")

@@ -37,13 +37,20 @@ def _changes(report: PlanReport) -> Iterator[str]:
         yield from _effect(report.effect, report.ground, plan_report.effect_remarks(report, report.effect))
     if report.quotas:
         yield ""
-        yield "| project | quota | limit | over-quota weight |"
-        yield "|---|---|---|---|"
+        yield "| project | quota | limit | over-quota weight | GPUs held | of |"
+        yield "|---|---|---|---|---|---|"
         for quota in report.quotas:
             yield _row(plan_report.quota_cells(quota, bare=True))
+    for note in plan_report.limit_notes(report):
+        yield ""
+        yield markdown_text(note)
     if report.settings:
         yield ""
         for line in plan_report.setting_lines(report):
+            yield f"- {markdown_text(line)}"
+    if report.breaches:
+        yield ""
+        for _, line in plan_report.breach_lines(report):
             yield f"- {markdown_text(line)}"
     yield from _objects(report)
 

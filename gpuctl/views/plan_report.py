@@ -14,7 +14,7 @@ from gpuctl.model.comparison import Comparison
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.effect import Effect, Ground, Refusals
 from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.units import GpuMilli, format_gpus
+from gpuctl.model.units import GpuMilli, count_gpus, format_gpus
 from gpuctl.views import plan_comparison, plan_effect
 
 MARKS = {Action.CREATE: "+", Action.UPDATE: "~", Action.DELETE: "-"}
@@ -38,22 +38,41 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
-    """A project's quota, limit and weight in a quota domain before and after, in thousandths; None: it has none."""
+    """A project's quota, limit and weight in a quota domain before and after, in thousandths; None: it has none.
+
+    `held`: what its jobs hold there without the change and with it. `capacity_milli`: all GPUs there. None: not known.
+    """
 
     project: ProjectName
     domain: DomainName
     quota: tuple[GpuMilli | None, GpuMilli | None]
     limit: tuple[GpuMilli | None, GpuMilli | None]
     weight: tuple[int | None, int | None]
+    held: tuple[GpuMilli, GpuMilli] | None = None
+    capacity_milli: GpuMilli | None = None
+
+    @property
+    def is_below_held(self) -> bool:
+        """Whether the change sets a limit below what is held without it."""
+        was, now = self.limit
+        return self.held is not None and now is not None and now != was and now < self.held[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """A setting that only the engine reads, as text before and after; `of`: the job, project, pool or policy."""
+    """A setting that no object shows, as text before and after; `of`: the job, project, department, pool or policy."""
 
     of: str
     setting: str
     change: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreachChange:
+    """A declaration that starts to break a policy, or ceases to."""
+
+    starts: bool
+    breach: Diagnostic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +95,7 @@ class PlanReport:
     objects: tuple[ObjectChange, ...] = ()
     quotas: tuple[QuotaChange, ...] = ()
     settings: tuple[SettingChange, ...] = ()
+    breaches: tuple[BreachChange, ...] = ()
     effect: Effect | None = None
     ground: Ground | None = None
     refusals: Refusals = field(default_factory=Refusals)
@@ -85,7 +105,7 @@ class PlanReport:
     @property
     def empty(self) -> bool:
         """Whether nothing changes."""
-        return not self.objects and not self.quotas and not self.settings
+        return not (self.objects or self.quotas or self.settings or self.breaches)
 
     @property
     def refused(self) -> bool:
@@ -128,6 +148,16 @@ def _changes(report: PlanReport) -> dict[str, Any]:
         "settings": [
             {"of": s.of, "setting": s.setting, "before": s.change[0], "after": s.change[1]} for s in report.settings
         ],
+        "breaches": [
+            {
+                "starts": each.starts,
+                "severity": each.breach.severity.value,
+                "message": each.breach.message,
+                "file": each.breach.span.file,
+                "line": each.breach.span.line,
+            }
+            for each in report.breaches
+        ],
     }
 
 
@@ -150,6 +180,9 @@ def counts(report: PlanReport) -> str:
     said = [objects]
     said += [f"quotas of {touched} project{'s' if touched > 1 else ''} change"] if touched else []
     said += [f"{settings} settings change" if settings > 1 else "1 setting changes"] if settings else []
+    starts, ceases = (sum(each.starts is way for each in report.breaches) for way in (True, False))
+    said += [f"{starts} more break a policy" if starts > 1 else "1 more breaks a policy"] if starts else []
+    said += [f"{ceases} fewer break a policy" if ceases > 1 else "1 fewer breaks a policy"] if ceases else []
     return "; ".join(said)
 
 
@@ -164,10 +197,14 @@ def _ref(ref: ObjectRef) -> dict[str, str]:
 def _quota(change: QuotaChange) -> dict[str, Any]:
     names = ("quotaGpuMilli", "limitGpuMilli", "overQuotaWeightMilli")
     pairs = (change.quota, change.limit, change.weight)
+    held = None if change.held is None else {"before": change.held[0], "after": change.held[1]}
     return {
         "project": change.project,
         "domain": change.domain,
         **{name: {"before": before, "after": after} for name, (before, after) in zip(names, pairs, strict=True)},
+        "allocatedGpuMilli": held,
+        "capacityGpuMilli": change.capacity_milli,
+        "limitBelowAllocated": change.is_below_held,
     }
 
 
@@ -202,7 +239,27 @@ def quota_cells(quota: QuotaChange, *, bare: bool = False) -> tuple[str, ...]:
         _arrow(quota.weight),
     )
     cells = (f"{name}{pair}" if pair else "" for name, pair in zip(names, pairs, strict=True))
-    return (f"{quota.project}{where}", *cells)
+    held = "" if quota.held is None else plan_effect.amounts(quota.held)
+    capacity = "" if quota.capacity_milli is None else format_gpus(quota.capacity_milli)
+    if not bare:
+        held, capacity = held and f"holds {held}", capacity and f"of {capacity}"
+    return (f"{quota.project}{where}", *cells, held, capacity)
+
+
+def limit_notes(report: PlanReport) -> Iterator[str]:
+    """A note for each limit that is set below what is held now."""
+    for quota in report.quotas:
+        if quota.is_below_held and quota.held is not None and quota.limit[1] is not None:
+            held = count_gpus(quota.held[0])
+            yield f"The limit of {quota.project}, {format_gpus(quota.limit[1])}, is below the {held} that it holds now."
+
+
+def breach_lines(report: PlanReport) -> Iterator[tuple[bool, str]]:
+    """Whether it starts, and a line, for each declaration that starts or ceases to break a policy."""
+    for each in report.breaches:
+        verb = "starts to break" if each.starts else "ceases to break"
+        where = f"{each.breach.span.file}:{each.breach.span.line}"
+        yield each.starts, f"{where} {verb} ({each.breach.severity.value}): {each.breach.message}"
 
 
 def _arrow(pair: tuple[int | None, int | None]) -> str:

@@ -44,11 +44,18 @@ def _change_lines(report: PlanReport) -> Iterator[Line]:
         yield (Segment("Quotas (GPUs)", "strong"),)
         for cells in _aligned([plan_report.quota_cells(quota) for quota in report.quotas]):
             yield (Segment(f"  {cells}"),)
+        for note in plan_report.limit_notes(report):
+            yield (Segment(f"  {note}", "warning"),)
     if report.settings:
         yield ()
         yield (Segment("Settings", "strong"),)
         for line in plan_report.setting_lines(report):
             yield (Segment(f"  {line}"),)
+    if report.breaches:
+        yield ()
+        yield (Segment("Policies", "strong"),)
+        for starts, line in plan_report.breach_lines(report):
+            yield (Segment(f"  {line}", "warning" if starts else "good"),)
     for project, changes in groupby(report.objects, key=lambda change: change.project):
         yield ()
         yield (Segment(f"{project or 'cluster'}", "strong"),)

@@ -55,7 +55,7 @@ def test_quotas_and_objects_of_the_working_tree(run: Run, repository: WorkingCop
     result = run("plan", folder(repository), "--base", "main")
     assert result.exit_code == 2
     assert result.stdout.startswith("Plan: 1 to create, 2 to change, 2 to delete; quotas of 1 project change")
-    assert "  team-a  quota 4 -> 3  limit none -> 8  weight 4 -> 3\n" in result.stdout
+    assert "  team-a  quota 4 -> 3  limit none -> 8  weight 4 -> 3  holds 4 -> 5  of 16\n" in result.stdout
     assert "a new run: its declaration changed" in result.stdout
     assert "no longer declared" in result.stdout
 
@@ -85,7 +85,7 @@ def test_the_digest_names_the_changes_not_the_revisions(run: Run, repository: Wo
 def test_markdown_for_a_pull_request(run: Run, repository: WorkingCopy) -> None:
     rewrite(repository, QUOTA, "quota: 4", "quota: 2\n  access: [{group: team-a, role: edit}]")
     text = run("plan", folder(repository), "--base", "main", "-o", "markdown").stdout
-    assert "| team-a | 4 -> 2 |  | 4 -> 2 |" in text
+    assert "| team-a | 4 -> 2 |  | 4 -> 2 | 4 | 16 |" in text
     assert "```diff\n+ RoleBinding" in text
 
 
@@ -470,3 +470,107 @@ def test_gates_for_ci(run: Run, repository: WorkingCopy) -> None:
     assert gone["names"][0].startswith("Job gpu-team-d/d-1-gggg-")
     wrong = run(*command, "--fail-on", "paused,\x1b[31mlate")
     assert (wrong.exit_code, "is none of paused, stopped" in wrong.stderr, "\x1b" in wrong.stderr) == (1, True, False)
+
+
+POLICY = """apiVersion: gpuctl.dev/v1
+kind: Policy
+metadata: {name: owned}
+spec:
+  match: {kind: Project, except: [team-c, team-d]}
+  severity: warning
+  schema: {properties: {spec: {required: [owners]}}}
+  message: Say who owns it.
+"""
+
+
+def test_policies_and_what_breaks_them(run: Run, repository: WorkingCopy) -> None:
+    repository.write("policies/owned.yaml", POLICY.encode())
+    rewrite(repository, QUOTA, "quota: 4", "quota: 4\n  owners: [a@example.com]")
+    project_b = QUOTA.replace("team-a", "team-b")
+    rewrite(repository, project_b, "quota: 2", "quota: 2\n  owners: [b@example.com]")
+    repository.commit("a policy", AT_MS + 1000)
+    rewrite(repository, "policies/owned.yaml", "  severity: warning\n", "")
+    rewrite(repository, "policies/owned.yaml", "except: [team-c, team-d]", 'projects: ["team-*"], except: [team-c]')
+    strict = run("plan", folder(repository), "--base", "main")
+    assert (strict.exit_code, "error GPU4001" in strict.stderr) == (1, True)
+    repository.commit("strict", AT_MS + 2000)
+
+    command = ("plan", folder(repository), "--base", "main~1")
+    rewrite(repository, "policies/owned.yaml", "spec:\n", "spec:\n  severity: warning\n")
+    rewrite(repository, QUOTA, "  owners: [a@example.com]", "# nobody's")
+    result = run(*command, "-o", "json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["settings"]) == (
+        2,
+        [
+            {"of": "policy owned", "setting": "match.except", "before": '["team-c", "team-d"]', "after": '["team-c"]'},
+            {"of": "policy owned", "setting": "match.projects", "before": "default", "after": '["team-*"]'},
+            {"of": "team-a", "setting": "owners", "before": '["a@example.com"]', "after": "default"},
+        ],
+    )
+    starts = sorted((each["starts"], each["file"].split("/")[-2], each["severity"]) for each in report["breaches"])
+    assert starts == [(True, "team-a", "warning"), (True, "team-d", "warning")]
+    text = run(*command).stdout
+    assert "3 settings change; 2 more break a policy" in text
+    assert 'starts to break (warning): Say who owns it. (policy "owned")\n' in text
+    assert "starts to break (warning): Say who owns it." in run(*command, "-o", "markdown").stdout
+
+    repository.commit("lax", AT_MS + 3000)
+    repository.remove("policies/owned.yaml")
+    report = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)
+    assert report["settings"] == [{"of": "policy owned", "setting": "declared", "before": "yes", "after": "no"}]
+    assert [each["starts"] for each in report["breaches"]] == [False, False]
+
+
+def test_a_relaxed_policy_is_a_change(run: Run, repository: WorkingCopy) -> None:
+    lax = POLICY.replace("severity: warning\n", "severity: error\n").replace("[team-c, team-d]", '["*"]')
+    repository.write("policies/owned.yaml", lax.encode())
+    repository.commit("a policy", AT_MS + 1000)
+    rewrite(repository, "policies/owned.yaml", "severity: error", "severity: warning")
+    result = run("plan", folder(repository), "--base", "main")
+    assert (result.exit_code, "  policy owned: severity error -> warning\n" in result.stdout) == (2, True)
+
+
+def test_settings_that_no_object_shows(run: Run, repository: WorkingCopy) -> None:
+    department = "apiVersion: gpuctl.dev/v1\nkind: Department\nmetadata: {{name: {}}}\nspec: {{quota: {}{}}}\n"
+    for name in ("old", "kept"):
+        repository.write(f"clusters/tr4858/{name}.yaml", department.format(name, 1, "").encode())
+    over = "  namespacePrefix: gpu-\n  scheduling: {overcommitQuota: true}"
+    rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", over)
+    repository.commit("departments", AT_MS + 1000)
+    repository.remove("clusters/tr4858/old.yaml")
+    repository.write("clusters/tr4858/new.yaml", department.format("new", 2, ", limit: 9").encode())
+    changed = department.format("kept", 2, ", overQuotaWeight: 3, department: new")
+    repository.write("clusters/tr4858/kept.yaml", changed.encode())
+    rewrite(repository, QUOTA, "quota: 4", "quota: 4\n  interactive: {maxDuration: 8h}\n  adopt: true")
+    rewrite(repository, CLUSTER, "nodes: [dgx1-1, dgx1-2]", "nodes: [dgx1-1, dgx1-7]\n    topology: [rack]")
+    result = run("plan", folder(repository), "--base", "main")
+    assert result.exit_code == 2, result.stderr
+    text = result.stdout
+    for line in (
+        "pool dgx1: nodes 2 with 16 GPUs -> 2 with 16 GPUs, others",
+        "department kept: quota 1 -> 2",
+        "department kept: overQuotaWeight 1 -> 3",
+        "department new: quota 0 -> 2",
+        "department new: limit none -> 9",
+        "department old: quota 1 -> 0",
+        'cluster tr4858: nodePools[dgx1].topology default -> ["rack"]',
+        "department kept: department default -> new",
+        "department new: declared no -> yes",
+        "department old: declared yes -> no",
+        "team-a: adopt default -> true",
+        "team-a: interactive.maxDuration default -> 8h",
+    ):
+        assert f"  {line}\n" in text, (line, text)
+
+
+def test_a_limit_below_what_is_held_is_told(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, QUOTA, "quota: 4", "quota: 2\n  limit: 3")
+    command = ("plan", folder(repository), "--base", "main")
+    assert "  The limit of team-a, 3, is below the 4 GPUs that it holds now.\n" in run(*command).stdout
+    assert (
+        "\nThe limit of team-a, 3, is below the 4 GPUs that it holds now.\n" in run(*command, "-o", "markdown").stdout
+    )
+    (quota,) = json.loads(run(*command, "-o", "json").stdout)["quotas"]
+    assert (quota["limitBelowAllocated"], quota["capacityGpuMilli"]) == (True, 16000)
+    assert quota["allocatedGpuMilli"]["before"] == 4000
