@@ -1,4 +1,7 @@
-"""What the README shows is what the commands print; `--update-golden` writes it anew."""
+"""What the README and the pages of docs/ show is what the commands print; `--update-golden` writes it anew.
+
+Every command is in the README, and every link leads somewhere.
+"""
 
 import os
 import re
@@ -11,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+PAGES = [README, ROOT / "SECURITY.md", ROOT / "gpuctl" / "engine" / "README.md", *sorted(DOCS.glob("*.md"))]
 COMMAND = [sys.executable, "-m", "gpuctl"]
 MISTAKE = """\
 apiVersion: gpuctl.dev/v1
@@ -22,22 +27,22 @@ spec:
 """
 
 
-def _shown(name: str, text: str, *, update: bool) -> None:
-    readme = README.read_text()
-    found = re.search(rf"<!-- {name} -->\n```text\n(.*?)```\n<!-- /{name} -->", readme, flags=re.DOTALL)
+def _shown(page: Path, name: str, text: str, *, update: bool) -> None:
+    whole = page.read_text()
+    found = re.search(rf"<!-- {name} -->\n```text\n(.*?)```\n<!-- /{name} -->", whole, flags=re.DOTALL)
     assert found is not None
     if update:
-        README.write_text(readme[: found.start(1)] + text + readme[found.end(1) :])
+        page.write_text(whole[: found.start(1)] + text + whole[found.end(1) :])
         return
     assert found.group(1) == text
 
 
 def test_the_demo_prints_what_the_readme_shows(request: pytest.FixtureRequest) -> None:
     done = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, check=True)
-    _shown("demo", done.stdout.lstrip("\n"), update=request.config.getoption("--update-golden"))
+    _shown(README, "demo", done.stdout.lstrip("\n"), update=request.config.getoption("--update-golden"))
 
 
-def test_mistakes_are_told_as_the_readme_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_mistakes_are_told_as_the_page_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     cluster = (ROOT / "clusters" / "tr4858" / "cluster.yaml").read_text()
     project = (ROOT / "clusters" / "tr4858" / "projects" / "team-a" / "project.yaml").read_text()
     for name, text in {"cluster.yaml": cluster, "project.yaml": project, "train.yaml": MISTAKE}.items():
@@ -45,10 +50,10 @@ def test_mistakes_are_told_as_the_readme_shows(request: pytest.FixtureRequest, t
         (tmp_path / "prod" / name).write_text(text)
     done = subprocess.run([*COMMAND, "validate", "prod"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    _shown("mistake", done.stdout, update=request.config.getoption("--update-golden"))
+    _shown(DOCS / "declare.md", "mistake", done.stdout, update=request.config.getoption("--update-golden"))
 
 
-def test_a_plan_is_told_as_the_readme_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_plan_is_told_as_the_page_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     folder, here = tmp_path / "clusters" / "tr4858", ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
     copytree(ROOT / "clusters" / "tr4858", folder)
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "the report's cluster"]):
@@ -61,7 +66,7 @@ def test_a_plan_is_told_as_the_readme_shows(request: pytest.FixtureRequest, tmp_
     done = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     shown = f"$ gpuctl {' '.join(command)}\n{done.stdout}"
-    _shown("plan", shown, update=request.config.getoption("--update-golden"))
+    _shown(DOCS / "cli.md", "plan", shown, update=request.config.getoption("--update-golden"))
 
 
 def test_every_command_is_in_the_readme() -> None:
@@ -70,3 +75,24 @@ def test_every_command_is_in_the_readme() -> None:
     missing = [line.split()[0] for line in listed.splitlines() if f"`{line.split()[0]}`" not in README.read_text()
                and f"`gpuctl {line.split()[0]}" not in README.read_text()]  # fmt: skip
     assert missing == []
+
+
+def test_a_newcomer_reads_a_short_readme() -> None:
+    assert README.read_text().count("\n") <= 140
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    lost = []
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in _anchors(there)):
+            lost.append(target)
+    assert lost == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
