@@ -6,7 +6,7 @@ paused: 1 GPU is idle, 4 are future idle.
 
 Invariant: `idle` and `future_idle` differ by exactly the runs that are leaving.
 
-Every change is in the journal `_journal`, so that the next cycle can undo it and begin with what is really there.
+The next cycle undoes what this one did, and begins with what is really there.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _ENDLESS = 1 << 62
 class Snapshot:
     """Free capacity, the accounts, and the allocations by node and by project.
 
-    `pauses` counts the runs paused in this cycle, `changes` all changes, `leaving` the runs whose GPUs are coming free.
+    `changes` counts the changes of this cycle, `leaving` the runs whose GPUs are coming free.
     `protected` runs are not reclaimed for other projects. `lifted` are head reservations whose place may be used for a
     moment; failed searches are remembered for each such set. `elastic`: a run may have surplus workers.
     """
 
     __slots__ = (
-        "_candidates", "_dirty", "_journal", "_leaving", "_on_node", "_pausable", "_projects", "_unschedulable",
-        "accounts", "capacity", "changes", "counters", "elastic", "future_idle", "idle", "leaving", "lifted",
-        "min_runtime_ms", "now_ms", "pauses", "protected",
+        "_candidates", "_dirty", "_leaving", "_on_node", "_pausable", "_paused", "_projects", "_taken",
+        "_unschedulable", "accounts", "capacity", "changes", "counters", "elastic", "future_idle", "idle", "leaving",
+        "lifted", "min_runtime_ms", "now_ms", "protected",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +63,6 @@ class Snapshot:
         self.future_idle = FreeCapacity.of(capacity)
         self.now_ms: Instant = 0
         self.min_runtime_ms = min_runtime_ms
-        self.pauses = 0
         self.changes = 0
         self.protected: frozenset[JobId] = frozenset()
         self.lifted: frozenset[Placement] = frozenset()
@@ -75,25 +74,30 @@ class Snapshot:
         self._on_node: dict[NodeName, list[Allocation]] = {}
         self._leaving: dict[Allocation, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Allocation]]] = {}
-        self._journal: list[tuple[Job | None, Assignment, int] | tuple[Allocation, ...]] = []
+        self._taken: dict[tuple[JobId | None, int], tuple[Job | None, Assignment]] = {}
+        self._paused: list[Allocation] = []
 
     # Between cycles
 
     def renew(self, now_ms: Instant, counters: Counters) -> set[JobId]:
         """Begin a cycle: undo what the last one did. Returns the jobs whose runs must be entered again."""
-        touched: set[JobId] = set()
-        for entry in reversed(self._journal):
-            match entry:
-                case (Job() | None as job, Assignment() as assignment, int() as sign):
-                    self._assign(job, assignment, -sign)
-                case allocations:
-                    touched.update(self._undo_pause(allocations))
-        self._journal.clear()
+        for job, assignment in self._taken.values():
+            self._assign(job, assignment, -1)
+        for allocation in self._paused:
+            self.leaving -= 1
+            self.future_idle.take(allocation.placement, allocation.per_worker)
+            self._account(allocation, 1)
+            for node in allocation.nodes():
+                self._on_node[node].append(allocation)
+            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=run_order)
+        touched = {allocation.run.job for allocation in self._paused}
+        self._taken.clear()
+        self._paused.clear()
         self.lifted = frozenset()
         self._change()
         self.idle.tidy()
         self.future_idle.tidy()
-        self.now_ms, self.pauses, self.changes = now_ms, 0, 0
+        self.now_ms, self.changes = now_ms, 0
         self.counters = self.idle.counters = self.future_idle.counters = counters
         return touched
 
@@ -245,15 +249,17 @@ class Snapshot:
 
     # What a cycle does
 
-    def pause(self, allocations: Iterable[Allocation]) -> None:
+    @property
+    def pauses(self) -> int:
+        """How many runs were paused in this cycle."""
+        return len(self._paused)
+
+    def pause(self, allocations: Collection[Allocation]) -> None:
         """Have runs leave: their GPUs are future idle, and no longer count as held by their projects."""
         self._change()
-        paused = tuple(allocations)
-        if paused:
-            self._journal.append(paused)
-        self._remove(paused)
-        self.leaving += len(paused)
-        self.pauses += len(paused)
+        self._remove(allocations)
+        self._paused += allocations
+        self.leaving += len(allocations)
 
     def occupy(self, job: Job, assignment: Assignment) -> None:
         """Take a place for a job: to start in now, or reserved until the runs there have left."""
@@ -267,17 +273,7 @@ class Snapshot:
 
     def assigned(self) -> Iterator[tuple[JobId, Assignment]]:
         """The places taken for jobs in this cycle, to start in or reserved. Cost: O(places taken)."""
-        found: dict[tuple[JobId, int], Assignment] = {}
-        for entry in self._journal:
-            match entry:
-                case (Job() as job, Assignment() as assignment, int() as sign):
-                    if sign > 0:
-                        found[job.id, id(assignment)] = assignment
-                    else:
-                        found.pop((job.id, id(assignment)), None)
-                case _:
-                    pass
-        return ((job, assignment) for (job, _), assignment in found.items())
+        return ((job.id, assignment) for job, assignment in self._taken.values() if job is not None)
 
     def hold(self, assignment: Assignment) -> None:
         """Take a place for a head reservation: it counts as held by no project."""
@@ -341,7 +337,11 @@ class Snapshot:
         self._unschedulable.clear()
 
     def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:
-        self._journal.append((job, assignment, sign))
+        key = None if job is None else job.id, id(assignment)
+        if sign > 0:
+            self._taken[key] = job, assignment
+        else:
+            del self._taken[key]
         self._assign(job, assignment, sign)
 
     def _assign(self, job: Job | None, assignment: Assignment, sign: int) -> None:
@@ -364,17 +364,6 @@ class Snapshot:
         for domain, project in dict.fromkeys((run.domain, run.project) for run in allocations):
             pausable = self._pausable_of(domain, project)
             pausable[:] = [allocation for allocation in pausable if id(allocation) not in removed]
-
-    def _undo_pause(self, allocations: Iterable[Allocation]) -> Iterator[JobId]:
-        """The opposite of `pause`, but for the order of the runs on a node."""
-        for allocation in allocations:
-            self.leaving -= 1
-            self.future_idle.take(allocation.placement, allocation.per_worker)
-            self._account(allocation, 1)
-            for node in allocation.nodes():
-                self._on_node[node].append(allocation)
-            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=run_order)
-            yield allocation.run.job
 
     def _pausable_of(self, domain: DomainName | None, project: ProjectName) -> list[Allocation]:
         """The list of a project's pausable runs, to be changed."""
