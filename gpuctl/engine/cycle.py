@@ -4,7 +4,7 @@
 2. Shares: what each project asks for, and what it may have (`jobs/`, `shares/`).
 3. Admission: which jobs start, and which runs make way (`admit/`, `victims/`).
 4. Rounds: 1 to 3 again, supposing that all of it has happened, until nothing follows (`rounds.py`).
-5. Decisions: one decision with one reason for each job (`cache/decision_table.py`).
+5. Decisions: one decision with one reason for each job (`Cycle.decide`).
 
 The phases share only what is written here: the snapshot and the other parts of `CarriedState`, which phase 1 brings up
 to date, and the `Round` that phases 1 to 3 return. Nothing else of a cycle outlives it.
@@ -65,11 +65,11 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     # 5. Decisions.
     cycle.decide(last, rounds, resized)
     cache.keep(last.carried)
-    shares = last.carried.shares.tell(_only_claimed(rounds.reserved, last.outcome.regained, last.carried.snapshot))
+    shares = last.carried.shares(_only_claimed(rounds.reserved, last.outcome.regained, last.carried.snapshot))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
         at_ms=now_ms,
-        decisions=last.carried.decision_table.all(),
+        decisions=last.carried.all_decisions(),
         shares=shares,
         trace=rounds.trace,
         pending_queues=rounds.still_pending(last.outcome.pending_queues),
@@ -127,7 +127,8 @@ class Cycle:
         # without this an unchanged cycle takes 3.6x.
         in_vain = carried.in_vain and carried.is_unchanged and not shares_changed
         admission = Admission(snapshot, policy, asks=attempts and not in_vain)
-        outcome = admission.run(carried.pending_jobs, carried.queue_order, () if before else lacking, asked)
+        outcome = admission.run(carried.pending_jobs, () if before else lacking, asked)
+        outcome.pending_queues = carried.still_pending(outcome.started.keys() | outcome.reserved.keys())
         if before is None:
             keep_apart(outcome, carried.pending_jobs, snapshot)
         carried.in_vain = attempts and outcome.in_vain

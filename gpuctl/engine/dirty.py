@@ -1,73 +1,54 @@
-"""The projects whose facts changed since a reader read them last.
+"""The projects whose facts have changed, so that a cycle costs what changed.
 
 Example: a run of project A ends. A is marked dirty, and the next cycle counts A's demand and ranks A's queue again, and
-no other project's. A project is marked when its allocations, its share or its pending jobs change. So a cycle costs
-what changed.
+no other project's. A project is marked when its allocations, its share or its pending jobs change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from itertools import takewhile
 
 from gpuctl.model.ids import ProjectName
 
 
-class DirtyReader:
-    """One reader. `unread`: the projects marked since it read last; at first all of them."""
-
-    __slots__ = ("_dirty", "unread")
-
-    def __init__(self, dirty: DirtyProjects, projects: Iterable[ProjectName]) -> None:
-        self._dirty = dirty
-        self.unread = dict.fromkeys(projects)
-
-    def take(self) -> Mapping[ProjectName, None]:
-        """Read the marked projects, once each. Cost: what it returns, and the number of readers."""
-        self._dirty.spread()
-        taken, self.unread = self.unread, {}
-        return taken
-
-
 class DirtyProjects:
-    """The marks that have not been handed to all readers yet."""
+    """Marks of projects, numbered. `count`: how many were made; each reader keeps the count of its last reading."""
 
-    __slots__ = ("_fresh", "_projects", "_readers", "_share_readers", "_shares")
+    __slots__ = ("_facts", "_shares", "count")
 
     def __init__(self, projects: Iterable[ProjectName]) -> None:
-        self._projects = tuple(projects)
-        self._readers: list[DirtyReader] = []
-        self._share_readers: list[DirtyReader] = []
-        self._fresh: dict[ProjectName, None] = {}
-        self._shares: dict[ProjectName, None] = {}
-
-    def reader(self) -> DirtyReader:
-        """Add a reader of all marks."""
-        reader = self.reader_but_for_shares()
-        self._share_readers.append(reader)
-        return reader
-
-    def reader_but_for_shares(self) -> DirtyReader:
-        """Add a reader of all marks but those of a share that changed."""
-        reader = DirtyReader(self, self._projects)
-        self._readers.append(reader)
-        return reader
-
-    def of_share(self, project: ProjectName) -> None:
-        """Mark a project because its share changed."""
-        self._shares[project] = None
+        self.count = 0
+        self._facts: dict[ProjectName, int] = {}
+        self._shares: dict[ProjectName, int] = {}
+        for project in projects:
+            self.of(project)
 
     def of(self, project: ProjectName) -> None:
         """Mark a project."""
-        self._fresh[project] = None
+        self._mark(self._facts, project)
+
+    def of_share(self, project: ProjectName) -> None:
+        """Mark a project because its share changed."""
+        self._mark(self._shares, project)
 
     def of_all(self) -> None:
         """Mark every project."""
-        self._fresh.update(dict.fromkeys(self._projects))
+        for project in tuple(self._facts):
+            self.of(project)
 
-    def spread(self) -> None:
-        """Hand the marks to all readers."""
-        for fresh, readers in ((self._fresh, self._readers), (self._shares, self._share_readers)):
-            if fresh:
-                for reader in readers:
-                    reader.unread.update(fresh)
-                fresh.clear()
+    def since(self, count: int, *, shares: bool = True) -> list[ProjectName]:
+        """The projects marked after so many marks; without `shares` not those of which only the share changed.
+
+        Cost: what it returns.
+        """
+        found: list[ProjectName] = []
+        for marks in (self._shares, self._facts) if shares else (self._facts,):
+            found += [project for project, _ in takewhile(lambda mark: mark[1] > count, reversed(marks.items()))]
+        return list(dict.fromkeys(reversed(found)))
+
+    def _mark(self, marks: dict[ProjectName, int], project: ProjectName) -> None:
+        """Enter a mark as the last of its dict, which is in the order of marks."""
+        self.count += 1
+        marks.pop(project, None)
+        marks[project] = self.count

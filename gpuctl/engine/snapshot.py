@@ -24,7 +24,7 @@ from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
-from gpuctl.engine.dirty import DirtyProjects, DirtyReader
+from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
@@ -70,7 +70,7 @@ class Snapshot:
         self.leaving = 0
         self._unschedulable: dict[object, UnschedulableRequests] = {}
         self._candidates: dict[object, tuple[Allocation, ...]] = {}
-        self._projects: dict[object, tuple[DirtyReader, dict[ProjectName, None]]] = {}
+        self._projects: dict[object, tuple[int, dict[ProjectName, None]]] = {}
         self._on_node: dict[NodeName, list[Allocation]] = {}
         self._leaving: dict[Allocation, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Allocation]]] = {}
@@ -230,10 +230,9 @@ class Snapshot:
 
         `key`: equal for equal questions. Cost: the projects that became dirty since the last call with this key.
         """
-        if key not in self._projects:
-            self._projects[key] = self._dirty.reader(), {}
-        reader, found = self._projects[key]
-        for project in reader.take():
+        read, found = self._projects.get(key, (0, {}))
+        self._projects[key] = self._dirty.count, found
+        for project in self._dirty.since(read):
             if is_one(project):
                 found[project] = None
             else:

@@ -22,7 +22,7 @@ def looked_again(tree: Declared, world: World) -> bool:
     state, cache = world.state(), EngineCache()
     cycle, foresight = Cycle(tree, world.now_ms, cache), Rounds(state, world.now_ms)
     first = cycle.round(state)
-    final, shares = is_fixpoint(first.outcome, first.carried), first.carried.shares.tell({})
+    final, shares = is_fixpoint(first.outcome, first.carried), first.carried.shares({})
     foresight.take(first.outcome, first.carried)
     if not final or not first.outcome.started:
         return False
@@ -31,7 +31,7 @@ def looked_again(tree: Declared, world: World) -> bool:
     assert not again.outcome.pauses.keys() | again.outcome.shifts.keys()
     assert again.outcome.pending_queues == first.outcome.pending_queues
     assert again.outcome.kept == first.outcome.kept
-    assert again.carried.shares.tell({}) == shares
+    assert again.carried.shares({}) == shares
     return True
 
 

@@ -18,7 +18,6 @@ from gpuctl.engine import reasons
 from gpuctl.engine.admit.attempts import attempt_all
 from gpuctl.engine.admit.head_reservation import HeadReservations, is_head
 from gpuctl.engine.admit.outcome import Outcome, Shift, gain_step, loss
-from gpuctl.engine.admit.queue_order import QueueOrder
 from gpuctl.engine.admit.regain_workers import Asked, WorkerRegain
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.admit.reservations import in_the_way, is_free, may_pause_all, reserved_for
@@ -74,9 +73,7 @@ class Admission:
         self._within_share = False
         self.outcome = Outcome()
 
-    def run(
-        self, pending_jobs: PendingJobs, order: QueueOrder, lacking: Iterable[UnderScaled], asked: Asked
-    ) -> Outcome:
+    def run(self, pending_jobs: PendingJobs, lacking: Iterable[UnderScaled], asked: Asked) -> Outcome:
         """Make all attempts. `lacking`: elastic runs with fewer workers than they ask for; `asked`: see `Asked`."""
         coming, occupied = self._keep_reserved(pending_jobs)
         WorkerRegain(self._snapshot, pending_jobs, asked, self.outcome, self._make_way).take(lacking)
@@ -98,7 +95,6 @@ class Admission:
             self.outcome.started[pending.job.id] = (assignment, reason)
         self.outcome.repacked = self._repacking.is_repacked
         self._reserve_for_longest_waiting(pending_jobs)
-        self.outcome.pending_queues = order.without(self._decided)
         return self.outcome
 
     def _reserve_for_longest_waiting(self, pending_jobs: PendingJobs) -> None:

@@ -7,17 +7,17 @@ the snapshot is undone before the next one. Cost of a cycle: what changed, and o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from operator import attrgetter
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.pending_reasons import PendingReasons
-from gpuctl.engine.admit.queue_order import QueueOrder
-from gpuctl.engine.cache.decision_table import DecisionTable
-from gpuctl.engine.cache.run_index import RunIndex, differences
-from gpuctl.engine.cache.share_rows import ShareRows
+from gpuctl.engine.admit.queue_order import still_pending
+from gpuctl.engine.cache.differences import differences
+from gpuctl.engine.cache.share_rows import share_rows
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.capacity.learned_mix import LearnedMix
 from gpuctl.engine.capacity.nodes import Capacity, changed_nodes
@@ -41,7 +41,7 @@ from gpuctl.engine.jobs.runs import (
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import parted
-from gpuctl.model.decision import Decision, Keep, Pending, Reason
+from gpuctl.model.decision import Decision, FairShare, Keep, Pending, Reason
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -63,7 +63,8 @@ class CarriedState:
         self._now_ms: Instant = 0
         self._job_list: tuple[Job, ...] = ()
         self._jobs: dict[JobId, Job] = {}
-        self._runs = RunIndex()
+        self._run_list: tuple[Run, ...] = ()
+        self._runs: dict[JobId, tuple[Run, ...]] = {}
         self._in_place: dict[JobId, tuple[Allocation, ...]] = {}
         self._entered: dict[JobId, tuple[Allocation, ...]] = {}
         self._read_always: set[JobId] = set()
@@ -73,15 +74,20 @@ class CarriedState:
         self._learned_mix = LearnedMix(declared.cluster.pools)
         self.pending_jobs = PendingJobs(capacity, static_fit, dirty)
         self.pending_reasons = PendingReasons(dirty)
-        self.queue_order = QueueOrder(self.snapshot.accounts, self.pending_jobs, dirty)
         self.demand = Demand(declared, self.snapshot.accounts, dirty)
         self.division = Division(declared, self.snapshot.accounts, self.demand)
-        self.shares = ShareRows(declared, self.snapshot.accounts, self.demand, dirty)
+        names = sorted(project.name for project in declared.projects)
+        self._share_keys = [(domain.name, name) for domain in declared.domains for name in names]
+        self._shares: tuple[int, tuple[FairShare, ...]] = (0, ())
+        self._queues: tuple[int, tuple[tuple[JobId, ...], ...]] = (0, ())
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
         self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
-        self.decision_table = DecisionTable()
+        self._all: dict[JobId, Decision] = {}
+        self._order: list[JobId] = []
+        self._all_in_order: tuple[Decision, ...] | None = None
+        self.changed: dict[JobId, Decision] = {}
         self.touched: dict[JobId, None] = {}
         self.is_unchanged = False
         self.in_vain = False
@@ -114,14 +120,14 @@ class CarriedState:
         self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, counters: Counters
     ) -> None:
         """Read what changed. `capacity` is of the same pools and projects as before."""
-        self.decision_table.changed = {}
+        self.changed = {}
         # A dict keeps their order, which is nearly sorted, so that sorting them is cheap.
         touched = dict.fromkeys(self.snapshot.renew(now_ms, counters))
         before, self._capacity = self._capacity, capacity
         nodes = changed_nodes(before, capacity)
         self._now_ms = now_ms
         touched.update(self._changed_jobs(declared.jobs))
-        touched.update(self._runs.see(state.runs))
+        touched.update(dict.fromkeys(self._changed_runs(state.runs)))
         touched.update(dict.fromkeys(self._changed_records(declared.blocked, state.ledgers)))
         touched.update(dict.fromkeys(self._read_always))
         while self._due and self._due[0][0] <= now_ms:
@@ -153,22 +159,50 @@ class CarriedState:
 
     def decide(self, overlay: Mapping[JobId, Decision], with_reason: Iterable[JobClass]) -> None:
         """Enter this cycle's decisions: `overlay`, the jobs of classes with a new reason, and what else changed."""
-        decision_table = self.decision_table
-        if not decision_table:
+        if not self._all:
             made = self.pending_jobs.pending_decisions(self._now_ms)
             made.update(self.decisions)
-            made.update(overlay)
-            decision_table.begin(sorted(self._jobs), made)
         else:
             made = pending_decisions(with_reason)
             for job in (self.touched.keys() | self._overlaid) - made.keys() - overlay.keys():
                 if job in self.decisions or job in self.pending_jobs:
                     made[job] = self._by_itself(job)
-            made.update(overlay)
-            for job, decision in made.items():
-                decision_table.put(job, decision)
+        made.update(overlay)
+        new: list[JobId] = []
+        for job, decision in made.items():
+            before = self._all.get(job)
+            if before is not decision and before != decision:
+                self._all[job] = self.changed[job] = decision
+                if before is None:
+                    new.append(job)
+        if new:
+            self._order = sorted(self._order + new)
+        if self.changed:
+            self._all_in_order = None
         self._overlaid = set(overlay)
         self.touched.clear()
+
+    # The result
+
+    def all_decisions(self) -> tuple[Decision, ...]:
+        """All decisions, in order of jobs; an unchanged one stays the same object."""
+        if self._all_in_order is None:
+            self._all_in_order = tuple(map(self._all.__getitem__, self._order))
+        return self._all_in_order
+
+    def still_pending(self, decided: Collection[JobId]) -> tuple[tuple[JobId, ...], ...]:
+        """The jobs of each queue that are not decided, in the order of attempts; kept while no project is dirty."""
+        if self._queues[0] != self._dirty.count:
+            found = still_pending(self.pending_jobs, self.snapshot.accounts, decided)
+            self._queues = self._dirty.count, found
+        return self._queues[1]
+
+    def shares(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> tuple[FairShare, ...]:
+        """The rows of fair shares, see `share_rows`; kept while no project is dirty."""
+        if self._shares[0] != self._dirty.count:
+            found = share_rows(self._share_keys, self.snapshot.accounts, self.demand, reserved)
+            self._shares = self._dirty.count, found
+        return self._shares[1]
 
     def _by_itself(self, job: JobId) -> Decision:
         """The decision about a job that competing does not change."""
@@ -194,6 +228,20 @@ class CarriedState:
         self._jobs.update(named)
         return dict.fromkeys(named) | dict.fromkeys(map(attrgetter("id"), gone))
 
+    def _changed_runs(self, runs: tuple[Run, ...]) -> Iterable[JobId]:
+        """Read the runs there are now. Few jobs have more than one."""
+        gone, come = differences(self._run_list, runs, attrgetter("job", "digest"))
+        self._run_list = runs
+        for run in gone:
+            left = list(self._runs.pop(run.job))
+            left.remove(run)
+            if left:
+                self._runs[run.job] = tuple(left)
+        for run in come:
+            others = self._runs.get(run.job)
+            self._runs[run.job] = tuple(sorted((*others, run), key=_seniority)) if others else (run,)
+        return [run.job for run in chain(come, gone)]
+
     def _changed_records(self, blocked: Mapping[JobId, str], ledgers: Mapping[ProjectName, Ledger]) -> set[JobId]:
         found: set[JobId] = set()
         if blocked != self._blocked:
@@ -217,7 +265,7 @@ class CarriedState:
     def _allocations_of(self, job: JobId) -> tuple[Allocation, ...]:
         found: tuple[Allocation, ...] = ()
         digest = None
-        for run in self._runs.of(job):
+        for run in self._runs.get(job, ()):
             if run.digest != digest and run.phase in IN_PLACE:
                 declared = self._jobs.get(job)
                 of_run = declared if declared is not None and declared.digest == run.digest else None
@@ -229,7 +277,8 @@ class CarriedState:
         """Update the allocations of some jobs."""
         for job in jobs if self._in_place else ():
             self._in_place.pop(job, None)
-        for job in self._runs.only_in(IN_PLACE, jobs):
+        in_place = [job for job in jobs for run in self._runs.get(job, ()) if run.phase in IN_PLACE]
+        for job in dict.fromkeys(in_place):
             allocations = self._allocations_of(job)
             if allocations:
                 self._in_place[job] = allocations
@@ -256,9 +305,11 @@ class CarriedState:
         for job_id in jobs:
             job = self._jobs.get(job_id)
             if job is None:
-                self.decision_table.drop(job_id)
+                if self._all.pop(job_id, None) is not None:
+                    del self._order[bisect_left(self._order, job_id)]
+                    self._all_in_order = None
                 continue
-            run = self._runs.of_digest(job)
+            run = next((run for run in self._runs.get(job_id, ()) if run.digest == job.digest), None)
             decision = by_itself(job, run, declared, state, self._now_ms)
             if decision is None and run is not None and run.phase in ACTIVE:
                 decision = stopped(job, run, self._capacity, twice, self._now_ms)
@@ -336,6 +387,10 @@ class CarriedState:
 
 
 _EMPTY_LEDGER = Ledger(project=ProjectName(""))
+
+
+def _seniority(run: Run) -> tuple[str, RunPhase, str]:
+    return run.digest, run.phase, repr(run)
 
 
 def _goes_elsewhere(run: Run, decision: Pending) -> bool:

@@ -72,9 +72,7 @@ class EngineCache:
 
     def changed(self) -> list[Decision]:
         """The decisions of the last cycle that differ from those before, in order of jobs."""
-        return (
-            [decision for _, decision in sorted(self._carried.decision_table.changed.items())] if self._carried else []
-        )
+        return [decision for _, decision in sorted(self._carried.changed.items())] if self._carried else []
 
     def vacancies(self) -> tuple[Vacancy, ...]:
         """What the last cycle left free in each pool, without reserved places. Cost: O(devices)."""

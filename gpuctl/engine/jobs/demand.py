@@ -145,12 +145,12 @@ class StaticFit:
 class Demand:
     """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again."""
 
-    __slots__ = ("_accounts", "_before", "_dirty", "_domains", "_fixed", "_reader", "_wanted")
+    __slots__ = ("_accounts", "_before", "_dirty", "_domains", "_fixed", "_read", "_wanted")
 
     def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._dirty = dirty
-        self._reader = dirty.reader_but_for_shares()
+        self._read = 0
         self._domains = [domain.name for domain in declared.domains]
         self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._before: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
@@ -160,7 +160,7 @@ class Demand:
         """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are
         to be counted.
         """
-        projects = self._reader.take()
+        projects, self._read = self._dirty.since(self._read, shares=False), self._dirty.count
         self._before.clear()
         for project in projects:
             owner = project_owner(project)

@@ -42,32 +42,11 @@ def pending_decisions(job_classes: Iterable[JobClass]) -> dict[JobId, Decision]:
     }
 
 
-class _ProjectSum:
-    """The demand of a project's plain jobs by domain, the number of other jobs, and of all."""
-
-    __slots__ = ("choosy", "jobs", "plain_milli")
-
-    def __init__(self) -> None:
-        self.plain_milli: dict[DomainName, GpuMilli] = {}
-        self.choosy = 0
-        self.jobs = 0
-
-    def enter(self, job_options: JobOptions, more: int) -> None:
-        """Add so many jobs with these options; a negative number removes."""
-        self.jobs += more
-        if job_options.is_plain:
-            self.plain_milli[job_options.domain] = (
-                self.plain_milli.get(job_options.domain, 0) + more * job_options.milli
-            )
-        else:
-            self.choosy += more
-
-
 class PendingJobs:
     """All pending jobs: those that could start, by project, and those that can't, each with its reason."""
 
     __slots__ = (
-        "_capacity", "_dirty", "_domains", "_pending", "_sorts", "_static_fit", "_sums", "_with_reservation", "queues",
+        "_capacity", "_dirty", "_pending", "_sorts", "_static_fit", "_with_reservation", "domains", "queues",
         "unable",
     )  # fmt: skip
 
@@ -75,8 +54,7 @@ class PendingJobs:
         self._capacity = capacity
         self._static_fit = static_fit
         self._dirty = dirty
-        self._domains = tuple(dict.fromkeys(capacity.domain_of.values()))
-        self._sums: dict[ProjectName, _ProjectSum] = {}
+        self.domains = tuple(dict.fromkeys(capacity.domain_of.values()))
         self._pending: dict[JobId, PendingJob] = {}
         self._with_reservation: set[JobId] = set()
         self._sorts: tuple[PoolOption, ...] | None = None
@@ -122,8 +100,8 @@ class PendingJobs:
 
     def leaves_choice(self, project: ProjectName) -> bool:
         """Whether a project has a job that is counted by itself: it has several domains, or can't be paused."""
-        total = self._sums.get(project)
-        return total is not None and total.choosy > 0
+        classes = (job_class for queue in self.queues_of(project) for job_class in queue.job_classes.values())
+        return not all(job_class.first.job_options.is_plain for job_class in classes)
 
     def job_classes(self) -> Iterator[JobClass]:
         """The classes of all jobs that could start."""
@@ -146,7 +124,7 @@ class PendingJobs:
 
     def queues_of(self, project: ProjectName) -> list[ProjectQueue]:
         """A project's queues; each domain has one at most."""
-        found = (self.queues.get((project, domain)) for domain in self._domains)
+        found = (self.queues.get((project, domain)) for domain in self.domains)
         return [queue for queue in found if queue is not None]
 
     def training_milli(self, project: ProjectName, domain: DomainName) -> GpuMilli:
@@ -171,11 +149,6 @@ class PendingJobs:
                 self.unable[job.id] = job, run, job_options
         for kind, members in alike.items():
             self._enter(kind, members)
-            project = members[0].job.id.project
-            total = self._sums.get(project)
-            if total is None:
-                total = self._sums[project] = _ProjectSum()
-            total.enter(members[0].job_options, len(members))
 
     def find(self, job: JobId) -> tuple[PendingJob, JobClass]:
         """A job that could start, and its class. Raises KeyError for any other."""
@@ -189,20 +162,14 @@ class PendingJobs:
         if pending is not None:
             self._with_reservation.discard(job)
             self._exit(pending)
-            total = self._sums[job.project]
-            total.enter(pending.job_options, -1)
-            if not total.jobs:
-                del self._sums[job.project]
 
     def count(self, demand: Demand) -> None:
         """Count all pending jobs as demand, each in its domain. Cost: the dirty projects."""
         for project in demand.renew():
-            total = self._sums.get(project)
-            if total is None:
-                continue
-            if not total.choosy:
-                for domain, milli in total.plain_milli.items():
-                    demand.more(domain, project, milli)
+            if not self.leaves_choice(project):
+                for queue in self.queues_of(project):
+                    milli = sum(each.first.gpu_milli * len(each.jobs) for each in queue.job_classes.values())
+                    demand.more(queue.domain, project, milli)
                 continue
             for pending in self._of_project(project):
                 domain = demand.count(pending.job, pending.job_options, self._reserved_in(pending))

@@ -44,7 +44,7 @@ class OwnerTree:
     `parents`: of each department with projects below it; "" is the top. `below`: the projects under each owner.
     """
 
-    __slots__ = ("_chains", "_limited", "_under", "allowances", "below", "parents")
+    __slots__ = ("_chains", "_limited", "allowances", "below", "parents")
 
     def __init__(self, declared: Declared) -> None:
         departments = {d.name: d for d in declared.departments}
@@ -55,11 +55,6 @@ class OwnerTree:
         self.parents: dict[str, str] = {}
         self.below: dict[str, list[ProjectName]] = {}
         self._limited: dict[tuple[DomainName, ProjectName], tuple[tuple[str, GpuMilli], ...]] = {}
-        self._under: dict[str, list[ProjectName]] = {
-            department_owner(d.name): []
-            for d in declared.departments
-            if any(allowance.limit_milli is not None for allowance in d.allowances.values())
-        }
         for project in declared.projects:
             chain = [project_owner(project.name)]
             self.allowances[chain[0]] = project.allowances
@@ -70,18 +65,11 @@ class OwnerTree:
             self._chains[project.name] = tuple(chain)
             for owner in chain:
                 self.below.setdefault(owner, []).append(project.name)
-                if owner in self._under:
-                    self._under[owner].append(project.name)
             self.parents.update(pairwise((*chain[1:], "")))
 
     def chain(self, project: ProjectName) -> tuple[str, ...]:
         """The project and all departments above it, bottom-up; () for a project that is not declared."""
         return self._chains.get(project, ())
-
-    def ceiled_with(self, project: ProjectName) -> Iterator[ProjectName]:
-        """The projects that share a department's limit with this one, once for each such limit."""
-        for owner in self.chain(project):
-            yield from self._under.get(owner, ())
 
     def above(self, project: ProjectName) -> str:
         """The department of a project; "" for none."""
