@@ -9,11 +9,12 @@ Cost: a check for each class of jobs that comes to the head, and O(log queues) f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TypeAlias
+from itertools import islice
 
-from gpuctl.engine.admit.queue_order import place_of
+from gpuctl.engine.admit.queue_order import Place, place_of
 from gpuctl.engine.admit.schedulability import Schedulability
 from gpuctl.engine.jobs.job_class import PendingJob, Rank, rank_of
 from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
@@ -23,78 +24,6 @@ from gpuctl.model.units import Instant
 
 _EVER: Instant = -(1 << 62)
 
-_Head: TypeAlias = tuple[Rank, int, JobClass]
-"""A job's rank, its index in its class, and the class."""
-
-
-class Cursor:
-    """How far one queue was attempted. `place`: its place in the order of queues, at best, until the head is known.
-
-    `decided`: jobs that need no attempt; it grows as jobs are given a place.
-    """
-
-    __slots__ = ("_at", "_classes", "_decided", "_followers", "_snapshot", "place", "queue")
-
-    def __init__(
-        self,
-        queue: ProjectQueue,
-        classes: Sequence[tuple[Rank, JobClass]],
-        snapshot: Snapshot,
-        decided: Collection[JobId],
-    ) -> None:
-        self.queue = queue
-        self._classes = classes
-        self._snapshot = snapshot
-        self._decided = decided
-        self._at = 0
-        self._followers: list[_Head] = []
-        self.place = place_of(queue, snapshot.accounts, 0, _EVER)
-
-    def head(self, check: Schedulability) -> PendingJob | None:
-        """Advance to the first job for which an attempt could succeed, and return it."""
-        while (head := self._head()) is not None:
-            _, at, job_class = head
-            pending = job_class.jobs[at]
-            if pending.job.id in self._decided:
-                self._advance(head)
-                self._follow(job_class, at + 1)
-            elif check.of(pending, job_class):
-                self.place = place_of(self.queue, self._snapshot.accounts, pending.gpu_milli, pending.queued_at_ms)
-                return pending
-            else:
-                self._advance(head)
-        return None
-
-    def skip(self) -> None:
-        """Advance past the head: its attempt failed."""
-        head = self._head()
-        if head is not None:
-            self._advance(head)
-
-    def _head(self) -> _Head | None:
-        classes, followers = self._classes, self._followers
-        first = followers[0] if followers else None
-        if self._at < len(classes) and (first is None or classes[self._at][0] < first[0]):
-            rank, job_class = classes[self._at]
-            return rank, 0, job_class
-        return first
-
-    def _advance(self, head: _Head) -> None:
-        if self._followers and self._followers[0] is head:
-            heappop(self._followers)
-        else:
-            self._at += 1
-
-    def _follow(self, job_class: JobClass, at: int) -> None:
-        """Line up the next job of a class in which all before it have a place."""
-        while at < len(job_class.jobs) and job_class.jobs[at].job.id in self._decided:
-            at += 1
-        if at < len(job_class.jobs):
-            heappush(self._followers, (rank_of(job_class.jobs[at]), at, job_class))
-
-    def __lt__(self, other: Cursor) -> bool:
-        return self.place < other.place
-
 
 def attempt_all(
     queues: Iterable[ProjectQueue],
@@ -103,23 +32,50 @@ def attempt_all(
     decided: Collection[JobId],
     attempt: Callable[[PendingJob], bool],
 ) -> None:
-    """Attempt jobs until none is schedulable. `attempt` says whether the job has a place now."""
-    unfinished = list(queues)
+    """Attempt jobs until none is schedulable. `attempt` says whether the job has a place now.
+
+    `decided`: jobs that need no attempt; it grows as jobs are given a place.
+    """
+    unfinished, accounts = list(queues), snapshot.accounts
     pauses = -1
-    cursors: list[Cursor] = []
+    left: dict[ProjectQueue, list[tuple[Rank, JobClass]]] = {}
+    order: list[tuple[Place, ProjectQueue]] = []  # A place is at best what it is here until the head is known.
     while True:
         if pauses != snapshot.pauses:
             pauses = snapshot.pauses
-            found = ((queue, check.classes(queue)) for queue in unfinished)
-            cursors = [Cursor(queue, classes, snapshot, decided) for queue, classes in found if classes]
-            heapify(cursors)
-        if not cursors:
+            left = {queue: list(classes) for queue in unfinished if (classes := check.classes(queue))}
+            order = [(place_of(queue, accounts, 0, _EVER), queue) for queue in left]
+            heapify(order)
+        if not order:
             return
-        cursor = cursors[0]
-        pending = cursor.head(check)
+        _, queue = order[0]
+        pending = _head(left[queue], check, decided)
         if pending is None:
-            heappop(cursors)
-        elif len(cursors) > 1 and min(other.place for other in cursors[1:3]) < cursor.place:
-            heapreplace(cursors, cursor)
+            heappop(order)
+            continue
+        place = place_of(queue, accounts, pending.gpu_milli, pending.queued_at_ms)
+        if len(order) > 1 and min(order[1:3])[0] < place:
+            heapreplace(order, (place, queue))
         elif not attempt(pending):
-            cursor.skip()
+            heappop(left[queue])
+
+
+def _head(classes: list[tuple[Rank, JobClass]], check: Schedulability, decided: Collection[JobId]) -> PendingJob | None:
+    """The first job of a queue for which an attempt could succeed. Removes those before it.
+
+    `classes`: a heap by the rank of the next job of each class. All jobs before that one have a place.
+    """
+    while classes:
+        rank, job_class = classes[0]
+        at = bisect_left(job_class.jobs, rank, key=rank_of)
+        pending = job_class.jobs[at]
+        if pending.job.id in decided:
+            heappop(classes)
+            following = (each for each in islice(job_class.jobs, at + 1, None) if each.job.id not in decided)
+            for each in islice(following, 1):
+                heappush(classes, (rank_of(each), job_class))
+        elif check.of(pending, job_class):
+            return pending
+        else:
+            heappop(classes)
+    return None
