@@ -25,12 +25,23 @@ from gpuctl.model.ids import NO_REVISION
 from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, Instant
 from gpuctl.observe import observe
-from gpuctl.plan import CONFIRM_TRAILER, OWN, excluded_projects, is_confirmed, make_plan, mass_stop
+from gpuctl.plan import (
+    CONFIRM_TRAILER,
+    OWN,
+    Cut,
+    excluded_projects,
+    is_confirmed,
+    make_plan,
+    mass_stop,
+    quota_cut,
+)
 from gpuctl.render import render
 
 Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
 """The objects of nodes as pools declare them."""
 
+_OF_ALL = frozenset({"GPU6007", "GPU6010"})
+"""Refusals that are bound to all that a commit declares."""
 _AT_MS: Instant = 0
 """The time where there is no cluster: only durations are shown then."""
 
@@ -52,7 +63,11 @@ def on_inventory(
     before = None if base is None else at_rest(_patient(base), _idle(base, inventory), _AT_MS)
     began = ClusterState(nodes=nodes) if before is None else replace(before.state, nodes=nodes)
     effect = effect_of(before, at_rest(_patient(head), began, _AT_MS))
-    refused = (*mass_stop(head, began, frozenset()).refusals, *_unconfirmed(base, head, effect))
+    refused = (
+        *mass_stop(head, began, frozenset()).refusals,
+        *_unconfirmed(base, head, effect),
+        *_cuts(base, head, effect),
+    )
     return Foreseen(
         effect=effect, ground=_ground(head, nodes, live=False), refusals=_sorted_out(refused, (), head, confirmed)
     )
@@ -72,7 +87,7 @@ def on_cluster(
     refused = _refused(after, state, now_ms, engine_cache)
     standing = _refused(old, state, now_ms, EngineCache()) if refused and old is not None else ()
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
-    refusals = _sorted_out(refused, standing, head, confirmed)
+    refusals = _sorted_out([*refused, *_cuts(base, head, effect)], standing, head, confirmed)
     return Foreseen(effect=effect, ground=_live_ground(base, head, state), refusals=refusals)
 
 
@@ -169,11 +184,24 @@ def _patient(declared: Declared) -> Declared:
 def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic]:
     """The refusals with their help. A confirmation bound to a commit's contents is known once the commit exists."""
     for refusal in refusals:
-        if refusal.code == "GPU6007" and not head.project_contents:
+        if refusal.code in _OF_ALL and not head.project_contents:
             help_ = f"plan with --head, once it is committed and merges cleanly, to see its `{CONFIRM_TRAILER}:` line"
             yield replace(refusal, help=help_)
         else:
             yield refusal
+
+
+def _cuts(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:
+    """A refusal for each quota that is cut below what jobs that can't be preempted hold."""
+    fixed = {(each.project, each.domain): each.fixed[0] for each in (*effect.holdings, *effect.steady)}
+    after = {project.name: project.allowances for project in head.projects}
+    for project in base.projects if base is not None else ():
+        for domain, allowance in project.allowances.items() if project.name in after else ():
+            quota_milli = after[project.name][domain].quota_milli if domain in after[project.name] else 0
+            held_milli = fixed.get((project.name, domain), 0)
+            if quota_milli < allowance.quota_milli and quota_milli < held_milli:
+                quota = (allowance.quota_milli, quota_milli)
+                yield quota_cut(head, Cut(project=project.name, domain=domain, quota=quota, fixed_milli=held_milli))
 
 
 def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:

@@ -62,6 +62,7 @@ _POLICY: Mapping[str, Words] = {
     "fairness_half_life_ms": ("fairness.halfLife", _time),
     "overcommit_quota": ("overcommitQuota", _plain),
     "stop_guard_percent": ("stopGuard", _plain),
+    "delete_guard_jobs": ("deleteGuard", _plain),
 }
 _SECURITY: Mapping[str, Words] = {"host_paths": ("hostPaths", _names)}
 """The other security settings show in objects: in labels of namespaces, and in quotas."""

@@ -44,6 +44,13 @@ class Scheduling(Spec):
         description="Percent. Declarations that end more than one job and more than this part of the running GPUs wait "
         "for a commit that confirms it; 100: never.",
     )
+    delete_guard: int = Field(
+        100,
+        ge=1,
+        le=1_000_000,
+        description="Jobs. Declarations that remove more than this many jobs that have not ended wait for a commit "
+        "that confirms it; a project that is removed with more of them, too.",
+    )
 
 
 Level = Literal["privileged", "baseline", "restricted"]

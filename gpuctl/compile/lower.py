@@ -65,6 +65,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
             fairness_half_life_ms=choices.fairness.half_life,
             overcommit_quota=choices.overcommit_quota,
             stop_guard_percent=choices.stop_guard,
+            delete_guard_jobs=choices.delete_guard,
         ),
         security=_security(spec.security),
         span=declaration.document.name,

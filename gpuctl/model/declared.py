@@ -170,8 +170,11 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingPolicy:
-    """The choices a cluster makes. All but the last are inputs of the engine; `stop_guard_percent`: declarations that
-    end more of the running GPUs than that wait for confirmation."""
+    """The choices a cluster makes. All but the last two are inputs of the engine.
+
+    `stop_guard_percent`: declarations that end more of the running GPUs than that wait for confirmation;
+    `delete_guard_jobs`: and so do those that remove more jobs that have not ended. None: no number is too large.
+    """
 
     min_runtime_ms: DurationMs = 0
     starvation_guard_ms: DurationMs = 600_000
@@ -180,6 +183,7 @@ class SchedulingPolicy:
     fairness_half_life_ms: DurationMs | None = None
     overcommit_quota: bool = False
     stop_guard_percent: int = 100
+    delete_guard_jobs: int | None = None
 
 
 class PodSecurity(StrEnum):

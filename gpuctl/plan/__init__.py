@@ -27,12 +27,14 @@ from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.guard import (
     CONFIRM_TRAILER,
+    Cut,
     Stops,
     damaged_projects,
     excluded_projects,
     foreign_namespaces,
     is_confirmed,
     mass_stop,
+    quota_cut,
     review,
     taken_names,
     unreadable_jobs,
@@ -46,6 +48,7 @@ from gpuctl.plan.writes import book, delete, remade, writer_of
 __all__ = [
     "CONFIRM_TRAILER",
     "OWN",
+    "Cut",
     "Difference",
     "PlanCache",
     "Stage",
@@ -56,6 +59,7 @@ __all__ = [
     "is_stopped",
     "make_plan",
     "mass_stop",
+    "quota_cut",
     "taken_names",
     "unreadable_jobs",
 ]

@@ -7,9 +7,10 @@ declared it: it is valid while the deletion is under way, over crashes too, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TypeAlias
 
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
@@ -18,7 +19,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.k8s.workloads import WORKLOADS
-from gpuctl.model.declared import Declared, Project
+from gpuctl.model.declared import WHOLE_CLUSTER, Declared, DomainName, Project
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import JobType
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
@@ -144,7 +145,7 @@ def damaged_projects(state: ClusterState) -> frozenset[ProjectName]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stops:
-    """The running jobs that a change of the declarations may not end all at once, and the refusal; empty if it may."""
+    """The jobs that a change of the declarations may not end or remove all at once, and the refusals."""
 
     jobs: frozenset[JobId] = frozenset()
     refusals: tuple[Diagnostic, ...] = ()
@@ -153,14 +154,28 @@ class Stops:
 def mass_stop(
     declared: Declared, state: ClusterState, confirmed: frozenset[str], cache: PlanCache | None = None
 ) -> Stops:
-    """Check whether removed and changed jobs hold more of the running GPUs than the cluster lets one commit end.
+    """Check whether a change ends more of the running GPUs, or removes more jobs, than the cluster lets one commit.
 
-    Pauses that the engine decides don't count. The digest is bound to all that is declared: it is valid while the jobs
-    end, over crashes too, and void for the next change. Excluded projects, and projects that are removed as a whole,
-    have guards of their own. `cache`, the one of the plan before, saves work and changes no result.
+    Pauses that the engine decides don't count. The digests are bound to all that is declared: they are valid while the
+    jobs end, over crashes too, and void for the next change. Excluded projects, and projects that are removed as a
+    whole, have guards of their own. `cache`, the one of the plan before, saves work and changes no result.
     """
+    cache = cache or PlanCache()
     mine = {project.name for project in declared.projects} - excluded_projects(declared, state)
-    wanted = (cache or PlanCache()).declared(declared.jobs)
+    found = (_ended(declared, state, mine, cache), _removed(declared, state, mine, cache))
+    refused = [(jobs, refusal) for jobs, refusal, digest in filter(None, found) if digest not in confirmed]
+    return Stops(
+        jobs=frozenset(job for jobs, _ in refused for job in jobs), refusals=tuple(refusal for _, refusal in refused)
+    )
+
+
+_Danger: TypeAlias = tuple[list[JobId], Diagnostic, str]
+"""The jobs that are not to be touched, the refusal, and what confirms it."""
+
+
+def _ended(declared: Declared, state: ClusterState, mine: Collection[ProjectName], cache: PlanCache) -> _Danger | None:
+    """Removed and changed jobs that hold too many of the running GPUs."""
+    wanted = cache.declared(declared.jobs)
     running = [run for run in state.runs if run.phase is RunPhase.STARTING or run.phase is RunPhase.RUNNING]
     ended = [
         run
@@ -170,11 +185,7 @@ def mass_stop(
     percent = declared.cluster.scheduling.stop_guard_percent
     stopped_milli, running_milli = (sum(map(_held_milli, runs)) for runs in (ended, running))
     if len(ended) <= 1 or stopped_milli * 100 <= percent * running_milli:
-        return Stops()
-    contents = (f"{project}={content}" for project, content in sorted(declared.project_contents.items()))
-    digest = _digest(declared.cluster.name, "stop", *contents)
-    if digest in confirmed:
-        return Stops()
+        return None
     params: dict[str, str | int] = {
         "jobs": len(ended),
         "stopped": format_gpus(stopped_milli),
@@ -182,12 +193,65 @@ def mass_stop(
         "percent": percent,
         "what": _listed(str(run.job) for run in ended),
     }
-    refusal = _refusal("GPU6007", message("GPU6007", params), declared.cluster.span, digest)
-    return Stops(jobs=frozenset(run.job for run in ended), refusals=(refusal,))
+    return _of_all(declared, "stop", [run.job for run in ended], "GPU6007", params)
+
+
+def _removed(
+    declared: Declared, state: ClusterState, mine: Collection[ProjectName], cache: PlanCache
+) -> _Danger | None:
+    """Removed jobs that have not ended, where they are too many."""
+    most = declared.cluster.scheduling.delete_guard_jobs
+    if most is None or len(state.runs) <= most:
+        return None
+    known = cache.jobs(declared.jobs)
+    runs = (run for run in state.runs if not run.phase.final and run.job.project in mine)
+    gone = sorted({run.job for run in runs if run.job not in known})
+    if len(gone) <= most:
+        return None
+    return _of_all(declared, "delete", gone, "GPU6010", _too_many(gone, most))
+
+
+def _too_many(jobs: Sequence[JobId], most: int) -> dict[str, str | int]:
+    return {"jobs": len(jobs), "most": most, "what": _listed(map(str, jobs))}
+
+
+def _of_all(declared: Declared, what: str, jobs: list[JobId], code: str, params: Mapping[str, str | int]) -> _Danger:
+    """A refusal whose digest is bound to all that is declared."""
+    contents = (f"{project}={content}" for project, content in sorted(declared.project_contents.items()))
+    digest = _digest(declared.cluster.name, what, *contents)
+    return jobs, _refusal(code, message(code, params), declared.cluster.span, digest), digest
 
 
 def _held_milli(run: Run) -> GpuMilli:
     return run.gpu_milli * (len(run.placement.workers) if run.placement else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A project's quota in a quota domain before and after, and what its jobs that can't be preempted hold there."""
+
+    project: ProjectName
+    domain: DomainName
+    quota: tuple[GpuMilli, GpuMilli]
+    fixed_milli: GpuMilli
+
+
+def quota_cut(declared: Declared, cut: Cut) -> Diagnostic:
+    """The refusal of a quota below what jobs that can't be preempted hold.
+
+    `plan` alone refuses it: nothing is lost by it, but the guarantee of others can't be served before these jobs end.
+    """
+    before, after = map(str, cut.quota)
+    digest = _digest(declared.cluster.name, "quota", cut.project, cut.domain, before, after)
+    where = "" if cut.domain == WHOLE_CLUSTER else f" on {cut.domain}"
+    params: dict[str, str | int] = {
+        "project": cut.project,
+        "where": where,
+        "before": cut.quota[0],
+        "after": cut.quota[1],
+        "held": cut.fixed_milli,
+    }
+    return _refusal("GPU6011", message("GPU6011", params), declared.project(cut.project).span, digest)
 
 
 def review(
@@ -202,8 +266,8 @@ def review(
     danger = None if digest in confirmed else _danger(declared, ledger, surplus, state)
     if danger is None:
         return Review(allowed=surplus)
-    code, what = danger
-    text = message(code, {"project": ledger.project, "what": what})
+    code, params = danger
+    text = message(code, {"project": ledger.project, **params})
     return Review(refusals=(_refusal(code, text, declared.cluster.span, digest),))
 
 
@@ -229,20 +293,24 @@ def _review_claims(
 
 def _danger(
     declared: Declared, ledger: Ledger, surplus: tuple[ObjectRef, ...], state: ClusterState
-) -> tuple[str, str] | None:
-    """The code and the objects of the most dangerous effect of removing a project; None if there is none."""
+) -> tuple[str, Mapping[str, str | int]] | None:
+    """The code and the facts of the most dangerous effect of removing a project; None if there is none."""
     if not declared.projects and not declared.pinned:
-        return "GPU6001", _listed(ref.name for ref in surplus)
+        return "GPU6001", {"what": _listed(ref.name for ref in surplus)}
     running = [run.job.name for run in state.runs if run.job.project == ledger.project and run.phase in _HOLDS_GPUS]
     if running:
-        return "GPU6002", _listed(running)
+        return "GPU6002", {"what": _listed(running)}
+    most = declared.cluster.scheduling.delete_guard_jobs
+    left = sorted({run.job for run in state.runs if run.job.project == ledger.project and not run.phase.final})
+    if most is not None and len(left) > most:
+        return "GPU6010", _too_many(left, most)
     namespaces = {ref.name for ref in ledger.inventory if is_namespace(ref)}
     inside = [ref for ref in sorted(state.live) if ref.namespace in namespaces and not is_deleting(state.live[ref])]
     claims = {ref.name for ref in (*surplus, *inside) if _is_claim(ref)}
     if claims:
-        return "GPU6003", _listed(sorted(claims))
+        return "GPU6003", {"what": _listed(sorted(claims))}
     foreign = [ref.name for ref in inside if _is_workload(ref) and not _is_managed(ref, state)]
-    return ("GPU6005", _listed(foreign)) if foreign else None
+    return ("GPU6005", {"what": _listed(foreign)}) if foreign else None
 
 
 def _is_claim(ref: ObjectRef) -> bool:

@@ -574,3 +574,43 @@ def test_a_limit_below_what_is_held_is_told(run: Run, repository: WorkingCopy) -
     (quota,) = json.loads(run(*command, "-o", "json").stdout)["quotas"]
     assert (quota["limitBelowAllocated"], quota["capacityGpuMilli"]) == (True, 16000)
     assert quota["allocatedGpuMilli"]["before"] == 4000
+
+
+def test_many_jobs_that_would_be_deleted_are_told(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-\n  scheduling: {deleteGuard: 2}")
+    repository.commit("a guard", AT_MS + 1000)
+    follow = ("--repo", repository.folder, "--path", "clusters/tr4858", "--workdir", repository.folder / "clones")
+    file = repository.folder / "cluster.db"
+    assert run("reconcile", *follow, "--embedded", file, "--once").exit_code == 0
+    for job in ("b-1-g06", "b-2-g04", "b-3-g"):
+        repository.remove(f"clusters/tr4858/projects/team-b/jobs/{job}.yaml")
+    repository.commit("fewer", AT_MS + 2000)
+    command = ("plan", folder(repository), "--base", "main~1", "--head", "main", "-o", "json")
+    lines = set()
+    for live in ((), ("--embedded", file)):
+        result = run(*command, *live)
+        (refusal,) = json.loads(result.stdout)["refusals"]
+        assert (result.exit_code, refusal["code"]) == (3, "GPU6010")
+        lines.add(refusal["help"].partition("`")[2].rstrip("`"))
+    (line,) = lines
+    assert line in run("reconcile", *follow, "--embedded", file, "--once").stderr
+
+
+def test_a_quota_below_what_can_not_be_preempted_is_told(run: Run, repository: WorkingCopy) -> None:
+    """a-1-1-jupyter has one GPU, and two others, which have three, may not be preempted either."""
+    for name in ("a-1-g", "a-2-gg"):
+        path = f"clusters/tr4858/projects/team-a/jobs/{name}.yaml"
+        rewrite(repository, path, "  gpus:", "  preemptible: false\n  gpus:")
+    repository.commit("not to be preempted", AT_MS + 1000)
+    rewrite(repository, QUOTA, "quota: 4", "quota: 2")
+    repository.commit("less for a", AT_MS + 2000)
+    result = run("plan", folder(repository), "--base", "main~1", "--head", "main", "-o", "json")
+    (refusal,) = json.loads(result.stdout)["refusals"]
+    assert (result.exit_code, refusal["code"]) == (3, "GPU6011")
+    assert "is cut from 4 to 2, below the 4 GPUs of its running jobs that can't be preempted" in refusal["message"]
+    line = refusal["help"].partition("`")[2].rstrip("`")
+    repository.commit(f"it is meant\n\n{line}\n", AT_MS + 3000)
+    result = run("plan", folder(repository), "--base", "main~2", "--head", "main", "-o", "json")
+    assert (result.exit_code, [each["code"] for each in json.loads(result.stdout)["confirmed"]]) == (2, ["GPU6011"])
+    rewrite(repository, QUOTA, "quota: 2", "quota: 3")
+    assert run("plan", folder(repository), "--base", "main").exit_code == 2

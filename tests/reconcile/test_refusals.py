@@ -153,6 +153,55 @@ def test_the_guard_is_the_clusters_choice(stage: Stage) -> None:
     assert stage.phases() == {"b/j2": "Running"}
 
 
+WAITING = {f"c/projects/a/w{n}.yaml": job(f"w{n}", "a", gpus=4) for n in range(3)}
+FEW = {"c/cluster.yaml": CLUSTER + "  scheduling: {deleteGuard: 2}\n"}
+
+
+def trailer_of(stage: Stage, code: str) -> str:
+    (told,) = [line for line in stage.lines if line["event"] == "refused"]
+    assert told["code"] == code
+    return str(told["help"].rpartition("`")[0].rpartition("`")[2])
+
+
+def test_a_commit_that_removes_many_jobs_waits_for_a_word(stage: Stage) -> None:
+    stage.commit({**WAITING, **FEW})
+    stage.play(60)
+    before = stage.phases()
+    assert before == RUNNING | dict.fromkeys(("a/w0", "a/w1", "a/w2"), "Queued")
+    stage.commit({**dict.fromkeys(WAITING), "c/projects/b/j3.yaml": job("j3", "b")})
+    stage.play(120)
+    assert stage.phases() == before | {"b/j3": "Running"}
+    line = trailer_of(stage, "GPU6010")
+    stage.commit({"README.md": "it is meant"}, f"Remove them\n\n{line}\n")
+    stage.play(200)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+
+
+def test_jobs_that_have_ended_and_a_few_others_are_removed_without_a_word(stage: Stage) -> None:
+    stage.commit({**WAITING, **FEW})
+    stage.play(60)
+    stage.commit(dict.fromkeys(list(WAITING)[:2]))
+    stage.play(120)
+    assert stage.phases() == RUNNING | {"a/w2": "Queued"}
+    assert stage.codes("refused") == []
+
+
+def test_a_project_with_many_waiting_jobs_is_not_removed_without_a_word(stage: Stage) -> None:
+    files = {f"c/projects/z/w{n}.yaml": job(f"w{n}", "z", gpus=4) for n in range(3)}
+    files["c/projects/z/project.yaml"] = project("z", quota=0)
+    stage.commit({**files, **FEW})
+    stage.play(60)
+    before = stage.phases()
+    assert set(before) == {*RUNNING, "z/w0", "z/w1", "z/w2"}
+    stage.commit(dict.fromkeys(files))
+    stage.play(120)
+    assert stage.phases() == before
+    line = trailer_of(stage, "GPU6010")
+    stage.commit({"README.md": "it is meant"}, f"Remove it\n\n{line}\n")
+    stage.play(200)
+    assert stage.phases() == RUNNING
+
+
 def test_one_cluster_leaves_anothers_namespaces_records_and_runs_alone(stage: Stage) -> None:
     """The same files under another cluster's name, on the same API server: nothing of the first may change."""
     version = {ref: resource_version(body) for ref, body in stage.state().live.items() if ref.kind != "Node"}

@@ -81,4 +81,23 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "every job. The limit is the cluster's scheduling.stopGuard. Everything else in the commit is applied.",
         fix=_CONFIRM + " Or make the change in smaller steps.",
     ),
+    CodeEntry(
+        code="GPU6010",
+        title="too many jobs would be deleted at once",
+        message="{jobs} jobs that have not ended, more than {most}, would be deleted at once and are left as they are: "
+        "{what}",
+        why="A commit that removes so many jobs is usually a mistake, such as a wrong path or a failed merge. The "
+        "limit is the cluster's scheduling.deleteGuard. Everything else in the commit is applied.",
+        fix=_CONFIRM + " Or make the change in smaller steps.",
+    ),
+    CodeEntry(
+        code="GPU6011",
+        title="a quota is cut below what can't be preempted",
+        message="the quota of {project}{where} is cut from {before:gpus} to {after:gpus}, below the {held:gpus} GPUs "
+        "of its running jobs that can't be preempted",
+        why="These jobs keep running above the quota, so until they end the projects that are guaranteed the GPUs "
+        "don't get them. `gpuctl plan` alone refuses that; once it is merged, the quota is enforced as declared.",
+        fix="Cut the quota when the jobs have ended, end them first, or, if it is intended, push a commit whose "
+        "message ends with the `Gpuctl-Confirm:` line that is shown.",
+    ),
 )
