@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuctl.app.effects import Foreseen
     from gpuctl.app.gates import Gate
     from gpuctl.app.planning import Side
+    from gpuctl.compile import Written
 
 EXIT_CHANGES = 2
 EXIT_REFUSED = 3
@@ -185,7 +186,8 @@ def _no_state(file: IO[str], why: str) -> Failure:
 def _compiled(compared: Compared) -> Iterator[Side | None]:
     """Compile both trees; None for a missing folder. Mistakes end the command with exit 1.
 
-    Files that are equal in both trees are read once. Both get the digests of their contents, which a commit could
+    Files that are equal in both trees are read once; a mistake of several declarations of the second is marked at one
+    that differs. Both get the digests of their contents, which a commit could
     confirm and which a cluster has on record, unless the merge is not known.
     """
     from gpuctl.app.planning import Side  # noqa: PLC0415
@@ -196,17 +198,19 @@ def _compiled(compared: Compared) -> Iterator[Side | None]:
     is_known = names.merge in {Merge.CLEAN, Merge.DIRECT}
     files: Mapping[str, SourceFile] = {}
     cache = CompileCache()
+    written: tuple[Written, ...] | None = None
     for tree, name in ((compared.before, names.base), (compared.after, names.head)):
         if tree is None:
             yield None
             continue
         files = as_seen(tree.files, files)
-        compiled = compile_tree(replace(tree, files=files), cache)
+        compiled = compile_tree(replace(tree, files=files), cache, written)
         if compiled.declared is None:
             tell(compiled.diagnostics)
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
         contents = contents_of(tree, compiled) if is_known else {}
+        written = compiled.written
         breaches = tuple(found for found in compiled.diagnostics if found.code == _BREACH)
         declared = replace(compiled.declared, project_contents=contents)
         yield Side(declared=declared, written=compiled.written, breaches=breaches)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from gpuctl.compile import quota
 from gpuctl.compile.declarations import Declaration
@@ -23,8 +24,15 @@ from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 _SHOWN_MEMBERS = 5
 
 
-def check_capacity(resolved: Resolved) -> Iterator[Diagnostic]:
-    """What is wrong with pools and quotas. Cost: linear in projects and pools."""
+Named = tuple[str, str]
+"""The kind and the name of a declaration."""
+
+
+def check_capacity(resolved: Resolved, touched: frozenset[Named] = frozenset()) -> Iterator[Diagnostic]:
+    """What is wrong with pools and quotas. Cost: linear in projects and pools.
+
+    `touched`: the declarations whose quota a change has set, where one is known.
+    """
     cluster = resolved.cluster
     if cluster is None:
         return
@@ -37,7 +45,7 @@ def check_capacity(resolved: Resolved) -> Iterator[Diagnostic]:
         return
     yield from _unserved(resolved)
     severity = Severity.WARNING if cluster.model.spec.scheduling.overcommit_quota else Severity.ERROR
-    for found in _sums(resolved):
+    for found in _sums(resolved, touched):
         yield replace(found, severity=severity)
 
 
@@ -118,29 +126,39 @@ def _unserved(resolved: Resolved) -> Iterator[Diagnostic]:
                 yield document.diagnostic("GPU3012", document.span(("spec", "quota", pool)), params)
 
 
-def _sums(resolved: Resolved) -> Iterator[Diagnostic]:
+def _sums(resolved: Resolved, touched: frozenset[Named]) -> Iterator[Diagnostic]:
     """Mistakes where the quotas of projects and departments add up to more than what they divide."""
     for domain in resolved.domains:
         where = "the cluster" if domain.name == WHOLE_CLUSTER else f'pool "{domain.name}"'
         capacity = quota.capacity(resolved, domain.pools)
         if capacity is not None:
-            yield from _over(resolved, None, domain.name, capacity, where)
+            yield from _over(resolved, _Sum(None, domain.name, capacity, where), touched)
         for name, department in sorted(resolved.departments.items()):
             if department.model.spec.quota is not None:
                 own = quota.in_domain(department.model.spec.quota, domain.name)
-                yield from _over(resolved, name, domain.name, own, where)
+                yield from _over(resolved, _Sum(name, domain.name, own, where), touched)
 
 
-def _over(
-    resolved: Resolved, department: str | None, domain: DomainName, available: int, where: str
-) -> Iterator[Diagnostic]:
+class _Sum(NamedTuple):
+    """What quotas add up against: a department's quota, or the GPUs (None) of a domain."""
+
+    department: str | None
+    domain: DomainName
+    available: int
+    where: str
+
+
+def _over(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> Iterator[Diagnostic]:
     """The first quota that exceeds what is available, if one does; those before are told with it.
 
-    Those in the cluster's own files come first, then all others by name: what no project can change is not marked
-    because of what one has changed.
+    What a change has touched comes last, so that it is marked. Of the others, those in the cluster's own files come
+    first, then all by name: what no project can change is not marked because of what one has changed.
     """
+    department, domain, available, where = checked
     members = [member for member in quota.members(resolved, department, domain) if member.quota]
-    members.sort(key=lambda member: not resolved.is_own(_of(resolved, member).document))
+    members.sort(
+        key=lambda each: ((each.kind, each.name) in touched, not resolved.is_own(_of(resolved, each).document))
+    )
     everything, total = sum(member.quota for member in members), 0
     if everything <= available:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,9 +51,13 @@ class Compiled:
     written: tuple[Written, ...] = ()
 
 
-def compile_tree(tree: SourceTree, cache: CompileCache | None = None) -> Compiled:
+def compile_tree(
+    tree: SourceTree, cache: CompileCache | None = None, before: Collection[Written] | None = None
+) -> Compiled:
     """Compile all files of a tree. Never raises for their content; the order of files means nothing.
 
+    `before`: what was declared before a change, where that is known. A mistake of several declarations together, such
+    as quotas whose sum is too large, is then marked at one that the change touched.
     `cache` is the one of a compilation before, if there was one: it saves work and changes no result.
     Cost: linear in the bytes of the files, about twice what merely parsing them costs; of a file that is the same
     object, and whose references lead to the same, a fiftieth of that.
@@ -63,7 +67,8 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None) -> Compile
     resolved = resolve(declarations, tree)
     diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
     resolved.domains = quota_domains(resolved)
-    diagnostics.extend(check_capacity(resolved))
+    written = tuple(_written(declarations))
+    diagnostics.extend(check_capacity(resolved, _touched(written, before)))
     resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
     if declarations.policies:
@@ -76,8 +81,17 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None) -> Compile
         diagnostics=tuple(_as_many_as_are_read(sorted_diagnostics(diagnostics), declarations.owners)),
         owners=declarations.owners,
         cluster=resolved.cluster.model.metadata.name if resolved.cluster is not None else "",
-        written=tuple(_written(declarations)) if declared is not None else (),
+        written=written if declared is not None else (),
     )
+
+
+def _touched(written: Iterable[Written], before: Collection[Written] | None) -> frozenset[tuple[str, str]]:
+    """The declarations, by kind and name, whose quota a change has set."""
+    if before is None:
+        return frozenset()
+    known = {(each.kind, each.name): each.spec.get("quota") for each in before}
+    set_now = {(each.kind, each.name): each.spec.get("quota") for each in written}
+    return frozenset(named for named, quota in set_now.items() if quota != known.get(named))
 
 
 def _written(declarations: Declarations) -> Iterator[Written]:

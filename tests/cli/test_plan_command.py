@@ -113,6 +113,13 @@ def test_errors_exit_1(run: Run, repository: WorkingCopy, tmp_path: Path) -> Non
     assert "error GPU2011" in broken.stderr
 
 
+def test_a_sum_that_is_too_large_is_marked_at_what_the_change_touched(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, QUOTA, "quota: 4", "quota: 6")
+    result = run("plan", folder(repository), "--base", "main")
+    assert result.exit_code == 1
+    assert f"{QUOTA}:6:10: error GPU3009: the quotas add up to 18 GPUs" in result.stderr
+
+
 def test_what_no_object_shows_is_a_change_too(run: Run, repository: WorkingCopy) -> None:
     rewrite(repository, JOB, "  gpus: 1", "  gpus: 1\n  priority: 5\n  maxDuration: 2h")
     rewrite(repository, QUOTA, "  quota: 4", "  quota: 4\n  priority: 1")

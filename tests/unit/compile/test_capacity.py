@@ -41,6 +41,22 @@ def test_quotas_of_a_department_by_pool() -> None:
     assert of(member, RESEARCH, project("team-b", "{department: research, quota: {old: 0.5}}")) == ["GPU3010"]
 
 
+def test_quotas_that_add_up_to_too_much_are_marked_at_what_a_change_touched() -> None:
+    """All in one file, where the last by name exceeds the 22 GPUs, and the first was raised."""
+    quotas = {"team-a": 4, "team-b": 8, "team-c": 9}
+    base = {"c.yaml": CLUSTER, "p.yaml": "---\n".join(project(name, f"{{quota: {n}}}") for name, n in quotas.items())}
+    raised = {**base, "p.yaml": base["p.yaml"].replace("quota: 4", "quota: 6")}
+    for before, marked in ((None, "quota: 9"), (compile_tree(tree_of(base)).written, "quota: 6")):
+        (found,) = compile_tree(tree_of(raised), before=before).diagnostics
+        assert (found.code, marked in found.source_line) == ("GPU3009", True)
+    more = {**base, "n.yaml": project("team-0", "{quota: 2}")}
+    (found,) = compile_tree(tree_of(more), before=compile_tree(tree_of(base)).written).diagnostics
+    assert (found.span.file, len(found.related)) == ("n.yaml", 3)
+    smaller = {**base, "c.yaml": CLUSTER.replace("nodes: [d1, d2]", "nodes: [d1]")}
+    (found,) = compile_tree(tree_of(smaller), before=compile_tree(tree_of(base)).written).diagnostics
+    assert "quota: 9" in found.source_line
+
+
 def test_plain_and_by_pool_is_told_once_for_each_that_departs_from_the_usual_form() -> None:
     others = [project("team-b", "{quota: {dgx: 1}}"), project("team-c", "{quota: 1, limit: {dgx: 2}}")]
     assert of("{quota: 4}", *others) == ["GPU3011", "GPU3011"]
