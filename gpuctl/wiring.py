@@ -17,7 +17,7 @@ from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular, read_tree
 from gpuctl.adapters.git import GitSource, WorkingCopy
-from gpuctl.adapters.gitmerge import Compared, compare
+from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.bench.cluster_ports import Controller, Yard
@@ -132,6 +132,11 @@ def compared_revisions(folder: Path, base: str, head: str | None, *, direct: boo
     `direct`: base and head themselves. Raises SourceUnavailable: no repository, no such revision.
     """
     return compare(folder, base, head, read_tree, direct=direct)
+
+
+def rolled_back(folder: Path, base: str, to: str) -> Compared:
+    """Read a cluster's folder at base, and as it would be after a rollback to an earlier commit."""
+    return roll_back(folder, base, to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

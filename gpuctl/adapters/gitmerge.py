@@ -55,13 +55,13 @@ def compare(
     SourceUnavailable: no repository, no such revision, no common ancestor. Cost: eight commands more than reading the
     two trees, and where base has moved, the merge.
     """
-    standing = _existing(folder)
-    repository, inside = Repository.containing(standing)
-    path = (Path(inside) / folder.absolute().relative_to(standing)).as_posix()
+    repository, path = _found(folder)
     ours, theirs = _commit(repository, base), _commit(repository, head or "HEAD")
-    compared = Comparison(base=base, head=head or WORKING_TREE, base_commit=ours)
+    compared = Comparison(base=base, head=head or WORKING_TREE, folder=path, base_commit=ours)
     compared = compared if head is None else replace(compared, head_commit=theirs)
-    after = _read(repository, theirs, path) if head is not None else _working_tree(folder, read_folder)
+    after = _read(repository, theirs, path) if head is not None else None
+    if head is None and _is_folder(folder):
+        after = _in_repository(read_folder(str(folder)), repository, path)
     confirmations = repository.confirmations(NO_REVISION, ours) | repository.confirmations(NO_REVISION, theirs)
     tips = Compared(comparison=compared, before=_read(repository, ours, path), after=after, confirmations=confirmations)
     if direct:
@@ -80,6 +80,48 @@ def compare(
             return replace(tips, comparison=compared, after=_read(workshop.repository, merged.tree, path))
     compared = replace(compared, merge=merged.state, conflicts=merged.conflicts)
     return replace(tips, comparison=compared, before=_read(repository, parted, path))
+
+
+def roll_back(folder: Path, base: str, to: str) -> Compared:
+    """Read a cluster's folder at base, and at base with that folder as it was at an earlier commit.
+
+    What is outside of the folder stays as it is at base: policies of all clusters, too. Raises SourceUnavailable: no
+    repository, no such revision, no folder there, no earlier commit.
+    """
+    repository, path = _found(folder)
+    now, then = _commit(repository, base), _commit(repository, to)
+    if not repository.follows(then, now):
+        raise unavailable("GPU8019", revision=to, base=base)
+    compared = Comparison(
+        base=base,
+        head=to,
+        folder=path,
+        base_commit=now,
+        head_commit=then,
+        merge_base=then,
+        base_moved_by=repository.count_since(then, now, path),
+        merge=Merge.ROLLBACK,
+    )
+    before, wanted = _read(repository, now, path), repository.tree(then, path)
+    present = {} if before is None else _inside(before)
+    edits: dict[str, SourceFile | None] = {**dict.fromkeys(present), **_inside(wanted)}
+    with _workshop(repository, now) as workshop:
+        after = _read(workshop.repository, workshop.commit(now, edits), path)
+    confirmations = repository.confirmations(NO_REVISION, now)
+    return Compared(comparison=compared, before=before, after=after, confirmations=confirmations)
+
+
+def _inside(tree: SourceTree) -> Mapping[str, SourceFile]:
+    """The files below the cluster's folder. Those that can't be read are links to nothing, or too large: left out."""
+    root = "" if tree.cluster_dir == "." else f"{tree.cluster_dir}/"
+    return {path: file for path, file in tree.files.items() if path.startswith(root) and file.fault is None}
+
+
+def _found(folder: Path) -> tuple[Repository, str]:
+    """The repository that a folder is in, and the folder's path there; also for one that is in no working tree."""
+    standing = _existing(folder)
+    repository, inside = Repository.containing(standing)
+    return repository, (Path(inside) / folder.absolute().relative_to(standing)).as_posix()
 
 
 def _commit(repository: Repository, name: str) -> Revision:
@@ -111,8 +153,21 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _working_tree(folder: Path, read_folder: Callable[[str], SourceTree]) -> SourceTree | None:
-    return read_folder(str(folder)) if _is_folder(folder) else None
+def _in_repository(tree: SourceTree, repository: Repository, path: str) -> SourceTree:
+    """The working tree's files by their paths in the repository, as those of commits are.
+
+    Those behind a link that leaves the repository keep the path they have.
+    """
+    top = repository.folder.resolve()
+    folders: dict[Path, Path] = {}
+    files = dict[str, SourceFile]()
+    for name, file in tree.files.items():
+        at = Path(name)
+        if at.parent not in folders:
+            real = at.parent.resolve()
+            folders[at.parent] = real.relative_to(top) if real.is_relative_to(top) else at.parent
+        files[(folders[at.parent] / at.name).as_posix()] = file
+    return replace(tree, cluster_dir=path, files=files)
 
 
 def _read(repository: Repository, revision: Revision, path: str) -> SourceTree | None:
@@ -129,15 +184,7 @@ def _edits(
 ) -> Mapping[str, SourceFile | None]:
     """The declarations in the working tree that are not as in a commit, by path in the repository; None: deleted."""
     read = _read(repository, commit, path)
-    before = {} if read is None else read.files
-    top = repository.folder.resolve()
-    folders: dict[Path, Path] = {}
-    now = dict[str, SourceFile]()
-    for name, file in tree.files.items() if tree is not None else ():
-        at = Path(name)
-        if at.parent not in folders:
-            folders[at.parent] = at.parent.resolve().relative_to(top)
-        now[(folders[at.parent] / at.name).as_posix()] = file
+    before, now = ({} if side is None else side.files for side in (read, tree))
     changed = {name: file for name, file in now.items() if name not in before or not file.says_the_same(before[name])}
     return {**dict.fromkeys(before.keys() - now.keys()), **changed}
 

@@ -99,9 +99,10 @@ class Repository:
             raise unavailable("GPU8013", folder=str(self.folder))
         return None if answer.code else Revision(answer.text)
 
-    def count_since(self, older: Revision, newer: Revision) -> int:
-        """How many commits `newer` contains that `older` does not."""
-        answer = self._run("rev-list", "--count", newer, f"^{older}")
+    def count_since(self, older: Revision, newer: Revision, path: str = ".") -> int:
+        """How many commits `newer` contains that `older` does not, and that changed something below a path."""
+        within = () if path == "." else ("--", path)
+        answer = self._run("rev-list", "--count", newer, f"^{older}", *within)
         if answer.code:
             raise unavailable("GPU8013", folder=str(self.folder))
         return int(answer.text)

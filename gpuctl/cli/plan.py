@@ -41,15 +41,17 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
     examples=(
         "gpuctl plan clusters/tr4858 --base origin/main",
         "gpuctl plan clusters/tr4858 --base origin/main --head HEAD -o markdown > comment.md",
+        "gpuctl plan clusters/tr4858 --rollback HEAD~3 --context prod",
         "gpuctl plan clusters/tr4858 --base origin/main --context prod --fail-on stopped,deleted",
         f"gpuctl plan clusters/tr4858 --base origin/main --state <(kubectl get -A -o json {STATE_KINDS})",
     ),
     failed=EXIT_FAILED,
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--base", metavar="REV", required=True, help="The revision to compare with: a branch, tag or commit.")
+@click.option("--base", metavar="REV", help="The revision to compare with: a branch, tag or commit.")
 @click.option("--head", metavar="REV", help="The revision with the change. Default: the working tree.")
 @click.option("--direct", is_flag=True, help="Compare base and head as they are, without merging them.")
+@click.option("--rollback", metavar="REV", help="Plan going back to this earlier commit of base. Default base: HEAD.")
 @click.option("--kubeconfig", metavar="FILE", help="Compute the effect on this cluster, as it is now.")
 @click.option("--context", metavar="NAME", help="The same, by a context of kubectl's kubeconfig.")
 @click.option(
@@ -74,12 +76,22 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
 def plan(  # noqa: PLR0913 - an argument for each option
-    folder: Path, base: str, head: str | None, *, direct: bool, gates: tuple[Gate, ...], output: str, **cluster: Any
+    folder: Path,
+    *,
+    base: str | None,
+    head: str | None,
+    direct: bool,
+    rollback: str | None,
+    gates: tuple[Gate, ...],
+    output: str,
+    **cluster: Any,
 ) -> None:
     """Show what merging a change does to jobs, objects and quotas.
 
     Base is compared with the merge of base and head, so what base has gained meanwhile is no part of the change. The
     merge is computed in a temporary folder. If it has conflicts, head is compared with the commit where the two part.
+
+    --rollback plans the cluster's folder as it was at an earlier commit of base; all other files stay.
 
     The effect on jobs is the engine's own decision: which jobs would start, be paused (and for which job), be moved or
     wait, and until when. It is computed on the cluster that is named, as it is now. Without a cluster it starts from
@@ -95,18 +107,17 @@ def plan(  # noqa: PLR0913 - an argument for each option
 
     Exit code: 0 no change, 2 changes, 3 changes that a guard or --fail-on refuses, 1 error.
     """
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.gates import failed  # noqa: PLC0415
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
     from gpuctl.views import plan_markdown, plan_text  # noqa: PLC0415
     from gpuctl.views import plan_report as report_form  # noqa: PLC0415
 
     collect_seldom()
-    compared = wiring.compared_revisions(folder, base, head, direct=direct)
+    compared = _read(folder, Revisions(base=base, head=head, direct=direct, rollback=rollback))
     revisions = compared.comparison
     before, after = _compiled(compared)
     if before is None and after is None:
-        missing = f"{folder} is in neither {base} nor {head or f'the {WORKING_TREE}'}"
+        missing = f"{folder} is in neither {revisions.base} nor {head or f'the {WORKING_TREE}'}"
         raise Failure("GPU8003", missing, hint="name the folder of a cluster: clusters/NAME")
     basis = Basis(**cluster, confirmed=compared.confirmations)
     base_declared = None if before is None else before.declared
@@ -122,6 +133,28 @@ def plan(  # noqa: PLR0913 - an argument for each option
             say(*line)
     if not report.empty:
         raise click.exceptions.Exit(EXIT_REFUSED if report.refused else EXIT_CHANGES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revisions:
+    """What is compared, as the options name it."""
+
+    base: str | None
+    head: str | None
+    direct: bool
+    rollback: str | None
+
+
+def _read(folder: Path, given: Revisions) -> Compared:
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+
+    if given.rollback is not None:
+        if given.head is not None or given.direct:
+            raise click.UsageError("--rollback goes without --head and --direct: it names what base is to be like")
+        return wiring.rolled_back(folder, given.base or "HEAD", given.rollback)
+    if given.base is None:
+        raise click.UsageError("Missing option '--base', or '--rollback'.")
+    return wiring.compared_revisions(folder, given.base, given.head, direct=given.direct)
 
 
 def _gates(text: str) -> Iterator[Gate]:
@@ -195,7 +228,7 @@ def _compiled(compared: Compared) -> Iterator[Side | None]:
     from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
 
     names = compared.comparison
-    is_known = names.merge in {Merge.CLEAN, Merge.DIRECT}
+    is_known = names.merge not in {Merge.CONFLICTS, Merge.UNSUPPORTED}
     files: Mapping[str, SourceFile] = {}
     cache = CompileCache()
     written: tuple[Written, ...] | None = None

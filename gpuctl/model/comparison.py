@@ -12,25 +12,29 @@ class Merge(StrEnum):
     """Which two trees a plan compares.
 
     CLEAN: base and the merge of base and head. CONFLICTS, or UNSUPPORTED by a git before 2.38: the merge base and head,
-    because the merge is not known. DIRECT: base and head.
+    because the merge is not known. DIRECT: base and head. ROLLBACK: base, and base with the cluster's folder as it was
+    at head.
     """
 
     CLEAN = "clean"
     CONFLICTS = "conflicts"
     UNSUPPORTED = "unsupported"
     DIRECT = "direct"
+    ROLLBACK = "rollback"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Two revisions as they were named, with their commits.
 
-    `head_commit` is NO_REVISION for the working tree, `merge_base` with DIRECT. `base_moved_by`: how many commits base
-    has that head lacks. `conflicts`: the files that both changed, each in its own way.
+    `folder`: the cluster's, in the repository. `head_commit` is NO_REVISION for the working tree, `merge_base` with
+    DIRECT. `base_moved_by`: how many commits base has that head lacks; of a rollback, how many of those changed the
+    folder. `conflicts`: the files that both changed, each in its own way.
     """
 
     base: str
     head: str
+    folder: str
     base_commit: Revision = NO_REVISION
     head_commit: Revision = NO_REVISION
     merge_base: Revision = NO_REVISION

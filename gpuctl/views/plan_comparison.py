@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Any
 
 from gpuctl.diag.wording import all_of
@@ -42,6 +43,10 @@ def remarks(compared: Comparison) -> Iterator[str]:
                 f"{moved}. The plan compares {parted} with {compared.head}: this git can't merge without a working "
                 "tree, git 2.38 or newer can."
             )
+        case Merge.ROLLBACK:
+            undone = _commits(compared.base_moved_by)
+            yield f"A rollback of {compared.folder} to {parted}; {undone} since then changed it. Other folders stay."
+            yield f"To do it: git restore --source={parted} --staged --worktree -- {quote(compared.folder)}"
         case _:
             pass
 
@@ -50,13 +55,16 @@ def commits(compared: Comparison) -> str:
     """`main 0831e9295f, feature 4be3a1c2d0, merge base 0831e9295f`."""
     named = ((compared.base, compared.base_commit), (compared.head, compared.head_commit))
     known = [f"{name} {commit[:_SHORT]}".rstrip() for name, commit in named]
-    return ", ".join([*known, f"merge base {compared.merge_base[:_SHORT]}"] if compared.merge_base else known)
+    if compared.merge in {Merge.DIRECT, Merge.ROLLBACK}:
+        return ", ".join(known)
+    return ", ".join([*known, f"merge base {compared.merge_base[:_SHORT]}"])
 
 
 def document(compared: Comparison) -> dict[str, Any]:
     """The JSON form."""
     return {
         "state": compared.merge.value,
+        "folder": compared.folder,
         "baseCommit": _commit(compared.base_commit),
         "headCommit": _commit(compared.head_commit),
         "mergeBase": _commit(compared.merge_base),

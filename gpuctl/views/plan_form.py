@@ -38,14 +38,17 @@ class CountChange(Form):
 class MergeForm(Form):
     """What was compared."""
 
-    state: Literal["clean", "conflicts", "unsupported", "direct"] = Field(
+    state: Literal["clean", "conflicts", "unsupported", "direct", "rollback"] = Field(
         description="clean: base with the merge. conflicts, or unsupported by a git before 2.38: the merge base with "
-        "head. direct: base with head."
+        "head. direct: base with head. rollback: base with the cluster's folder as it was at head."
     )
+    folder: str = Field(description="The cluster's folder in the repository.")
     base_commit: str | None = Field(description="The commit that base names.")
     head_commit: str | None = Field(description="The commit that head names; null: the working tree.")
     merge_base: str | None = Field(description="The commit where the two part; null with direct.")
-    base_moved_by: int = Field(description="How many commits base has that head lacks.")
+    base_moved_by: int = Field(
+        description="How many commits base has that head lacks; of a rollback, those that changed the folder."
+    )
     conflicts: list[str] = Field(description="The files that both changed, each in its own way.")
 
 

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-from commands import AT_MS, ROOT, Run
+from commands import AT_MS, Run
+from planstories import CLUSTER, D_JOBS, QUOTA, claim_of_team_d, moved_base, rewrite, switched
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -18,21 +18,11 @@ from gpuctl.k8s.kinds import OBSERVED
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.render.bounds import CLASSES_NAME
 
-GOLDEN = ROOT / "tests" / "golden" / "plan"
-QUOTA = "clusters/tr4858/projects/team-a/project.yaml"
 JOB = "clusters/tr4858/projects/team-a/jobs/a-1-g.yaml"
-D_JOBS = "clusters/tr4858/projects/team-d/jobs"
-CLUSTER = "clusters/tr4858/cluster.yaml"
 
 
 def folder(repository: WorkingCopy) -> Path:
     return repository.folder / "clusters" / "tr4858"
-
-
-def rewrite(repository: WorkingCopy, path: str, old: str, new: str) -> None:
-    text = (repository.folder / path).read_text()
-    assert old in text
-    repository.write(path, text.replace(old, new).encode())
 
 
 def test_no_change_exits_0(run: Run, repository: WorkingCopy) -> None:
@@ -155,26 +145,6 @@ def test_a_department_s_limit_is_a_setting(run: Run, repository: WorkingCopy) ->
         "  team-a: department none -> research\n"
         in run("plan", folder(repository), "--base", "main~1", "--head", "main").stdout
     )
-
-
-def claim_of_team_d(repository: WorkingCopy) -> None:
-    """The second half of the report's story: d wants what is its own."""
-    first = (repository.folder / D_JOBS / "d-1-gggg.yaml").read_text()
-    for name in ("d-2-gg", "d-3-gg"):
-        text = first.replace("d-1-gggg", name).replace("gpus: 4", "gpus: 2")
-        repository.write(f"{D_JOBS}/{name}.yaml", text.encode())
-
-
-@pytest.mark.parametrize(("form", "ending"), [("text", "txt"), ("markdown", "md"), ("json", "json")])
-def test_who_would_start_and_who_would_be_paused_for_whom(
-    run: Run, repository: WorkingCopy, form: str, ending: str, request: pytest.FixtureRequest
-) -> None:
-    claim_of_team_d(repository)
-    shown = run("plan", folder(repository), "--base", "main", "-o", form).stdout
-    file = GOLDEN / f"claim.{ending}"
-    if request.config.getoption("--update-golden"):
-        file.write_text(shown)
-    assert shown == file.read_text()
 
 
 def test_the_effect_as_data(run: Run, repository: WorkingCopy) -> None:
@@ -347,24 +317,6 @@ def test_what_a_cluster_allows_from_now_on_is_in_the_plan(run: Run, repository: 
     assert "pod-security.kubernetes.io/enforce" in told.pop(("Namespace", "gpu-team-a"))
     assert told == {("ResourceQuota", CLASSES_NAME): "spec.scopeSelector.matchExpressions"}
     assert all(report["effect"][field] == [] for field in ("started", "paused", "moved"))
-
-
-def moved_base(repository: WorkingCopy) -> None:
-    """A branch that gives team-d its two jobs, while main gains another job and loses one."""
-    claim_of_team_d(repository)
-    switched(repository, "-qb", "feature")
-    repository.commit("a claim", AT_MS + 1000)
-    switched(repository, "-q", "main")
-    other = (folder(repository) / "projects/team-a/jobs/a-1-g.yaml").read_text()
-    repository.write(f"{D_JOBS}/d-9-g.yaml", other.replace("a-1-g", "d-9-g").replace("team-a", "team-d").encode())
-    repository.commit("one more", AT_MS + 2000)
-    repository.remove("clusters/tr4858/projects/team-b/jobs/b-3-g.yaml")
-    repository.commit("one less", AT_MS + 3000)
-
-
-def switched(repository: WorkingCopy, *to: str) -> None:
-    git = ["git", "-C", str(repository.folder), "checkout", *to]
-    subprocess.run(git, check=True)
 
 
 def jobs_of(report: dict[str, Any]) -> dict[str, str]:
@@ -621,3 +573,29 @@ def test_a_quota_below_what_can_not_be_preempted_is_told(run: Run, repository: W
     assert (result.exit_code, [each["code"] for each in json.loads(result.stdout)["confirmed"]]) == (2, ["GPU6011"])
     rewrite(repository, QUOTA, "quota: 2", "quota: 3")
     assert run("plan", folder(repository), "--base", "main").exit_code == 2
+
+
+def test_the_plan_of_going_back(run: Run, repository: WorkingCopy) -> None:
+    claim_of_team_d(repository)
+    repository.commit("a claim", AT_MS + 1000)
+    repository.write("README.md", b"hello\n")
+    repository.commit("a word", AT_MS + 2000)
+    command = ("plan", folder(repository), "--rollback", "main~2")
+    result = run(*command, "-o", "json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, jobs_of(report)) == (2, {"d-2-gg": "delete", "d-3-gg": "delete"})
+    assert (report["base"], report["head"]) == ("HEAD", "main~2")
+    assert (report["merge"]["state"], report["merge"]["baseMovedBy"]) == ("rollback", 1)
+    assert sorted(each["job"] for each in report["effect"]["started"]) == ["team-b/b-4-gg", "team-c/c-4-gg"]
+    then = report["merge"]["headCommit"]
+    line = f"git restore --source={then[:10]} --staged --worktree -- clusters/tr4858"
+    text = run(*command).stdout
+    assert f"\n  A rollback of clusters/tr4858 to {then[:10]}; 1 commit since then changed it. Other folders" in text
+    assert f"\n  To do it: {line}\n" in text
+    subprocess.run(["git", "-C", str(repository.folder), *line.split()[1:]], check=True)
+    done = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)
+    assert (done["digest"], done["effect"]) == (report["digest"], report["effect"])
+    for wrong in (("--head", "main"), ("--direct",)):
+        result = run(*command, *wrong)
+        assert (result.exit_code, "--rollback goes without" in result.stderr) == (1, True)
+    assert run("plan", folder(repository)).exit_code == 1

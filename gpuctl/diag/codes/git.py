@@ -151,4 +151,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="The branches have separate histories: one of them was begun anew, or comes from another repository.",
         fix="Name the branch that head was begun from, or compare the two as they are with `--direct`.",
     ),
+    CodeEntry(
+        code="GPU8019",
+        title="not an earlier commit",
+        message="{revision} is not an earlier commit of {base}: there is nothing to go back to",
+        why="A rollback goes back to a commit that base contains.",
+        fix="Name a commit of base, such as `main~3`. `git log --oneline BASE -- FOLDER` lists those that changed the "
+        "cluster's folder.",
+    ),
 )

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gpuctl.adapters.files import read_tree
-from gpuctl.adapters.gitmerge import Compared, compare
+from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.comparison import Merge
 from gpuctl.model.ids import NO_REVISION
-from gpuctl.model.source import SourceTree
+from gpuctl.model.source import SourceFault, SourceTree
 
 ONE = "clusters/one"
 LONG = "".join(f"line-{n}: {n}\n" for n in range(30))
@@ -138,6 +138,16 @@ def test_a_file_that_can_not_be_read_is_told_of_not_merged(clone: Clone) -> None
     assert any(file.fault for file in after.files.values())
 
 
+def test_policies_behind_a_link_that_leaves_the_repository_are_told_of(clone: Clone, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "rule.yaml").write_text("kind: Policy\n")
+    (clone.folder / "policies").symlink_to(outside)
+    after = clone.compare(head=None).after
+    assert after is not None
+    assert [file.fault for name, file in after.files.items() if name.endswith("rule.yaml")] == [SourceFault.ESCAPES]
+
+
 def test_conflicts_are_named_and_head_is_compared_with_where_it_began(clone: Clone) -> None:
     clone.git("checkout", "-qb", "feature")
     hostile = f"{ONE}/\x1b[31m.yaml"
@@ -250,3 +260,37 @@ def test_worktrees_and_longer_names_of_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["--all", "-h", "", "main..feature", "main\n", "\x00", "main^{/x}"])
 def test_a_name_is_never_an_option(clone: Clone, name: str) -> None:
     assert clone.fault(name, "main").code in {"GPU8006", "GPU8011"}
+
+
+def test_a_rollback_takes_the_folder_back_and_nothing_else(clone: Clone) -> None:
+    first = clone.commit(**{"policies/rule.yaml": "z: 1\n", f"{ONE}/gone.yaml": "x: 1\n"})
+    clone.commit(**{"policies/rule.yaml": "z: 2\n"})
+    clone.commit(**{f"{ONE}/gone.yaml": None, f"{ONE}/new.yaml": "x: 2\n", f"{ONE}/a.yaml": edited(3)})
+    before = contents(clone.folder)
+    compared = roll_back(clone.folder / ONE, "main", "main~2")
+    assert contents(clone.folder) == before
+    said = compared.comparison
+    assert (said.merge, said.head_commit, said.base_moved_by, said.folder) == (Merge.ROLLBACK, first, 1, ONE)
+    assert texts(compared.before) == {
+        "cluster.yaml": LONG,
+        "a.yaml": edited(3),
+        "new.yaml": "x: 2\n",
+        "rule.yaml": "z: 2\n",
+    }
+    assert texts(compared.after) == {"cluster.yaml": LONG, "a.yaml": LONG, "gone.yaml": "x: 1\n", "rule.yaml": "z: 2\n"}
+
+
+def test_a_rollback_is_to_an_earlier_commit_that_has_the_folder(clone: Clone) -> None:
+    clone.git("checkout", "-qb", "feature")
+    clone.commit(**{f"{ONE}/a.yaml": edited(3)})
+    for base, to, code in (
+        ("main", "feature", "GPU8019"),
+        ("main", "nothing", "GPU8006"),
+        ("feature", "-x", "GPU8006"),
+    ):
+        with pytest.raises(SourceUnavailable) as caught:
+            roll_back(clone.folder / ONE, base, to)
+        assert caught.value.code == code
+    with pytest.raises(SourceUnavailable) as caught:
+        roll_back(clone.folder / "clusters/two", "feature", "main")
+    assert caught.value.code == "GPU8003"
