@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,19 +102,11 @@ def roll_back(folder: Path, base: str, to: str) -> Compared:
         base_moved_by=repository.count_since(then, now, path),
         merge=Merge.ROLLBACK,
     )
-    before, wanted = _read(repository, now, path), repository.tree(then, path)
-    present = {} if before is None else _inside(before)
-    edits: dict[str, SourceFile | None] = {**dict.fromkeys(present), **_inside(wanted)}
+    folder_then = repository.folder_at(then, path)
     with _workshop(repository, now) as workshop:
-        after = _read(workshop.repository, workshop.commit(now, edits), path)
-    confirmations = repository.confirmations(NO_REVISION, now)
+        after = _read(workshop.repository, workshop.put_back(now, path, folder_then), path)
+    before, confirmations = _read(repository, now, path), repository.confirmations(NO_REVISION, now)
     return Compared(comparison=compared, before=before, after=after, confirmations=confirmations)
-
-
-def _inside(tree: SourceTree) -> Mapping[str, SourceFile]:
-    """The files below the cluster's folder. Those that can't be read are links to nothing, or too large: left out."""
-    root = "" if tree.cluster_dir == "." else f"{tree.cluster_dir}/"
-    return {path: file for path, file in tree.files.items() if path.startswith(root) and file.fault is None}
 
 
 def _found(folder: Path) -> tuple[Repository, str]:
@@ -227,7 +219,14 @@ class _Workshop:
             b"D " + _quoted(path) if file is None else b"M 100644 inline %s\n%s" % (_quoted(path), _data(file.content))
             for path, file in sorted(edits.items())
         ]
-        head = [b"commit refs/heads/working-tree", b"mark :1", b"committer gpuctl <> 0 +0000", _data(b"")]
+        return self._committed(parent, orders)
+
+    def put_back(self, parent: Revision, path: str, tree: str) -> Revision:
+        """Commit a folder as it is in a tree on top of another commit."""
+        return self._committed(parent, [b"M 040000 " + tree.encode() + b" " + _quoted("" if path == "." else path)])
+
+    def _committed(self, parent: Revision, orders: Sequence[bytes]) -> Revision:
+        head = [b"commit refs/heads/planned", b"mark :1", b"committer gpuctl <> 0 +0000", _data(b"")]
         feed = b"\n".join([*head, b"from " + parent.encode(), *orders, b"", b"get-mark :1", b"done", b""])
         told = self._git.stream(*self._at, "fast-import", "--quiet", "--done", feed=feed, otherwise=self._damaged())
         return Revision(b"".join(told).decode().strip())

@@ -107,6 +107,19 @@ class Repository:
             raise unavailable("GPU8013", folder=str(self.folder))
         return int(answer.text)
 
+    def folder_at(self, revision: Revision, path: str) -> str:
+        """The id of a folder at a commit. Raises GPU8003 for one that isn't there."""
+        where = inside(path)
+        if where == ".":
+            answer = self._run("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
+            found = answer.text
+        else:
+            answer = self._run("ls-tree", "-d", "--full-tree", revision, "--", where)
+            found = answer.text.partition("\t")[0].rpartition(" ")[2]
+        if answer.code or not found:
+            raise unavailable("GPU8003", path=where, revision=revision)
+        return found
+
     @property
     def is_shallow(self) -> bool:
         """Whether its history is cut off."""

@@ -153,7 +153,7 @@ def _read(folder: Path, given: Revisions) -> Compared:
             raise click.UsageError("--rollback goes without --head and --direct: it names what base is to be like")
         return wiring.rolled_back(folder, given.base or "HEAD", given.rollback)
     if given.base is None:
-        raise click.UsageError("Missing option '--base', or '--rollback'.")
+        raise click.UsageError("Missing option '--base'. To plan going back: '--rollback'.")
     return wiring.compared_revisions(folder, given.base, given.head, direct=given.direct)
 
 

@@ -231,14 +231,16 @@ def test_plan_runs_nothing(evil: Evil) -> None:
     assert evil.ran() == ""
 
 
-@pytest.mark.parametrize("head", [["--head", "side"], []])
-def test_merging_runs_nothing(evil: Evil, head: list[str]) -> None:
+@pytest.mark.parametrize(
+    "options", [["--base", "main", "--head", "side"], ["--base", "main"], ["--rollback", "HEAD~1"]]
+)
+def test_merging_runs_nothing(evil: Evil, options: list[str]) -> None:
     """Both branches change the file that a driver of the repository's own would merge."""
     (evil.git / "HEAD").write_text("ref: refs/heads/side\n")
     (evil.git / "info").mkdir(exist_ok=True)
     (evil.git / "info" / "attributes").write_text("* merge=x filter=x\n")
     (evil.forge.folder / CLUSTER).write_bytes(b"kind: Department\n")
-    done = gpuctl("plan", "clusters/one", "--base", "main", *head, cwd=evil.forge.folder)
+    done = gpuctl("plan", "clusters/one", *options, cwd=evil.forge.folder)
     assert done.returncode == 1
     assert "GPU9001" not in done.stderr
     assert evil.ran() == ""

@@ -280,6 +280,27 @@ def test_a_rollback_takes_the_folder_back_and_nothing_else(clone: Clone) -> None
     assert texts(compared.after) == {"cluster.yaml": LONG, "a.yaml": LONG, "gone.yaml": "x: 1\n", "rule.yaml": "z: 2\n"}
 
 
+def test_a_rollback_puts_links_back_as_links(clone: Clone) -> None:
+    """What they lead to, outside of the folder, stays as it is now."""
+    clone.write(**{"shared.yaml": "s: 1\n"})
+    (clone.folder / ONE / "link.yaml").symlink_to("../../shared.yaml")
+    (clone.folder / ONE / "bad.yaml").symlink_to("nowhere.yaml")
+    clone.commit(**{f"{ONE}/notes.txt": "not a declaration\n"})
+    clone.commit(**{"shared.yaml": "s: 2\n", f"{ONE}/link.yaml": None, f"{ONE}/bad.yaml": None})
+    compared = roll_back(clone.folder / ONE, "main", "main~1")
+    assert texts(compared.after)["link.yaml"] == "s: 2\n"
+    assert compared.after is not None
+    assert compared.after.files[f"{ONE}/bad.yaml"].fault is SourceFault.DANGLING
+
+
+def test_a_rollback_of_the_whole_repository(clone: Clone) -> None:
+    first = clone.git("rev-parse", "HEAD")
+    clone.commit(**{"more.yaml": "x: 1\n"})
+    compared = roll_back(clone.folder, "main", first)
+    assert texts(compared.before) == {"cluster.yaml": LONG, "a.yaml": LONG, "more.yaml": "x: 1\n"}
+    assert texts(compared.after) == {"cluster.yaml": LONG, "a.yaml": LONG}
+
+
 def test_a_rollback_is_to_an_earlier_commit_that_has_the_folder(clone: Clone) -> None:
     clone.git("checkout", "-qb", "feature")
     clone.commit(**{f"{ONE}/a.yaml": edited(3)})
