@@ -599,3 +599,29 @@ def test_the_plan_of_going_back(run: Run, repository: WorkingCopy) -> None:
         result = run(*command, *wrong)
         assert (result.exit_code, "--rollback goes without" in result.stderr) == (1, True)
     assert run("plan", folder(repository)).exit_code == 1
+
+
+def test_the_plan_of_a_merge_is_that_of_what_the_merge_gives(run: Run, repository: WorkingCopy) -> None:
+    moved_base(repository)
+    command = ("plan", folder(repository), "--base")
+    planned = json.loads(run(*command, "main", "--head", "feature", "-o", "json").stdout)
+    who = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
+    subprocess.run(["git", "-C", str(repository.folder), *who, "merge", "-q", "-m", "merged", "feature"], check=True)
+    done = json.loads(run(*command, "main^1", "--head", "main", "--direct", "-o", "json").stdout)
+    assert (planned["digest"], planned["effect"]) == (done["digest"], done["effect"])
+
+
+def test_names_of_branches_are_shown_not_obeyed(run: Run, repository: WorkingCopy) -> None:
+    """Whoever opens a pull request names its branch."""
+    moved_base(repository)
+    name = "x`<img/src=y>|@all-#1-www.evil.example-\u202egnp"
+    subprocess.run(["git", "-C", str(repository.folder), "branch", "-m", "feature", name], check=True)
+    command = ("plan", folder(repository), "--base", "main", "--head", name)
+    for form in ("text", "markdown", "json"):
+        result = run(*command, "-o", form)
+        assert (result.exit_code, "\u202e" in result.stdout) == (2, False)
+    markdown = run(*command, "-o", "markdown").stdout
+    outside = re.sub(r"`[^`\n]*`", "", markdown)
+    assert "<img" not in outside.replace("\\<img", "")
+    assert "@all" not in outside
+    assert re.search(r"(?<!\\)\|@", outside) is None
