@@ -7,7 +7,7 @@ base have just been scheduled; every job counts as having run for `minRuntime` t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -64,12 +64,12 @@ def on_inventory(
     began = ClusterState(nodes=nodes) if before is None else replace(before.state, nodes=nodes)
     effect = effect_of(before, at_rest(_patient(head), began, _AT_MS))
     refused = (
-        *mass_stop(head, began, frozenset()).refusals,
+        *_told(mass_stop(head, began, frozenset()).refusals, head),
         *_unconfirmed(base, head, effect),
         *_cuts(base, head, effect),
     )
     return Foreseen(
-        effect=effect, ground=_ground(head, nodes, live=False), refusals=_sorted_out(refused, (), head, confirmed)
+        effect=effect, ground=_ground(head, nodes, live=False), refusals=_sorted_out(refused, (), confirmed)
     )
 
 
@@ -84,10 +84,10 @@ def on_cluster(
     old = None if base is None else replace(base, pinned=excluded_projects(base, state))
     before = None if old is None else at_rest(old, state, now_ms)
     after, engine_cache = replace(head, pinned=excluded_projects(head, state)), EngineCache()
-    refused = _refused(after, state, now_ms, engine_cache)
+    refused = tuple(_told(_refused(after, state, now_ms, engine_cache), head))
     standing = _refused(old, state, now_ms, EngineCache()) if refused and old is not None else ()
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
-    refusals = _sorted_out([*refused, *_cuts(base, head, effect)], standing, head, confirmed)
+    refusals = _sorted_out([*refused, *_cuts(base, head, effect)], standing, confirmed)
     return Foreseen(effect=effect, ground=_live_ground(base, head, state), refusals=refusals)
 
 
@@ -100,13 +100,11 @@ def _refused(
     return make_plan(declared, waiting, render(declared, waiting), state, frozenset(), stops=stops).refusals
 
 
-def _sorted_out(
-    refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], head: Declared, confirmed: frozenset[str]
-) -> Refusals:
+def _sorted_out(refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], confirmed: frozenset[str]) -> Refusals:
     """Tell refusals of the change from those that a commit confirms, and from those without the change."""
     known = {(refusal.code, refusal.message) for refusal in standing}
     new, said, old = list[Diagnostic](), list[Diagnostic](), list[Diagnostic]()
-    for refusal in _told(refused, head):
+    for refusal in refused:
         is_old = (refusal.code, refusal.message) in known
         (said if is_confirmed(refusal, confirmed) else old if is_old else new).append(refusal)
     return Refusals(new=tuple(new), confirmed=tuple(said), standing=tuple(old))
@@ -205,14 +203,22 @@ def _cuts(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Dia
 
 
 def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:
-    """A refusal for each project that is removed while jobs of it run."""
-    left = {project.name for project in head.projects}
-    for project in base.projects if base is not None else ():
+    """A refusal for each removed project of which jobs run, or more wait than the cluster lets one commit remove."""
+    left, most = {project.name for project in head.projects}, head.cluster.scheduling.delete_guard_jobs
+    if base is None:
+        return
+    for project in base.projects:
+        if project.name in left:
+            continue
         running = [s.job.name for s in effect.stopped if s.job.project == project.name and s.why is Stop.REMOVED]
-        if project.name not in left and running:
-            yield Diagnostic(
-                code="GPU6002",
-                message=message("GPU6002", {"project": project.name, "what": all_of(running)}),
-                span=head.cluster.span,
-                help=f"plan on the cluster (--context, --state) to see its `{CONFIRM_TRAILER}:` line",
-            )
+        jobs = [str(job.id) for job in base.jobs if job.id.project == project.name]
+        if running:
+            yield _removal(head, "GPU6002", {"project": project.name, "what": all_of(running)})
+        elif most is not None and len(jobs) > most:
+            yield _removal(head, "GPU6010", {"jobs": len(jobs), "most": most, "what": all_of(jobs)})
+
+
+def _removal(head: Declared, code: str, params: Mapping[str, str | int]) -> Diagnostic:
+    """The refusal to remove a project. What confirms it is known in the cluster."""
+    fix = f"plan on the cluster (--context, --state) to see its `{CONFIRM_TRAILER}:` line"
+    return Diagnostic(code=code, message=message(code, params), span=head.cluster.span, help=fix)

@@ -555,6 +555,23 @@ def test_many_jobs_that_would_be_deleted_are_told(run: Run, repository: WorkingC
     assert line in run("reconcile", *follow, "--embedded", file, "--once").stderr
 
 
+def test_a_project_that_is_removed_with_many_waiting_jobs_is_told(run: Run, repository: WorkingCopy) -> None:
+    """The cluster is full, so none of its jobs runs."""
+    rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-\n  scheduling: {deleteGuard: 2}")
+    project = (repository.folder / QUOTA).read_text().replace("team-a", "team-z").replace("quota: 4", "quota: 0")
+    job = (repository.folder / D_JOBS / "d-1-gggg.yaml").read_text().replace("team-d", "team-z")
+    files = {"project.yaml": project, **{f"{name}.yaml": job.replace("d-1-gggg", name) for name in ("x", "y", "z")}}
+    for name, text in files.items():
+        repository.write(f"clusters/tr4858/projects/team-z/{name}", text.encode())
+    repository.commit("one more team", AT_MS + 1000)
+    for name in files:
+        repository.remove(f"clusters/tr4858/projects/team-z/{name}")
+    result = run("plan", folder(repository), "--base", "main", "-o", "json")
+    (refusal,) = json.loads(result.stdout)["refusals"]
+    assert (result.exit_code, refusal["code"], "--context" in refusal["help"]) == (3, "GPU6010", True)
+    assert "3 jobs that have not ended, more than 2," in refusal["message"]
+
+
 def test_a_quota_below_what_can_not_be_preempted_is_told(run: Run, repository: WorkingCopy) -> None:
     """a-1-1-jupyter has one GPU, and two others, which have three, may not be preempted either."""
     for name in ("a-1-g", "a-2-gg"):
