@@ -73,7 +73,9 @@ def _comes_up(old: Run, new: Run) -> bool:
 
 
 def _ends_as_foreseen(old: Run, new: Run) -> bool:
-    """Whether a run that held nothing any more has ended, as its pods had told."""
+    """Whether a run that held nothing any more has ended, as its pods had told, or its Job tells when it has."""
+    if old.phase.final:
+        return replace(old, finished_at_ms=new.finished_at_ms) == new
     return old.phase is RunPhase.STOPPING and old.placement is None and new.phase is old.ends_as
 
 

@@ -66,6 +66,7 @@ def test_a_start_and_the_end_of_a_run_without_gpus_are_not_urgent_and_freed_gpus
     over = replace(up, phase=RunPhase.STOPPING, placement=None, ends_as=RunPhase.SUCCEEDED)
     assert found(up, over) is ChangeUrgency.NOW, "its GPUs are free"
     assert found(over, ended) is ChangeUrgency.SOON, "its Job tells what its pods have told"
+    assert found(ended, replace(ended, finished_at_ms=9)) is ChangeUrgency.SOON
     assert found(over, replace(ended, phase=RunPhase.FAILED)) is ChangeUrgency.NOW
     assert found(replace(over, placement=place), ended) is ChangeUrgency.NOW
     assert urgency_of(ClusterState(), ClusterState(runs=(sent,))) is ChangeUrgency.NOW
