@@ -9,7 +9,6 @@ is what it saves, mapped to 0..99; 50 changes nothing. Source: FGD (Weng et al.,
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 from typing import TypeAlias
 
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli
@@ -61,13 +60,12 @@ def usual(mix: Mix) -> Mix:
 class Fragmentation:
     """The measure for one mix. Results are kept for each state of a node, as many nodes are in the same state."""
 
-    __slots__ = ("_cpu_steps", "_lost", "_tables", "_wants", "_weight")
+    __slots__ = ("_cpu_steps", "_lost", "_wants", "_weight")
 
     def __init__(self, mix: Mix) -> None:
         self._wants = usual(mix)
         self._weight = sum(count for _, count in self._wants)
         self._cpu_steps = sorted({cpu for (_, cpu), _ in self._wants})
-        self._tables: dict[int, _Table] = {}
         self._lost: dict[tuple[Free, int], int] = {}
 
     def cpu_step(self, cpu_milli: CpuMilli) -> int:
@@ -82,45 +80,22 @@ class Fragmentation:
         return bisect_right(SCORES, saved * (MICRO // WHOLE_GPU) // self._weight)
 
     def lost(self, free: Free, cpu_step: int) -> int:
-        """Free milli-GPU that the mix could not use, summed over its requests. Cost: O(fractions x devices), once."""
+        """Free milli-GPU that the mix could not use, summed over its requests. Cost: O(requests), once."""
         found = self._lost.get((free, cpu_step))
         if found is None:
-            table = self._tables.get(cpu_step)
-            if table is None:
-                table = self._tables[cpu_step] = _Table(self._wants, set(self._cpu_steps[:cpu_step]))
-            found = self._lost[free, cpu_step] = table.lost(free)
+            found = self._lost[free, cpu_step] = self._count(free, set(self._cpu_steps[:cpu_step]))
         return found
 
-
-class _Table:
-    """The mix as a node with so much free CPU can serve it."""
-
-    __slots__ = ("fractions", "useless", "whole")
-
-    def __init__(self, wants: Iterable[tuple[Want, int]], cpu_that_fits: set[CpuMilli]) -> None:
-        fractions: dict[GpuMilli, int] = {}
-        whole: dict[int, int] = {}
-        self.useless = 0
-        for (gpu, cpu), count in wants:
-            if not gpu or cpu not in cpu_that_fits:
-                self.useless += count
-            elif gpu < WHOLE_GPU:
-                fractions[gpu] = fractions.get(gpu, 0) + count
+    def _count(self, free: Free, cpu_that_fits: set[CpuMilli]) -> int:
+        total, largest = sum(free), free[-1] if free else 0
+        partly = free[: bisect_left(free, WHOLE_GPU)]
+        partly_milli, whole = sum(partly), len(free) - len(partly)
+        lost = 0
+        for (gpu_milli, cpu_milli), count in self._wants:
+            if not gpu_milli or cpu_milli not in cpu_that_fits:
+                lost += count * total
+            elif gpu_milli < WHOLE_GPU:
+                lost += count * (total if largest < gpu_milli else sum(free[: bisect_left(free, gpu_milli)]))
             else:
-                devices = gpu // WHOLE_GPU
-                whole[devices] = whole.get(devices, 0) + count
-        self.fractions = sorted(fractions.items())
-        self.whole = sorted(whole.items())
-
-    def lost(self, free: Free) -> int:
-        """See `Fragmentation.lost`."""
-        total = sum(free)
-        lost = self.useless * total
-        largest = free[-1] if free else 0
-        for size, count in self.fractions:
-            lost += count * (total if largest < size else sum(free[: bisect_left(free, size)]))
-        devices = len(free) - bisect_left(free, WHOLE_GPU)
-        partly = sum(free[: len(free) - devices])
-        for wanted, count in self.whole:
-            lost += count * (total if devices < wanted else partly)
+                lost += count * (total if whole < gpu_milli // WHOLE_GPU else partly_milli)
         return lost
