@@ -39,9 +39,9 @@ from gpuctl.engine.shares.entitlement import (
 )
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import Consolidation, MigrationSearch, clear
-from gpuctl.engine.victims.elastic import smaller_options, victims_for
+from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.rules import NEVER, VictimRule, rules_of
-from gpuctl.engine.victims.search import place_without
+from gpuctl.engine.victims.search import find_victims, place_without
 from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
@@ -291,7 +291,7 @@ class Admission:
                 return False
             self._pause(pending, Assignment(option, coming), (), rules[0])
             return True
-        sets = ((victims_for(option, rule), rule) for rule in rules)
+        sets = ((find_victims(option, rule), rule) for rule in rules)
         found = [(rule.cost(victims) or NEVER, victims, rule) for victims, rule in sets if victims]
         if not found:
             return False

@@ -23,11 +23,10 @@ from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import forbidden
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.elastic import victims_for
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.reclaim import ReclaimStrategy, over_allocated
 from gpuctl.engine.victims.rules import VictimRule, by_strategy
-from gpuctl.engine.victims.search import place_without
+from gpuctl.engine.victims.search import find_victims, place_without
 from gpuctl.model.decision import Placement, TraceStep, WorkerPlacement
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -129,7 +128,7 @@ class WorkerRegain:
             rule = whole.among(candidates)
             surplus = [each for each in candidates if each.is_extra]
             with snapshot.searching(_usable_by(run, snapshot.future_idle, surplus)):
-                victims = victims_for(option, rule) if rule.is_plain else None
+                victims = find_victims(option, rule) if rule.is_plain else None
                 placement = place_without(snapshot, option, victims) if victims else None
             if victims and placement is not None:
                 best, low = (rule, victims, placement), middle

@@ -19,17 +19,10 @@ from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.eviction import Eviction, Steps, moved, movers_of, paused, victims_of
+from gpuctl.engine.victims.eviction import Eviction, Steps, moved, movers_of, pauses, victims_of
 from gpuctl.engine.victims.rules import Cost, VictimRule
-from gpuctl.engine.victims.search import (
-    MAX_CANDIDATES,
-    EvictionWalk,
-    Movable,
-    Moves,
-    cheapest_of_few,
-    place_without,
-)
-from gpuctl.model.ids import JobId, NodeName, PoolName
+from gpuctl.engine.victims.search import MAX_CANDIDATES, EvictionWalk, cheapest_of_few, place_without
+from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import GpuMilli
 
 MAX_STEPS = 500
@@ -61,11 +54,11 @@ class Consolidation:
 class MigrationSearch:
     """Finds migrations in one cycle. `has_looked`: a run that could be moved was considered."""
 
-    __slots__ = ("_movable", "_snapshot", "has_looked")
+    __slots__ = ("_moves", "_snapshot", "has_looked")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._movable: tuple[int, dict[PoolName, Movable]] = (-1, {})
+        self._moves: tuple[int, dict[PoolName, list[Eviction]]] = (-1, {})
         self.has_looked = False
 
     def consolidate(self, option: PoolOption, rules: Sequence[VictimRule]) -> Consolidation | None:
@@ -78,12 +71,11 @@ class MigrationSearch:
         """
         failed, found = self._failed(option), None
         if not failed.cover(option.request.sizes) and _enough_is_free(self._snapshot, option):
-            movable = self._movable_in(option.pool.name)
-            self.has_looked |= bool(movable)
-            beneficiary = rules[0].job.id
-            left = {name: [h for h in runs if h.run.paused_for != beneficiary] for name, runs in movable.items()}
+            moves = self._moves_in(option.pool.name)
+            self.has_looked |= bool(moves)
+            left = [move for move in moves if move.allocations[0].run.paused_for != rules[0].job.id]
             found = self._by_walk(option, rules[0], left)
-            if found is None and left == movable:
+            if found is None and len(left) == len(moves):
                 failed.add(option.request.sizes)
         if found is not None:
             return found
@@ -100,11 +92,10 @@ class MigrationSearch:
         self.has_looked = True
         snapshot, runs = self._snapshot, self._runs_of(option)
         left = [run for run in runs if run.run.paused_for != rule.job.id]
-        pauses = [paused(rule, allocation) for allocation in rule.candidates()]
         found = cheapest_of_few(
             option,
             rule,
-            [*(moved(snapshot, run) for run in left), *pauses],
+            [*(moved(run) for run in left), *pauses(rule)],
             lambda chosen: self._accepts(option, rule, chosen),
         )
         if found is None and len(left) == len(runs):
@@ -123,15 +114,15 @@ class MigrationSearch:
         failed = self._failed(option)
         if failed.cover(option.request.sizes) or not _enough_is_free(self._snapshot, option):
             return True
-        if self._movable_in(option.pool.name):
+        if self._moves_in(option.pool.name):
             return False
         failed.add(option.request.sizes)
         return True
 
-    def _by_walk(self, option: PoolOption, rule: VictimRule, movable: Movable) -> Consolidation | None:
+    def _by_walk(self, option: PoolOption, rule: VictimRule, moves: Sequence[Eviction]) -> Consolidation | None:
         """Moves alone, from node to node."""
-        moves = Moves(movable, lambda chosen: self._accepts(option, rule, chosen), Steps(MAX_STEPS))
-        chosen = EvictionWalk(option, rule, moves=moves).run() if movable else None
+        walk = EvictionWalk(option, rule, moves, lambda chosen: self._accepts(option, rule, chosen), Steps(MAX_STEPS))
+        chosen = walk.run()
         return None if chosen is None else _told(self._snapshot, option, rule, chosen)
 
     def _accepts(self, option: PoolOption, rule: VictimRule, chosen: tuple[Eviction, ...]) -> bool:
@@ -151,16 +142,15 @@ class MigrationSearch:
             option.request.profile,
         ))
 
-    def _movable_in(self, pool: PoolName) -> Movable:
-        """The runs on each node of a pool that may be moved and find a place now, those first that lose least by it."""
+    def _moves_in(self, pool: PoolName) -> list[Eviction]:
+        """The moves of runs on a pool's nodes that find a place now, those first that lose least by it."""
         snapshot = self._snapshot
-        if self._movable[0] != snapshot.changes:
-            self._movable = snapshot.changes, {}
-        by_pool = self._movable[1]
+        if self._moves[0] != snapshot.changes:
+            self._moves = snapshot.changes, {}
+        by_pool = self._moves[1]
         if pool not in by_pool:
-            movable: dict[NodeName, list[Allocation]] = {}
-            by_pool[pool] = movable
             has_place: dict[object, bool] = {}
+            found: list[Allocation] = []
             for allocation in _pausable(snapshot, pool):
                 key = (
                     allocation.job.pools if allocation.job else (),
@@ -170,12 +160,10 @@ class MigrationSearch:
                 if key not in has_place:  # A gang may go on in part where it is.
                     is_gang = len(allocation.placement.workers) > 1
                     has_place[key] = is_gang or place(snapshot.idle, _options_of(snapshot, allocation)) is not None
-                for node in allocation.placement.nodes if has_place[key] else ():
-                    room = snapshot.future_idle.rooms.get(node)
-                    if room is not None and room.pool == pool:
-                        movable.setdefault(node, []).append(allocation)
-            for allocations in movable.values():
-                allocations.sort(key=lambda h: (running_ms(h.run, snapshot.now_ms), h.total_milli, h.run.job))
+                if has_place[key]:
+                    found.append(allocation)
+            found.sort(key=lambda h: (running_ms(h.run, snapshot.now_ms), h.total_milli, h.run.job))
+            by_pool[pool] = [moved(allocation) for allocation in found]
         return by_pool[pool]
 
 
@@ -184,7 +172,7 @@ def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: Victi
     snapshot = rule.snapshot
     if not all(_is_movable(snapshot, allocation, rule.job.id) for allocation in allocations):
         return None
-    return _beside(assignment, [moved(snapshot, allocation) for allocation in allocations], rule)
+    return _beside(assignment, [moved(allocation) for allocation in allocations], rule)
 
 
 def _told(snapshot: Snapshot, option: PoolOption, rule: VictimRule, chosen: Sequence[Eviction]) -> Consolidation | None:
@@ -200,7 +188,7 @@ def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule
     moves = None if cost is None else _moves_beside(rule.snapshot, assignment, movers, victims)
     if cost is None or moves is None:
         return None
-    loss = sum(eviction.moved_loss for eviction in chosen)
+    loss = sum(eviction.moved_loss(rule.snapshot.now_ms) for eviction in chosen)
     return Consolidation(assignment, moves, victims, rule, cost._replace(moved_loss=loss, moved=len(movers)))
 
 

@@ -13,12 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from gpuctl.engine.capacity.gang import PoolOption, place_in, slots_by_node
+from gpuctl.engine.capacity.gang import PoolOption, slots_by_node
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.eviction import Eviction, paused, victims_of
-from gpuctl.engine.victims.rules import VictimRule
-from gpuctl.engine.victims.search import MAX_CANDIDATES, cheapest_of_few, find_victims
 from gpuctl.model.decision import Placement
 from gpuctl.model.job import JobType
 
@@ -43,39 +40,6 @@ def parted(allocations: Iterable[Allocation]) -> Iterator[Allocation]:
             yield part
         base = Placement(workers=workers[: job.min_workers])
         yield replace(allocation, placement=base, total_milli=each * job.min_workers, leaves_with=parts)
-
-
-def victims_for(option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...] | None:
-    """The runs and the extra workers to pause so that an option fits, and the rule allows it; None when there are none.
-
-    Cost: as `find_victims`; where that need not be exact, and candidates are few, a search of all sets besides.
-    """
-    is_plain = rule.is_plain
-    is_free = not is_plain and place_in(rule.snapshot.future_idle, option) is not None
-    found = () if is_free else find_victims(option, rule)
-    if found is not None and not is_plain:
-        found = rule.complete(found)
-    if (is_plain and option.request.workers == 1) or len(rule.candidates()) > MAX_CANDIDATES:
-        return found
-    return _of_all_sets(option, rule, found)
-
-
-def _of_all_sets(
-    option: PoolOption, rule: VictimRule, found: tuple[Allocation, ...] | None
-) -> tuple[Allocation, ...] | None:
-    """The cheapest of all sets. One that was found stays the best of equals where only room was missing, for the walk
-    knows which nodes are close together."""
-    first = None
-    cost = rule.cost(found) if found else None
-    if found and cost is not None:
-        first = cost._replace(preferences=()) if rule.is_plain else cost, (Eviction(found),)
-    evictions = [paused(rule, allocation) for allocation in rule.candidates()]
-    best = cheapest_of_few(option, rule, evictions, lambda chosen: _is_allowed(rule, chosen), first)
-    return None if best is None else victims_of(best[1])
-
-
-def _is_allowed(rule: VictimRule, chosen: Iterable[Eviction]) -> bool:
-    return rule.cost(victims_of(chosen)) is not None
 
 
 def smaller_options(

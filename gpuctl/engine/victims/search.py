@@ -1,31 +1,29 @@
-"""The cheapest runs to pause, or to move, so that a job fits: least GPUs, then fewest runs, then by preference.
+"""The cheapest evictions so that a job fits: least GPUs lost, then fewest runs, then by preference.
 
-It knows rooms and runs; which runs may be taken is the rule's. A set of victims is minimal: no run of it can be spared.
-The search goes node by node, the node that could be cheapest first, and is exact for one worker up to its bound in
-steps; workers of a gang are seated one after another at the least cost each, and of equals close together.
+It knows rooms and runs; which runs may be taken is the rule's. Two searches do it. The walk goes from node to node, the
+node that could be cheapest first, and takes for one worker after another the cheapest set there. Where all evictions
+are few, sets over all nodes are tried besides, with the walk's as the one to beat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.engine.capacity.fragmentation import Free
 from gpuctl.engine.capacity.gang import PoolOption, place_in, slots_by_node
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
-from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.eviction import Eviction, EvictionSearch, Found, Steps, moved, paused, victims_of
+from gpuctl.engine.victims.eviction import Accepts, Eviction, EvictionSearch, Found, Steps, paused, pauses, victims_of
 from gpuctl.engine.victims.reclaim import VictimTotals
 from gpuctl.engine.victims.rules import Cost, VictimRule, totals_with
-from gpuctl.engine.victims.what_if_node import WhatIfNode, WhatIfNodes, in_one_rack
+from gpuctl.engine.victims.what_if_node import WhatIfNodes, in_one_rack
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
-from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.model.units import GpuMilli
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node, or of all candidates. All sets of 10 are fewer; bounds cut most of those of 20."""
@@ -36,31 +34,28 @@ MAX_CANDIDATES = 40
 Order: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], bool, tuple[Preference, ...]]
 """Which set is taken first: by its cost, but where that is known by where it is rather than by time and name."""
 
-Entry: TypeAlias = tuple[Order, NodeName, int, int, tuple[Eviction, ...]]
-"""A node in the heap: its order, its version, how many had been taken, and the set there, if it was searched."""
 
-Movable: TypeAlias = Mapping[NodeName, Sequence[Allocation]]
-"""The runs on each node that may be moved, those first that lose least by it."""
+class Entry(NamedTuple):
+    """A node in the heap: the least that one worker more costs there, and the set that does it, once it was searched.
+
+    `version` of the node and `taken`, the number of evictions taken, tell whether it is out of date.
+    """
+
+    order: Order
+    name: NodeName
+    version: int
+    taken: int = 0
+    chosen: tuple[Eviction, ...] = ()
 
 
-class Moves(NamedTuple):
-    """Which runs may be moved, whether a set leaves a place for all that it moves, and how many sets may be tried."""
-
-    movable: Movable
-    accepts: Callable[[tuple[Eviction, ...]], bool]
-    steps: Steps
-
-
-def by_node(
-    snapshot: Snapshot, option: PoolOption, allocations: Iterable[Allocation]
-) -> dict[NodeName, list[Allocation]]:
-    """Runs by the nodes of an option's pool that they are on, in their order."""
-    found: dict[NodeName, list[Allocation]] = {}
-    for allocation in allocations:
-        for node in allocation.nodes():
+def by_node(snapshot: Snapshot, option: PoolOption, evictions: Iterable[Eviction]) -> dict[NodeName, list[Eviction]]:
+    """Evictions by the nodes of an option's pool that the run is on, or the worker that each is for; in their order."""
+    found: dict[NodeName, list[Eviction]] = {}
+    for eviction in evictions:
+        for node in eviction.allocations[0].nodes():
             room = snapshot.future_idle.rooms.get(node)
             if room is not None and room.pool == option.pool.name:
-                found.setdefault(node, []).append(allocation)
+                found.setdefault(node, []).append(eviction)
     return found
 
 
@@ -75,275 +70,189 @@ def place_without(snapshot: Snapshot, option: PoolOption, victims: Sequence[Allo
 class EvictionWalk:
     """Evictions for all workers of an option: a heap of nodes by what one worker more costs there, at least or exactly.
 
-    A node is searched only once nothing else can be better: `priced` says what had been taken when it was priced by the
-    first in order of those left there. Where runs may be moved, the last set taken must leave a place for all that are.
+    A node is searched only once nothing else can be better. Where evictions have to be accepted, the set taken last
+    must be, with all that were taken before.
     """
 
     __slots__ = (
-        "close", "exhaustive", "floors", "heap", "missing", "most", "moves", "priced", "request", "rule", "runs",
-        "shorts", "slots_by_node", "snapshot", "stamp", "taken", "totals",
+        "_accepts", "_close", "_heap", "_most", "_nodes", "_on_node", "_rule", "_snapshot", "_steps", "_taken",
+        "_totals", "_versions", "_wanted", "is_exhaustive",
     )  # fmt: skip
 
     def __init__(
         self,
         option: PoolOption,
         rule: VictimRule,
-        candidates: Iterable[Allocation] = (),
-        moves: Moves | None = None,
+        evictions: Sequence[Eviction],
+        accepts: Accepts | None = None,
+        steps: Steps | None = None,
     ) -> None:
-        """`candidates`: the runs that may be paused; else `moves`: those that may be moved."""
-        snapshot = self.snapshot = rule.snapshot
-        self.rule = rule
-        self.request = option.request
-        self.moves = moves
-        self.runs = moves.movable if moves else by_node(snapshot, option, candidates)
-        self.exhaustive = True
-        self.missing = 0
-        self.floors: dict[NodeName, WhatIfNode] = {}
-        self.shorts: dict[tuple[Free, int], GpuMilli] = {}
-        self.most: dict[ProjectName, GpuMilli] = {}
-        is_gang = bool(self.runs) and option.request.workers > 1
-        self.slots_by_node = slots_by_node(snapshot.future_idle, option) if is_gang else {}
-        rooms = snapshot.future_idle.rooms
-        self.close = in_one_rack(rooms, self.request, self.slots_by_node, self.runs) if is_gang else frozenset()
-        self.taken: dict[JobId, Eviction] = {}
-        self.totals: VictimTotals = {}
-        self.stamp = dict.fromkeys(self.runs, 0)
-        self.priced: dict[NodeName, tuple[VictimTotals, list[Allocation]]] = {}
-        self.heap = [entry for name in self.runs if (entry := self._at_least(name)) is not None]
-        heapify(self.heap)
+        """`steps`: how many sets may be tried on all nodes together, if that is not left to each node."""
+        self._snapshot = rule.snapshot
+        self._rule = rule
+        self._accepts = accepts
+        self._steps = steps
+        self._wanted = option.request.workers
+        self._on_node = by_node(self._snapshot, option, evictions)
+        rooms, slots = self._snapshot.future_idle.rooms, slots_by_node(self._snapshot.future_idle, option)
+        elsewhere = sum(count for name, count in slots.items() if name not in self._on_node)
+        self._nodes = WhatIfNodes([rooms[name] for name in self._on_node], option.request, elsewhere)
+        leaving = {name: [h for e in on for h in e.allocations[:1]] for name, on in self._on_node.items()}
+        is_gang = option.request.workers > 1
+        self._close = in_one_rack(rooms, option.request, slots, leaving) if is_gang else frozenset[NodeName]()
+        self._most: dict[ProjectName, GpuMilli] = {}
+        self._taken: dict[JobId, Eviction] = {}
+        self._totals: VictimTotals = {}
+        self._versions = dict.fromkeys(self._on_node, 0)
+        self.is_exhaustive = True
+        self._heap = [entry for name in self._on_node if (entry := self._at_least(name)) is not None]
+        heapify(self._heap)
 
     def run(self) -> tuple[Eviction, ...] | None:
         """The evictions, or None when there are not enough."""
-        self.missing = self.request.workers - sum(self.slots_by_node.values())
-        while self.missing > 0:
-            if not self.heap:
+        while self._nodes.slots < self._wanted:
+            if not self._heap:
                 return None
-            order, name, stamp, taken, chosen = heappop(self.heap)
-            if stamp != self.stamp[name]:
+            entry = heappop(self._heap)
+            if entry.version != self._versions[entry.name]:
                 continue
-            if chosen:
-                totals = totals_with(self.totals, victims_of(chosen), self.snapshot)
-                if taken == len(self.taken) or (self.moves is None and self.rule.price(totals) is not None):
-                    self._take(chosen, totals)
-                    continue
-            if name in self.priced or self.moves is not None:
-                self._search(name, stamp)
-            else:
-                self._price(name, stamp, self._short(name) if chosen else order[0][1])
-        return tuple(self.taken.values())
+            if not (entry.chosen and self._take(entry)):
+                self._search(entry.name)
+        return self._without_spare()
 
-    def _search(self, name: NodeName, stamp: int) -> None:
+    def _search(self, name: NodeName) -> None:
         """Find the cheapest set on one node."""
-        totals, left = self.priced.pop(name, (self.totals, self._left(name)))
-        self.snapshot.counters.searches += 1
-        found = None if self.moves else self._first_of_equals(name, left, totals)
-        if found is None:
-            steps, accepts = Steps(MAX_STEPS), None
-            if self.moves is None:
-                evictions = [self._paused(allocation) for allocation in left]
-            else:
-                evictions = [moved(self.snapshot, allocation) for allocation in left]
-                steps, accepts = self.moves.steps, self._leaves_all_a_place if self.missing <= 1 else None
-            nodes, wanted = WhatIfNodes((self._floor(name),), self.request), self.slots_by_node.get(name, 0) + 1
-            found = EvictionSearch(self.rule, nodes, wanted, evictions, steps, accepts).run(totals)
-            self.exhaustive = self.exhaustive and not steps.are_over
+        self._snapshot.counters.searches += 1
+        steps = self._steps or Steps(MAX_STEPS)
+        wanted = self._nodes.slots_on(name) + 1
+        accepts = self._accepts_last if self._accepts is not None and self._wanted - self._nodes.slots <= 1 else None
+        search = EvictionSearch(self._rule, self._nodes.alone(name), wanted, self._left(name), steps, accepts)
+        found = search.run(self._totals)
+        self.is_exhaustive = self.is_exhaustive and not steps.are_over
         if found is not None:
-            heappush(self.heap, (self._order(found[0], name), name, stamp, len(self.taken), found[1]))
+            cost, chosen = found
+            heappush(self._heap, Entry(self._order(cost, name), name, self._versions[name], len(self._taken), chosen))
 
-    def _paused(self, allocation: Allocation) -> Eviction:
-        """The eviction of a run, or of the last workers of an elastic one, as far as they were not taken yet."""
-        known = self.taken.get(allocation.run.job)
-        return paused(self.rule, allocation, known.allocations if known else ())
+    def _accepts_last(self, chosen: tuple[Eviction, ...]) -> bool:
+        return self._accepts is not None and self._accepts((*self._taken.values(), *chosen))
 
-    def _leaves_all_a_place(self, chosen: tuple[Eviction, ...]) -> bool:
-        return self.moves is not None and self.moves.accepts((*self.taken.values(), *chosen))
-
-    def _first_of_equals(self, name: NodeName, left: Sequence[Allocation], totals: VictimTotals) -> Found | None:
-        """Where all runs are of one size, the first in order of preference, if they fit: nothing is cheaper.
-
-        Earns 1.6x of a reclaim on 1,000 nodes.
-        """
-        size, floor, wanted = left[0].total_milli if left else 0, self._floor(name), self.slots_by_node.get(name, 0) + 1
-        count, rest = divmod(floor.short_milli(self.request, wanted), size) if size else (0, 1)
-        if rest or not 0 < count <= len(left) or any(each.leaves_with or each.is_extra for each in left):
-            return None
-        if any(self.rule.lost_milli((each,)) != size for each in left):
-            return None
-        chosen = left[:count]
-        for allocation in chosen:
-            floor.remove(allocation)
-        fits = floor.slots(self.request) >= wanted
-        for allocation in chosen:
-            floor.remove(allocation, -1)
-        if not fits or self.rule.price(totals_with(totals, chosen, self.snapshot)) != 0:
-            return None
-        cost = Cost(0, size * count, count, 0, 0, tuple(map(self.snapshot.preference, chosen)))
-        return cost, tuple([Eviction((allocation,), size, 1) for allocation in chosen])
-
-    def _left(self, name: NodeName) -> list[Allocation]:
-        """The runs, and extra workers, on a node that were not taken."""
-        taken = self.taken
-        return [h for h in self.runs[name] if h.run.job not in taken or h not in taken[h.run.job].allocations]
-
-    def _price(self, name: NodeName, stamp: int, short: GpuMilli) -> None:
-        """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
-        on it, and by the first in order of them.
-        """
-        left = self._left(name)
-        if not left or self._most_milli(left) < short:
-            return
-        sizes = [allocation.total_milli for allocation in left]
-        milli = max(short, min(sizes))
-        fewest = 0 if any(allocation.is_extra for allocation in left) else -(-milli // max(1, *sizes))
-        order = self._order(Cost(0, milli, fewest, 0, 0, (self.snapshot.preference(left[0]),)), name)
-        self.priced[name] = self.totals, left
-        heappush(self.heap, (order, name, stamp, len(self.taken), ()))
+    def _left(self, name: NodeName) -> list[Eviction]:
+        """What is left of the evictions on a node."""
+        found = []
+        for eviction in self._on_node[name]:
+            taken = self._taken.get(eviction.job)
+            left = eviction.without(taken.allocations) if taken else eviction
+            if left is not None:
+                found.append(left)
+        return found
 
     def _order(self, cost: Cost, name: NodeName) -> Order:
         preferences = cost.preferences
-        lost = tuple([preference.lost(self.snapshot.now_ms) for preference in preferences]) if self.close else ()
-        return cost[:5], lost, name not in self.close, preferences
+        lost = tuple([preference.lost(self._snapshot.now_ms) for preference in preferences]) if self._close else ()
+        return cost[:5], lost, name not in self._close, preferences
 
     def _at_least(self, name: NodeName) -> Entry | None:
-        """What one worker more on a node costs at the very least, whichever runs are there: GPUs that must leave, by
-        those that lose least, as many runs as the largest of them would be. None where not enough can be moved.
+        """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
+        on it, and by the first in order of them. None where all together are too few.
         """
-        short = missing = self._short(name)
-        least: tuple[int, ...] = (0, short, 0, 0, 0)
-        if self.moves is not None:
-            loss, left = 0, self._left(name)
-            for allocation in left:
-                part = min(missing, allocation.total_milli)
-                loss += part * running_ms(allocation.run, self.snapshot.now_ms)
-                missing -= part
-            together = accumulate(sorted((allocation.total_milli for allocation in left), reverse=True))
-            count = 1 + sum(milli < short for milli in together)
-            if missing:
-                return None
-            least = (0, 0, 0, loss, count if left else 0)
-        return (least, (), name not in self.close, ()), name, self.stamp[name], 0, ()
+        left, short = self._left(name), self._nodes.short_on(name)
+        moves = [eviction for eviction in left if eviction.is_move]
+        stays = [eviction for eviction in left if not eviction.is_move]
+        by_pauses = max(0, short - sum(eviction.total_milli for eviction in moves))
+        if not left or self._most_milli(stays) < by_pauses:
+            return None
+        if moves:
+            loss = 0
+            for eviction in moves if not by_pauses else ():
+                part = min(short, eviction.total_milli)
+                loss += eviction.moved_loss(self._snapshot.now_ms) * part // max(1, eviction.total_milli)
+                short -= part
+            cost = Cost(0, by_pauses, 0, loss, 0, ())
+        else:
+            sizes = [eviction.total_milli for eviction in stays]
+            milli = max(short, min(sizes))
+            fewest = -(-milli // max(1, *sizes)) if all(eviction.stops for eviction in stays) else 0
+            cost = Cost(0, milli, fewest, 0, 0, (self._snapshot.preference(stays[0].allocations[0]),))
+        return Entry(self._order(cost, name), name, self._versions[name])
 
-    def _short(self, name: NodeName) -> GpuMilli:
-        """GPUs that must leave a node, at least, for one worker more: the same where the same is free."""
-        room, wanted = self.snapshot.future_idle.rooms[name], self.slots_by_node.get(name, 0) + 1
-        if name in self.floors or room.profiles:
-            return self._floor(name).short_milli(self.request, wanted)
-        state = room.free, wanted
-        if state not in self.shorts:
-            self.shorts[state] = WhatIfNode(room).short_milli(self.request, wanted)
-        return self.shorts[state]
-
-    def _floor(self, name: NodeName) -> WhatIfNode:
-        """A node as it is without those taken."""
-        floor = self.floors.get(name)
-        if floor is None:
-            floor = self.floors[name] = WhatIfNode(self.snapshot.future_idle.rooms[name])
-        return floor
-
-    def _most_milli(self, allocations: Iterable[Allocation]) -> GpuMilli:
-        """What can be taken of some runs at the very most, whichever."""
+    def _most_milli(self, evictions: Iterable[Eviction]) -> GpuMilli:
+        """What can be taken by some pauses at the very most, whichever."""
         of_project: dict[ProjectName, GpuMilli] = {}
-        for allocation in allocations:
-            of_project[allocation.project] = of_project.get(allocation.project, 0) + allocation.total_milli
-        for project in of_project.keys() - self.most.keys():
-            self.most[project] = self.rule.most_milli(project)
-        return sum(min(milli, self.most[project]) for project, milli in of_project.items())
+        for eviction in evictions:
+            project = eviction.job.project
+            of_project[project] = of_project.get(project, 0) + eviction.total_milli
+        for project in of_project.keys() - self._most.keys():
+            self._most[project] = self._rule.most_milli(project)
+        return sum(min(milli, self._most[project]) for project, milli in of_project.items())
 
-    def _take(self, chosen: tuple[Eviction, ...], totals: VictimTotals) -> None:
-        """Take a set, and count what is missing then; `totals` are those of all that are taken."""
-        allocations = [allocation for eviction in chosen for allocation in eviction.allocations]
-        for eviction in chosen:
-            job = eviction.allocations[0].run.job
-            known = self.taken.get(job)
-            self.taken[job] = eviction if known is None else known.with_more(eviction)
-        self.totals = totals
-        for name in self._touched(allocations):
-            for allocation in allocations:
-                self._floor(name).remove(allocation)
-            self.missing -= self._recount(name)
-            self.stamp[name] += 1
-            self.priced.pop(name, None)
-            entry = self._at_least(name)
-            if entry is not None:
-                heappush(self.heap, entry)
+    def _take(self, entry: Entry) -> bool:
+        """Take a set, if it still is allowed at the price at which it was found, others having been taken since."""
+        totals = totals_with(self._totals, victims_of(entry.chosen), self._snapshot)
+        if entry.taken < len(self._taken) and (self._accepts or self._rule.price(totals) != entry.order[0][0]):
+            return False
+        for eviction in entry.chosen:
+            known = self._taken.get(eviction.job)
+            self._taken[eviction.job] = paused(known.allocations + eviction.allocations) if known else eviction
+        self._totals = totals
+        for name in self._nodes.remove([allocation for each in entry.chosen for allocation in each.allocations]):
+            self._versions[name] += 1
+            left = self._at_least(name)
+            if left is not None:
+                heappush(self._heap, left)
+        return True
 
-    def _touched(self, allocations: Iterable[Allocation]) -> list[NodeName]:
-        nodes = {node for allocation in allocations for node in allocation.nodes()}
-        return sorted(nodes & self.stamp.keys())
+    def _without_spare(self) -> tuple[Eviction, ...]:
+        """The evictions taken, less the pauses that later ones made needless; the largest is spared first.
 
-    def _recount(self, name: NodeName) -> int:
-        before = self.slots_by_node.get(name, 0)
-        self.slots_by_node[name] = self.floors[name].slots(self.request)
-        return self.slots_by_node[name] - before
-
-    def victims(self) -> tuple[Allocation, ...]:
-        """The victims taken, less those that later ones made needless; the largest is spared first.
-
-        A worker is spared only if those of its run stay that it would leave with.
+        A worker is spared only if those of its run stay that it would leave with. Where each node gave room for one
+        worker, by runs of its own, all are needed.
         """
-        kept, more = dict.fromkeys(victims_of(self.taken.values())), -self.missing
-        # A victim that is needed at first is still needed when others have been spared.
-        doubtful = [h for h in kept if more or not self._is_needed(h)] if len(self.taken) > 1 else []
-        for allocation in sorted(
-            doubtful, key=lambda h: (-gpu_milli_of((h, *h.leaves_with)), self.snapshot.preference(h))
-        ):
-            if any(allocation in other.leaves_with for other in kept) or (not more and self._is_needed(allocation)):
-                continue
-            touched = self._touched((allocation,))
-            for name in touched:
-                self.floors[name].remove(allocation, -1)
-            lost = -sum(self._recount(name) for name in touched)
-            if lost <= more:
-                more -= lost
-                del kept[allocation]
-                continue
-            for name in touched:
-                self.floors[name].remove(allocation)
-                self._recount(name)
-        return tuple(kept)
-
-    def _is_needed(self, allocation: Allocation) -> bool:
-        """It leaves a device whole on a node where every whole one is asked for."""
-        for worker in allocation.placement.workers:
-            floor = self.floors.get(worker.node)
-            if floor is not None and not floor.profiles and self.request.devices:
-                whole = sum(milli >= WHOLE_GPU for milli in floor.gpu_milli)
-                if whole == self.slots_by_node[worker.node] * self.request.devices and any(
-                    0 <= index < len(floor.gpu_milli) and floor.gpu_milli[index] >= WHOLE_GPU for index in worker.gpus
-                ):
-                    return True
-        return False
+        taken = tuple(self._taken.values())
+        if len(taken) == 1 or (self._nodes.slots == self._wanted and all(each < 2 for each in self._versions.values())):
+            return taken
+        victims, preference, spared = victims_of(taken), self._snapshot.preference, set[Allocation]()
+        for allocation in sorted(victims, key=lambda h: (-gpu_milli_of((h, *h.leaves_with)), preference(h))):
+            if not any(allocation in other.leaves_with for other in victims if other not in spared):
+                before = self._nodes.remove((allocation,), -1)
+                if self._nodes.slots < self._wanted:
+                    self._nodes.restore(before)
+                else:
+                    spared.add(allocation)
+        return tuple([left for eviction in taken if (left := eviction.without(spared)) is not None])
 
 
 def find_victims(option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...] | None:
-    """The runs, and extra workers, to pause so that all workers of an option fit when they have left; None when the
-    rule can't do that.
+    """The runs, and extra workers, to pause so that an option fits when they have left, and the rule allows it.
 
-    The option must not fit already. A worker that asks for no less than one that failed fails; a gang's workers are
-    seated one by one, which proves nothing for a larger gang.
-    Cost: O(candidates), and the sets tried on the nodes that may be cheapest.
+    None when there are none. A worker that asks for no less than one that failed fails; a gang's workers are seated one
+    by one, which proves nothing for a larger gang.
+    Cost: O(candidates), and the sets tried on the nodes that may be cheapest; where that need not be exact, and
+    candidates are few, a search of all sets besides.
     """
-    unschedulable = _unschedulable(option, rule)
+    unschedulable, is_plain = _unschedulable(option, rule), rule.is_plain
     if unschedulable is not None and unschedulable.cover(option.request.sizes):
         return None
-    candidates = rule.candidates()
-    single = _exact_fit(option, rule, candidates)
-    if single is not None:
-        return single.allocations
-    walk = EvictionWalk(option, rule, candidates) if candidates else None
-    found = None if walk is None or walk.run() is None else walk.victims()
-    if found is None and (walk is None or walk.exhaustive) and unschedulable is not None:
-        unschedulable.add(option.request.sizes)
-    return found
+    evictions = pauses(rule)
+    walk = EvictionWalk(option, rule, evictions)
+    taken = walk.run()
+    victims = None if taken is None else victims_of(taken)
+    if is_plain and option.request.workers == 1:
+        if victims is None and walk.is_exhaustive and unschedulable is not None:
+            unschedulable.add(option.request.sizes)
+        return victims
+    if victims is not None and not is_plain:
+        victims = rule.complete(victims)
+    cost = rule.cost(victims) if victims else None
+    first = (cost, (paused(victims),)) if victims and cost else None
+    # One that was found stays the best of equals where only room was missing: the walk knows which nodes are close.
+    kept = first if is_plain else None
+    others = cheapest_of_few(option, rule, evictions, lambda chosen: rule.cost(victims_of(chosen)) is not None, kept)
+    best = min((found for found in (first, others) if found is not None), key=itemgetter(0), default=None)
+    return None if best is None else victims_of(best[1])
 
 
 def cheapest_of_few(
-    option: PoolOption,
-    rule: VictimRule,
-    evictions: Sequence[Eviction],
-    accepts: Callable[[tuple[Eviction, ...]], bool],
-    first: Found | None = None,
+    option: PoolOption, rule: VictimRule, evictions: Sequence[Eviction], accepts: Accepts, first: Found | None = None
 ) -> Found | None:
     """The cheapest of all sets of a few evictions with which all workers of an option fit.
 
@@ -357,14 +266,12 @@ def cheapest_of_few(
     if len(evictions) > MAX_CANDIDATES:
         return first
     snapshot = rule.snapshot
-    allocations = [allocation for eviction in evictions for allocation in eviction.allocations]
+    names = {node for eviction in evictions for allocation in eviction.allocations for node in allocation.nodes()}
     rooms, slots = snapshot.future_idle.rooms, slots_by_node(snapshot.future_idle, option)
-    names = list(by_node(snapshot, option, allocations))
     elsewhere = sum(count for name, count in slots.items() if name not in names)
-    nodes = WhatIfNodes([WhatIfNode(rooms[name]) for name in names], option.request, elsewhere)
-    ranked = sorted(evictions, key=lambda e: (not e.is_move, e[1:4], snapshot.preference(e.allocations[0])))
-    workers = option.request.workers
-    return EvictionSearch(rule, nodes, workers, ranked, Steps(MAX_STEPS), accepts, first).run({})
+    here = [rooms[name] for name in sorted(names & rooms.keys()) if rooms[name].pool == option.pool.name]
+    nodes = WhatIfNodes(here, option.request, elsewhere)
+    return EvictionSearch(rule, nodes, option.request.workers, evictions, Steps(MAX_STEPS), accepts, first).run({})
 
 
 def finds_nobody(option: PoolOption, rule: VictimRule) -> bool:
@@ -379,32 +286,3 @@ def _unschedulable(option: PoolOption, rule: VictimRule) -> UnschedulableRequest
     if key is None or option.request.workers > 1 or not rule.is_plain:
         return None
     return snapshot.unschedulable(("victims", snapshot.lifted, key, option.pool.name, option.request.profile))
-
-
-def _exact_fit(option: PoolOption, rule: VictimRule, candidates: Sequence[Allocation]) -> Eviction | None:
-    """The first eviction that alone makes room and has no GPU more than must leave in the best of cases: nothing is
-    cheaper. Where extra workers may leave, only of those, for other sets of them may be cheaper than a whole run.
-
-    Finds the usual victim, the job of the same size, without a search. None says nothing: there may be others.
-    """
-    request, snapshot = option.request, rule.snapshot
-    if request.workers != 1 or request.profile or snapshot.future_idle.partial_devices(option.pool.name):
-        return None
-    free = max((n for n, nodes in enumerate(snapshot.future_idle.nodes_by_whole(option.pool.name)) if nodes), default=0)
-    least = request.gpu_milli - WHOLE_GPU * min(free, request.devices)
-    for allocation in [each for each in candidates if each.is_extra] or candidates:
-        eviction = paused(rule, allocation) if allocation.total_milli <= least else None
-        if eviction is None or not eviction.total_milli == eviction.lost_milli == least > 0:
-            continue
-        if rule.price(totals_with({}, eviction.allocations, snapshot)) != 0:
-            continue
-        for node in allocation.nodes():
-            room = snapshot.future_idle.rooms.get(node)
-            if room is None or room.pool != option.pool.name:
-                continue
-            floor = WhatIfNode(room)
-            for each in eviction.allocations:
-                floor.remove(each)
-            if floor.slots(request):
-                return eviction
-    return None

@@ -6,6 +6,7 @@ They change no snapshot: they are for trying. Which runs may leave is not their 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine.capacity.fit import Request, of_its_kind, slots_in
 from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
@@ -13,7 +14,7 @@ from gpuctl.engine.capacity.topology import Site, most_seated
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import NodeName
-from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
 
 class WhatIfNode:
@@ -21,16 +22,12 @@ class WhatIfNode:
 
     __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name", "profiles")
 
-    def __init__(self, room: NodeFree) -> None:
-        self.name = room.name
-        self.gpu_milli = list(room.gpu_milli)
-        self.profiles = room.profiles
-        self.cpu_milli = room.cpu_milli
-        self.mem_bytes = room.mem_bytes
-
-    def remove(self, allocation: Allocation, sign: int = 1) -> None:
-        """Take a run off this node; with -1, put it back."""
-        self.vacate(allocation.placement, allocation.per_worker, sign)
+    def __init__(self, room: NodeFree | WhatIfNode) -> None:
+        self.name: NodeName = room.name
+        self.gpu_milli: list[GpuMilli] = list(room.gpu_milli)
+        self.profiles: tuple[str, ...] = room.profiles
+        self.cpu_milli: CpuMilli = room.cpu_milli
+        self.mem_bytes: MemBytes = room.mem_bytes
 
     def vacate(self, placement: Placement, per_worker: WorkerRequest, sign: int = 1) -> None:
         """What is taken by a placement on this node is free again; with -1, it is taken again."""
@@ -61,30 +58,74 @@ class WhatIfNode:
         return devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free)
 
 
+class _Fit(NamedTuple):
+    """A node, how many workers fit on it, and the GPUs that must leave at least before one more fits."""
+
+    node: WhatIfNode
+    slots: int
+    short_milli: GpuMilli
+
+
+Before: TypeAlias = dict[NodeName, _Fit]
+"""The nodes that a change has touched, as they were before."""
+
+
 class WhatIfNodes:
     """Some nodes together. `slots`: workers of a request that fit on them, and on others that stay as they are."""
 
-    __slots__ = ("_nodes", "_request", "slots")
+    __slots__ = ("_fits", "_request", "slots")
 
-    def __init__(self, nodes: Iterable[WhatIfNode], request: Request, elsewhere: int = 0) -> None:
-        self._nodes = {node.name: node for node in nodes}
+    def __init__(self, rooms: Iterable[NodeFree], request: Request, elsewhere: int = 0) -> None:
         self._request = request
-        self.slots = elsewhere + sum(node.slots(request) for node in self._nodes.values())
+        self._fits = {room.name: self._fit(WhatIfNode(room)) for room in rooms}
+        self.slots = elsewhere + sum(fit.slots for fit in self._fits.values())
 
-    def remove(self, allocations: Iterable[Allocation], sign: int = 1) -> None:
-        """Take runs off these nodes; with -1, put them back."""
-        for allocation in allocations:
-            for node in (self._nodes[name] for name in allocation.nodes() if name in self._nodes):
-                before = node.slots(self._request)
-                node.remove(allocation, sign)
-                self.slots += node.slots(self._request) - before
+    def alone(self, name: NodeName) -> WhatIfNodes:
+        """One of these nodes as it is now."""
+        one = WhatIfNodes((), self._request, self._fits[name].slots)
+        one._fits[name] = self._fits[name]
+        return one
+
+    def slots_on(self, name: NodeName) -> int:
+        """How many workers fit on one of these nodes."""
+        return self._fits[name].slots
+
+    def short_on(self, name: NodeName) -> GpuMilli:
+        """GPUs that must leave one of these nodes, at least, before one worker more fits on it."""
+        return self._fits[name].short_milli
 
     def short_milli(self, wanted: int) -> GpuMilli:
-        """GPUs that must leave, at least, before that many workers fit; not known for several nodes."""
-        if len(self._nodes) != 1:
-            return 0
-        (node,) = self._nodes.values()
-        return node.short_milli(self._request, wanted)
+        """GPUs that must leave, at least, before that many workers fit: no worker needs less than the next."""
+        missing = wanted - self.slots
+        return missing * min([fit.short_milli for fit in self._fits.values()], default=0) if missing > 0 else 0
+
+    def remove(self, allocations: Iterable[Allocation], sign: int = 1) -> Before:
+        """Take runs off these nodes, or with -1 put them back. `restore` undoes it."""
+        leaving: dict[NodeName, list[Allocation]] = {}
+        for allocation in allocations:
+            for name in allocation.nodes():
+                if name in self._fits:
+                    leaving.setdefault(name, []).append(allocation)
+        before: Before = {}
+        for name, runs in leaving.items():
+            fit = self._fits[name]
+            node = WhatIfNode(fit.node)
+            for run in runs:
+                node.vacate(run.placement, run.per_worker, sign)
+            self._fits[name] = self._fit(node)
+            self.slots += self._fits[name].slots - fit.slots
+            before[name] = fit
+        return before
+
+    def restore(self, before: Before) -> None:
+        """Undo the last change that is not undone."""
+        for name, fit in before.items():
+            self.slots += fit.slots - self._fits[name].slots
+            self._fits[name] = fit
+
+    def _fit(self, node: WhatIfNode) -> _Fit:
+        slots = node.slots(self._request)
+        return _Fit(node, slots, node.short_milli(self._request, slots + 1))
 
 
 def in_one_rack(
@@ -103,7 +144,7 @@ def in_one_rack(
     for name, allocations in leaving.items():
         floor = WhatIfNode(rooms[name])
         for allocation in allocations:
-            floor.remove(allocation)
+            floor.vacate(allocation.placement, allocation.per_worker)
         more[name] = floor.slots(request) - slots_by_node.get(name, 0)
     sites = [Site(name, slots_by_node.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
     return most_seated(sites, more, request.workers - sum(slots_by_node.values()))
