@@ -306,7 +306,8 @@ def is_elastic(outcome: Outcome) -> bool:
     """Whether an elastic run starts, stops or changes: then demand and shares may change, and no round follows."""
     if outcome.given_up or outcome.regained:
         return True
-    paused = (pause.allocation.job for pause in outcome.pauses.values())
+    paused = [pause.allocation.job for pause in outcome.pauses.values()]
+    paused += [shift.move.allocation.job for shift in outcome.shifts.values()]
     return any(job is not None and job.is_elastic for job in paused) or any(
         assignment.option.least for _, assignment in _places(outcome)
     )

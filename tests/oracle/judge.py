@@ -318,8 +318,10 @@ def _dear(
     paid = _paid(after, job.id, taken)
     if paid <= Price(straddles=False, milli=0, runs=0, moves=0):
         return
+    may_move = bool(taken.moved) or paid.straddles
     cheaper = (way for way in sorted(ways(view, job), key=lambda way: way.price) if way.price[:3] < paid[:3])
-    alike = (way for way in cheaper if way.workers == taken.workers and way.seats is not None)
+    alike = (way for way in cheaper if way.workers == taken.workers and (may_move or not way.moved))
+    alike = (way for way in alike if way.seats is not None)
     found: dict[str, Way] = {}
     for way in alike:
         need = _why_dear(way, taken, paid, placement)
@@ -336,8 +338,8 @@ FOLLOWS = "what follows"
 ANOTHER = "another set"
 STRADDLED = "a move spares a guarantee"
 OWN_INSTEAD = "own work instead of a loan"
-CHOICES = (Need.MOVE, LATER_POOL, OWN_INSTEAD)
-"""Cheaper ways that DESIGN may not want: by moving others, in another pool, or with own work of the beneficiary's
+CHOICES = (LATER_POOL, OWN_INSTEAD)
+"""Cheaper ways that DESIGN may not want: in another pool, or with own work of the beneficiary's
 project where others hold more than they are guaranteed."""
 
 
@@ -345,13 +347,13 @@ def _why_dear(way: Way, taken: Way, paid: Price, placement: Placement) -> str:
     """What the cheaper way needs that the engine did not see."""
     if way.is_idle:
         return Need.IDLE
-    if way.moved and not taken.moved:
-        return STRADDLED if taken.price.straddles and not way.price.straddles else Need.MOVE
     pools, view = way.claim.job.pools, way.claim.view
     assert way.seats is not None
     pool, theirs = (view.pool_of[node] for node in (way.seats.workers[0][0], placement.workers[0].node))
     if pools.index(pool) > pools.index(theirs):
         return LATER_POOL
+    if way.moved and not taken.moved:
+        return STRADDLED
     if taken.price[:3] <= way.price[:3] and taken.price != paid:
         return FOLLOWS
     if Right.OWN in way.rights and Right.OWN not in taken.rights:

@@ -23,15 +23,6 @@ class Known:
 
 
 _WAITS = {
-    "waits: moves": Known(
-        why="4.4 and consolidation: moved runs may use what they leave, what other moved runs leave, and room for the "
-        "least workers of an elastic job; elastic runs and gangs may be moved whole.",
-        worlds=(1000197, 1000454, 1001193, 1001327),
-    ),
-    "waits: moves and pauses": Known(
-        why="4.4, rights combine: some runs may be paused for a job while others are moved for it.",
-        worlds=(1000156, 1000490, 1000712, 1000784),
-    ),
     "waits: entitlement to whole GPUs": Known(
         why="4.4: entitlement to whole GPUs is apportioned by largest remainder; the engine goes by exact shares.",
         worlds=(1000218, 1000277, 1000671, 1001163),
@@ -47,18 +38,9 @@ _PRICE = {
         why="4.5: the price counts what a victim's restart would displace.",
         worlds=(1000652, 1002861, 1003302, 1003858),
     ),
-    "dear: a move spares a guarantee": Known(
-        why="4.4: a straddled guarantee is the last choice; moving a run comes before.",
-        worlds=(1249,),
-    ),
     "dear: another set": Known(
         why="4.5: as few GPUs as possible: another set of the same kind loses fewer.",
         worlds=(1002693, 1005703, 1007747, 1012890),
-    ),
-    "dear: moves": Known(
-        why="4.5 does not say what a move costs: the engine pauses runs where moving others would lose no GPUs.",
-        worlds=(1000071, 1000393, 1000855, 1000863),
-        is_open=True,
     ),
     "dear: a pool that is listed later": Known(
         why="4.6: pools in the order that is listed, even if fewer GPUs would be lost in a later one.",

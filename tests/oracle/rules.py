@@ -11,6 +11,8 @@ Readings, where DESIGN leaves a choice:
 - Elastic surplus first: of ways that lose as many GPUs, one that stops fewer runs, for its victims lose extra workers.
 - An elastic run that stops is one victim, which may straddle a guarantee; else each of its extra workers is one.
 - minRuntime spares a run from being stopped; surplus workers of a younger run may leave, for the run goes on.
+- Runs are moved only where the runs that a job has rights over do not make room, or would straddle a guarantee: a move
+  stops a run that is within its rights, and it loses its work since its start.
 - A run may be moved for a job whose project stays within its fair share; the share of its department is not asked.
 """
 

@@ -56,7 +56,7 @@ def fit_all(free: Free, sizes: list[int]) -> bool:
 
 
 def least_lost(world: World, wanted: Job, runs: list[Run]) -> int | None:
-    """GPU-milliseconds of the cheapest moves: where they go must be free before anybody has left."""
+    """GPU-milliseconds of the cheapest moves: they go where it is free, or where a moved run has left."""
     best: int | None = None
     for size in range(1, len(runs) + 1):
         for moved in combinations(runs, size):
@@ -65,10 +65,10 @@ def least_lost(world: World, wanted: Job, runs: list[Run]) -> int | None:
                 continue
             later = free_on(world, [run for run in runs if run not in moved])
             for node, gpus in places(later, wanted.gpu_milli):
-                now = free_on(world, runs)
+                beside = free_on(world, [run for run in runs if run not in moved])
                 for gpu in gpus:
-                    now[node][gpu] -= min(1000, wanted.gpu_milli)
-                if fit_all(now, [run.gpu_milli for run in moved]):
+                    beside[node][gpu] -= min(1000, wanted.gpu_milli)
+                if fit_all(beside, [run.gpu_milli for run in moved]):
                     best = lost
                     break
     return best

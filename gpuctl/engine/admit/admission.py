@@ -34,12 +34,12 @@ from gpuctl.engine.shares.entitlement import (
     forbidden,
     is_owed,
     reason_to_run,
-    rights_of,
     stays_within_share,
 )
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import Consolidation, MigrationSearch, clear
 from gpuctl.engine.victims.elastic import smaller_options
+from gpuctl.engine.victims.eviction import movers_of
 from gpuctl.engine.victims.rules import NEVER, VictimRule, rules_of
 from gpuctl.engine.victims.search import find_victims, place_without
 from gpuctl.model.decision import Reason, TraceStep
@@ -193,8 +193,7 @@ class Admission:
             if may_pause_all(rule, allocations):
                 self._pause(pending, assignment, allocations, rule)
                 return True
-        may_move = self._may_have_moved(pending, assignment.option)
-        return may_move and self._shift(pending, clear(assignment, allocations, rules[0]))
+        return self._policy.consolidation and self._shift(pending, clear(assignment, allocations, rules[0]))
 
     # Attempts
 
@@ -324,18 +323,10 @@ class Admission:
 
     def _bring_together(self, pending: PendingJob, option: PoolOption, most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
-        if not option.request.gpu_milli or not self._may_have_moved(pending, option):
+        if not option.request.gpu_milli or not self._policy.consolidation:
             return False
         found = self._migrations.consolidate(option, self._rules(pending, option))
         return self._shift(pending, found if found and found.cost.price <= most_price else None)
-
-    def _may_have_moved(self, pending: PendingJob, option: PoolOption) -> bool:
-        return self._policy.consolidation and self._has_claim(pending, option)
-
-    def _has_claim(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether its project stays within its guarantee, or within its fair share, with the job."""
-        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
-        return any(rights_of(accounts, domain, pending.job.id.project, option.request.total_milli))
 
     def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
         """The combinations of rights by which the job may have runs paused."""
@@ -381,9 +372,9 @@ class Admission:
         for move in found.moves:
             allocation, reason = move.allocation, reasons.moved_for(pending.job.id)
             self.outcome.shifts[allocation.run.job] = Shift(move, reason, pending.job.id)
-            numbers = loss(self._snapshot.accounts, allocation, allocation.total_milli, pending.job.id)
+            numbers = loss(self._snapshot.accounts, allocation, move.eviction.total_milli, pending.job.id)
             self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=reason.code, numbers=numbers))
-        evicted = [*found.victims, *(move.allocation for move in found.moves)]
+        evicted = [*found.victims, *movers_of(move.eviction for move in found.moves)]
         self._snapshot.pause(evicted)
         self._snapshot.occupy(pending.job, found.assignment)
         for move in found.moves:

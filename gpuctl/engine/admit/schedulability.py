@@ -199,12 +199,12 @@ class Schedulability:
     def _may_gain(self, job: Job, option: PoolOption) -> bool:
         """Whether GPUs come free for an option, or runs could be moved or reclaimed for it."""
         snapshot = self._snapshot
-        if has_place(snapshot.future_idle, option) or (self._may_move and not self._migrations.finds_nobody(option)):
+        if has_place(snapshot.future_idle, option):
             return True
-        domain = snapshot.capacity.domain_of[option.pool.name]
-        rules = rules_of(snapshot, job, domain, option.request.total_milli)
-        may_mix = self._migrations.may_mix if self._may_move else None
-        return any(not finds_nobody(option, rule) or (may_mix is not None and may_mix(option, rule)) for rule in rules)
+        rules = rules_of(snapshot, job, snapshot.capacity.domain_of[option.pool.name], option.request.total_milli)
+        if self._may_move and self._migrations.may_find(option, rules):
+            return True
+        return not all(finds_nobody(option, rule) for rule in rules)
 
 
 def outranks_a_run(

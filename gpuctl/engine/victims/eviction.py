@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.reclaim import VictimTotals
 from gpuctl.engine.victims.rules import Cost, VictimRule, totals_with, with_leaving
 from gpuctl.engine.victims.what_if_node import WhatIfNodes
@@ -72,9 +73,10 @@ def pauses(rule: VictimRule) -> list[Eviction]:
     ]
 
 
-def moved(allocation: Allocation) -> Eviction:
-    """The eviction of a run that goes on elsewhere."""
-    return Eviction((allocation,), allocation.total_milli, is_move=True)
+def moved(snapshot: Snapshot, allocation: Allocation) -> Eviction:
+    """The eviction of a run that goes on elsewhere, with all its workers."""
+    allocations = with_leaving(snapshot, (allocation,)) if allocation.leaves_with else (allocation,)
+    return Eviction(allocations, gpu_milli_of(allocations), is_move=True)
 
 
 def victims_of(chosen: Iterable[Eviction]) -> tuple[Allocation, ...]:
