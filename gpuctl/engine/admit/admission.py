@@ -50,6 +50,9 @@ from gpuctl.model.units import GpuMilli
 Reserved: TypeAlias = list[tuple[PendingJob, Assignment]]
 """Pending jobs and the places that the last cycle reserved for them."""
 
+MAX_PASSES = 2
+"""Passes over the pending jobs: a second one when repacking has made room."""
+
 
 class Admission:
     """The attempts of one cycle over its snapshot; without `asks` none is made."""
@@ -75,8 +78,9 @@ class Admission:
         coming, occupied = self._keep_reserved(pending_jobs)
         WorkerRegain(self._snapshot, pending_jobs, asked, self.outcome, self._make_way).take(lacking)
         self._await_reserved(coming, occupied)
-        if self._asks:
-            may_move, queues = self._policy.consolidation, pending_jobs.queues.values()
+        for _ in range(MAX_PASSES if self._asks else 0):
+            may_move = self._policy.consolidation
+            queues = pending_jobs.queues.values()
             check = Schedulability(
                 self._snapshot, self.reservations, self._repacking, self._migrations, queues, may_move=may_move
             )
@@ -84,6 +88,8 @@ class Admission:
             for self._within_share in (True, False):
                 check.within_share = self._within_share
                 attempt_all(queues, check, self._snapshot, self._decided, self._attempt)
+            if not self._repacking.compact():
+                break
         for pending, assignment in self._repacking.assignments.items():
             _, reason = self.outcome.started[pending.job.id]
             self.outcome.started[pending.job.id] = (assignment, reason)
