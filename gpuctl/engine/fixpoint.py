@@ -32,7 +32,7 @@ def is_fixpoint(outcome: Outcome, carried: CarriedState) -> bool:
     if not all(_is_as_counted(pending, assignment, carried) for pending, assignment in starts):
         return False
     # Pending jobs decide whether a reservation is kept, and a head that starts leaves its reserved place to others.
-    reserved = pending_jobs.promised()
+    reserved = pending_jobs.reserved_before()
     if any(is_head(pending) is (pending.job.id in outcome.started) for pending in reserved):
         return False
     if not outcome.pending_queues:

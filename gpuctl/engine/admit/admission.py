@@ -116,7 +116,7 @@ class Admission:
         project waits for GPUs within its guarantee.
         """
         coming, occupied, loose = Reserved(), Reserved(), Reserved()
-        for pending in (queue := pending_jobs.promised()):
+        for pending in (queue := pending_jobs.reserved_before()):
             assignment = None if is_head(pending) else reserved_for(pending, self._snapshot)
             if assignment is None or self._forbidden(pending, assignment.option):
                 continue

@@ -188,7 +188,7 @@ class PendingJobs:
         pool = None if place is None else self._static_fit.pool_of(place)
         return None if pool is None else self._capacity.domain_of.get(pool)
 
-    def promised(self) -> list[PendingJob]:
+    def reserved_before(self) -> list[PendingJob]:
         """The jobs with a reservation, in order."""
         return sorted(map(self._pending.__getitem__, self._with_reservation), key=rank_of)
 
