@@ -61,7 +61,6 @@ class Need(StrEnum):
     MIXED = "mixed rights"
     MOVE = "moves"
     MOVE_AND_PAUSE = "moves and pauses"
-    WHOLE_GPUS = "entitlement to whole GPUs"
 
 
 _ORDER = tuple(Need)

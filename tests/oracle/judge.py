@@ -23,8 +23,7 @@ from gpuctl.model.decision import (
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
-from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
-from gpuctl.model.units import Instant
+from gpuctl.model.state import ACTIVE, Run, RunPhase
 
 from .cluster import TinyCluster, start, workers_of
 from .enumeration import Price, Seats, Way, cheapest, growth, seats, ways
@@ -129,13 +128,12 @@ def _waiting(spec: WorldSpec, tree: Declared, cluster: TinyCluster, findings: Fi
     found = []
     for job in view.waiting:
         findings.asked += 1
-        way, is_whole = _way(tree, cluster.state(), cluster.decided_ms, job)
+        way = _way(view, job)
         if way is not None:
-            need = Need.WHOLE_GPUS if is_whole else need_of(way)
             found.append((
                 not within_share(way.claim),
                 job.id,
-                Disagreement(Kind.WAITS, need, spec, str(job.id), way.tells()),
+                Disagreement(Kind.WAITS, need_of(way), spec, str(job.id), way.tells()),
             ))
     yield from (each for _, _, each in sorted(found, key=lambda f: f[:2])[:1])
     if not found:
@@ -151,16 +149,9 @@ def _small(spec: WorldSpec, view: View) -> Iterator[Disagreement]:
             return
 
 
-def _way(tree: Declared, state: ClusterState, now_ms: Instant, job: Job) -> tuple[Way | None, bool]:
-    """The simplest legal way of a job; whether it needs shares in whole GPUs."""
-    for whole in (False, True) if job.gpu_milli % 1000 == 0 else (False,):
-        view = View(tree, state, now_ms, whole_gpus=whole)
-        if view.most_workers(job) == 0:
-            return None, False
-        way = simplest(ways(view, job))
-        if way is not None:
-            return way, whole
-    return None, False
+def _way(view: View, job: Job) -> Way | None:
+    """The simplest legal way of a job."""
+    return simplest(ways(view, job)) if view.most_workers(job) else None
 
 
 def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | None:
@@ -230,12 +221,11 @@ def _asked(
     others = [d.job for d in made.decisions if place_of(d) is not None and d.job not in stopped and d.job != job.id]
     findings.asked += 1
     findings.served += placement is not None
-    way, is_whole = _way(tree, before.state(), before.now_ms, job)
+    way = _way(View(tree, before.state(), before.now_ms), job)
     findings.with_a_way += way is not None
     if placement is None:
         if way is not None and not others:
-            need = Need.WHOLE_GPUS if is_whole else need_of(way)
-            yield Disagreement(Kind.MISSED, need, spec, str(job.id), way.tells())
+            yield Disagreement(Kind.MISSED, need_of(way), spec, str(job.id), way.tells())
         return
 
 
@@ -256,19 +246,19 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
     if run is None or run.phase is not RunPhase.QUEUED or run.placement is not None:
         return
     job = next(job for job in tree.jobs if job.id == name)
-    views = [View(tree, before.state(), before.now_ms, whole_gpus=whole) for whole in (False, True)]
-    taken = _taken(views[0], job, placement, made)
-    unused = Way(Claim(views[0], job, taken.claim.milli), taken.workers, (), frozenset())
-    removed = [run for run in before.runs.values() if run.job not in views[0].declared and run.phase in ACTIVE]
+    view = View(tree, before.state(), before.now_ms)
+    taken = _taken(view, job, placement, made)
+    unused = Way(Claim(view, job, taken.claim.milli), taken.workers, (), frozenset())
+    removed = [run for run in before.runs.values() if run.job not in view.declared and run.phase in ACTIVE]
     if not taken.is_idle and unused.seats is not None and within_ceilings(unused.claim):
         need = "of a removed job" if removed else "idle"
         yield Disagreement(Kind.COMING, need, spec, str(name), taken.tells())
         return
     if removed:
         return  # DESIGN does not say whether they are held still.
-    wrong = [_is_wrong(view, job, placement, made) for view in views]
-    if all(wrong):
-        yield Disagreement(Kind.ILLEGAL, wrong[0], spec, str(name), _taken(views[0], job, placement, made).tells())
+    wrong = _is_wrong(view, job, placement, made)
+    if wrong:
+        yield Disagreement(Kind.ILLEGAL, wrong, spec, str(name), taken.tells())
 
 
 def _taken(view: View, job: Job, placement: Placement, made: Schedule) -> Way:

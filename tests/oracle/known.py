@@ -23,10 +23,6 @@ class Known:
 
 
 _WAITS = {
-    "waits: entitlement to whole GPUs": Known(
-        why="4.4: entitlement to whole GPUs is apportioned by largest remainder; the engine goes by exact shares.",
-        worlds=(1000218, 1000277, 1000671, 1001163),
-    ),
     "stays small at rest": Known(
         why="4.4: an elastic run that lacks workers has every right of a job; it regains them by quota only.",
         worlds=(1000237, 1000863, 1001532, 1002624),

@@ -83,12 +83,12 @@ class Claim:
         return self.view.holds[self.domain, owner] - sum(loss.milli for loss in self.losses_of(owner))
 
     def guarantee(self, owner: str) -> int:
-        """The owner's guarantee."""
-        return self.view.portions[self.domain, owner].guarantee
+        """The owner's guarantee, in whole GPUs if its jobs ask for those."""
+        return self.view.entitled[self.domain, owner].guarantee
 
     def share(self, owner: str) -> int:
-        """The owner's fair share."""
-        return self.view.portions[self.domain, owner].share
+        """What the owner's fair share entitles it to."""
+        return self.view.entitled[self.domain, owner].share
 
 
 def within_ceilings(claim: Claim) -> bool:

@@ -1,4 +1,7 @@
-"""Guarantee and fair share of every owner, by DESIGN 4.2, in fractions; milli-GPU by largest remainder at each step."""
+"""Guarantee and fair share of every owner, by DESIGN 4.2, in fractions; milli-GPU by largest remainder at each step.
+
+What they entitle to, in whole GPUs (DESIGN 4.4), is `entitle`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,17 @@ class Portion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A project, or a department with `below` it. `wants` is its demand up to its limit."""
+    """A project, or a department with `below` it. `wants` is its demand up to its limit.
+
+    `in_parts`: a job of it asks for a part of a GPU.
+    """
 
     name: str
     quota: int
     weight: int
     priority: int
     wants: int
+    in_parts: bool = False
     below: tuple[Owner, ...] = ()
 
 
@@ -80,8 +87,39 @@ def largest_remainder(exact: Mapping[str, Fraction], amount: int, unit: int) -> 
     return whole
 
 
-def in_whole_gpus(parts: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
-    """DESIGN 4.4: entitlement to whole GPUs among siblings, by largest remainder; never less than the exact part."""
-    exact = {name: Fraction(parts[name]) for name in names}
-    whole = largest_remainder(exact, sum(parts[name] for name in names), WHOLE)
-    return {name: max(parts[name], whole[name]) for name in names}
+def entitle(
+    amount: int, owners: Sequence[Owner], portions: Mapping[str, Portion], holds: Mapping[str, int]
+) -> dict[str, Portion]:
+    """DESIGN 4.4: entitlement to whole GPUs, by largest remainder among siblings; an owner `in_parts` keeps its exact
+    portion, and a guarantee beyond what is wanted stays as it is.
+    """
+    whole = [owner for owner in owners if not owner.in_parts]
+    rest = amount - sum(portions[owner.name].share for owner in owners if owner.in_parts)
+    shares = round_off({o.name: portions[o.name].share for o in whole}, rest, {o.name: o.wants for o in whole}, holds)
+    firm = {o.name: min(portions[o.name]) for o in whole}
+    guarantees = round_off(firm, sum(firm.values()), shares, holds)
+    found = {owner.name: portions[owner.name] for owner in owners}
+    for owner in whole:
+        guarantee, share = portions[owner.name]
+        kept = guarantee if guarantee > share else guarantees[owner.name]
+        found[owner.name] = Portion(kept, shares[owner.name])
+    for owner in owners:
+        found |= entitle(found[owner.name].share, owner.below, portions, holds)
+    return found
+
+
+def round_off(
+    parts: Mapping[str, int], amount: int, most: Mapping[str, int], holds: Mapping[str, int]
+) -> dict[str, int]:
+    """Whole GPUs: the units that remain go to the largest remainders that want one; of equal ones to who holds it."""
+    whole = {name: milli // WHOLE * WHOLE for name, milli in parts.items()}
+    able = [n for n, milli in parts.items() if milli > whole[n] and whole[n] + WHOLE <= most[n]]
+    left = (amount - sum(whole.values())) // WHOLE
+    by_size = sorted((parts[n] - whole[n] for n in able), reverse=True)
+    cut = by_size[min(left, len(able)) - 1] if left > 0 and able else 0
+    sure = [n for n in able if left > 0 and parts[n] - whole[n] > cut + 1]
+    even = [n for n in able if left > 0 and abs(parts[n] - whole[n] - cut) <= 1]
+    even.sort(key=lambda n: (holds[n] < whole[n] + WHOLE, whole[n] - parts[n], n))
+    for name in (sure + even)[: max(0, left)]:
+        whole[name] += WHOLE
+    return whole

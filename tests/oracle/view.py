@@ -15,7 +15,7 @@ from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 from gpuctl.model.units import Instant
 
-from .shares import Owner, Portion, divide, in_whole_gpus
+from .shares import Owner, Portion, divide, entitle
 
 Devices = tuple[int, ...]
 """Free milli of each device of a node."""
@@ -40,9 +40,9 @@ class Held:
 
 
 class View:
-    """A cluster at a moment. `whole_gpus`: bounds are apportioned to whole GPUs (DESIGN 4.4), else exact."""
+    """A cluster at a moment. `portions` are exact, as shown; `entitled` is what they entitle to, in whole GPUs."""
 
-    def __init__(self, tree: Declared, state: ClusterState, now_ms: Instant, *, whole_gpus: bool = False) -> None:
+    def __init__(self, tree: Declared, state: ClusterState, now_ms: Instant) -> None:
         self.tree = tree
         self.now_ms = now_ms
         self.domain_of = {pool: domain.name for domain in tree.domains for pool in domain.pools}
@@ -59,7 +59,9 @@ class View:
         self._allowances = {f"project {p.name}": p.allowances for p in tree.projects}
         self._allowances |= {f"department {d.name}": d.allowances for d in tree.departments}
         self._read(state)
-        self.portions = self._divide(whole_gpus=whole_gpus)
+        self.portions: dict[tuple[DomainName, str], Portion] = {}
+        self.entitled: dict[tuple[DomainName, str], Portion] = {}
+        self._divide()
 
     def _read(self, state: ClusterState) -> None:
         jobs = {job.id: job for job in self.tree.jobs}
@@ -111,8 +113,7 @@ class View:
 
     # Demand and division
 
-    def _divide(self, *, whole_gpus: bool) -> dict[tuple[DomainName, str], Portion]:
-        portions: dict[tuple[DomainName, str], Portion] = {}
+    def _divide(self) -> None:
         for domain in self.tree.domains:
             demand = self.demand(domain.name)
             capacity = sum(sum(left) for pool in domain.pools for left in self.capacity[pool].values())
@@ -125,13 +126,10 @@ class View:
             top = [self._owner(domain.name, p.name, demand) for p in self.tree.projects if p.department is None]
             top += [self._department(domain.name, name, owners) for name, owners in below.items() if owners]
             found = divide(capacity, top)
-            if whole_gpus:
-                for siblings in ([owner.name for owner in top], *([o.name for o in each] for each in below.values())):
-                    guarantees = in_whole_gpus({n: found[n].guarantee for n in siblings}, siblings)
-                    shares = in_whole_gpus({n: found[n].share for n in siblings}, siblings)
-                    found |= {n: Portion(guarantees[n], shares[n]) for n in siblings}
-            portions |= {(domain.name, owner): portion for owner, portion in found.items()}
-        return portions
+            holds = {owner: self.holds[domain.name, owner] for owner in found}
+            entitled = entitle(capacity, top, found, holds)
+            self.portions |= {(domain.name, owner): portion for owner, portion in found.items()}
+            self.entitled |= {(domain.name, owner): portion for owner, portion in entitled.items()}
 
     def _owner(self, domain: DomainName, project: ProjectName, demand: dict[ProjectName, int]) -> Owner:
         allowance = self.allowance(domain, f"project {project}")
@@ -139,14 +137,17 @@ class View:
         limit = allowance.limit_milli
         priority = self.tree.project(project).priority
         wants = wants if limit is None else min(wants, limit)
-        return Owner(f"project {project}", allowance.quota_milli, allowance.weight, priority, wants)
+        jobs = (*self.waiting, *(held.job for held in self.held))
+        in_parts = any(job.gpu_milli % 1000 for job in jobs if job.id.project == project)
+        return Owner(f"project {project}", allowance.quota_milli, allowance.weight, priority, wants, in_parts)
 
     def _department(self, domain: DomainName, name: str, below: tuple[Owner, ...]) -> Owner:
         allowance = self.allowance(domain, f"department {name}")
         wants = sum(owner.wants for owner in below)
         limit = allowance.limit_milli
         wants = wants if limit is None else min(wants, limit)
-        return Owner(f"department {name}", allowance.quota_milli, allowance.weight, 0, wants, below)
+        in_parts = any(owner.in_parts for owner in below)
+        return Owner(f"department {name}", allowance.quota_milli, allowance.weight, 0, wants, in_parts, below)
 
     def demand(self, domain: DomainName) -> dict[ProjectName, int]:
         """DESIGN 4.1: what a project holds, what its elastic runs lack, and what its waiting jobs could use."""

@@ -152,5 +152,5 @@ def _reason(pending: PendingJob, shortfalls: tuple[Shortfall, ...], snapshot: Sn
     option = allowed[0][0]
     domain, owner = domain_of[option.pool.name], project_owner(job.id.project)
     with_job_milli = snapshot.accounts.held(domain, owner) + option.least_milli
-    is_beyond = option.least_milli > 0 and with_job_milli > max(snapshot.accounts.portion(domain, owner))
+    is_beyond = option.least_milli > 0 and with_job_milli > max(snapshot.accounts.entitled(domain, owner))
     return reasons.over_share(job) if is_beyond else reasons.no_free_gpus(job)

@@ -28,7 +28,8 @@ def place_of(queue: ProjectQueue, accounts: Accounts, gpu_milli: GpuMilli, queue
     """The place of a queue whose head asks for so many GPUs and waits since then."""
     owner = project_owner(queue.project)
     held = accounts.held(queue.domain, owner)
-    guarantee, share = accounts.portion(queue.domain, owner)
+    guarantee = accounts.entitled(queue.domain, owner).guarantee_milli
+    share = accounts.portion(queue.domain, owner).share_milli
     level = (held << _PLACES) // share if share > 0 else held
     return held + gpu_milli > guarantee, share <= 0, level, queued_at_ms, queue.project, queue.domain
 

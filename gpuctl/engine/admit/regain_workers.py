@@ -79,7 +79,7 @@ class WorkerRegain:
         A service comes before the training that waits in its project.
         """
         snapshot, project, each = self._snapshot, run.allocation.project, run.option.request.gpu_milli
-        guarantee = snapshot.accounts.portion(domain, project_owner(project)).guarantee_milli
+        guarantee = snapshot.accounts.entitled(domain, project_owner(project)).guarantee_milli
         missing = run.most(snapshot.capacity) - len(run.workers)
         asked = self._asked[domain, project]
         if run.job.type is JobType.INFERENCE:

@@ -41,7 +41,7 @@ from gpuctl.engine.jobs.runs import (
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import parted
-from gpuctl.model.decision import Decision, FairShare, Keep, Pending, Reason
+from gpuctl.model.decision import Decision, FairShare, Finished, Keep, Pending, Reason, Suspended, TimeOut
 from gpuctl.model.declared import Declared, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -75,7 +75,7 @@ class CarriedState:
         self.pending_jobs = PendingJobs(capacity, static_fit, dirty)
         self.pending_reasons = PendingReasons(dirty)
         self.demand = Demand(declared, self.snapshot.accounts, dirty)
-        self.division = Division(declared, self.snapshot.accounts, self.demand)
+        self.division = Division(declared, self.snapshot.accounts, self.demand, dirty)
         names = sorted(project.name for project in declared.projects)
         self._share_keys = [(domain.name, name) for domain in declared.domains for name in names]
         self._shares: tuple[int, tuple[FairShare, ...]] = (0, ())
@@ -311,6 +311,7 @@ class CarriedState:
                 continue
             run = next((run for run in self._runs.get(job_id, ()) if run.digest == job.digest), None)
             decision = by_itself(job, run, declared, state, self._now_ms)
+            self.demand.see(job, ends=isinstance(decision, Finished | Suspended | TimeOut))
             if decision is None and run is not None and run.phase in ACTIVE:
                 decision = stopped(job, run, self._capacity, twice, self._now_ms)
                 if decision is None:
@@ -349,6 +350,7 @@ class CarriedState:
         leaving: list[Allocation] = []
         for job in jobs if self.decisions or self.pending_jobs or self._entered else ():
             self._read_always.discard(job)
+            self.demand.forget(job)
             leaving += self._entered.pop(job, ())
             if self.decisions.pop(job, None) is None:
                 self.pending_jobs.leave(job)

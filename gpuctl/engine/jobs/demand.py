@@ -18,9 +18,9 @@ from gpuctl.engine.jobs.job_class import JobOptions, Likeness, likeness
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree, project_owner
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import NodeName, PoolName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
-from gpuctl.model.units import GpuMilli
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MOST_ALIKE = 10_000
 """So many answers are kept before all are dropped; the jobs that are declared have few."""
@@ -145,7 +145,7 @@ class StaticFit:
 class Demand:
     """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again."""
 
-    __slots__ = ("_accounts", "_before", "_dirty", "_domains", "_fixed", "_read", "_wanted")
+    __slots__ = ("_accounts", "_before", "_dirty", "_domains", "_fixed", "_parts", "_read", "_wanted")
 
     def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
         self._accounts = accounts
@@ -155,6 +155,21 @@ class Demand:
         self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._before: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
+        self._parts: dict[ProjectName, set[JobId]] = {}
+
+    @property
+    def in_parts(self) -> frozenset[ProjectName]:
+        """The projects with a job for a part of a GPU, that runs or waits. Cost: O(projects)."""
+        return frozenset(project for project, jobs in self._parts.items() if jobs)
+
+    def see(self, job: Job, *, ends: bool) -> None:
+        """Take notice of a job that is declared, and whether it has ended or is suspended."""
+        if not ends and job.gpu_milli % WHOLE_GPU:
+            self._parts.setdefault(job.id.project, set()).add(job.id)
+
+    def forget(self, job: JobId) -> None:
+        """The opposite of `see`."""
+        self._parts.get(job.project, set()).discard(job)
 
     def renew(self) -> Iterable[ProjectName]:
         """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are

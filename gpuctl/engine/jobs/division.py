@@ -1,40 +1,61 @@
-"""Divides each domain by the demand of all projects, again only when demand, capacity or past use changed."""
+"""Divides each domain by the demand of all projects, again only when demand, capacity or past use changed.
+
+What a project is entitled to besides depends on what it holds, where shares are not whole GPUs (`in_whole_gpus`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 
+from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.shares.accounts import Accounts, project_owner
-from gpuctl.engine.shares.fairshare import ShareClaim, divide
+from gpuctl.engine.shares.fairshare import Portion, ShareClaim, divide, in_whole_gpus
 from gpuctl.model.declared import Declared, DomainName, Project
 from gpuctl.model.ids import ProjectName
-from gpuctl.model.units import GpuMilli
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 
 class Division:
     """The portions in the accounts, and the share claims they follow from."""
 
-    __slots__ = ("_accounts", "_demand", "_projects", "_terms")
+    __slots__ = ("_accounts", "_demand", "_dirty", "_divided", "_projects", "_read", "_terms")
 
-    def __init__(self, declared: Declared, accounts: Accounts, demand: Demand) -> None:
+    def __init__(self, declared: Declared, accounts: Accounts, demand: Demand, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._demand = demand
+        self._dirty = dirty
+        self._read: dict[DomainName, int] = {}
         self._projects = {project.name: project for project in declared.projects}
-        self._terms: dict[DomainName, tuple[GpuMilli, int, Mapping[ProjectName, int]]] = {}
+        self._terms: dict[DomainName, tuple[object, ...]] = {}
+        self._divided: dict[DomainName, tuple[list[ShareClaim], Mapping[str, Portion], bool]] = {}
 
     def renew(self, domain: DomainName, milli: GpuMilli, full: int, used: Mapping[ProjectName, int]) -> bool:
         """Divide so much of a domain, unless nothing changed. Returns whether any portion differs from before.
 
         `used`: past use of each project; `full`: all use there could have been; both in milli-GPU-hours.
         """
-        terms, changed = (max(0, milli), full, used), self._demand.has_changed(domain)
-        if terms == self._terms.get(domain) and not changed:
+        in_parts = self._demand.in_parts
+        terms, changed = (max(0, milli), full, used, in_parts), self._demand.has_changed(domain)
+        is_same = terms == self._terms.get(domain) and not changed
+        if not is_same:
+            among = self._all_claims(domain, used, in_parts)
+            found = divide(milli, among, full)
+            is_even = not any(amount % WHOLE_GPU for portion in found.values() for amount in portion)
+            self._terms[domain], self._divided[domain] = terms, (among, found, is_even)
+        claims, portions, is_even = self._divided[domain]
+        has_moved = bool(self._dirty.since(self._read.get(domain, 0), shares=False))
+        self._read[domain] = self._dirty.count
+        if is_same and (is_even or not has_moved):
             return False
-        self._terms[domain] = terms
-        return self._accounts.apportion(domain, divide(milli, self._all_claims(domain, used), full))
+        held = partial(self._accounts.held, domain)
+        entitled = portions if is_even else in_whole_gpus(max(0, milli), claims, portions, held, counts_use=bool(full))
+        return self._accounts.apportion(domain, portions, entitled)
 
-    def _all_claims(self, domain: DomainName, used: Mapping[ProjectName, int]) -> list[ShareClaim]:
+    def _all_claims(
+        self, domain: DomainName, used: Mapping[ProjectName, int], in_parts: Collection[ProjectName]
+    ) -> list[ShareClaim]:
         """The tree of share claims: projects below their departments, demand summed bottom-up within limits.
 
         A department that declares nothing for the domain stands for the sum of its children.
@@ -42,10 +63,12 @@ class Division:
         below: dict[str, list[ShareClaim]] = {}
         for project in self._projects.values():
             above = self._accounts.tree.above(project.name)
-            below.setdefault(above, []).append(self._claim(domain, project, used))
+            below.setdefault(above, []).append(self._claim(domain, project, used, in_parts=project.name in in_parts))
         return _branch("", below, self._accounts.tree.parents, domain, self._accounts)
 
-    def _claim(self, domain: DomainName, project: Project, used: Mapping[ProjectName, int]) -> ShareClaim:
+    def _claim(
+        self, domain: DomainName, project: Project, used: Mapping[ProjectName, int], *, in_parts: bool
+    ) -> ShareClaim:
         """A project's share claim."""
         owner = project_owner(project.name)
         allowance = self._accounts.tree.allowance(owner, domain)
@@ -57,6 +80,7 @@ class Division:
             weight=allowance.weight,
             priority=project.priority,
             used_milli_hours=used.get(project.name, 0),
+            in_parts=in_parts,
         )
 
 
@@ -79,6 +103,7 @@ def _branch(
                 limit_milli=allowance.limit_milli if allowance else None,
                 weight=allowance.weight if allowance else sum(c.weight for c in children),
                 used_milli_hours=sum(c.used_milli_hours for c in children),
+                in_parts=any(c.in_parts for c in children),
                 children=tuple(children),
             )
         )

@@ -103,14 +103,15 @@ class OwnerTree:
 
 
 class Accounts:
-    """What each owner holds, what of it can't be paused, and its portion of each domain."""
+    """What each owner holds, what of it can't be paused, its portion of each domain, and what that entitles it to."""
 
-    __slots__ = ("_assigned", "_borrowed", "_dirty", "_fixed", "_held", "_portions", "tree")
+    __slots__ = ("_assigned", "_borrowed", "_dirty", "_entitled", "_fixed", "_held", "_portions", "tree")
 
     def __init__(self, tree: OwnerTree, dirty: DirtyProjects) -> None:
         self.tree = tree
         self._dirty = dirty
         self._portions: dict[tuple[DomainName, str], Portion] = {}
+        self._entitled: dict[tuple[DomainName, str], Portion] = {}
         self._borrowed: dict[DomainName, GpuMilli] = {}
         self._held: dict[tuple[DomainName, str], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, str], GpuMilli] = {}
@@ -161,24 +162,31 @@ class Accounts:
         return None
 
     def portion(self, domain: DomainName, owner: str) -> Portion:
-        """An owner's guarantee and fair share."""
+        """An owner's guarantee and fair share, exactly: what is shown, and by what projects are compared."""
         return self._portions.get((domain, owner), NOTHING)
 
-    def apportion(self, domain: DomainName, portions: Mapping[str, Portion]) -> bool:
+    def entitled(self, domain: DomainName, owner: str) -> Portion:
+        """The same in whole GPUs where its jobs ask for those: what it may reach and what it keeps."""
+        return self._entitled.get((domain, owner), NOTHING)
+
+    def apportion(self, domain: DomainName, portions: Mapping[str, Portion], entitled: Mapping[str, Portion]) -> bool:
         """Set the portions of a domain. Returns whether any differs from before. Cost: O(owners)."""
-        known = self._portions
-        moved = {owner: portion for owner, portion in portions.items() if portion != known.get((domain, owner))}
-        for owner, portion in moved.items():
+        moved = False
+        for owner, portion in portions.items():
+            key, before = (domain, owner), self.entitled(domain, owner)
+            if portion == self._portions.get(key) and entitled[owner] == before:
+                continue
+            moved = True
             if is_project(owner):
-                more_milli = _beyond_guarantee(portion) - _beyond_guarantee(self.portion(domain, owner))
+                more_milli = _beyond_guarantee(entitled[owner]) - _beyond_guarantee(before)
                 self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli
                 self._dirty.of_share(ProjectName(owner.removeprefix(_PROJECT)))
-            known[domain, owner] = portion
-        return bool(moved)
+            self._portions[key], self._entitled[key] = portion, entitled[owner]
+        return moved
 
     def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """What a project could hold while every other project keeps its guarantee."""
-        own = self.portion(domain, project_owner(project))
+        own = self.entitled(domain, project_owner(project))
         return own.share_milli + self._borrowed.get(domain, 0) - _beyond_guarantee(own)
 
     def over_share(self, domain: DomainName, project: ProjectName) -> GpuMilli:

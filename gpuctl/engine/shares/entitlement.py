@@ -25,10 +25,10 @@ def beyond_quota(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMil
 
 def reason_to_run(accounts: Accounts, domain: DomainName, project: ProjectName, held_milli: GpuMilli) -> Reason:
     """Why work runs: its project then holds `held_milli`, which is within its quota, its share, or beyond."""
-    portion = accounts.portion(domain, project_owner(project))
-    if held_milli <= portion.guarantee_milli:
+    entitled = accounts.entitled(domain, project_owner(project))
+    if held_milli <= entitled.guarantee_milli:
         return reasons.runs_in_quota(project)
-    return reasons.runs_in_share(project) if held_milli <= portion.share_milli else reasons.runs_on_idle(project)
+    return reasons.runs_in_share(project) if held_milli <= entitled.share_milli else reasons.runs_on_idle(project)
 
 
 def is_owed(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
@@ -39,7 +39,7 @@ def is_owed(accounts: Accounts, domain: DomainName, project: ProjectName, milli:
 def rights_of(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[bool, bool]:
     """Whether a project stays within its guarantee, and within its share, with so many more GPUs."""
     owner = project_owner(project)
-    guarantee_milli, share_milli = accounts.portion(domain, owner)
+    guarantee_milli, share_milli = accounts.entitled(domain, owner)
     held_milli = accounts.held(domain, owner) + milli
     return held_milli <= guarantee_milli, held_milli <= share_milli
 
@@ -47,4 +47,4 @@ def rights_of(accounts: Accounts, domain: DomainName, project: ProjectName, mill
 def stays_within_share(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
     """Whether a project holds no more than its fair share with so many GPUs more; a job without GPUs takes no part."""
     owner = project_owner(project)
-    return not milli or accounts.held(domain, owner) + milli <= max(accounts.portion(domain, owner))
+    return not milli or accounts.held(domain, owner) + milli <= max(accounts.entitled(domain, owner))

@@ -8,19 +8,22 @@ demand or limit, and equal the exact rational solution to within one milli-GPU.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter, itemgetter, sub
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine.shares.usage import tempered
-from gpuctl.model.units import GpuMilli
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareClaim:
-    """What one owner (a project, or a department over its `children`) brings to the division of a domain."""
+    """What one owner (a project, or a department over its `children`) brings to the division of a domain.
+
+    `in_parts`: a job of it asks for a part of a GPU.
+    """
 
     owner: str
     quota_milli: GpuMilli
@@ -29,6 +32,7 @@ class ShareClaim:
     weight: int = 0
     priority: int = 0
     used_milli_hours: int = 0
+    in_parts: bool = False
     children: tuple[ShareClaim, ...] = ()
 
     @property
@@ -138,3 +142,65 @@ def divide(capacity_milli: GpuMilli, claims: Iterable[ShareClaim], full: int = 0
             below = full * share // capacity if capacity else 0
             portions.update(divide(share, claim.children, below))
     return portions
+
+
+def in_whole_gpus(
+    capacity_milli: GpuMilli,
+    claims: Iterable[ShareClaim],
+    portions: Mapping[str, Portion],
+    held: Callable[[str], GpuMilli],
+    *,
+    counts_use: bool,
+) -> dict[str, Portion]:
+    """What owners are entitled to: their portions, in whole GPUs where all their jobs ask for whole ones.
+
+    Example: shares of 2.667 and 5.333 of 8 GPUs entitle to 3 and 5. Else the first project would wait for ever for the
+    third GPU, which is a part of the other's sixth. By largest remainder among siblings, top-down. Of equal remainders
+    the one counts first whose owner holds the GPU: to take it away would gain nothing.
+
+    Where past use counts, shares move with it until each project has had its part, so they are not rounded: a GPU would
+    change hands whenever two remainders cross. Invariant: a share is no less than what is wanted of the guarantee, GPUs
+    are added only where they are wanted, and all of them together are no more than the capacity.
+    """
+    siblings = list(claims)
+    whole = [claim for claim in siblings if not claim.in_parts]
+    left = capacity_milli - sum(portions[claim.owner].share_milli for claim in siblings if claim.in_parts)
+    most = {claim.owner: claim.wanted_milli for claim in whole}
+    if not counts_use:
+        most = _largest_remainders({owner: portions[owner].share_milli for owner in most}, left, most, held)
+    firm = {owner: min(portions[owner]) for owner in most}
+    guarantees = _largest_remainders(firm, sum(firm.values()), most, held)
+    entitled: dict[str, Portion] = {}
+    for claim in siblings:
+        owner, (guarantee, share) = claim.owner, portions[claim.owner]
+        if not claim.in_parts:
+            guarantee = guarantee if guarantee > share else guarantees[owner]
+            share = max(share, guarantees[owner]) if counts_use else most[owner]
+        entitled[owner] = Portion(guarantee, share)
+        entitled.update(in_whole_gpus(share, claim.children, portions, held, counts_use=counts_use))
+    return entitled
+
+
+def _largest_remainders(
+    parts: Mapping[str, GpuMilli], amount: GpuMilli, most: Mapping[str, GpuMilli], held: Callable[[str], GpuMilli]
+) -> dict[str, GpuMilli]:
+    """The parts in whole GPUs: rounded down, and one GPU more for the largest remainders, as far as the amount goes.
+
+    Remainders are equal if they differ by no more than the division rounds: 1 milli-GPU.
+    """
+    given = {owner: milli - milli % WHOLE_GPU for owner, milli in parts.items()}
+    rest = {o: parts[o] - milli for o, milli in given.items() if parts[o] > milli and milli + WHOLE_GPU <= most[o]}
+    units = max(0, amount - sum(given.values())) // WHOLE_GPU
+    ranked = sorted(rest, key=lambda owner: (-rest[owner], owner))
+    if 0 < units < len(ranked):
+        last = rest[ranked[units - 1]]
+
+        def order(owner: str) -> int:
+            if abs(rest[owner] - last) > 1:
+                return 0 if rest[owner] > last else 3
+            return 1 if held(owner) >= given[owner] + WHOLE_GPU else 2
+
+        ranked.sort(key=order)
+    for owner in ranked[:units]:
+        given[owner] += WHOLE_GPU
+    return given

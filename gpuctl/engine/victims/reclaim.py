@@ -1,9 +1,11 @@
 """Reclaim between projects: what a job may take from others, and what every owner keeps.
 
 A project has a claim with a job if it stays within its guarantee with it (strategy GUARANTEE), or within its fair share
-(FAIRNESS). It takes from projects above theirs, which keep at least that much. Owners are compared level by level below
-the nearest common department, as things stand after the victims have left. Neither rule can undo the other's work, so
-that GPUs are not taken back and forth.
+(FAIRNESS), both in whole GPUs (`in_whole_gpus`). It takes from projects above theirs, which keep at least that much.
+Owners are compared level by level below the nearest common department, as things stand after the victims have left.
+
+GPUs are not taken back and forth, because what a project may reach and what it keeps is one number, and its share is no
+less than its guarantee: each reclaim raises what all projects together hold within theirs.
 
 Example: department `d` has a quota of 2, its project `owner` too, and its project `near` borrows 1 GPU of it; `far` in
 another department borrows the other. A job of `owner` for 2 GPUs may take both: once `near` has lost its GPU, `d` holds
@@ -43,8 +45,8 @@ class ReclaimStrategy(StrEnum):
 
 def floor_milli(accounts: Accounts, domain: DomainName, strategy: ReclaimStrategy, owner: str) -> GpuMilli:
     """What an owner keeps when it loses by a strategy, and may reach when it gains by it."""
-    portion = accounts.portion(domain, owner)
-    return portion.guarantee_milli if strategy is ReclaimStrategy.GUARANTEE else portion.share_milli
+    entitled = accounts.entitled(domain, owner)
+    return entitled.guarantee_milli if strategy is ReclaimStrategy.GUARANTEE else entitled.share_milli
 
 
 def surplus_milli(accounts: Accounts, domain: DomainName, strategy: ReclaimStrategy, owner: str) -> GpuMilli:
@@ -71,7 +73,7 @@ def excess_milli(
         below = project_owner(name)
         held = accounts.held(beneficiary.domain, below) - totals.get(below, (0, 0))[0]
         held += beneficiary.milli if name == beneficiary.project else 0
-        within += min(held, accounts.portion(beneficiary.domain, below).guarantee_milli)
+        within += min(held, accounts.entitled(beneficiary.domain, below).guarantee_milli)
     return within - floor
 
 
