@@ -23,7 +23,7 @@ from gpuctl.model.decision import (
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
-from gpuctl.model.state import ACTIVE, Run, RunPhase
+from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 
 from .cluster import TinyCluster, start, workers_of
 from .enumeration import Price, Seats, Way, cheapest, growth, seats, ways
@@ -246,7 +246,7 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
     if run is None or run.phase is not RunPhase.QUEUED or run.placement is not None:
         return
     job = next(job for job in tree.jobs if job.id == name)
-    view = View(tree, before.state(), before.now_ms)
+    view = View(tree, _without_lost(before.state(), made), before.now_ms)
     taken = _taken(view, job, placement, made)
     unused = Way(Claim(view, job, taken.claim.milli), taken.workers, (), frozenset())
     removed = [run for run in before.runs.values() if run.job not in view.declared and run.phase in ACTIVE]
@@ -263,26 +263,42 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
 
 def _taken(view: View, job: Job, placement: Placement, made: Schedule) -> Way:
     """The set that the engine takes for a job, as a way; its rights are not judged."""
-    losses, moved = [], []
+    losses = tuple(loss for loss, beneficiary in _losses(view, made) if beneficiary == job.id)
+    movers = {d.job for d in made.decisions if isinstance(d, Move) and d.beneficiary == job.id}
+    moved = tuple(held for held in view.held if held.job.id in movers)
+    claim = Claim(view, job, job.gpu_milli * len(placement.workers), losses)
+    return Way(claim, len(placement.workers), moved, frozenset((rights(claim) or {}).values()))
+
+
+def _without_lost(state: ClusterState, made: Schedule) -> ClusterState:
+    """The state without workers that were lost with a node."""
+    lost = {d.job: d for d in made.decisions if isinstance(d, Resize) and d.beneficiary is None}
+    runs = (
+        replace(run, placement=lost[run.job].placement)
+        if run.job in lost and len(lost[run.job].placement.workers) < workers_of(run)
+        else run
+        for run in state.runs
+    )
+    return replace(state, runs=tuple(runs))
+
+
+def _losses(view: View, made: Schedule) -> Iterator[tuple[Loss, JobId | None]]:
+    """What runs lose in a cycle, and for which job."""
     held = {each.job.id: each for each in view.held}
     for decision in made.decisions:
-        if not isinstance(decision, Reclaim | Preempt | Move | Resize) or decision.beneficiary != job.id:
-            continue
-        each = held[decision.job]
-        if isinstance(decision, Move):
-            moved.append(each)
-        else:
+        if isinstance(decision, Reclaim | Preempt | Resize):
+            each = held[decision.job]
             left = len(decision.placement.workers) if isinstance(decision, Resize) else 0
-            losses.append(Loss(each, len(each.workers) - left))
-    claim = Claim(view, job, job.gpu_milli * len(placement.workers), tuple(losses))
-    return Way(claim, len(placement.workers), tuple(moved), frozenset((rights(claim) or {}).values()))
+            if left < len(each.workers):
+                yield Loss(each, len(each.workers) - left), decision.beneficiary
 
 
 def _is_wrong(view: View, job: Job, placement: Placement, made: Schedule) -> str:
     """The rule that the engine's set breaks; "" if none."""
     way = _taken(view, job, placement, made)
-    if not within_ceilings(way.claim):
-        return "beyond a limit" if not within_limits(way.claim) else f"beyond {broken_quota(way.claim)}"
+    after_all = replace(way.claim, losses=tuple(loss for loss, _ in _losses(view, made)))
+    if not within_ceilings(after_all):
+        return "beyond a limit" if not within_limits(after_all) else f"beyond {broken_quota(after_all)}"
     if not all(
         may_stop(held, view) for held in (*(loss.held for loss in way.losses if not loss.is_surplus), *way.moved)
     ):

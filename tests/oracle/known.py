@@ -63,23 +63,6 @@ _CONDUCT = {
         worlds=(1014547, 1014702, 1015566),
         histories=(1002603,),
     ),
-    "illegal: beyond a scaled quota": Known(
-        why="4.4: where quotas exceed what there is, guarantees scale, and with them the quota of work that can't be "
-        "paused. Whether that holds when a node is lost, too, DESIGN does not say.",
-        worlds=(1000852, 1003176),
-        histories=(1000028, 1000086, 1000531),
-    ),
-    "illegal: beyond a project's quota": Known(
-        why="A run that can't be paused lost one of its workers with a node. DESIGN does not say whether that worker "
-        "counts in the quota until its pod has left: the oracle counts it, the engine gives the quota on.",
-        histories=(192,),
-        is_open=True,
-    ),
-    "illegal: beyond a limit": Known(
-        why="As above, of limits: a worker lost with its node counts until its pod has left (2000032). The other: a "
-        "limit is kept when jobs start, but not where several quotas change at once.",
-        histories=(2000032, 2000190),
-    ),
     "paused in vain": Known(
         why="4.5: the beneficiary of every pause runs in the end.",
         worlds=(4364, 4867, 8061),

@@ -5,8 +5,9 @@ owner loses by it. Nothing here looks at places: `enumeration.py` does.
 
 Readings, where DESIGN leaves a choice:
 - A department's guarantee may be straddled like a project's: by the largest of its victims, if there is no other way.
-- What a job may hold as work that can't be paused is bounded by the guarantee of each owner above it, which is the
-  quota wherever quotas do not exceed what there is.
+- Work that can't be paused is bounded at each level by the quota, and by the guarantee, which is less where quotas
+  exceed what there is; but a job that is an owner's only such work is bounded by the quota alone.
+- Workers that a run lost with a node count in no quota and no limit, as all that is leaving.
 - A job of a project above its fair share may take work of its own project that ranks below it, and what is idle.
 - Elastic surplus first: of ways that lose as many GPUs, one that stops fewer runs, for its victims lose extra workers.
 - An elastic run that stops is one victim, which may straddle a guarantee; else each of its extra workers is one.
@@ -108,10 +109,10 @@ def within_limits(claim: Claim) -> bool:
 def broken_quota(claim: Claim) -> str:
     """DESIGN 4.4: the quota that work that can't be paused would exceed, scaled where GPUs are short; "" if none."""
     for owner in claim.chain if not claim.job.preemptible else ():
-        fixed = claim.view.fixed[claim.domain, owner] + claim.milli
-        if fixed > claim.view.allowance(claim.domain, owner).quota_milli:
+        others = claim.view.fixed[claim.domain, owner]
+        if others + claim.milli > claim.view.allowance(claim.domain, owner).quota_milli:
             return "a project's quota" if owner == claim.chain[0] else "a department's quota"
-        if fixed > claim.guarantee(owner):
+        if others and others + claim.milli > claim.guarantee(owner):
             return "a scaled quota"
     return ""
 

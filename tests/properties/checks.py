@@ -289,9 +289,14 @@ def check_schedule(tree: Declared, state: ClusterState, made: Schedule) -> None:
 
 
 def could_start(tree: Declared, state: ClusterState, job: Job) -> bool:
-    """The job, with its fewest workers, fits what is free and breaks no ceiling: GPUs would be wasted on its wait."""
+    """The job, with its fewest workers, fits what is free and breaks no ceiling: GPUs would be wasted on its wait.
+
+    Where quotas exceed what there is, work that can't be paused may have to wait beside other such work: how much of it
+    is allowed depends on what all projects ask for, and is left to `tests/oracle`.
+    """
     job = replace(job, workers=job.min_workers)
     rooms = empty_rooms(tree, state.nodes)
+    there = {name: 1000 * len(free) for name, (free, _, _) in rooms.items()}
     names = {node.name: pool_of(tree, node) for node in state.nodes}
     held: Counter[tuple[DomainName | None, ProjectName]] = Counter()
     fixed: Counter[tuple[DomainName | None, ProjectName]] = Counter()
@@ -312,6 +317,12 @@ def could_start(tree: Declared, state: ClusterState, job: Job) -> bool:
         if limit is not None and job.gpu_milli and held[key] + job.total_gpu_milli > limit:
             continue
         if not job.preemptible and job.gpu_milli and fixed[key] + job.total_gpu_milli > allowance.quota_milli:
+            continue
+        quotas = sum(p.allowances[domain].quota_milli for p in tree.projects if domain in p.allowances)
+        pools = {p for d in tree.domains if d.name == domain for p in d.pools}
+        is_scaled = quotas > sum(there[n] for n in rooms if (p := names[n]) is not None and p.name in pools)
+        others = any(milli for (of_domain, _), milli in fixed.items() if of_domain == domain)
+        if not job.preemptible and job.gpu_milli and is_scaled and others:
             continue
         if job.gpu_milli % 1000 and pool.sharing is Sharing.DEVICE_PLUGIN:
             continue

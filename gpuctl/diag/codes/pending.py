@@ -63,8 +63,10 @@ WAITS = (
     CodeEntry(
         code="GPU5013",
         title="not preemptible, beyond quota",
-        message="waits: not preemptible, and {gpus} GPUs more would put {project} above its quota of {quota} GPUs",
-        why="GPUs above the quota are lent, so only preemptible jobs may use them.",
+        message="waits: not preemptible, and {gpus} GPUs more would put {project} above the {quota} GPUs "
+        "that its quota guarantees",
+        why="GPUs above the quota are lent, so only preemptible jobs may use them. Quotas that add up to more GPUs "
+        "than there are guarantee less than they say.",
         fix="Set preemptible: true, stop another non-preemptible job of the project, or raise its quota.",
     ),
     CodeEntry(

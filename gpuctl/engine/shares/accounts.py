@@ -155,10 +155,16 @@ class Accounts:
         return self._fixed.get((domain, owner), 0)
 
     def quota_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
-        """The first owner upwards whose quota so many more GPUs of work that can't be paused would break."""
+        """The first owner upwards whose quota so many more GPUs of work that can't be paused would break, and it.
+
+        Where quotas exceed what there is, the guarantee counts in place of the quota, except for a job that is an
+        owner's only such work: else a job no larger than its quota might never start.
+        """
         for owner, quota in self.tree.quotas(domain, project):
-            if self.fixed(domain, owner) + milli > quota:
-                return owner, quota
+            fixed = self.fixed(domain, owner)
+            most = min(quota, self.entitled(domain, owner).guarantee_milli) if fixed else quota
+            if fixed + milli > most:
+                return owner, most
         return None
 
     def portion(self, domain: DomainName, owner: str) -> Portion:

@@ -18,7 +18,7 @@ def forbidden(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMilli)
 
 
 def beyond_quota(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMilli) -> Reason | None:
-    """The quota that non-preemptible work would break: such work stays within quota at each level."""
+    """The quota that non-preemptible work would break at any level, scaled where quotas exceed what there is."""
     hit = None if job.preemptible or not milli else accounts.quota_hit(domain, job.id.project, milli)
     return None if hit is None else reasons.fixed_over_quota(job, *hit)
 

@@ -37,8 +37,8 @@ def test_reasons_for_starting_say_where_the_project_stands() -> None:
 
 
 def test_beyond_its_share_a_project_gets_idle_gpus_only() -> None:
-    tree = one_node(3, [job("a/1", 2000), job("a/2"), job("b/1"), job("b/2")], a=1000, b=1000)
-    assert codes(tree) == {"a/1": "GPU5011", "a/2": "GPU5001", "b/1": "GPU5001", "b/2": "GPU5003"}
+    tree = one_node(4, [job("a/1", 3000), job("a/2"), job("b/1", 2000), job("b/2")], a=1000, b=1000)
+    assert codes(tree) == {"a/1": "GPU5011", "a/2": "GPU5001", "b/1": "GPU5002", "b/2": "GPU5003"}
 
 
 def test_projects_larger_than_their_share_take_turns() -> None:

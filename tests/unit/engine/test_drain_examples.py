@@ -85,7 +85,7 @@ def test_a_department_that_states_no_quota_had_none_that_could_be_cut() -> None:
 
 
 def test_a_quota_that_was_taken_off_a_pool_altogether_was_cut() -> None:
-    tree = tree_of([project("a", {"dgx1": 2000}), project("b", {"dgx1": 1000})])
+    tree = tree_of([project("a", {"dgx1": 2000}), project("b", {"dgx1": 0})])
     domains = declared([], [], tree.cluster.pools, by_pool=True).domains
     assert paused(full(tree), replace(tree, domains=domains)) == []
     moved = (project("a", {}), project("b", {"dgx1": 2000}))
