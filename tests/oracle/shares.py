@@ -111,10 +111,15 @@ def entitle(
 def round_off(
     parts: Mapping[str, int], amount: int, most: Mapping[str, int], holds: Mapping[str, int]
 ) -> dict[str, int]:
-    """Whole GPUs: the units that remain go to the largest remainders that want one; of equal ones to who holds it."""
+    """Whole GPUs: those that remain go to the largest remainders that want one; of equal ones to the one that holds it.
+
+    Where less than one remains, the parts stay exact.
+    """
     whole = {name: milli // WHOLE * WHOLE for name, milli in parts.items()}
     able = [n for n, milli in parts.items() if milli > whole[n] and whole[n] + WHOLE <= most[n]]
     left = (amount - sum(whole.values())) // WHOLE
+    if left <= 0 and sum(parts.values()) <= amount:
+        return dict(parts)
     by_size = sorted((parts[n] - whole[n] for n in able), reverse=True)
     cut = by_size[min(left, len(able)) - 1] if left > 0 and able else 0
     sure = [n for n in able if left > 0 and parts[n] - whole[n] > cut + 1]

@@ -107,8 +107,12 @@ def test_no_moves_lose_less(
         )  # fmt: skip
         world.seen.add((each.id, each.digest))
     wanted = job("b/wanted", wanted_milli)
-    # Everybody is within quota, so nobody is paused for anybody.
-    projects = [project("a", sum(each.gpu_milli for each in jobs)), project("b", wanted_milli)]
+    # Everybody is within quota, so nobody is paused for anybody. Quotas that exceed what there is are scaled to whole
+    # GPUs: then one may be paused, and others be moved besides.
+    a_milli = sum(each.gpu_milli for each in jobs)
+    if a_milli + wanted_milli > 1000 * sum(node.gpus for node in world.nodes):
+        return
+    projects = [project("a", a_milli), project("b", wanted_milli)]
     tree = declared(projects, [*jobs, wanted], pools)
     assume(not any(isinstance(d, Admit) for d in world.cycle(tree).decisions if d.job == wanted.id))
     running = [run for run in world.runs.values() if run.placement]

@@ -40,7 +40,7 @@ def test_of_equal_remainders_that_counts_whose_owner_holds_the_gpu() -> None:
 
 @given(capacity=st.integers(0, 40).map(lambda gpus: gpus * 1000), siblings=claims(), counts_use=st.booleans())
 @settings(max_examples=300)
-def test_entitlement_is_whole_and_no_more_than_there_is(
+def test_entitlement_is_near_the_share_and_no_more_than_there_is(
     capacity: int, siblings: list[ShareClaim], *, counts_use: bool
 ) -> None:
     portions, found = divide(capacity, siblings), entitled(capacity, siblings, counts_use=counts_use)
@@ -53,7 +53,6 @@ def test_entitlement_is_whole_and_no_more_than_there_is(
             assert share <= max(claim.wanted_milli, exact.share_milli)
             check(share, claim.children)
         if not counts_use:
-            assert all(found[claim.owner].share_milli % WHOLE_GPU == 0 for claim in below)
             assert sum(found[claim.owner].share_milli for claim in below) <= above
 
     check(capacity, tuple(siblings))

@@ -186,11 +186,14 @@ def _largest_remainders(
 ) -> dict[str, GpuMilli]:
     """The parts in whole GPUs: rounded down, and one GPU more for the largest remainders, as far as the amount goes.
 
-    Remainders are equal if they differ by no more than the division rounds: 1 milli-GPU.
+    If it does not go as far as one GPU, they stay exact: rounded down they would gain nothing for another of these
+    owners. Remainders are equal if they differ by no more than the division rounds: 1 milli-GPU.
     """
     given = {owner: milli - milli % WHOLE_GPU for owner, milli in parts.items()}
     rest = {o: parts[o] - milli for o, milli in given.items() if parts[o] > milli and milli + WHOLE_GPU <= most[o]}
     units = max(0, amount - sum(given.values())) // WHOLE_GPU
+    if not units and sum(parts.values()) <= amount:
+        return dict(parts)
     ranked = sorted(rest, key=lambda owner: (-rest[owner], owner))
     if 0 < units < len(ranked):
         last = rest[ranked[units - 1]]
