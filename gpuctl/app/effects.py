@@ -19,7 +19,7 @@ from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.k8s.timestamps import parse_timestamp
-from gpuctl.model.declared import Declared, DomainName, NodePool
+from gpuctl.model.declared import Declared, DomainName, MinRuntime, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
 from gpuctl.model.ids import NO_REVISION
 from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run, RunPhase
@@ -175,7 +175,7 @@ def _nodes(declared: Declared, inventory: Inventory) -> tuple[Node, ...]:
 
 def _patient(declared: Declared) -> Declared:
     """The declarations with `minRuntime` 0: every run has run long enough to be paused."""
-    policy = replace(declared.cluster.scheduling, min_runtime_ms=0)
+    policy = replace(declared.cluster.scheduling, min_runtime=MinRuntime.of_all(0))
     return replace(declared, cluster=replace(declared.cluster, scheduling=policy))
 
 

@@ -26,6 +26,12 @@ def _time(value: Any) -> str:
     return "none" if value is None else duration(value)
 
 
+def _min_runtime(value: Any) -> str:
+    guarantee, fairness, moves = map(duration, value)
+    same = guarantee == fairness == moves
+    return guarantee if same else f"{{guarantee: {guarantee}, fairness: {fairness}, moves: {moves}}}"
+
+
 def _gpus(value: Any) -> str:
     return "none" if value is None else format_gpus(value)
 
@@ -55,7 +61,7 @@ _POOL: Mapping[str, Words] = {
     "match_labels": ("selector", _plain),
 }
 _POLICY: Mapping[str, Words] = {
-    "min_runtime_ms": ("minRuntime", _time),
+    "min_runtime": ("minRuntime", _min_runtime),
     "starvation_guard_ms": ("starvationGuard", _time),
     "consolidation": ("consolidation", _plain),
     "quota_shrink": ("quotaShrink", _plain),

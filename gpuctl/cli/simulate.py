@@ -74,7 +74,9 @@ FAILED = Segment("failed", "bad")
     help="The interval of checkpoints, from the last of which a paused job resumes; 0s: it loses nothing.",
 )
 @click.option(
-    "--min-runtime", type=DurationType(), default="0s", show_default=True, help="The cluster's scheduling.minRuntime."
+    "--min-runtime",
+    type=DurationType(),
+    help="The cluster's scheduling.minRuntime, one duration. Default: that of a cluster that declares none.",
 )
 def simulate(scenarios: tuple[str, ...], output: str, trace: str | None, **options: Any) -> None:
     """Run scenario files, or a trace, in virtual time.

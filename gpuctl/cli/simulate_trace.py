@@ -33,11 +33,11 @@ MOST_MS = 36_500 * 86_400_000
 def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
     """Replay a trace and print the report. `options` are those of the command, by name."""
     from gpuctl.app.replay import Order, replay_trace  # noqa: PLC0415 - only now
-    from gpuctl.model.declared import SchedulingPolicy  # noqa: PLC0415
+    from gpuctl.model.declared import USUAL_MIN_RUNTIME, MinRuntime, SchedulingPolicy  # noqa: PLC0415
     from gpuctl.simulate.modes import ModeName  # noqa: PLC0415
     from gpuctl.simulate.replay import PauseCost  # noqa: PLC0415
 
-    checkpoint = options["checkpoint"]
+    checkpoint, least = options["checkpoint"], options["min_runtime"]
     replayed = replay_trace(
         Order(
             trace=trace_file(trace),
@@ -48,7 +48,7 @@ def replay(trace: str, output: str, options: Mapping[str, Any]) -> None:
             begin=bound(options["begin"], "--from"),
             end=bound(options["end"], "--until"),
             pause_cost=PauseCost(stop_ms=options["stop"], checkpoint_ms=checkpoint),
-            policy=SchedulingPolicy(min_runtime_ms=options["min_runtime"]),
+            policy=SchedulingPolicy(min_runtime=USUAL_MIN_RUNTIME if least is None else MinRuntime.of_all(least)),
         )
     )
     tell(replayed.diagnostics)

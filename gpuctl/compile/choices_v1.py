@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from gpuctl.compile.fields_v1 import AbsolutePath, Duration, Limit, Name, Spec, Subdomain, unique
+from gpuctl.compile.fields_v1 import AbsolutePath, Duration, Limit, Name, Spec, Subdomain, form_of, unique
 
 
 class Fairness(Spec):
@@ -15,11 +15,37 @@ class Fairness(Spec):
     half_life: Limit | None = Field(None, description="Weigh over-quota by usage decayed with this half-life: 24h.")
 
 
+class MinRuntime(Spec):
+    """How long a preemptible job runs undisturbed after each start, by what would stop it."""
+
+    guarantee: Duration = Field(
+        "0s",
+        validate_default=True,
+        description="Before it is paused or moved for a job that stays within its project's guarantee.",
+    )
+    fairness: Duration = Field(
+        "1m",
+        validate_default=True,
+        description="Before it is paused for a job that stays within its project's fair share. Four times as "
+        "long after each further start, up to a day.",
+    )
+    moves: Duration = Field(
+        "1m",
+        validate_default=True,
+        description="Before it is moved for a job that stays within its project's fair share. Grows likewise.",
+    )
+
+
 class Scheduling(Spec):
     """The choices a cluster makes."""
 
-    min_runtime: Duration = Field(
-        "0s", validate_default=True, description="A preemptible job is not stopped before it has run this long."
+    min_runtime: Annotated[
+        Annotated[Duration, Tag("(plain)")] | Annotated[MinRuntime, Tag("(mapping)")], Discriminator(form_of)
+    ] = Field(
+        {},
+        validate_default=True,
+        description="A preemptible job is not stopped for another before it has run this long: one duration, or "
+        "{guarantee: 0s, fairness: 1m, moves: 1m}. The least of the three holds inside its project too.",
     )
     starvation_guard: Duration = Field(
         "10m",

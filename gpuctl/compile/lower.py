@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from gpuctl.compile import quota, spec_v1
-from gpuctl.compile.choices_v1 import Security
+from gpuctl.compile.choices_v1 import MinRuntime, Security
 from gpuctl.compile.digest import run_digest
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.diag.span import SourceSpan
@@ -58,7 +58,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
         ),
         ingress=None if spec.ingress is None else _ingress(spec.ingress),
         scheduling=model.SchedulingPolicy(
-            min_runtime_ms=choices.min_runtime,
+            min_runtime=_min_runtime(choices.min_runtime),
             starvation_guard_ms=choices.starvation_guard,
             consolidation=choices.consolidation,
             quota_shrink=model.QuotaShrink(choices.quota_shrink),
@@ -70,6 +70,13 @@ def _cluster(resolved: Resolved) -> model.Cluster:
         security=_security(spec.security),
         span=declaration.document.name,
     )
+
+
+def _min_runtime(spec: int | MinRuntime) -> model.MinRuntime:
+    """A duration, or one for each thing that may stop a run."""
+    if isinstance(spec, int):
+        return model.MinRuntime.of_all(spec)
+    return model.MinRuntime(spec.guarantee, spec.fairness, spec.moves)
 
 
 def _security(spec: Security) -> model.Security:

@@ -30,7 +30,7 @@ from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.model.decision import Placement
-from gpuctl.model.declared import DomainName
+from gpuctl.model.declared import DomainName, MinRuntime
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
@@ -49,12 +49,10 @@ class Snapshot:
     __slots__ = (
         "_candidates", "_dirty", "_leaving", "_on_node", "_pausable", "_paused", "_projects", "_taken",
         "_unschedulable", "accounts", "capacity", "changes", "counters", "elastic", "future_idle", "idle", "leaving",
-        "lifted", "min_runtime_ms", "now_ms", "protected",
+        "lifted", "min_runtime", "now_ms", "protected",
     )  # fmt: skip
 
-    def __init__(
-        self, capacity: Capacity, accounts: Accounts, min_runtime_ms: DurationMs, dirty: DirtyProjects
-    ) -> None:
+    def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime, dirty: DirtyProjects) -> None:
         self.capacity = capacity
         self.accounts = accounts
         self._dirty = dirty
@@ -62,7 +60,7 @@ class Snapshot:
         self.idle = FreeCapacity.of(capacity)
         self.future_idle = FreeCapacity.of(capacity)
         self.now_ms: Instant = 0
-        self.min_runtime_ms = min_runtime_ms
+        self.min_runtime = min_runtime
         self.changes = 0
         self.protected: frozenset[JobId] = frozenset()
         self.lifted: frozenset[Placement] = frozenset()
@@ -186,22 +184,34 @@ class Snapshot:
         return {allocation.run.job for allocation in chain(staying, leaving)}
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
-        """Preemptible runs in place that have run for minRuntime, by project, sorted by `run_order`."""
+        """Preemptible runs in place that are old enough to be stopped at all, by project, sorted by `run_order`."""
         return self._pausable.get(domain, {})
 
     def is_pausable(self, allocation: Allocation) -> bool:
-        """Whether a run in place is preemptible and has run for minRuntime.
-
-        A surplus worker has no minRuntime: the run that gives it up goes on.
-        """
+        """Whether a run in place is preemptible and has run for the least of its minRuntimes."""
         if allocation.job is None or allocation.leaving or not allocation.preemptible:
             return False
-        return allocation.is_extra or running_ms(allocation.run, self.now_ms) >= self.min_runtime_ms
+        return self.has_run(allocation, self.min_runtime.least_ms)
+
+    def has_run(self, allocation: Allocation, least_ms: DurationMs) -> bool:
+        """Whether a run has run so long. A surplus worker has no minRuntime: the run that gives it up goes on."""
+        return allocation.is_extra or running_ms(allocation.run, self.now_ms) >= least_ms
+
+    def is_young(self, allocation: Allocation) -> bool:
+        """Whether fairness leaves a run alone because it started a short time ago."""
+        return not self.has_run(allocation, self.min_runtime.after(allocation.run.starts).fairness_ms)
+
+    def spared(self, allocation: Allocation) -> int:
+        """How much a run is spared: 0 unless it is young, else its starts; most in the first time after each start."""
+        if not self.is_young(allocation):
+            return 0
+        starts = max(1, allocation.run.starts)
+        return starts if self.has_run(allocation, self.min_runtime.fairness_ms) else starts + _ENDLESS
 
     def preference(self, allocation: Allocation) -> Preference:
         """The position of a run in the order of victims."""
         over = 0 if allocation.domain is None else self.accounts.over_share(allocation.domain, allocation.project)
-        return Preference(-over, run_order(allocation))
+        return Preference(self.spared(allocation), -over, run_order(allocation))
 
     def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """The GPUs of the smallest pausable run of a project that has any; more than any run has if there is none."""
@@ -216,7 +226,7 @@ class Snapshot:
     # What follows from it, found once
 
     def candidates(self, key: object, find: Callable[[], Iterable[Iterable[Allocation]]]) -> tuple[Allocation, ...]:
-        """The runs that `find` gives, a sorted list for each project, merged in order of preference.
+        """The runs that `find` gives, in order of preference.
 
         Found once for each key until the snapshot changes.
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from gpuctl.engine.jobs.interactive import latest_end_ms
+from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends
 from gpuctl.explain.progress import Jobs, come_to_rest, settled
 from gpuctl.explain.rest import Rest, at_rest
 from gpuctl.model.decision import Admit
@@ -78,11 +78,10 @@ def _ends(jobs: Jobs, state: ClusterState, at_ms: Instant) -> Iterator[tuple[Job
 
 
 def _grown_ms(declared: Declared, state: ClusterState, at_ms: Instant) -> Instant | None:
-    """When the next runs reach minRuntime, so that they may be paused."""
-    least_ms = declared.cluster.scheduling.min_runtime_ms
-    active = (run.started_at_ms for run in state.runs if run.phase in ACTIVE)
-    grown = (started_ms + least_ms for started_ms in active if started_ms is not None)
-    return _soonest(grown, at_ms, least_ms) if least_ms else None
+    """When the next runs reach a minRuntime, so that they may be paused."""
+    min_runtime = declared.cluster.scheduling.min_runtime
+    grown = (end_ms for run in state.runs if run.phase in ACTIVE for end_ms in min_runtime_ends(run, min_runtime))
+    return _soonest(grown, at_ms, max(min_runtime))
 
 
 def _guarded_ms(declared: Declared, state: ClusterState, queue: Collection[JobId], at_ms: Instant) -> Instant | None:

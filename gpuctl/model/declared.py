@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
@@ -168,6 +168,49 @@ class NodePool:
         return 0 if known is None else known.charge_milli
 
 
+_DAY_MS: DurationMs = 86_400_000
+_GROWTH = 4
+"""By how much minRuntime grows with each start: 1 minute, 4, 16, an hour, four."""
+_MOST_STARTS = 20
+"""A millisecond has grown to a day by then."""
+
+
+class MinRuntime(NamedTuple):
+    """How long a preemptible run is left alone after it started, by what would stop it.
+
+    `guarantee_ms`: a job that stays within its project's guarantee may have it paused or moved after that.
+    `fairness_ms`, `moves_ms`: a job that stays within its project's fair share may have it paused, or moved.
+    """
+
+    guarantee_ms: DurationMs = 0
+    fairness_ms: DurationMs = 60_000
+    moves_ms: DurationMs = 60_000
+
+    @property
+    def least_ms(self) -> DurationMs:
+        """Nothing that other jobs may have done to a run happens before that."""
+        return min(self)
+
+    def after(self, starts: int) -> MinRuntime:
+        """For a run that was started so often: against fairness and moves it grows with each start, up to a day.
+
+        So a run that was stopped often gets the longer to do its work. Guarantees wait for none of this.
+        """
+        if starts <= 1:
+            return self
+        factor = _GROWTH ** min(starts - 1, _MOST_STARTS)
+        grown = (max(ms, min(ms * factor, _DAY_MS)) for ms in (self.fairness_ms, self.moves_ms))
+        return MinRuntime(self.guarantee_ms, *grown)
+
+    @classmethod
+    def of_all(cls, least_ms: DurationMs) -> MinRuntime:
+        """One duration for all that may stop a run."""
+        return cls(least_ms, least_ms, least_ms)
+
+
+USUAL_MIN_RUNTIME = MinRuntime()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingPolicy:
     """The choices a cluster makes. All but the last two are inputs of the engine.
@@ -176,7 +219,7 @@ class SchedulingPolicy:
     `delete_guard_jobs`: and so do those that remove more jobs that have not ended. None: no number is too large.
     """
 
-    min_runtime_ms: DurationMs = 0
+    min_runtime: MinRuntime = USUAL_MIN_RUNTIME
     starvation_guard_ms: DurationMs = 600_000
     consolidation: bool = True
     quota_shrink: QuotaShrink = QuotaShrink.RECLAIM

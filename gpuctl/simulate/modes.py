@@ -20,6 +20,7 @@ from gpuctl.engine.capacity.fit import Request, request_on
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import PoolOption, place_in
 from gpuctl.engine.capacity.nodes import survey
+from gpuctl.engine.jobs.interactive import min_runtime_ends
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord, Schedule
 from gpuctl.model.ids import JobId, ProjectName
@@ -141,16 +142,15 @@ class Engine:
                 raise AssertionError(f"a replay has no such decision: {decision}")
         return True
 
-    def look_again_ms(self, run: Run) -> Instant | None:
-        """When the starvation guard applies to a queued run, or a running one has run for minRuntime."""
+    def look_again_ms(self, run: Run) -> tuple[Instant, ...]:
+        """When the starvation guard applies to a queued run, or a running one has run for a minRuntime."""
         policy = self._declared.cluster.scheduling
         if run.phase is RunPhase.QUEUED:
-            return run.queued_at_ms + policy.starvation_guard_ms
-        if run.phase is RunPhase.RUNNING and run.started_at_ms is not None and policy.min_runtime_ms:
-            ripe_ms = run.started_at_ms + policy.min_runtime_ms
-            heappush(self._ripe, ripe_ms)
-            return ripe_ms
-        return None
+            return (run.queued_at_ms + policy.starvation_guard_ms,)
+        ends = min_runtime_ends(run, policy.min_runtime) if run.phase is RunPhase.RUNNING else ()
+        for end_ms in ends:
+            heappush(self._ripe, end_ms)
+        return ends
 
 
 Level: TypeAlias = Callable[[GpuMilli, GpuMilli, GpuMilli], int | None]
@@ -202,9 +202,9 @@ class Simple:
         request, placement = self._placed.pop(job)
         self._hold(job.project, request, placement, -1)
 
-    def look_again_ms(self, run: Run) -> Instant | None:  # noqa: ARG002 - the mode's shape
+    def look_again_ms(self, run: Run) -> tuple[Instant, ...]:  # noqa: ARG002 - the mode's shape
         """None: these policies decide differently only after an event."""
-        return None
+        return ()
 
     def decide(self, now_ms: Instant) -> Sequence[RunTransition]:  # noqa: ARG002 - the mode's shape
         """Start the next job that has a place, until no queued job has one."""

@@ -66,8 +66,8 @@ class Mode(Protocol):
         """The decisions that change a run, at most one for each job."""
         ...
 
-    def look_again_ms(self, run: Run) -> Instant | None:
-        """The next instant at which the mode may decide differently about a run without an event; None: none."""
+    def look_again_ms(self, run: Run) -> tuple[Instant, ...]:
+        """The instants from now on at which the mode may decide differently about a run without an event."""
         ...
 
 
@@ -195,8 +195,7 @@ class Replay:
     def _put(self, tracked: TrackedJob, run: Run) -> None:
         tracked.run = run
         self._mode.put(tracked.job, run)
-        again_ms = self._mode.look_again_ms(run)
-        if again_ms is not None:
+        for again_ms in self._mode.look_again_ms(run):
             heappush(self._looks, (again_ms, run.job, run.starts, run.phase))
 
     def _end(self, tracked: TrackedJob, now_ms: Instant) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from gpuctl.engine import schedule
 from gpuctl.engine.cache.engine_cache import EngineCache
-from gpuctl.engine.jobs.interactive import latest_end_ms
+from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends
 from gpuctl.model.decision import Pending, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
@@ -40,8 +40,8 @@ def _of_run(declared: Declared, job: Job, run: Run, now_ms: Instant) -> Iterator
         yield run.queued_at_ms + policy.starvation_guard_ms
     if run.phase not in _HOLDING or run.started_at_ms is None:
         return
-    if policy.min_runtime_ms:
-        yield run.started_at_ms + policy.min_runtime_ms
+    if job.preemptible:
+        yield from min_runtime_ends(run, policy.min_runtime)
     if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
         yield run.idle_since_ms + job.idle_timeout_ms
     end_ms = latest_end_ms(job, run, now_ms)

@@ -120,7 +120,7 @@ def test_what_no_object_shows_is_a_change_too(run: Run, repository: WorkingCopy)
     assert result.exit_code == 2
     assert "5 settings change" in result.stdout
     for line in (
-        "scheduling: minRuntime 0s -> 10m",
+        "scheduling: minRuntime {guarantee: 0s, fairness: 1m, moves: 1m} -> 10m",
         "pool dgx1: nodes 2 with 16 GPUs -> 3 with 24 GPUs",
         "team-a: priority 0 -> 1",
         "team-a/a-1-g: priority 0 -> 5",

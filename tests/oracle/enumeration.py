@@ -151,7 +151,7 @@ def _ways_with(view: View, job: Job, workers: int) -> Iterator[Way]:
         losses = tuple(Loss(h, count) for h, count in zip(able, chosen, strict=True) if count > 0)
         moved = tuple(h for h, count in zip(able, chosen, strict=True) if count < 0)
         claim = Claim(view, job, milli, losses)
-        if not within_ceilings(claim) or (moved and not may_move_others(claim)):
+        if not within_ceilings(claim) or (moved and not may_move_others(claim, moved)):
             continue
         by = rights(claim)
         if by is not None:

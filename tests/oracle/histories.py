@@ -64,7 +64,7 @@ def draw_history(seed: int) -> History:
     random = Random(f"history {seed}")
     wanted = world.job(world.wanted)
     # No minRuntime: time alone would be a change.
-    spec = replace(world.without(world.wanted), wanted="", min_runtime_s=0)
+    spec = replace(world.without(world.wanted), wanted="", min_runtime_s=0, fair_runtime_s=0)
     changes = [Change(kind="add", name=wanted.id, job=wanted)]
     there = {job.id for job in spec.jobs} | {wanted.id}
     lost: list[str] = []

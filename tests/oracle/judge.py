@@ -305,7 +305,7 @@ def _is_wrong(view: View, job: Job, placement: Placement, made: Schedule) -> str
         return "work that may not stop"
     if rights(way.claim) is None:
         return "no right"
-    return "moves" if way.moved and not may_move_others(way.claim) else ""
+    return "moves" if way.moved and not may_move_others(way.claim, way.moved) else ""
 
 
 # The price

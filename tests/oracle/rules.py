@@ -14,15 +14,17 @@ Readings, where DESIGN leaves a choice:
 - minRuntime spares a run from being stopped; surplus workers of a younger run may leave, for the run goes on.
 - Runs are moved only where the runs that a job has rights over do not make room, or would straddle a guarantee: a move
   stops a run that is within its rights, and it loses its work since its start.
+- For a job within its project's guarantee a run may be moved as soon as it could be paused.
 - A run may be moved for a job whose project stays within its fair share; the share of its department is not asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpuctl.model.declared import DomainName
+from gpuctl.model.declared import DomainName, MinRuntime
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.job import Job, JobType
 
@@ -123,10 +125,26 @@ def within_share(claim: Claim) -> bool:
 
 
 def may_stop(held: Held, view: View) -> bool:
-    """DESIGN 4.4: never work that can't be paused; a run younger than minRuntime is not stopped, nor moved."""
-    since_ms = held.run.started_at_ms
-    age_ms = 0 if since_ms is None else view.now_ms - since_ms
-    return held.job.preemptible and age_ms >= view.tree.cluster.scheduling.min_runtime_ms
+    """DESIGN 4.4: never work that can't be paused, nor a run that is younger than every minRuntime."""
+    return held.job.preemptible and _age_ms(held, view) >= _min_runtime(held, view).least_ms
+
+
+def _age_ms(held: Held, view: View) -> int:
+    return 0 if held.run.started_at_ms is None else view.now_ms - held.run.started_at_ms
+
+
+def _min_runtime(held: Held, view: View) -> MinRuntime:
+    return view.tree.cluster.scheduling.min_runtime.after(held.run.starts)
+
+
+def _are_old_enough(claim: Claim, project: ProjectName, right: Right) -> bool:
+    """minRuntime: a project's runs that stop have run long enough to lose against that right."""
+    stopped = (loss.held for loss in claim.losses if _is_of(loss, project) and not loss.is_surplus)
+    least = ((held, _min_runtime(held, claim.view)) for held in stopped)
+    by_fairness = right is Right.FAIRNESS
+    return all(
+        _age_ms(held, claim.view) >= (each.fairness_ms if by_fairness else each.guarantee_ms) for held, each in least
+    )
 
 
 def makes_way(victim: Job, job: Job) -> bool:
@@ -154,7 +172,7 @@ def rights(claim: Claim) -> dict[ProjectName, Right] | None:
             found[project] = Right.OWN
             continue
         right = _right_over(claim, project)
-        if right is None:
+        if right is None or not _are_old_enough(claim, project, right):
             return None
         found[project] = right
     return found
@@ -188,8 +206,17 @@ def _stays_or_straddles(claim: Claim, owner: str) -> bool:
     return left >= claim.guarantee(owner) or left + largest > claim.guarantee(owner)
 
 
-def may_move_others(claim: Claim) -> bool:
-    """DESIGN 3 (consolidation): preemptible jobs may be moved when that lets a job within its fair share start."""
+def may_move_others(claim: Claim, moved: Iterable[Held]) -> bool:
+    """DESIGN 3 (consolidation): preemptible jobs may be moved when that lets a job within its fair share start.
+
+    minRuntime: each has run long enough.
+    """
+    project = claim.chain[0]
+    is_guaranteed = claim.left(project) + claim.milli <= claim.guarantee(project)
+    for held in moved:
+        least = _min_runtime(held, claim.view)
+        if _age_ms(held, claim.view) < (min(least.guarantee_ms, least.moves_ms) if is_guaranteed else least.moves_ms):
+            return False
     return claim.view.tree.cluster.scheduling.consolidation and within_share(claim)
 
 

@@ -94,8 +94,8 @@ def _cluster(spec: WorldSpec) -> dict[str, Any]:
         scheduling["consolidation"] = False
     if spec.overcommit:
         scheduling["overcommitQuota"] = True
-    if spec.min_runtime_s:
-        scheduling["minRuntime"] = f"{spec.min_runtime_s}s"
+    fair = f"{spec.fair_runtime_s}s"
+    scheduling["minRuntime"] = {"guarantee": f"{spec.min_runtime_s}s", "fairness": fair, "moves": fair}
     body = {"nodePools": pools, **({"scheduling": scheduling} if scheduling else {})}
     return {"apiVersion": API, "kind": "Cluster", "metadata": {"name": "c"}, "spec": body}
 

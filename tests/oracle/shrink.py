@@ -114,6 +114,8 @@ def is_valid(spec: WorldSpec) -> bool:
 def _plainer_settings(spec: WorldSpec) -> Iterator[WorldSpec]:
     if spec.min_runtime_s:
         yield replace(spec, min_runtime_s=0)
+    if spec.fair_runtime_s:
+        yield replace(spec, min_runtime_s=0, fair_runtime_s=0)
     if spec.overcommit:
         yield replace(spec, overcommit=False)
     if not spec.consolidation:

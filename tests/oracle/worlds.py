@@ -18,6 +18,7 @@ from gpuctl.model.declared import (
     DeclaredNode,
     Department,
     DomainName,
+    MinRuntime,
     NodePool,
     PlacementStrategy,
     Project,
@@ -92,7 +93,10 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSpec:
-    """A world. `wanted` is the job that is added once the rest has come to rest; "" for none."""
+    """A world. `wanted` is the job that is added once the rest has come to rest; "" for none.
+
+    `min_runtime_s` is that against guarantees, `fair_runtime_s` that against fairness and moves.
+    """
 
     pools: tuple[PoolSpec, ...]
     projects: tuple[OwnerSpec, ...]
@@ -104,6 +108,7 @@ class WorldSpec:
     overcommit: bool = False
     consolidation: bool = True
     min_runtime_s: int = 0
+    fair_runtime_s: int = 0
 
     @property
     def domains(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -124,7 +129,7 @@ class WorldSpec:
 def declared(spec: WorldSpec) -> Declared:
     """What is declared, as the compiler would give it."""
     policy = SchedulingPolicy(
-        min_runtime_ms=1000 * spec.min_runtime_s,
+        min_runtime=MinRuntime(1000 * spec.min_runtime_s, 1000 * spec.fair_runtime_s, 1000 * spec.fair_runtime_s),
         consolidation=spec.consolidation,
         overcommit_quota=spec.overcommit,
     )
@@ -228,6 +233,7 @@ def draw(seed: int) -> WorldSpec:
         overcommit=overcommit,
         consolidation=random.random() < 0.7,
         min_runtime_s=min_runtime_s,
+        fair_runtime_s=max(min_runtime_s, Random(f"minRuntime {seed}").choice((0,) * 9 + (60,))),
     )
     return replace(spec, runs=_draw_runs(random, spec))
 

@@ -29,6 +29,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
+BY_FAIRNESS = "GPU5031"
 Room = tuple[list[int], int, int]
 """Free milli of each device, CPU and memory of a node."""
 
@@ -212,7 +213,7 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
         run = runs[victim.id]
         assert victim.preemptible
         assert run.phase in ACTIVE
-        assert made.at_ms - (run.started_at_ms or made.at_ms) >= tree.cluster.scheduling.min_runtime_ms
+        assert made.at_ms - (run.started_at_ms or made.at_ms) >= _min_runtime_ms(tree, run, decision)
         assert place_of(decisions[gainer.id]) is not None
         if not isinstance(decisions[gainer.id], Admit | Pending | Reclaim | Preempt):
             assert runs[gainer.id].phase is RunPhase.RUNNING, "an elastic run that lacks workers"
@@ -235,6 +236,15 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
         row = shares[key]
         before = _held_before(tree, state, key) + _started(tree, state, made, key)
         assert before - sum(milli) + max(milli) > min(row.quota_milli, row.share_milli)
+
+
+def _min_runtime_ms(tree: Declared, run: Run, decision: Reclaim | Preempt | Move) -> int:
+    least = tree.cluster.scheduling.min_runtime.after(run.starts)
+    if isinstance(decision, Preempt):
+        return least.least_ms
+    if isinstance(decision, Move):
+        return min(least.guarantee_ms, least.moves_ms)
+    return least.fairness_ms if decision.reason.code == BY_FAIRNESS else least.guarantee_ms
 
 
 def _ranks_above(gainer: Job, victim: Job) -> bool:

@@ -10,13 +10,14 @@ from worlds import GIB, World, declared, department, job, live_nodes, pool, proj
 
 from gpuctl.engine.shares.fairshare import ShareClaim
 from gpuctl.model.decision import Placement, Reason, WorkerPlacement
-from gpuctl.model.declared import Declared, Department, PlacementStrategy, SchedulingPolicy, Sharing
+from gpuctl.model.declared import Declared, Department, MinRuntime, PlacementStrategy, SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, NodeName, PoolName, RunDigest
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import FinishedRun, Node, Run, RunPhase
 
 NOW = 1_596_000_000_000
 PROJECTS = ("alpha", "beta", "gamma", "delta")
+NONE = MinRuntime.of_all(0)
 SIZES = (1000, 1000, 1000, 2000, 2000, 2000, 3000, 4000, 500, 250, 600, 300, 0)
 
 
@@ -99,7 +100,7 @@ def trees(draw: st.DrawFn, most: int = 12) -> Declared:
             )
         )
     policy = SchedulingPolicy(
-        min_runtime_ms=draw(st.sampled_from((0, 0, 0, 1500))),
+        min_runtime=draw(st.sampled_from((NONE, NONE, MinRuntime.of_all(1500), MinRuntime(0, 1500, 700)))),
         starvation_guard_ms=draw(st.sampled_from((600_000, 600_000, 3000))),
         consolidation=draw(st.sampled_from((True, True, False))),
     )

@@ -17,7 +17,7 @@ from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain import explain
 from gpuctl.explain.progress import come_to_rest, settled
 from gpuctl.model.decision import Admit, Pending, Schedule
-from gpuctl.model.declared import Allowance, Declared, Department, DomainName, Project
+from gpuctl.model.declared import Allowance, Declared, Department, DomainName, MinRuntime, Project
 from gpuctl.model.explanation import Explanation, Raise, Remedy, RemedyKind
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
@@ -27,6 +27,7 @@ from gpuctl.simulate.wakeups import wakeups
 Owner = TypeVar("Owner", Project, Department)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 MINUTE_MS = 60_000
+MIN_RUNTIMES = (MinRuntime.of_all(0), MinRuntime(), MinRuntime.of_all(10 * MINUTE_MS))
 ASKED = 3
 """Waiting jobs that are asked about in one situation."""
 
@@ -37,7 +38,7 @@ def situations(draw: st.DrawFn) -> tuple[Declared, World]:
     story: Story = draw(stories(most=10))
     lasting = st.sampled_from((None, 30 * MINUTE_MS, 60 * MINUTE_MS, 300 * MINUTE_MS))
     jobs = tuple(replace(each, max_duration_ms=draw(lasting)) for each in story.tree.jobs)
-    policy = replace(story.tree.cluster.scheduling, min_runtime_ms=draw(st.sampled_from((0, 0, 10 * MINUTE_MS))))
+    policy = replace(story.tree.cluster.scheduling, min_runtime=draw(st.sampled_from(MIN_RUNTIMES)))
     tree = replace(story.tree, jobs=jobs, cluster=replace(story.tree.cluster, scheduling=policy))
     story = replace(story, tree=tree)
     world = story.world()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuctl.engine.reasons import FOR_PAUSED, GUARDED, IN_QUOTA
 from gpuctl.model.decision import Admit
-from gpuctl.model.declared import SchedulingPolicy
+from gpuctl.model.declared import MinRuntime, SchedulingPolicy
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.state import RunPhase
 from gpuctl.simulate.meter import Meter
@@ -71,7 +71,7 @@ def life(jobs: list[Traced], guard_s: int) -> Workload:
         TraceJob(project=project, submitted_ms=1000 * at, duration_ms=1000 * lasts, gpu_milli=1000 * gpus)
         for project, at, lasts, gpus in jobs
     )
-    policy = SchedulingPolicy(min_runtime_ms=0, starvation_guard_ms=1000 * guard_s)
+    policy = SchedulingPolicy(min_runtime=MinRuntime.of_all(0), starvation_guard_ms=1000 * guard_s)
     trace = Trace(name="life", jobs=tuple(sorted(traced, key=lambda job: job.submitted_ms)))
     return workload(trace, Layout(nodes=1, gpus=8), QUOTAS, policy)
 

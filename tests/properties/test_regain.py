@@ -108,7 +108,7 @@ def could_regain(tree: Declared, state: ClusterState, made: Schedule, now_ms: in
 def _may_make_way(tree: Declared, run: Run, other: Run, held_milli: int, now_ms: int) -> bool:
     job = next((job for job in tree.jobs if job.id == run.job), None)
     policy, allowance = tree.cluster.scheduling, tree.project(run.job.project).allowances[tree.domains[0].name]
-    old = now_ms - (run.started_at_ms or now_ms) >= policy.min_runtime_ms
+    old = now_ms - (run.started_at_ms or now_ms) >= policy.min_runtime.guarantee_ms
     over = held_milli > allowance.quota_milli and run.job.project != other.job.project
     return job is not None and job.preemptible and run.phase in ACTIVE and old and over and run.gpu_milli > 0
 

@@ -43,8 +43,10 @@ WAITS = (
         title="no free GPUs",
         message="waits for {gpus} GPUs in {pools}: too few are free, and none in use can be reclaimed or preempted for "
         "it",
-        why="The job is within its project's fair share, but the jobs that hold GPUs now are protected from a pause.",
-        fix="It starts when jobs end. Widen its nodePools, or request fewer GPUs.",
+        why="The job is within its project's fair share, but the jobs that hold GPUs now are protected from a pause: "
+        "they are within their quotas, can't be preempted, or started less than minRuntime ago.",
+        fix="It starts when jobs end, or have run for minRuntime: `gpuctl explain JOB DIR` forecasts when. Widen its "
+        "nodePools, or request fewer GPUs.",
     ),
     CodeEntry(
         code="GPU5011",

@@ -70,7 +70,7 @@ class CarriedState:
         self._read_always: set[JobId] = set()
         self._due: list[tuple[Instant, JobId]] = []
         self._dirty = dirty = DirtyProjects(project.name for project in declared.projects)
-        self.snapshot = Snapshot(capacity, Accounts(tree, dirty), declared.cluster.scheduling.min_runtime_ms, dirty)
+        self.snapshot = Snapshot(capacity, Accounts(tree, dirty), declared.cluster.scheduling.min_runtime, dirty)
         self._learned_mix = LearnedMix(declared.cluster.pools)
         self.pending_jobs = PendingJobs(capacity, static_fit, dirty)
         self.pending_reasons = PendingReasons(dirty)
@@ -378,7 +378,7 @@ class CarriedState:
         self.decisions[job_id] = decision
         if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
             self.moving[job_id] = job, run
-        at_ms = next_change_ms(job, run, decision, self._now_ms, self.snapshot.min_runtime_ms)
+        at_ms = next_change_ms(job, run, decision, self._now_ms, self.snapshot.min_runtime)
         if at_ms is not None and at_ms <= self._now_ms:
             self._read_always.add(job_id)
         elif at_ms is not None:

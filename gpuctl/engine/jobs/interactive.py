@@ -1,9 +1,10 @@
-"""Limits that end a run for good: maxDuration, and how long its GPUs may be idle."""
+"""What time alone does to a run: limits end it for good; once minRuntime is over, other jobs may have it stopped."""
 
 from __future__ import annotations
 
 from gpuctl.engine import reasons
 from gpuctl.model.decision import Reason
+from gpuctl.model.declared import MinRuntime
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
@@ -14,6 +15,15 @@ _RUNNING = RunPhase.RUNNING
 def running_ms(run: Run, now_ms: Instant) -> DurationMs:
     """Time since the last start; 0 before a start, or when the clock stepped back."""
     return 0 if run.started_at_ms is None else max(0, now_ms - run.started_at_ms)
+
+
+def min_runtime_ends(run: Run, min_runtime: MinRuntime) -> tuple[Instant, ...]:
+    """When a run in place is old enough to be stopped for others, by each reason, and to be spared less than others."""
+    started_at_ms = run.started_at_ms
+    if started_at_ms is None:
+        return ()
+    least = dict.fromkeys((*min_runtime.after(run.starts), min_runtime.fairness_ms))
+    return tuple([started_at_ms + least_ms for least_ms in least if least_ms])
 
 
 def latest_end_ms(job: Job | None, run: Run | None, now_ms: Instant) -> Instant | None:

@@ -33,7 +33,7 @@ from gpuctl.model.decision import (
     TimeOut,
     WorkerPlacement,
 )
-from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.declared import Declared, DomainName, MinRuntime
 from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest, RunKey
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
@@ -120,7 +120,7 @@ def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Alloc
 
 
 def next_change_ms(
-    job: Job, run: Run | None, decision: Decision | None, now_ms: Instant, min_runtime_ms: DurationMs
+    job: Job, run: Run | None, decision: Decision | None, now_ms: Instant, min_runtime: MinRuntime
 ) -> Instant | None:
     """When time alone may change a job's decision: `now_ms` if at any time; None: never."""
     if run is None or isinstance(decision, Displace | Resize):
@@ -129,12 +129,8 @@ def next_change_ms(
         return now_ms
     if not isinstance(decision, _TIMED):
         return None
-    if not min_runtime_ms and job.max_duration_ms is None and job.idle_timeout_ms is None:
-        return None
-    times: list[Instant] = []
-    if run.started_at_ms is not None:
-        if min_runtime_ms:
-            times.append(run.started_at_ms + min_runtime_ms)
+    times = list(interactive.min_runtime_ends(run, min_runtime)) if job.preemptible else []
+    if run.started_at_ms is not None and job.max_duration_ms is not None:
         end_ms = interactive.latest_end_ms(job, run, now_ms)
         if end_ms is not None:
             times.append(end_ms)

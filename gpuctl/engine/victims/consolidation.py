@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from gpuctl.engine.capacity.fit import request_on
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place
@@ -64,7 +65,7 @@ class MigrationSearch:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._moves: tuple[int, dict[PoolName, list[Eviction]]] = (-1, {})
+        self._moves: tuple[int, dict[tuple[PoolName, bool], list[Eviction]]] = (-1, {})
         self.has_looked = False
 
     def consolidate(self, option: PoolOption, rules: Sequence[VictimRule]) -> Consolidation | None:
@@ -88,8 +89,8 @@ class MigrationSearch:
         return self._may_walk(option, rules[0]) or any(self._may_mix(option, rule) for rule in rules)
 
     def _may_walk(self, option: PoolOption, rule: VictimRule) -> bool:
-        may_move = rule.allows_moves() and not self._failed(option).cover(option.request.sizes)
-        return may_move and _enough_is_free(self._snapshot, option) and bool(self._moves_in(option.pool.name))
+        may_move = rule.allows_moves() and not self._failed(option, rule.is_guaranteed).cover(option.request.sizes)
+        return may_move and _enough_is_free(self._snapshot, option) and bool(self._moves_in(option.pool.name, rule))
 
     def _may_mix(self, option: PoolOption, rule: VictimRule) -> bool:
         pausable = self._snapshot.pausable(self._snapshot.capacity.domain_of[option.pool.name])
@@ -100,18 +101,18 @@ class MigrationSearch:
     def _moves_alone(self, option: PoolOption, rule: VictimRule) -> Consolidation | None:
         """Moves alone, from node to node."""
         self.has_looked = True
-        moves = self._moves_in(option.pool.name)
+        moves = self._moves_in(option.pool.name, rule)
         left = _not_for(rule.job.id, moves)
         walk = EvictionWalk(option, rule, left, self._accepts(option, rule), Steps(MAX_STEPS))
         chosen = walk.run()
         if chosen is None and len(left) == len(moves):
-            self._failed(option).add(option.request.sizes)
+            self._failed(option, rule.is_guaranteed).add(option.request.sizes)
         return None if chosen is None else _told(option, rule, chosen)
 
     def _with_pauses(self, option: PoolOption, rule: VictimRule, first: Found | None) -> Consolidation | None:
         """The cheapest moves, with pauses that a rule allows, that make room: the fewest GPUs paused come first."""
         self.has_looked = True
-        moves = _movable(self._snapshot, option.pool.name)
+        moves = _movable(rule, option.pool.name)
         left = _not_for(rule.job.id, moves)
         found = cheapest_of_few(option, rule, [*left, *pauses(rule)], self._accepts(option, rule), first)
         if found is None and len(left) == len(moves):
@@ -121,7 +122,7 @@ class MigrationSearch:
     def _accepts(self, option: PoolOption, rule: VictimRule) -> Accepts:
         return lambda chosen: _told(option, rule, chosen) is not None
 
-    def _failed(self, option: PoolOption, key: object = None) -> UnschedulableRequests:
+    def _failed(self, option: PoolOption, key: object) -> UnschedulableRequests:
         """The failed requests like an option's, by moves alone or with the pauses of a rule, as the snapshot stands."""
         return self._snapshot.unschedulable((
             "moves",
@@ -131,30 +132,30 @@ class MigrationSearch:
             option.request.profile,
         ))
 
-    def _moves_in(self, pool: PoolName) -> list[Eviction]:
+    def _moves_in(self, pool: PoolName, rule: VictimRule) -> list[Eviction]:
         """The moves of a domain's runs that find a place now, those first that lose least by it. A gang may go on in
         part where it is.
         """
         snapshot = self._snapshot
         if self._moves[0] != snapshot.changes:
             self._moves = snapshot.changes, {}
-        by_pool = self._moves[1]
-        if pool not in by_pool:
+        known, at = self._moves[1], (pool, rule.is_guaranteed)
+        if at not in known:
             has_place: dict[object, bool] = {}
-            found = by_pool[pool] = []
-            for move in _movable(snapshot, pool):
+            found = known[at] = []
+            for move in _movable(rule, pool):
                 allocation, workers = move.allocations[0], _workers(move)
                 key = allocation.job.pools if allocation.job else (), allocation.per_worker, workers
                 if key not in has_place:
                     has_place[key] = workers > 1 or place(snapshot.idle, _options_of(snapshot, move)) is not None
                 if has_place[key]:
                     found.append(move)
-        return by_pool[pool]
+        return known[at]
 
 
 def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: VictimRule) -> Consolidation | None:
     """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
-    able = {move.allocations[0]: move for move in _movable(rule.snapshot, assignment.option.pool.name)}
+    able = {move.allocations[0]: move for move in _movable(rule, assignment.option.pool.name)}
     moves = _not_for(rule.job.id, [able[each] for each in allocations if each in able])
     leaving = movers_of(moves)
     return _beside(assignment, moves, rule) if all(each in leaving for each in allocations) else None
@@ -187,10 +188,12 @@ def _enough_is_free(snapshot: Snapshot, option: PoolOption) -> bool:
     return free + snapshot.future_idle.free_milli(*kind) - snapshot.idle.free_milli(*kind) >= option.request.total_milli
 
 
-def _movable(snapshot: Snapshot, pool: PoolName) -> list[Eviction]:
-    """The moves of all runs of a pool's domain that may be paused, those first that lose least by it."""
-    pausable = snapshot.pausable(snapshot.capacity.domain_of[pool]).values()
-    moves = [moved(snapshot, each) for runs in pausable for each in runs if each.job is not None and not each.is_extra]
+def _movable(rule: VictimRule, pool: PoolName) -> list[Eviction]:
+    """The moves of all runs of a pool's domain that are old enough for a rule's job, the least loss first."""
+    snapshot = rule.snapshot
+    runs = chain.from_iterable(snapshot.pausable(snapshot.capacity.domain_of[pool]).values())
+    able = (run for run in runs if run.job is not None and not run.is_extra and rule.may_move(run))
+    moves = [moved(snapshot, run) for run in able]
 
     def loss(move: Eviction) -> tuple[int, GpuMilli, JobId]:
         return running_ms(move.allocations[0].run, snapshot.now_ms), move.total_milli, move.job

@@ -100,6 +100,11 @@ class VictimRule:
         return bool(self.strategies) and self.strategies[0] is not None
 
     @property
+    def is_guaranteed(self) -> bool:
+        """Whether the project stays within its guarantee with the job."""
+        return bool(self.strategies) and self.strategies[0] is ReclaimStrategy.GUARANTEE
+
+    @property
     def is_plain(self) -> bool:
         """Whether any set is allowed that its losers can lose: no owner of the beneficiary would hold too much."""
         return self.missing({}, range(1, len(self.chain) + 1)) is None
@@ -146,8 +151,24 @@ class VictimRule:
             for allocation in allocations
             if allocation.total_milli > 0
             and (allocation.total_milli <= most or strategy is ReclaimStrategy.GUARANTEE)
+            and self._is_old_enough(allocation, strategy)
             and allocation.run.job not in self.snapshot.protected
         ]
+
+    def _is_old_enough(self, allocation: Allocation, strategy: ReclaimStrategy | None) -> bool:
+        """Whether its minRuntime against a strategy is over."""
+        if strategy is ReclaimStrategy.GUARANTEE:
+            return self.snapshot.has_run(allocation, self.snapshot.min_runtime.guarantee_ms)
+        return not self.snapshot.is_young(allocation)
+
+    def may_move(self, allocation: Allocation) -> bool:
+        """Whether a pausable run is old enough to be moved for the job.
+
+        For a job within its project's guarantee as soon as it could be paused for it: a pause would cost more.
+        """
+        least = self.snapshot.min_runtime.after(allocation.run.starts)
+        least_ms = min(least.guarantee_ms, least.moves_ms) if self.is_guaranteed else least.moves_ms
+        return self.snapshot.has_run(allocation, least_ms)
 
     def takes(self, allocation: Allocation) -> bool:
         """Whether a run that can be paused could make way for the job, were it the only victim."""

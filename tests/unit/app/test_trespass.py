@@ -181,7 +181,7 @@ def check_others(desired: Desired, name: str) -> None:
     assert made is not None
     assert {str(one.id) for one in made.jobs if one.id.project != name} == WANTED_JOBS
     assert not made.pinned - {ProjectName(name)}
-    assert made.cluster.scheduling.min_runtime_ms == 60_000
+    assert made.cluster.scheduling.min_runtime.least_ms == 60_000
     assert quotas(made, name) == {"a": 2000, "new": 1000, "victim": 3000, "z": 2000, "ai": 4000, "zoology": 3000}
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.model.decision import Admit, Move, Pending, Placement, WorkerPlacement
-from gpuctl.model.declared import Declared, NodePool, SchedulingPolicy
+from gpuctl.model.declared import Declared, MinRuntime, NodePool, SchedulingPolicy
 from gpuctl.model.ids import NodeName, RunDigest
 from gpuctl.model.job import Job
 from gpuctl.model.state import Node, Run, RunPhase
@@ -98,10 +98,10 @@ def test_nothing_is_moved_that_may_not_be_paused() -> None:
 
 def test_nothing_is_moved_before_it_has_run_for_min_runtime() -> None:
     world, tree, _ = scattered()
-    policy = SchedulingPolicy(min_runtime_ms=10 * HOUR)
+    policy = SchedulingPolicy(min_runtime=MinRuntime.of_all(10 * HOUR))
     patient = replace(tree, cluster=replace(tree.cluster, scheduling=policy))
     assert not any(isinstance(d, Move) for d in world.cycle(patient).decisions)
-    policy = SchedulingPolicy(min_runtime_ms=4 * HOUR)
+    policy = SchedulingPolicy(min_runtime=MinRuntime.of_all(4 * HOUR))
     patient = replace(tree, cluster=replace(tree.cluster, scheduling=policy))
     assert [str(d.job) for d in world.cycle(patient).decisions if isinstance(d, Move)] == ["a/2"]
 

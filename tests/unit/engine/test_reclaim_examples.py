@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from worlds import World, declared, department, job, live_nodes, pool, project
 
-from gpuctl.model.declared import Declared, Project, SchedulingPolicy
+from gpuctl.model.declared import Declared, MinRuntime, Project, SchedulingPolicy
 from gpuctl.model.job import Job, JobType
 
 MINUTE = 60_000
@@ -117,7 +117,7 @@ def test_more_than_the_fair_share_is_never_taken() -> None:
 
 
 def test_young_work_is_left_alone() -> None:
-    play = Play(2, projects=two(0, 2000), policy=SchedulingPolicy(min_runtime_ms=10 * MINUTE))
+    play = Play(2, projects=two(0, 2000), policy=SchedulingPolicy(min_runtime=MinRuntime.of_all(10 * MINUTE)))
     play.arrive(job("a/1", 2000))
     assert play.arrive(job("b/1", 2000)) == []
     play.world.now_ms += 10 * MINUTE

@@ -9,7 +9,7 @@ from worlds import World, declared, department, job, live_nodes, pool, project
 
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.decision import Pending
-from gpuctl.model.declared import Declared, SchedulingPolicy
+from gpuctl.model.declared import Declared, MinRuntime, SchedulingPolicy
 from gpuctl.model.ids import PoolName
 from gpuctl.model.job import Job, JobType
 
@@ -52,7 +52,7 @@ def test_a_ceiling_in_one_domain_is_not_told_where_another_is_open() -> None:
 
 
 def test_who_asks_for_no_more_than_its_share_is_not_told_that_it_does() -> None:
-    young = SchedulingPolicy(min_runtime_ms=3_600_000)
+    young = SchedulingPolicy(min_runtime=MinRuntime.of_all(3_600_000))
     lent = [job("b/one"), job("b/two")]
     tree = declared(
         [project("a", weight=1), project("b", 1000, weight=0)], lent, [pool(nodes=[2])], policy=young
@@ -82,7 +82,7 @@ def test_a_cut_quota_keeps_nobody_from_a_notebook_without_a_gpu() -> None:
 
 def test_a_ceiling_that_others_let_go_of_is_not_told_any_more() -> None:
     """The department's, which a project that neither got nor lost anything was stopped by."""
-    young = SchedulingPolicy(min_runtime_ms=3_600_000)
+    young = SchedulingPolicy(min_runtime=MinRuntime.of_all(3_600_000))
     projects = [
         project("a", department="r"), project("b", department="r"), project("c", 3000),
     ]  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_ceiling_that_others_let_go_of_is_not_told_any_more() -> None:
 
 def test_an_elastic_job_is_told_what_keeps_its_fewest_workers_from_starting() -> None:
     """One worker more would be within its share: that is not what it waits for."""
-    young = SchedulingPolicy(min_runtime_ms=3_600_000)
+    young = SchedulingPolicy(min_runtime=MinRuntime.of_all(3_600_000))
     lent = [job("b/one"), job("b/two", 2000)]
     tree = declared(
         [project("a", weight=1), project("b", 2000, weight=0)], lent, [pool(nodes=[3])], policy=young

@@ -10,7 +10,7 @@ from elastic_worlds import at, world_of
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.model.decision import Admit, Decision, Pending, Placement
-from gpuctl.model.declared import Declared, PlacementStrategy, SchedulingPolicy
+from gpuctl.model.declared import Declared, MinRuntime, PlacementStrategy, SchedulingPolicy
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job, JobType
 
@@ -371,7 +371,7 @@ def kept_from(quota: int) -> Decision:
     Two nodes are full of work too young to be paused; on the third one GPU is used for hours yet.
     """
     pools = [pool(nodes=(4, 4, 4))]
-    policy = replace(POLICY, min_runtime_ms=600 * MINUTE)
+    policy = replace(POLICY, min_runtime=MinRuntime.of_all(600 * MINUTE))
     projects = [project("b", quota, weight=1000), project("c", 3000), project("d", 1000), project("e", 0, weight=1)]
     there = [
         job("e/1", 4000), job("e/2", 4000), job("d/1", kind=JobType.INTERACTIVE, max_duration_ms=600 * MINUTE),

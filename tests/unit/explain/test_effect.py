@@ -8,7 +8,7 @@ from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.explain import at_rest, effect_of
 from gpuctl.explain.forecast import forecasts
-from gpuctl.model.declared import Declared, SchedulingPolicy
+from gpuctl.model.declared import Declared, MinRuntime, SchedulingPolicy
 from gpuctl.model.effect import Effect, Stop
 from gpuctl.model.ids import JobId, RunDigest
 from gpuctl.model.job import Job
@@ -150,7 +150,7 @@ def test_a_new_cluster_starts_all_it_can() -> None:
 
 
 def test_what_has_run_too_short_is_paused_when_it_may_be() -> None:
-    policy = SchedulingPolicy(min_runtime_ms=HOUR_MS)
+    policy = SchedulingPolicy(min_runtime=MinRuntime.of_all(HOUR_MS))
     projects = [project("a", 0), project("b", 4000)]
     base = declared(projects, [job("a/held", 4000)], [pool(nodes=(4,))], policy=policy)
     head = declared(projects, [job("a/held", 4000), job("b/new", 4000)], [pool(nodes=(4,))], policy=policy)

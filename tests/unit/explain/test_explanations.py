@@ -11,7 +11,7 @@ from gpuctl import explain as explain_module
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import explain
 from gpuctl.model.decision import Decision, Placement, TraceStep, WorkerPlacement
-from gpuctl.model.declared import Declared, SchedulingPolicy, Sharing
+from gpuctl.model.declared import Declared, MinRuntime, SchedulingPolicy, Sharing
 from gpuctl.model.explanation import DecisionKind, Explanation, QueuePlace, RemedyKind
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job, JobType
@@ -333,7 +333,7 @@ def test_limits_are_told_with_what_is_over_of_them() -> None:
 
 
 def test_a_start_is_foreseen_when_runs_are_old_enough_to_be_paused() -> None:
-    policy = SchedulingPolicy(min_runtime_ms=HOUR_MS)
+    policy = SchedulingPolicy(min_runtime=MinRuntime.of_all(HOUR_MS))
     tree = declared(
         [project("a", 2000), project("b", 8000)], [job("a/h", 16000 // 2)], [pool(nodes=(8,))], policy=policy
     )

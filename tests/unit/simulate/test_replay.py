@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.model.decision import Decision, Pending, Schedule
-from gpuctl.model.declared import SchedulingPolicy
+from gpuctl.model.declared import MinRuntime, SchedulingPolicy
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.state import RunPhase
 from gpuctl.simulate.meter import Meter
@@ -31,7 +31,7 @@ def _job(project: ProjectName, at_ms: int, duration_ms: int, gpus: int) -> Trace
 
 def _load(*jobs: TraceJob, nodes: int = 1, min_runtime_ms: int = 0) -> Workload:
     trace = Trace(name="t", jobs=tuple(sorted(jobs, key=lambda job: job.submitted_ms)))
-    policy = SchedulingPolicy(min_runtime_ms=min_runtime_ms)
+    policy = SchedulingPolicy(min_runtime=MinRuntime.of_all(min_runtime_ms))
     return workload(trace, Layout(nodes=nodes, gpus=8), {A: 4000 * nodes, B: 4000 * nodes}, policy)
 
 

@@ -35,6 +35,11 @@ apiVersion: gpuctl.dev/v1
 kind: Job
 metadata: {name: service, project: a}
 spec: {type: inference, image: i, gpus: 1, maxDuration: 60s}
+---
+apiVersion: gpuctl.dev/v1
+kind: Job
+metadata: {name: training, project: a}
+spec: {image: i, gpus: 1}
 """
 
 
@@ -58,14 +63,20 @@ def test_a_waiting_job_loses_patience(declared: Declared) -> None:
     assert woken(declared, run(declared, "notebook", RunPhase.QUEUED)) == [21_000]
 
 
-def test_a_running_job_leaves_its_protection_and_may_idle_too_long(declared: Declared) -> None:
-    running = run(declared, "notebook", RunPhase.RUNNING)
+def test_a_running_job_reaches_min_runtime(declared: Declared) -> None:
+    running = run(declared, "training", RunPhase.RUNNING)
     assert woken(declared, running) == [15_000]
-    assert woken(declared, replace(running, idle_since_ms=7000)) == [15_000, 37_000]
+    assert woken(declared, replace(running, starts=3)) == [15_000, 165_000]
+
+
+def test_a_notebook_may_idle_too_long_and_is_never_paused(declared: Declared) -> None:
+    running = run(declared, "notebook", RunPhase.RUNNING)
+    assert woken(declared, running) == []
+    assert woken(declared, replace(running, idle_since_ms=7000)) == [37_000]
 
 
 def test_nothing_in_the_cluster_ends_a_service_but_gpuctl(declared: Declared) -> None:
-    assert woken(declared, run(declared, "service", RunPhase.RUNNING)) == [15_000, 63_000]
+    assert woken(declared, run(declared, "service", RunPhase.RUNNING)) == [63_000]
 
 
 def test_what_has_passed_or_ended_wakes_nobody(declared: Declared) -> None:
