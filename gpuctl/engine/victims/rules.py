@@ -241,7 +241,7 @@ class VictimRule:
         """Whether others may be moved for the job: its project stays within its fair share once victims have left."""
         project, accounts, owner = self.job.id.project, self.snapshot.accounts, self.chain[0]
         own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
-        return accounts.held(self.domain, owner) - own_milli + self.milli <= max(accounts.portion(self.domain, owner))
+        return accounts.held(self.domain, owner) - own_milli + self.milli <= max(accounts.entitled(self.domain, owner))
 
     def lost_milli(self, chosen: Iterable[Allocation]) -> GpuMilli:
         """GPUs of a set, and of the runs that would make way for its victims when they start again."""
