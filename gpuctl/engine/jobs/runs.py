@@ -183,7 +183,9 @@ def decided(allocation: Allocation, decision: Decision | None, declared: Declare
 
     Of a run that goes on with fewer workers, those that it gives up are an allocation by themselves.
     """
-    if allocation.job is None or (isinstance(decision, Keep) and _hindrance(allocation.job, declared) is None):
+    if allocation.job is None:
+        yield replace(allocation, leaving=True) if _is_removed(allocation.run.job, declared) else allocation
+    elif isinstance(decision, Keep) and _hindrance(allocation.job, declared) is None:
         yield allocation
     elif isinstance(decision, Resize):
         staying, each = decision.placement, allocation.per_worker.gpu_milli
@@ -194,6 +196,14 @@ def decided(allocation: Allocation, decision: Decision | None, declared: Declare
         leaving = allocation.leaving or isinstance(decision, _STOPPED)
         claims = leaving and decision is not None and decision.reason.code in reasons.DISPLACED
         yield replace(allocation, job=None, leaving=leaving, keeps_claim=claims)
+
+
+def _is_removed(job: JobId, declared: Declared) -> bool:
+    """Whether a run that is not declared any more is removed in this cycle: its project is declared, and nothing of it
+    is held back.
+    """
+    is_held_back = job.project in declared.pinned or job in declared.blocked
+    return not is_held_back and any(project.name == job.project for project in declared.projects)
 
 
 def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant) -> Decision | None:
