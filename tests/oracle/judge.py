@@ -165,14 +165,19 @@ def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | 
     for above, workers, _ in new:
         if view.runs[above.id].placement is not None:
             continue  # It starts in the place that was made for it.
-        with_mates = sum(j.gpu_milli * n for j, n, _ in new if j.id.project == above.id.project)
+        domain = view.domain_for(above)
+        mates = [(j, n) for j, n, _ in new if j.id.project == above.id.project and view.domain_for(j) == domain]
+        with_mates = sum(j.gpu_milli * n for j, n in mates)
         if within_share(Claim(view, above, with_mates)):
             continue
         others = [(j, p) for j, p in seated if j.id != above.id] + [(j, p) for j, p in reserved if p is not None]
         for job in view.waiting:
-            mates = sum(j.gpu_milli * len(p.workers) for j, p in others if j.id.project == job.id.project)
-            milli = job.gpu_milli * job.min_workers
-            claim = Claim(view, job, mates + milli)
+            mates = [
+                (j, len(p.workers))
+                for j, p in others
+                if j.id.project == job.id.project and view.domain_for(j) == view.domain_for(job)
+            ]
+            claim = Claim(view, job, sum(j.gpu_milli * n for j, n in [*mates, (job, job.min_workers)]))
             if job.id in placed or not view.most_workers(job) or not within_share(claim) or not within_ceilings(claim):
                 continue
             if _fits_beside(view, job, others):
