@@ -33,6 +33,7 @@ from gpuctl.engine.rounds import Rounds, is_elastic
 from gpuctl.engine.shares.usage import next_usage, used_by
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.drain import draining
+from gpuctl.engine.victims.settled import settled
 from gpuctl.model.decision import Decision, Pending, Placement, Resize, Schedule
 from gpuctl.model.declared import Declared, DomainName, QuotaShrink
 from gpuctl.model.ids import JobId, ProjectName
@@ -113,7 +114,8 @@ class Cycle:
         snapshot = carried.snapshot
         snapshot.elastic = carried.elastic
         drains = policy.quota_shrink is QuotaShrink.DRAIN
-        snapshot.protect(draining(carried.allocations, cache.tree) if drains else frozenset())
+        protected = draining(carried.allocations, cache.tree) if drains else frozenset()
+        snapshot.protect(protected, settled(carried.pending_jobs, carried.beneficiaries()))
         moving = keep_moves(carried.moving.values(), cache.static_fit, snapshot)
 
         # 2. Shares.

@@ -31,6 +31,9 @@ def is_fixpoint(outcome: Outcome, carried: CarriedState) -> bool:
     starts = [(pending_jobs.find(job)[0], assignment) for job, (assignment, _) in outcome.started.items()]
     if not all(_is_as_counted(pending, assignment, carried) for pending, assignment in starts):
         return False
+    # A paused run that starts again no longer settles the run it was paused for.
+    if snapshot.settled and any(pending.run is not None and pending.run.paused_for for pending, _ in starts):
+        return False
     # Pending jobs decide whether a reservation is kept, and a head that starts leaves its reserved place to others.
     reserved = pending_jobs.reserved_before()
     if any(is_head(pending) is (pending.job.id in outcome.started) for pending in reserved):

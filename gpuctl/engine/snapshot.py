@@ -42,14 +42,15 @@ class Snapshot:
     """Free capacity, the accounts, and the allocations by node and by project.
 
     `changes` counts the changes of this cycle, `leaving` the runs whose GPUs are coming free.
-    `protected` runs are not reclaimed for other projects. `lifted` are head reservations whose place may be used for a
+    `protected` runs are not reclaimed for other projects; `settled` runs are not for a project by fairness, nor
+    preempted by its jobs (`victims/settled.py`). `lifted` are head reservations whose place may be used for a
     moment; failed searches are remembered for each such set. `elastic`: a run may have surplus workers.
     """
 
     __slots__ = (
         "_candidates", "_dirty", "_leaving", "_on_node", "_pausable", "_paused", "_projects", "_taken",
         "_unschedulable", "accounts", "capacity", "changes", "counters", "elastic", "future_idle", "idle", "leaving",
-        "lifted", "min_runtime", "now_ms", "protected",
+        "lifted", "min_runtime", "now_ms", "protected", "settled",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime, dirty: DirtyProjects) -> None:
@@ -63,6 +64,7 @@ class Snapshot:
         self.min_runtime = min_runtime
         self.changes = 0
         self.protected: frozenset[JobId] = frozenset()
+        self.settled: Mapping[ProjectName, frozenset[JobId]] = {}
         self.lifted: frozenset[Placement] = frozenset()
         self.elastic = False
         self.leaving = 0
@@ -106,10 +108,10 @@ class Snapshot:
             self.idle.refit(capacity, nodes)
             self.future_idle.refit(capacity, nodes)
 
-    def protect(self, jobs: frozenset[JobId]) -> None:
-        """Set the jobs that are not reclaimed for other projects."""
-        if jobs != self.protected:
-            self.protected = jobs
+    def protect(self, jobs: frozenset[JobId], settled: Mapping[ProjectName, frozenset[JobId]]) -> None:
+        """Set the jobs that are not paused for others."""
+        if (jobs, settled) != (self.protected, self.settled):
+            self.protected, self.settled = jobs, settled
             self._change()
 
     def adopt(self, mix: RequestMix) -> None:

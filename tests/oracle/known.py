@@ -48,7 +48,7 @@ _PRICE = {
 _CONDUCT = {
     "within share first": Known(
         why="4.3: a job above its project's share starts only when no job within share could use the GPUs.",
-        worlds=(1000046, 1000301, 1007263, 1018043),
+        worlds=(5001741, 5005928),
     ),
     "paused beside free GPUs: idle": Known(
         why="4.3: nothing is paused for an elastic job that could start with as many workers on idle GPUs elsewhere.",
@@ -56,26 +56,25 @@ _CONDUCT = {
     ),
     "paused beside free GPUs: of a removed job": Known(
         why="4.3: nothing is paused for a job that GPUs coming free in the same cycle will serve.",
-        histories=(11, 4973, 1000062),
+        histories=(5000719,),
     ),
     "illegal: no right": Known(
-        why="4.4: what one job of a project takes by right is used by another of it that has none.",
-        worlds=(1014547, 1014702, 1015566),
-        histories=(1002603,),
+        why="4.4, departments: whether a department is within its guarantee with what its other projects borrow.",
+        worlds=(5002685, 5002731, 5005547),
+        histories=(5002323,),
     ),
     "paused in vain": Known(
-        why="4.5: the beneficiary of every pause runs in the end.",
-        worlds=(4364, 4867, 8061),
-        histories=(734, 904, 1134),
+        why="4.5: the beneficiary of every pause runs in the end; a job that waited takes its place by guarantee.",
+        worlds=(5001493,),
+        histories=(5000679,),
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
         worlds=(15878,),
-        histories=(16, 4973),
     ),
     "no rest: late": Known(
         why="After a change no more than three schedules decide something new.",
-        histories=(16, 109, 143),
+        histories=(5000103, 5000318, 5000342),
     ),
 }
 

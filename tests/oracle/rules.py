@@ -16,6 +16,8 @@ Readings, where DESIGN leaves a choice:
   stops a run that is within its rights, and it loses its work since its start.
 - For a job within its project's guarantee a run may be moved as soon as it could be paused.
 - A run may be moved for a job whose project stays within its fair share; the share of its department is not asked.
+- "The beneficiary of every pause runs in the end" (4.5): as long as a run that was paused for it waits, a run loses
+  GPUs to a project only by that project's guarantee, unless a job of that project has come since it started.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from enum import StrEnum
 from gpuctl.model.declared import DomainName, MinRuntime
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.job import Job, JobType
+from gpuctl.model.state import RunPhase
 
 from .view import Held, View
 
@@ -166,16 +169,32 @@ def rights(claim: Claim) -> dict[ProjectName, Right] | None:
     """
     found: dict[ProjectName, Right] = {}
     for project in {loss.held.job.id.project for loss in claim.losses}:
+        theirs = [loss for loss in claim.losses if _is_of(loss, project)]
         if project == claim.job.id.project:
-            if not all(makes_way(loss.held.job, claim.job) for loss in claim.losses if _is_of(loss, project)):
-                return None
-            found[project] = Right.OWN
-            continue
-        right = _right_over(claim, project)
-        if right is None or not _are_old_enough(claim, project, right):
+            right = Right.OWN if all(makes_way(loss.held.job, claim.job) for loss in theirs) else None
+        else:
+            right = _right_over(claim, project)
+            right = None if right is None or not _are_old_enough(claim, project, right) else right
+        if right in (Right.OWN, Right.FAIRNESS) and any(_is_settled(loss.held, claim) for loss in theirs):
+            right = None
+        if right is None:
             return None
         found[project] = right
     return found
+
+
+def _is_settled(held: Held, claim: Claim) -> bool:
+    """Whether a run that was paused for this one still waits, and the project has had no new job since this started."""
+    runs = claim.view.runs.values()
+    if not any(run.paused_for == held.job.id and run.phase in (RunPhase.QUEUED, RunPhase.STOPPING) for run in runs):
+        return False
+    came = (
+        run.queued_at_ms
+        for run in runs
+        if run.phase is RunPhase.QUEUED and run.paused_for is None and run.job.project == claim.job.id.project
+    )
+    started_ms = claim.view.now_ms if held.run.started_at_ms is None else held.run.started_at_ms
+    return all(at_ms <= started_ms for at_ms in came)
 
 
 def _is_of(loss: Loss, project: ProjectName) -> bool:

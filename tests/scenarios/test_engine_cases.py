@@ -14,7 +14,6 @@ from test_scenarios import reported
 CASES = Path(os.environ.get("GPUCTL_ENGINE_CASES", Path(__file__).parents[3] / "shared" / "engine-cases"))
 
 OPEN = {
-    "paused-for-nobody": "a place that was reserved may go to a job that comes later",
     "surplus-within-share": "an elastic run regains workers within its guarantee only",
 }
 """What is still decided wrongly, and why. Strict: what comes true goes off this list."""

@@ -27,7 +27,7 @@ from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import ProjectQueue
-from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import (
     beyond_quota,
@@ -224,9 +224,7 @@ class Admission:
         them could make way, which is judged with the victims.
         """
         options = self._open(pending, pending.options)
-        if self._within_share and not options:
-            return pending.job.is_elastic and any(self._start_smaller(pending, o) for o in pending.options)
-        startable = [option for option in options if self._forbidden(pending, option) is None]
+        startable = [option for option in options if self._may_start(pending, option)]
         if self._start_on_idle(pending, startable):
             return True
         if self._backfill(pending, startable, lambda option: self._start_on_idle(pending, [option])):
@@ -243,15 +241,25 @@ class Admission:
         return known and any(self._bring_together(pending, option) for option in (*options, *self._fewest(pending)))
 
     def _open(self, pending: PendingJob, options: Iterable[PoolOption]) -> list[PoolOption]:
-        """The options that no quota forbids and that are attempted now: in the first pass those within share."""
+        """The options that no quota forbids."""
         accounts, domain_of = self._snapshot.accounts, self._snapshot.capacity.domain_of
-        found: list[PoolOption] = []
-        for option in options:
-            domain, milli = domain_of[option.pool.name], option.request.total_milli
-            is_now = not self._within_share or stays_within_share(accounts, domain, pending.job.id.project, milli)
-            if is_now and beyond_quota(accounts, pending.job, domain, milli) is None:
-                found.append(option)
-        return found
+        asked = [(option, domain_of[option.pool.name], option.request.total_milli) for option in options]
+        return [option for option, domain, milli in asked if beyond_quota(accounts, pending.job, domain, milli) is None]
+
+    def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Whether the job breaks no ceiling now, and may have idle GPUs in this pass."""
+        return self._forbidden(pending, option) is None and self._is_due(pending, option)
+
+    def _is_due(self, pending: PendingJob, option: PoolOption, victims: Iterable[Allocation] = ()) -> bool:
+        """Whether the job may have GPUs in this pass: in the first one its project has to stay within its share.
+
+        That is judged once the job's own victims have left, as its claims are.
+        """
+        if not self._within_share:
+            return True
+        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
+        own_milli = gpu_milli_of(victim for victim in victims if victim.project == pending.job.id.project)
+        return stays_within_share(accounts, domain, pending.job.id.project, option.request.total_milli - own_milli)
 
     def _forbidden(self, pending: PendingJob, option: PoolOption) -> Reason | None:
         """The ceiling that the job would break now."""
@@ -297,7 +305,8 @@ class Admission:
             self._pause(pending, Assignment(option, coming), (), rules[0])
             return True
         sets = ((find_victims(option, rule), rule) for rule in rules)
-        found = [(rule.cost(victims) or NEVER, victims, rule) for victims, rule in sets if victims]
+        due = ((victims, rule) for victims, rule in sets if victims and self._is_due(pending, option, victims))
+        found = [(rule.cost(victims) or NEVER, victims, rule) for victims, rule in due]
         if not found:
             return False
         cost, victims, rule = min(found, key=itemgetter(0))
@@ -312,7 +321,7 @@ class Admission:
     def _start_smaller(self, pending: PendingJob, option: PoolOption) -> bool:
         """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
         fewer = self._open(pending, [found for size in option.sizes[1:] if (found := option.sized(size)) is not None])
-        startable = [found for found in fewer if self._forbidden(pending, found) is None]
+        startable = [found for found in fewer if self._may_start(pending, found)]
         known = pending.run is not None and option.request.gpu_milli > 0
         for smaller in smaller_options(self._snapshot, startable, fewer if known else ()):
             can_start = smaller in startable and self._start_on_idle(pending, [smaller])
@@ -329,7 +338,7 @@ class Admission:
 
     def _bring_together(self, pending: PendingJob, option: PoolOption, most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
-        if not option.request.gpu_milli or not self._policy.consolidation:
+        if not option.request.gpu_milli or not self._policy.consolidation or not self._is_due(pending, option):
             return False
         found = self._migrations.consolidate(option, self._rules(pending, option))
         return self._shift(pending, found if found and found.cost.price <= most_price else None)

@@ -20,6 +20,7 @@ from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.gang import PoolOption, Sort, has_place
 from gpuctl.engine.jobs.job_class import PendingJob, Rank, is_first_class
 from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
+from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import forbidden, rights_of, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import MigrationSearch
@@ -73,8 +74,8 @@ class Schedulability:
         """The classes of a project's jobs for which an attempt could succeed now, or once others have started."""
         self._refresh()
         if self.within_share:
-            least = queue.needs(self._snapshot.capacity).least
-            if not any(self._stays_within_share(queue.project, option) for option in least):
+            needs = queue.needs(self._snapshot.capacity)
+            if not any(self._is_due(queue.project, o, needs.priority, is_fixed=needs.is_fixed) for o in needs.least):
                 return ()
         is_head = any(reservation.pending.job.id.project == queue.project for reservation in self._reservations)
         if is_head or self._may_claim(queue):
@@ -83,8 +84,10 @@ class Schedulability:
 
     def of(self, pending: PendingJob, job_class: JobClass) -> bool:
         """Whether an attempt for a job of a class could succeed."""
-        project = pending.job.id.project
-        if self.within_share and not any(self._stays_within_share(project, option) for option in pending.options):
+        project, priority, is_fixed = pending.job.id.project, pending.job.priority, is_first_class(pending.job)
+        if self.within_share and not any(
+            self._is_due(project, option, priority, is_fixed=is_fixed) for option in pending.options
+        ):
             return False
         self._snapshot.counters.checks += 1
         self._refresh()
@@ -97,9 +100,13 @@ class Schedulability:
             return False
         return any(self._may_make_room(pending, option) for option in pending.options if option.request.gpu_milli)
 
-    def _stays_within_share(self, project: ProjectName, option: PoolOption) -> bool:
+    def _is_due(self, project: ProjectName, option: PoolOption, priority: int, *, is_fixed: bool) -> bool:
+        """Whether a project may stay within its share with a job: with what it holds, or once own runs have left."""
         accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
-        return stays_within_share(accounts, domain, project, option.least_milli)
+        if stays_within_share(accounts, domain, project, option.least_milli):
+            return True
+        is_least = option.least_milli <= max(accounts.portion(domain, project_owner(project)))
+        return is_least and outranks_a_run(self._snapshot, domain, project, priority, is_fixed=is_fixed)
 
     def _refresh(self) -> None:
         """Forget what depends on claims once the snapshot has changed."""
@@ -191,7 +198,9 @@ class Schedulability:
             return False
         if option.least or (guaranteed and self._reservations.in_pool(option.pool.name) is not None):
             return True
-        key = guaranteed, snapshot.accounts.tree.above(job.id.project), option.pool.name, option.request
+        project = job.id.project
+        above, settled = snapshot.accounts.tree.above(project), snapshot.settled.get(project)
+        key = guaranteed, above, settled, option.pool.name, option.request
         if key not in self._can_gain:
             self._can_gain[key] = self._may_gain(job, option)
         return self._can_gain[key]

@@ -116,6 +116,17 @@ class CarriedState:
             allocation for raw, entered in kept if any(part.job is not None for part in entered) for allocation in raw
         )
 
+    def beneficiaries(self) -> dict[JobId, Instant]:
+        """When each run started for which a paused run still waits or stops; a start not noted yet is of this cycle."""
+        stopping = (allocation.run.paused_for for allocation in self.snapshot.leaving_runs)
+        found: dict[JobId, Instant] = {}
+        for job in chain(self.pending_jobs.paused_for, stopping):
+            for allocation in self._in_place.get(job, ())[:1] if job is not None else ():
+                run = allocation.run
+                if run.phase in ACTIVE:
+                    found[run.job] = self._now_ms if run.started_at_ms is None else run.started_at_ms
+        return found
+
     def update(
         self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, counters: Counters
     ) -> None:

@@ -6,7 +6,7 @@ domains is it counted job by job. Cost: O(log jobs) for each job that comes or g
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
@@ -43,11 +43,14 @@ def pending_decisions(job_classes: Iterable[JobClass]) -> dict[JobId, Decision]:
 
 
 class PendingJobs:
-    """All pending jobs: those that could start, by project, and those that can't, each with its reason."""
+    """All pending jobs: those that could start, by project, and those that can't, each with its reason.
+
+    `paused_for`: the beneficiaries of those that were paused, each with how many wait for it.
+    """
 
     __slots__ = (
-        "_capacity", "_dirty", "_pending", "_sorts", "_static_fit", "_with_reservation", "domains", "queues",
-        "unable",
+        "_capacity", "_dirty", "_pending", "_sorts", "_static_fit", "_with_reservation", "domains", "paused_for",
+        "queues", "unable",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, static_fit: StaticFit, dirty: DirtyProjects) -> None:
@@ -58,6 +61,7 @@ class PendingJobs:
         self._pending: dict[JobId, PendingJob] = {}
         self._with_reservation: set[JobId] = set()
         self._sorts: tuple[PoolOption, ...] | None = None
+        self.paused_for: Counter[JobId] = Counter()
         self.queues: dict[QueueKey, ProjectQueue] = {}
         self.unable: dict[JobId, tuple[Job, Run | None, Reason]] = {}
 
@@ -145,6 +149,8 @@ class PendingJobs:
                 alike[kind_of(pending)].append(pending)
                 if run is not None and run.placement is not None:
                     self._with_reservation.add(job.id)
+                if run is not None and run.paused_for is not None:
+                    self.paused_for[run.paused_for] += 1
             else:
                 self.unable[job.id] = job, run, job_options
         for kind, members in alike.items():
@@ -161,6 +167,9 @@ class PendingJobs:
         pending = self._pending.get(job)
         if pending is not None:
             self._with_reservation.discard(job)
+            beneficiary = pending.run.paused_for if pending.run is not None else None
+            if beneficiary is not None:
+                self.paused_for -= Counter((beneficiary,))
             self._exit(pending)
 
     def count(self, demand: Demand) -> None:

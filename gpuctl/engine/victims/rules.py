@@ -129,7 +129,8 @@ class VictimRule:
         project = self.job.id.project
         used = (strategy for strategy in ReclaimStrategy if strategy in self.strategies)
         is_over = any(self._surplus_milli(strategy, self.chain[0]) > 0 for strategy in used)
-        return "reclaim", self.domain, self.chain[1:], self.strategies, project if is_over else None
+        settled = self.snapshot.settled.get(project)
+        return "reclaim", self.domain, self.chain[1:], self.strategies, project if is_over else None, settled
 
     def _others(self) -> Iterator[Iterable[Allocation]]:
         pausable = self.snapshot.pausable(self.domain)
@@ -146,13 +147,16 @@ class VictimRule:
         if project == self.job.id.project or most <= 0:
             return []
         # By its guarantee a job may take the last run that straddles the line; fair shares are kept.
+        is_fair = strategy is ReclaimStrategy.FAIRNESS
+        settled = self.snapshot.settled.get(self.job.id.project, frozenset()) if is_fair else frozenset()
         return [
             allocation
             for allocation in allocations
             if allocation.total_milli > 0
-            and (allocation.total_milli <= most or strategy is ReclaimStrategy.GUARANTEE)
+            and (allocation.total_milli <= most or not is_fair)
             and self._is_old_enough(allocation, strategy)
             and allocation.run.job not in self.snapshot.protected
+            and allocation.run.job not in settled
         ]
 
     def _is_old_enough(self, allocation: Allocation, strategy: ReclaimStrategy | None) -> bool:
@@ -175,7 +179,12 @@ class VictimRule:
         if allocation.project != self.job.id.project:
             return bool(self.of(allocation.project, [allocation]))
         theirs = allocation.job
-        return theirs is not None and makes_way(self.snapshot, theirs, self.job, self.domain, self.milli)
+        is_settled = allocation.run.job in self.snapshot.settled.get(self.job.id.project, ())
+        return (
+            theirs is not None
+            and not is_settled
+            and makes_way(self.snapshot, theirs, self.job, self.domain, self.milli)
+        )
 
     def _most_milli(self, project: ProjectName, strategy: ReclaimStrategy | None) -> GpuMilli:
         losers = (owner for owner in self.snapshot.accounts.tree.chain(project) if owner not in self.chain)

@@ -1,0 +1,39 @@
+"""Settled runs: what others were paused for keeps its GPUs until something new comes.
+
+A run is settled against a project if runs that were paused for it still wait, and no job of that project has come since
+it started. It is then neither taken by fairness for that project, nor preempted by its jobs: they waited when the pause
+was made, so it would have been made for a job that does not run. A guarantee is stronger, and takes such a run too.
+
+Example: `small` is within its project's guarantee, and a run of another project is paused for it. `large`, of the same
+project and of higher priority, waits too, and is beyond it. `large` could preempt `small` and have its GPUs, to which
+it has no right; so `small` is settled. A job of higher priority that comes later preempts it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+from gpuctl.engine.jobs.pending_jobs import PendingJobs
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.units import Instant
+
+_EVER: Instant = -(1 << 62)
+
+
+def settled(pending_jobs: PendingJobs, started_ms: Mapping[JobId, Instant]) -> dict[ProjectName, frozenset[JobId]]:
+    """The settled runs against each project that has any. `started_ms`: when the beneficiaries that run started.
+
+    Cost: O(classes of pending jobs), where a beneficiary runs.
+    """
+    if not started_ms:
+        return {}
+    latest: dict[ProjectName, Instant] = {}
+    for job_class in pending_jobs.job_classes():
+        project = job_class.queue.project
+        came = (each.queued_at_ms for each in reversed(job_class.jobs) if each.run is None or not each.run.paused_for)
+        latest[project] = max(latest.get(project, _EVER), next(came, _EVER))
+    in_order = sorted((at_ms, job) for job, at_ms in started_ms.items())
+    since = [frozenset(job for _, job in in_order[first:]) for first in range(len(in_order))]
+    first = {project: bisect_left(in_order, (at_ms,)) for project, at_ms in latest.items()}
+    return {project: since[at] for project, at in first.items() if at < len(since)}
