@@ -129,7 +129,10 @@ def test_quotas_of_ones_own(run: Run, small: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def contended(tmp_path: Path) -> str:
-    """On 16 GPUs the job of the third line takes those of a run that is 30 s old; the last line is a day later."""
+    """On 16 GPUs the job of the third line takes those of the older run: the other is 30 s old, and spared.
+
+    The last line is a day later.
+    """
     path = tmp_path / "contended.csv"
     path.write_text(
         HEADER
@@ -142,12 +145,12 @@ def contended(tmp_path: Path) -> str:
 PHILLY_TABLE = """\
 philly: 3 jobs of 36 GPU-hours on 2x8 = 16 GPUs, 2017-10-09 00:00 to 2017-10-10 00:00; a paused job stops within 30s; \
 quotas by usage before
-MODE   MEAN WAIT  P95  OF FLOOR  UNFAIR  BELOW QUOTA  VIOLATIONS  LONGEST  PAUSES  YOUNG    STARTS  DISPLACED  \
+MODE   MEAN WAIT  P95  OF FLOOR  UNFAIR  BELOW QUOTA  VIOLATIONS  LONGEST  PAUSES  YOUNG  STARTS  DISPLACED  \
 WASTED  USED   NEVER RAN
-floor  20m        60m  1.00      11.11%  11.11%       1           60m      0       -        1       0.00%      \
+floor  20m        60m  1.00      11.11%  11.11%       1           60m      0       -      1       0.00%      \
 0.00%   9.38%  0
-fair   20m        60m  1.02      11.20%  0.09%        0           30s      1       100.00%  2       0.19%      \
-0.37%   9.39%  0
+fair   20m        60m  1.02      11.30%  0.09%        0           30s      1       0.00%  2       22.22%     \
+0.19%   9.38%  0
 """
 
 
