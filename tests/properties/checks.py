@@ -121,7 +121,9 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
     touched: set[NodeName] = set()
     for run in state.runs:
         decision = decisions[run.job] if (run.job, run.digest) in jobs else None
-        stays = run.phase in ACTIVE and (decision is None or isinstance(decision, Keep | Resize))
+        stays = run.phase in ACTIVE and (
+            _is_held_back(run, tree) if decision is None else isinstance(decision, Keep | Resize)
+        )
         amounts = run.gpu_milli, run.cpu_milli, run.mem_bytes
         if run.phase in ACTIVE or run.phase is RunPhase.STOPPING:
             occupy(now, run.placement, *amounts)
@@ -157,6 +159,12 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
             needs = [j for j in tree.jobs if name in {w.node for w in _new_workers(decisions[j.id])}]
             assert cpu >= 0 or not any(j.cpu_milli for j in needs)
             assert mem >= 0 or not any(j.mem_bytes for j in needs)
+
+
+def _is_held_back(run: Run, tree: Declared) -> bool:
+    """Whether a run that is not declared any more stays: its removal is held back, or has guards of its own."""
+    is_declared = any(project.name == run.job.project for project in tree.projects)
+    return not is_declared or run.job.project in tree.pinned or run.job in tree.blocked
 
 
 def _new_workers(decision: Decision) -> tuple[WorkerPlacement, ...]:
