@@ -108,8 +108,10 @@ def plain(claims: list[tuple[int, int]], nodes: int, times: int = 1) -> Declared
 
 
 def at_rest(tree: Declared, *before: Declared) -> World:
+    """The cluster after these commits, with time between them for runs to reach minRuntime, so that fairness counts."""
     world = World(nodes=live_nodes(tree.cluster.pools))
     for each in (*before, tree):
+        world.now_ms += tree.cluster.scheduling.min_runtime.fairness_ms
         world.settle(each)
     return world
 
