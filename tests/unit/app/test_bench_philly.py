@@ -52,7 +52,8 @@ def test_what_projects_are_short_of_is_little_and_jobs_wait_less_than_by_count_a
 def test_pausing_wastes_less_than_a_hundredth(ran: PhillyRun) -> None:
     fair = _of(ran, ModeName.FAIR)
     assert 0 < fair.lost_ppm < fair.wasted_ppm <= 6_000
-    assert fair.wasted_ppm < fair.displaced_ppm <= 60_000
+    # Runs that have just begun are paused last, so that those that are paused have done more: most of it goes on later.
+    assert fair.wasted_ppm < fair.displaced_ppm <= 90_000
     assert fair.pauses <= 350
 
 
@@ -60,8 +61,8 @@ def test_how_often_a_run_that_has_just_begun_is_reclaimed(ran: PhillyRun) -> Non
     fair = _of(ran, ModeName.FAIR)
     assert fair.young_ppm is not None
     assert 0 < fair.reclaims <= fair.pauses
-    assert fair.young_ppm <= 210_000
-    assert 1 < fair.most_starts <= 25
+    assert fair.young_ppm <= 20_000
+    assert 1 < fair.most_starts <= 8
     floor = _of(ran, ModeName.FLOOR)
     assert (floor.reclaims, floor.young_ppm, floor.most_starts) == (0, None, 1)
 
