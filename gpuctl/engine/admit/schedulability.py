@@ -105,7 +105,7 @@ class Schedulability:
         accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
         if stays_within_share(accounts, domain, project, option.least_milli):
             return True
-        is_least = option.least_milli <= max(accounts.portion(domain, project_owner(project)))
+        is_least = option.least_milli <= max(accounts.entitled(domain, project_owner(project)))
         return is_least and outranks_a_run(self._snapshot, domain, project, priority, is_fixed=is_fixed)
 
     def _refresh(self) -> None:
