@@ -10,7 +10,7 @@ RUN ["/opt/gpuctl/bin/pip", "install", "--no-cache-dir", "--no-deps", "--no-buil
 
 FROM python:3.13.14-slim@sha256:9662417aace5ae7b8e2609cce472b72a8958e134ba372808abe9cc1a0c0125e6
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends git openssh-client \
+ && apt-get install --yes --no-install-recommends git gpg openssh-client \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 65532 --user-group --no-create-home --home-dir /nonexistent gpuctl
 COPY --from=build /opt/gpuctl /opt/gpuctl

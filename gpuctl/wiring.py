@@ -18,6 +18,7 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular, read_tree
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.adapters.gitmerge import Compared, compare, roll_back
+from gpuctl.adapters.gitsignatures import Checked, Signers
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.bench.cluster_ports import Controller, Yard
@@ -141,7 +142,10 @@ def rolled_back(folder: Path, base: str, to: str) -> Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """Which branch the controller follows, and how. `workdir` None: the user's cache folder."""
+    """Which branch the controller follows, and how. `workdir` None: the user's cache folder.
+
+    `verify`: which commits need a signature, by a key in `allowed_signers` or `openpgp_keys`; None: none does.
+    """
 
     url: str
     path: str
@@ -149,6 +153,21 @@ class Follow:
     workdir: str | None
     once: bool
     interval_ms: DurationMs
+    verify: str | None = None
+    allowed_signers: str | None = None
+    openpgp_keys: str | None = None
+
+    @property
+    def signers(self) -> Signers | None:
+        """Whose signatures count; None where none is needed."""
+        if self.verify is None:
+            return None
+        return Signers(
+            checked=Checked(self.verify),
+            read=read_regular,
+            allowed_signers=None if self.allowed_signers is None else Path(self.allowed_signers),
+            openpgp_keys=None if self.openpgp_keys is None else Path(self.openpgp_keys),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +189,7 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
     with StopOnSignal() as stop, ExitStack() as stack:
         workdir = Path(follow.workdir) if follow.workdir else _cache_folder(stack)
         source = stack.enter_context(
-            closing(GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested))
+            closing(GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested, signers=follow.signers))
         )
         background = AT_ONCE if follow.once else stack.enter_context(closing(ThreadBackground(stop.wake)))
         ports = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,7 @@ import git
 
 from gpuctl.adapters.gitrepository import Repository, inside
 from gpuctl.adapters.gitrun import Answer, Git, Limits, last_line, never, unavailable
+from gpuctl.adapters.gitsignatures import Signatures, Signers
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
@@ -39,10 +40,12 @@ class GitSource:
     """A branch of a repository, fetched into a bare clone below `workdir`.
 
     The clone is reused after a restart, and replaced when it is damaged and the repository can be read. `branch` None
-    is what the remote has checked out. `stop` ends a fetch that is under way; `close` too, for good.
+    is the one that the repository has checked out when it is first asked: what is checked out later is another
+    person's work in that folder. Where it has a commit checked out and no branch, that commit is all there is.
+    `stop` ends a fetch that is under way; `close` too, for good.
     """
 
-    def __init__(  # noqa: PLR0913 - the last two have a default
+    def __init__(  # noqa: PLR0913 - the last three have a default
         self,
         url: str,
         path: str,
@@ -51,22 +54,38 @@ class GitSource:
         stop: Callable[[], bool] = never,
         *,
         limits: Limits | None = None,
+        signers: Signers | None = None,
     ) -> None:
         self._url, self._is_local = _allowed(url)
         self._shown = _without_password(url)
         self._path = inside(path)
         self._branch = branch
+        self._only = NO_REVISION
         limits = limits or Limits()
         self._git = Git(stop, limits)
         self._clone = (
             workdir.absolute() / f"{sha256(self._url.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.git"
         )
         self._repository = Repository(self._clone, self._git, bare=True)
+        self._signatures = None if signers is None else Signatures(signers, self._git)
         self._first_ms: DurationMs | None = limits.first_ms
         self._head, self._tidy, self._swept = NO_REVISION, False, False
 
+    @property
+    def branch(self) -> str:
+        """The branch that is followed; "HEAD" while it is not known, and where there is none."""
+        return self._branch or "HEAD"
+
     def head(self) -> Revision:
         """Fetch, and say what the branch is at."""
+        if self._branch is None and not self._only:
+            self._look_up_branch()
+        newest = self._newest()
+        if self._only not in {NO_REVISION, newest}:
+            raise unavailable("GPU8020", url=self._shown)
+        return newest
+
+    def _newest(self) -> Revision:
         remote = self._remote_ref()
         local = f"refs/gpuctl/{remote}"
         if self._is_sound():
@@ -99,9 +118,16 @@ class GitSource:
         """Trailers `Gpuctl-Confirm:` of the commits after `since`, or of the newest thousand."""
         return self._repository.confirmations(since, until)
 
+    def verify(self, since: Collection[Revision], head: Revision) -> None:
+        """Check the signatures of what `head` adds to `since`, if this source was given signers."""
+        if self._signatures is not None:
+            self._signatures.check(self._clone, since, head)
+
     def close(self) -> None:
         """End what is under way, at once and from any thread. Nothing can be read afterwards."""
         self._git.close()
+        if self._signatures is not None:
+            self._signatures.close()
 
     def _readable(self, repository: Repository, ref: str) -> Revision:
         """The commit of a reference whose files can be read; what is wrong with the commit itself is no damage."""
@@ -112,6 +138,24 @@ class GitSource:
             if fault.code not in _WRONG:
                 raise
         return revision
+
+    def _look_up_branch(self) -> None:
+        """Ask the repository which branch it has checked out; else which commit. Neither is asked for again."""
+        pack = [f"--upload-pack={_UPLOAD_PACK}"] if self._is_local else []
+        answer = self._git.run(
+            "ls-remote", "--symref", *pack, "--", self._url, "HEAD", remote=True, within_ms=self._first_ms
+        )
+        if answer.code:
+            raise self._why_not(answer, absent=False)
+        lines = [line.partition("\t") for line in answer.text.splitlines()]
+        heads = [name for name, _, ref in lines if ref == "HEAD"]
+        named = [name.removeprefix("ref: refs/heads/") for name in heads if name.startswith("ref: refs/heads/")]
+        if not heads:
+            raise unavailable("GPU8002", url=self._shown, branch="HEAD")
+        if named:
+            self._branch = named[0]
+        else:
+            self._only = Revision(heads[0])
 
     def _remote_ref(self) -> str:
         if self._branch is None:

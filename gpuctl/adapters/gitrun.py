@@ -14,9 +14,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
@@ -141,12 +141,19 @@ class Git:
                 output += chunk[: _ANSWER_BYTES - len(output)]
             return Answer(child.ended(self._stopped), bytes(output), child.error)
 
-    def stream(self, *args: str | bytes, otherwise: SourceUnavailable, feed: bytes = b"") -> Generator[bytes]:
+    def stream(
+        self,
+        *args: str | bytes,
+        otherwise: SourceUnavailable,
+        feed: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+    ) -> Generator[bytes]:
         """What a command that reaches no other machine prints, as it comes; raises `otherwise` when it fails.
 
-        Close it before its end, and the command is killed.
+        `environment`: variables for what git starts. Close it before its end, and the command is killed.
         """
-        with closing(self._child_of(_Command(args=args, limits=self._limits, feed=feed))) as child:
+        command = _Command(args=args, limits=self._limits, feed=feed, environment=environment or {})
+        with closing(self._child_of(command)) as child:
             yield from child.output(self._stopped)
             if child.ended(self._stopped):
                 raise otherwise
@@ -177,6 +184,7 @@ class _Command:
     limits: Limits
     feed: bytes = b""
     remote: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def begin(self) -> subprocess.Popen[bytes]:
         """Start it, in a session of its own, so that all that it starts can be ended with it."""
@@ -193,7 +201,7 @@ class _Command:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 cwd="/",  # the current folder must not matter: it may be another user's repository
-                env=_environment(remote=self.remote),
+                env={**_environment(remote=self.remote), **self.environment},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL in text from outside

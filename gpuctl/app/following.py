@@ -21,7 +21,10 @@ from gpuctl.observe import Records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A fault while following: `event` is "source" for the repository itself, "unreadable" for a commit of it."""
+    """A fault while following.
+
+    `event` is "source" for the repository itself, "unreadable" or "unverified" for a commit of it.
+    """
 
     event: str
     fault: SourceUnavailable
@@ -49,6 +52,14 @@ class _Read:
     tree: SourceTree | None = None
     confirmations: frozenset[str] | None = None
     problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What this process follows so far: the newest commit, and whether anything that compiles is known."""
+
+    head: Revision
+    compiles: bool
 
 
 class Follower:
@@ -92,7 +103,8 @@ class Follower:
                 self._head = found.head or self._head
                 self._knows = self._knows or (found.desired is not None and found.desired.declared is not None)
                 return found
-            work = partial(_compose, self._source, self._revisions, found, records(), before=self._head)
+            known = _Known(self._head, self._knows)
+            work = partial(_compose, self._source, self._revisions, found, records(), known)
             self._underway = self._background.start(work)
         return None
 
@@ -111,17 +123,31 @@ def _read(source: Source, known: Revision, *, knows: bool) -> _Read | Followed:
         return Followed(problem=problem) if knows else _Read(problem=problem)
 
 
-def _compose(source: Source, revisions: Revisions, found: _Read, records: Records, *, before: Revision) -> Followed:
+def _compose(source: Source, revisions: Revisions, found: _Read, records: Records, known: _Known) -> Followed:
     """Compose what is to be enforced; without a commit, what was last good, in this process or an earlier one."""
-    desired = revisions.compose(found.tree, records)
-    if found.tree is None:
-        return Followed(desired=desired, problem=found.problem)
-    head = found.tree.revision
+    tree, problem = found.tree, found.problem
+    if tree is not None:
+        try:
+            source.verify([known.head] if known.head else _recorded(records), tree.revision)
+        except SourceUnavailable as fault:
+            tree, problem = None, Problem(event="unverified", fault=fault)
+            if known.compiles:
+                return Followed(problem=problem)
+    desired = revisions.compose(tree, records)
+    if tree is None:
+        return Followed(desired=desired, problem=problem)
+    head = tree.revision
     try:
-        gone = tuple(old for old in _applied(before, desired, records) if not source.follows(old, head))
+        gone = tuple(old for old in _applied(known.head, desired, records) if not source.follows(old, head))
     except SourceUnavailable as fault:
         return Followed(desired=desired, problem=Problem(event="unreadable", fault=fault))
     return Followed(desired=desired, confirmations=found.confirmations, head=head, rewritten=gone)
+
+
+def _recorded(records: Records) -> list[Revision]:
+    """The commits in all ledgers, of whichever cluster: each was good when it was applied."""
+    found = {ledger.revision for known in records.by_cluster.values() for ledger in known.ledgers.values()}
+    return sorted(found - {NO_REVISION})
 
 
 def _applied(before: Revision, desired: Desired, records: Records) -> list[Revision]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
@@ -85,6 +85,11 @@ class VirtualTime(Clock, Protocol):
 class Source(Protocol):
     """A branch of a repository, or a folder. Used by one thread at a time, not always the loop's."""
 
+    @property
+    def branch(self) -> str:
+        """The branch that is followed, in words; "HEAD" while it is not known."""
+        ...
+
     def head(self) -> Revision:
         """Fetch, and return the newest commit. Raises SourceUnavailable."""
         ...
@@ -99,6 +104,13 @@ class Source(Protocol):
 
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         """The values of `Gpuctl-Confirm:` trailers in the commits after `since` up to `until`."""
+        ...
+
+    def verify(self, since: Collection[Revision], head: Revision) -> None:
+        """Check the signatures of the commits that `head` contains and none of `since`, where signatures are asked for.
+
+        Empty `since`: of `head` alone. Raises SourceUnavailable for a commit whose signature is not accepted.
+        """
         ...
 
 

@@ -253,7 +253,8 @@ class Reconciler:
     def _take(self, desired: Desired) -> None:
         self._desired = desired
         if desired.revision:
-            self._journal.tell(self._now(), Entry(event="following", fields={"revision": desired.revision}))
+            facts = {"revision": desired.revision, "branch": self._outside.source.branch}
+            self._journal.tell(self._now(), Entry(event="following", fields=facts))
             self.troubles.aside("revision", lambda: self._outside.meters.following(desired.revision, self._now()))
         self.troubles.stand("declarations", list(of_mistakes(desired.diagnostics)))
 

@@ -13,6 +13,7 @@ from gpuctl.cli.amounts import write_options
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
+from gpuctl.cli.signatures import check_signers, signature_options, signer_texts
 from gpuctl.cli.terminal import say
 
 _HOST = r"(?:[A-Za-z0-9][\w.-]*|\[[0-9a-fA-F:]+\])"
@@ -66,6 +67,7 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
 )
 @write_options
 @click.option("--guard", is_flag=True, help="Add policies that make Git the only way to GPUs and their nodes.")
+@signature_options
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def install(output: str, **options: Any) -> None:
     """Print the manifests that run gpuctl in a cluster.
@@ -81,6 +83,8 @@ def install(output: str, **options: Any) -> None:
     from gpuctl.install import UNGUARDED, Installation, all_objects  # noqa: PLC0415 - only now
 
     _check(options)
+    check_signers(options)
+    options |= {"verify": options.pop("verify_signatures"), **signer_texts(options)}
     options["namespace_prefix"] = options.pop("cluster_prefix")
     try:
         bodies = all_objects(Installation(**options))

@@ -11,6 +11,7 @@ from gpuctl.cli.amounts import DurationType, write_options
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
+from gpuctl.cli.signatures import check_signers, signature_options
 from gpuctl.diag.wording import all_of
 
 LEAST_INTERVAL_MS = 200
@@ -25,7 +26,8 @@ LEAST_INTERVAL_MS = 200
 )
 @click.option("--repo", metavar="URL", required=True, help="A Git repository: a folder, or a file, https or ssh URL.")
 @click.option("--path", metavar="DIR", required=True, help="The cluster's folder in the repository.")
-@click.option("--branch", help="The branch to follow. Default: the one the repository has checked out.")
+@click.option("--branch", help="The branch to follow. Default: the one the repository has checked out at the start.")
+@signature_options
 @click.option("--once", is_flag=True, help="Fetch and reconcile once; exit 1 if an error remains.")
 @click.option("--interval", type=DurationType(), default="30s", show_default=True, help="The interval between fetches.")
 @click.option("--kubeconfig", metavar="FILE", help="The cluster's kubeconfig. Default: as kubectl; in a pod its own.")
@@ -47,12 +49,16 @@ def reconcile(interval: int, **options: Any) -> None:
     It runs until SIGTERM or SIGINT. Of several replicas the one that holds the Lease writes; `gpuctl install` prints
     what they need in the cluster. A bad commit affects only the projects it breaks: they stay at their last good
     commit. Each event is one line of the log, on standard error.
+
+    With --verify-signatures, a commit counts only if it is signed by a key that may sign: each commit since the last
+    good one, or with "head" the newest alone, such as the merge commit.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.report import Journal, LogForm  # noqa: PLC0415
 
     if interval < LEAST_INTERVAL_MS:
         raise Failure("GPU9002", "--interval is at least 200ms", hint="gpuctl reconcile --help")
+    check_signers(options)
     collect_seldom()
     named = [f"--{name}" for name in ("embedded", "kubeconfig", "context") if options[name] is not None]
     if "--embedded" in named and len(named) > 1:
@@ -68,6 +74,9 @@ def reconcile(interval: int, **options: Any) -> None:
         path=options["path"],
         branch=options["branch"],
         workdir=options["workdir"],
+        verify=options["verify_signatures"],
+        allowed_signers=options["allowed_signers"],
+        openpgp_keys=options["openpgp_keys"],
         once=options["once"],
         interval_ms=interval,
     )

@@ -13,6 +13,8 @@ from gpuctl.model.state import Body
 NAME = "gpuctl"
 """Of the account, its roles, the Deployment and what belongs to it."""
 GIT_SECRET = "gpuctl-git"  # noqa: S105 - its name
+SIGNERS = "gpuctl-signers"
+"""Of the ConfigMap with the keys of those who may sign commits."""
 METRICS_PORT = 8080
 ACCOUNT = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{NAME}"
 """The user that requests of the controller are made as."""
@@ -37,7 +39,8 @@ class Installation:
 
     `namespace_prefix` is the cluster's; empty where projects may have any namespace. `roles` are the ClusterRoles that
     projects may grant. `guard`: whether Git is to be the only way to a GPU. `write_qps` and `write_burst` bound the
-    controller's writes; None: as it does by itself. `jobs` and `nodes`: how many it is given memory for.
+    controller's writes; None: as it does by itself. `jobs` and `nodes`: how many it is given memory for. `verify` is
+    which commits need a signature, by a key in these texts; None: none does.
     """
 
     image: str
@@ -52,6 +55,15 @@ class Installation:
     write_burst: int | None = None
     jobs: int = 10_000
     nodes: int = 1_000
+    verify: str | None = None
+    allowed_signers: str | None = None
+    openpgp_keys: str | None = None
+
+    @property
+    def signer_files(self) -> Mapping[str, str]:
+        """The keys of those who may sign, by the option that takes them as a file."""
+        given = {"allowed-signers": self.allowed_signers, "openpgp-keys": self.openpgp_keys}
+        return {option: text for option, text in given.items() if text is not None}
 
     @property
     def by_ssh(self) -> bool:

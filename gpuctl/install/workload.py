@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuctl.install.installation import GIT_SECRET, LABELS, METRICS_PORT, NAME, UNGUARDED, Installation, made
+from gpuctl.install.installation import GIT_SECRET, LABELS, METRICS_PORT, NAME, SIGNERS, UNGUARDED, Installation, made
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
 _HOME = names.SYSTEM_NAMESPACE
 _USER = 65532
 """The user of the image."""
-_WORK, _GIT = "/var/lib/gpuctl", "/etc/gpuctl/git"
+_WORK, _GIT, _SIGNERS = "/var/lib/gpuctl", "/etc/gpuctl/git", "/etc/gpuctl/signers"
 _KEY, _HOSTS, _NETRC = "ssh-privatekey", "known_hosts", ".netrc"
 _SSH = (
     f"ssh -F none -i {_GIT}/{_KEY} -o IdentitiesOnly=yes -o UserKnownHostsFile={_GIT}/{_HOSTS} "
@@ -43,6 +43,9 @@ def controller(wanted: Installation) -> Iterator[Body]:
     """Everything but the account."""
     yield _namespace()
     yield _git_secret(wanted)
+    if wanted.signer_files:
+        note = "The keys that a commit must be signed with. Read again with each new commit."
+        yield made(kinds.CONFIG_MAP, SIGNERS, {"data": dict(wanted.signer_files)}, namespace=_HOME, note=note)
     note = "Empty at first. The replica that acquires it is the leader."
     yield made(kinds.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note=note)
     note = _sized(wanted) if wanted.guard else f"{_sized(wanted)} {UNGUARDED}"
@@ -146,6 +149,7 @@ def _pod(wanted: Installation) -> Mapping[str, Any]:
                     "items": [{"key": key, "path": key} for key in keys],
                 },
             },
+            *([{"name": "signers", "configMap": {"name": SIGNERS}}] if wanted.signer_files else ()),
         ],
     }
 
@@ -181,6 +185,7 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
             {"name": "work", "mountPath": _WORK},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
             {"name": "git", "mountPath": _GIT, "readOnly": True},
+            *([{"name": "signers", "mountPath": _SIGNERS, "readOnly": True}] if wanted.signer_files else ()),
         ],
     }
 
@@ -193,6 +198,10 @@ def arguments(wanted: Installation) -> Iterator[str]:
     for option, number in (("--write-qps", wanted.write_qps), ("--write-burst", wanted.write_burst)):
         if number is not None:
             yield from (option, str(number))
+    if wanted.verify is not None:
+        yield from ("--verify-signatures", wanted.verify)
+    for option in wanted.signer_files:
+        yield from (f"--{option}", f"{_SIGNERS}/{option}")
     yield from ("--workdir", _WORK, "--log-format", "json", "--metrics-address", f"0.0.0.0:{METRICS_PORT}")
 
 

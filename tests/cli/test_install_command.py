@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -44,6 +45,22 @@ def test_the_pod_is_called_as_reconcile_is(run: Run) -> None:
     assert (parsed["write_qps"], parsed["write_burst"]) == (50, 80)
 
 
+def test_keys_of_those_who_may_sign_are_mounted_where_reconcile_reads_them(run: Run, tmp_path: Path) -> None:
+    keys = tmp_path / "signers"
+    keys.write_text("ann@x ssh-ed25519 AAAA\n")
+    given = ("--verify-signatures", "head", "--allowed-signers", str(keys))
+    items = json.loads(run("install", *HTTPS, *given, "-o", "json").stdout)["items"]
+    (signers,) = (item for item in items if item["metadata"]["name"] == "gpuctl-signers")
+    (pod,) = (item["spec"]["template"]["spec"] for item in items if item["kind"] == "Deployment")
+    (container,) = pod["containers"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "signers")
+    parsed = reconcile.make_context("reconcile", container["args"][1:]).params
+    assert parsed["verify_signatures"] == "head"
+    folder, _, name = parsed["allowed_signers"].rpartition("/")
+    assert (folder, signers["data"][name]) == (mount["mountPath"], keys.read_text())
+    assert parsed["openpgp_keys"] is None
+
+
 @pytest.mark.parametrize(
     ("jobs", "nodes", "limit_mib"), [(10_000, 1_000, 1216), (1, 1, 320), (500, 20, 320), (100_000, 5_000, 7296)]
 )
@@ -80,6 +97,9 @@ def test_the_memory_limit_is_that_of_the_declared_size_and_says_so(
         ((*HTTPS, "--jobs", "0"), "--jobs"),
         ((*HTTPS, "--nodes", "many"), "--nodes"),
         (("--path", "c"), "--repo"),
+        ((*HTTPS, "--verify-signatures"), "needs the keys that may sign"),
+        ((*HTTPS, "--allowed-signers", "keys"), "--verify-signatures"),
+        ((*HTTPS, "--verify-signatures", "each", "--openpgp-keys", "nothing"), "No such file"),
     ],
 )
 def test_what_could_not_work_is_refused(run: Run, options: tuple[str, ...], words: str) -> None:

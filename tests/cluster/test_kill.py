@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,7 @@ class Declarations:
 
     cluster: str
     number: int
+    branch: str = "main"
 
     def head(self) -> Revision:
         return Revision(f"{self.number:040x}")
@@ -97,6 +98,9 @@ class Declarations:
 
     def follows(self, older: Revision, newer: Revision) -> bool:
         return older <= newer
+
+    def verify(self, since: Collection[Revision], head: Revision) -> None:
+        """It has no signatures, and asks for none."""
 
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         del since, until

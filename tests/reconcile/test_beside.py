@@ -131,6 +131,7 @@ class Frozen:
         self.tree = self._source.tree
         self.follows = self._source.follows
         self.confirmations = self._source.confirmations
+        self.verify, self.branch = self._source.verify, self._source.branch
 
     def freeze(self) -> None:
         self._old = True
@@ -157,7 +158,8 @@ class Failing:
             raise RecursionError("a bug")
         raise SourceUnavailable("GPU8001", "away")
 
-    head = tree = follows = confirmations = _fail
+    head = tree = follows = confirmations = verify = _fail
+    branch = "main"
 
 
 def test_a_bug_beside_the_loop_is_told_and_tried_again_less_and_less_often(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from gpuctl.adapters.clock import VirtualClock
@@ -81,6 +81,7 @@ class Process:
     ended: int = 0
     reports: list[int] = field(default_factory=list)
     write_ms: int = 0
+    branch: str = "main"
 
     def __post_init__(self) -> None:
         self.cluster = EmbeddedCluster(self.clock, history=HISTORY)
@@ -116,6 +117,9 @@ class Process:
 
     def follows(self, older: Revision, newer: Revision) -> bool:
         return older <= newer
+
+    def verify(self, since: Collection[Revision], head: Revision) -> None:
+        """It has no signatures, and asks for none."""
 
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         del since, until

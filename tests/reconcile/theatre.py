@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,7 @@ class OneCommit:
     def __init__(self, told: Sequence[Files], number: int) -> None:
         self._told = told
         self._number = number
+        self.branch = "main"
 
     def head(self) -> Revision:
         return Revision(f"{self._number:040x}")
@@ -70,6 +71,9 @@ class OneCommit:
 
     def follows(self, older: Revision, newer: Revision) -> bool:
         return older <= newer
+
+    def verify(self, since: Collection[Revision], head: Revision) -> None:
+        """It has no signatures, and asks for none."""
 
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         del since, until

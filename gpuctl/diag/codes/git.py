@@ -159,4 +159,33 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Name a commit of base, such as `main~3`. `git log --oneline BASE -- FOLDER` lists those that changed the "
         "cluster's folder.",
     ),
+    CodeEntry(
+        code="GPU8020",
+        title="the repository has no branch checked out",
+        message="{url} has no branch checked out, and is at another commit than when gpuctl began to follow it",
+        why="Without `--branch`, gpuctl follows the branch that the repository's HEAD names when it begins. HEAD named "
+        "a commit and no branch then, so gpuctl stays at that commit. " + _KEEPS,
+        fix="Start gpuctl with `--branch`.",
+    ),
+    CodeEntry(
+        code="GPU8021",
+        title="a commit's signature is not accepted",
+        message="commit {revision} is not accepted: {why}",
+        why="gpuctl was started with `--verify-signatures`: each commit since the last good one, or the newest one "
+        "alone, needs a signature by one of the keys that it was given. Nothing of the newest commit is applied, and "
+        "the last good one stays in force.",
+        fix="Sign the commit (`git commit --amend -S`) or take it out of the branch, and push. For a person who may "
+        "change the cluster, add the key to the file of `--allowed-signers` or `--openpgp-keys`. `git log "
+        "--show-signature` shows what each commit is signed with.",
+    ),
+    CodeEntry(
+        code="GPU8022",
+        title="the keys of those who may sign can't be read",
+        message="{path} can't be read as {what}: {why}",
+        why="Without these keys no signature can be checked, so no newer commit is applied. The last good one stays in "
+        "force.",
+        fix="Give `--allowed-signers` a file as `man ssh-keygen` describes it under ALLOWED SIGNERS, one line a key: "
+        '`NAME namespaces="git" ssh-ed25519 AAAA...`; and `--openpgp-keys` a file made by `gpg --armor --export '
+        "KEY...`. For OpenPGP, `gpg` must be on PATH; for SSH, `ssh-keygen`.",
+    ),
 )

@@ -74,6 +74,40 @@ def test_the_root_of_a_repository_can_be_the_cluster(copy: WorkingCopy, tmp_path
     assert set(source.tree(source.head()).files) == {CLUSTER, "policies/rule.yaml"}
 
 
+def test_the_branch_that_was_checked_out_at_the_start_is_followed_whatever_is_checked_out_later(
+    copy: WorkingCopy, tmp_path: Path
+) -> None:
+    source = source_of(copy, tmp_path, branch=None)
+    main = source.head()
+    git(copy.folder, "switch", "-q", "--orphan", "experiment")
+    git(copy.folder, "-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "--allow-empty", "-m", "nothing here")
+    assert (source.head(), source.branch) == (main, "main")
+    git(copy.folder, "switch", "-q", "--detach", "main")
+    assert source.head() == main
+
+
+def test_where_no_branch_is_checked_out_the_commit_is_all_there_is(copy: WorkingCopy, tmp_path: Path) -> None:
+    git(copy.folder, "switch", "-q", "--detach")
+    source = source_of(copy, tmp_path, branch=None)
+    only = source.head()
+    assert (source.head(), source.branch) == (only, "HEAD")
+    copy.write(CLUSTER, b"kind: Cluster # later\n")
+    copy.commit("later", AT_MS)
+    assert fault_of(source) == "GPU8020"
+    git(copy.folder, "switch", "-q", "--detach", only)
+    assert source.head() == only
+
+
+def test_a_repository_without_a_commit_has_no_branch_yet(tmp_path: Path) -> None:
+    empty = WorkingCopy.create(tmp_path / "repo")
+    source = source_of(empty, tmp_path, branch=None)
+    assert fault_of(source) == "GPU8002"
+    empty.write(CLUSTER, b"kind: Cluster\n")
+    assert source_of(empty, tmp_path, branch=None).branch == "HEAD"
+    first = empty.commit("first", AT_MS)
+    assert (source.head(), source.branch) == (first, "main")
+
+
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
 def test_folders_and_file_addresses(copy: WorkingCopy, tmp_path: Path, form: str) -> None:
     source = GitSource(form.format(copy.folder), "clusters/one", "main", tmp_path / "work")

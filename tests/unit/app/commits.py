@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.ids import Revision
@@ -55,6 +55,7 @@ class Commits:
         self.lost: set[Revision] = set()
         self.reachable = True
         self.at: Revision | None = None
+        self.branch = "main"
 
     def commit(self, files: Mapping[str, str], parent: Revision | None = None, confirm: str = "") -> Revision:
         """A commit with these files on top of the newest one, or of another."""
@@ -85,6 +86,9 @@ class Commits:
         while at is not None and at != older:
             at = self.parents[at]
         return at is not None
+
+    def verify(self, since: Collection[Revision], head: Revision) -> None:
+        """It has no signatures, and asks for none."""
 
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         found: set[str] = set()
