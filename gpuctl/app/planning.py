@@ -78,7 +78,10 @@ def plan_report(
 
 
 def _breach_changes(before: Side | None, after: Side | None) -> Iterator[BreachChange]:
-    """Declarations that start or cease to break a policy. One that has moved within its file is the same."""
+    """Declarations that start or cease to break a policy.
+
+    One that has moved within its file, or breaks it by another value, is the same.
+    """
     old, new = (Counter(map(_breach, () if side is None else side.breaches)) for side in (before, after))
     for starts, side, missing in ((True, after, new - old), (False, before, old - new)):
         for breach in () if side is None else side.breaches:
@@ -88,7 +91,7 @@ def _breach_changes(before: Side | None, after: Side | None) -> Iterator[BreachC
 
 
 def _breach(breach: Diagnostic) -> tuple[str, str, Severity]:
-    return breach.span.file, breach.message, breach.severity
+    return breach.span.file, breach.policy, breach.severity
 
 
 def _differing(base: Declared | None, head: Declared | None) -> tuple[Declared | None, Declared | None]:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 EXIT_CHANGES = 2
 EXIT_REFUSED = 3
-_BREACH = "GPU4001"
 STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,resourceslices,deviceclasses"
 """The resources that --state needs from `kubectl get`."""
 
@@ -244,6 +243,6 @@ def _compiled(compared: Compared) -> Iterator[Side | None]:
             raise click.exceptions.Exit(EXIT_FAILED)
         contents = contents_of(tree, compiled) if is_known else {}
         written = compiled.written
-        breaches = tuple(found for found in compiled.diagnostics if found.code == _BREACH)
+        breaches = tuple(found for found in (*compiled.diagnostics, *compiled.audits) if found.policy)
         declared = replace(compiled.declared, project_contents=contents)
         yield Side(declared=declared, written=compiled.written, breaches=breaches)

@@ -38,7 +38,8 @@ class Written:
 class Compiled:
     """`declared` is None exactly when a diagnostic is an error.
 
-    `written` are all declarations but jobs; of a tree with errors none.
+    `written` are all declarations but jobs; of a tree with errors none. `audits` are where declarations break policies
+    of severity audit: never among the diagnostics.
 
     `owners` says for each file whose it is: the project whose folder `projects/<p>/` it is in, else the one project all
     its documents belong to, else None: the cluster's own.
@@ -49,6 +50,7 @@ class Compiled:
     owners: Mapping[str, ProjectName | None] = field(default_factory=dict)
     cluster: str = ""
     written: tuple[Written, ...] = ()
+    audits: tuple[Diagnostic, ...] = ()
 
 
 def compile_tree(
@@ -75,10 +77,13 @@ def compile_tree(
         from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema and re2, which takes a while
 
         diagnostics.extend(check_policies(declarations, cache.rules, cache.breaches))
-    declared = None if has_errors(diagnostics) else lower(resolved, cache.jobs)
+    audits = [found for found in diagnostics if found.severity is Severity.AUDIT]
+    told = diagnostics if not audits else [found for found in diagnostics if found.severity is not Severity.AUDIT]
+    declared = None if has_errors(told) else lower(resolved, cache.jobs)
     return Compiled(
         declared=declared,
-        diagnostics=tuple(_as_many_as_are_read(sorted_diagnostics(diagnostics), declarations.owners)),
+        diagnostics=tuple(_as_many_as_are_read(sorted_diagnostics(told), declarations.owners)),
+        audits=sorted_diagnostics(audits),
         owners=declarations.owners,
         cluster=resolved.cluster.model.metadata.name if resolved.cluster is not None else "",
         written=written if declared is not None else (),

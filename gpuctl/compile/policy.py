@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from gpuctl.compile.declarations import Declaration, Declarations
-from gpuctl.compile.document import MAX_MISTAKES, Document, Path
+from gpuctl.compile.document import Document, Path
 from gpuctl.compile.policy_v1 import Match
 from gpuctl.compile.rule_form import STEPS, Flaw, TooMuch, check_form
 from gpuctl.compile.rule_steps import Rule
@@ -215,13 +215,14 @@ def _check(
 def _outcome(check: _Check, document: Document) -> Outcome:
     """Hold one declaration against a policy."""
     try:
-        paths, steps = check.rule.broken(document.data)
+        causes, steps = check.rule.broken(document.data)
     except TooMuch:
         return Outcome(steps=STEPS + 1)
     spec, related = check.policy.model.spec, (("the policy is here", check.policy.document.name),)
-    params = {"message": spec.message, "policy": check.policy.model.metadata.name}
-    found = (document.diagnostic("GPU4001", document.key_span(path), params) for path in paths[:MAX_MISTAKES])
-    return Outcome(tuple(replace(one, severity=Severity(spec.severity), related=related) for one in found), steps)
+    name, severity = check.policy.model.metadata.name, Severity(spec.severity)
+    params = {"message": spec.message, "policy": name}
+    found = (document.diagnostic("GPU4001", document.key_span(one.path), {**params, "why": one.why}) for one in causes)
+    return Outcome(tuple(replace(one, severity=severity, related=related, policy=name) for one in found), steps)
 
 
 def _at_fault(check: _Check, document: Document, limit: int, what: str) -> Diagnostic:

@@ -29,7 +29,11 @@ class PolicySpec(Spec):
     """A rule over declarations."""
 
     match: Match = Field(description="Which declarations the rule is about.")
-    severity: Literal["error", "warning"] = Field("error", description="Whether breaking it makes the tree invalid.")
+    severity: Literal["error", "warning", "audit"] = Field(
+        "error",
+        description="error: breaking it makes the tree invalid. warning: it is told. audit: it is only counted, and "
+        "listed by `gpuctl policy list` and `plan`.",
+    )
     schema_: dict[str, Any] | None = Field(
         None,
         alias="schema",

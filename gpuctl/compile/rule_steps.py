@@ -16,6 +16,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 
 from gpuctl.compile.document import Path
+from gpuctl.compile.rule_causes import Cause, causes
 from gpuctl.compile.rule_form import STEPS, RuleForm, TooMuch
 
 _MAX_NESTING = 100
@@ -269,44 +270,23 @@ class Rule:
         else:
             yield _Part(path, _Validator(schema, registry=Registry(), format_checker=self._budget))
 
-    def broken(self, data: Any) -> tuple[Sequence[Path], int]:
-        """Where a declaration breaks the rule, each place once, and the steps that it took. Raises TooMuch."""
+    def broken(self, data: Any) -> tuple[Sequence[Cause], int]:
+        """Where and why a declaration breaks the rule, each place once, and the steps it took. Raises TooMuch.
+
+        Of more than MAX_MISTAKES places no more are told.
+        """
         self._budget.begin()
         try:
-            paths = dict.fromkeys(path for part in self._parts for path in self._broken(part, data))
+            found = causes(error for part in self._parts for error in self._broken(part, data))
         except RecursionError:  # the one that calls has gone down far already
             raise TooMuch from None
-        return tuple(paths), self._budget.used
+        return found, self._budget.used
 
-    def _broken(self, part: _Part, data: Any) -> Iterator[Path]:
+    def _broken(self, part: _Part, data: Any) -> Iterator[tuple[Path, ValidationError]]:
         self._budget.charge(1)
         for step in part.path:
             if not isinstance(data, dict) or step not in data:
                 return
             data = data[step]
         for error in part.validator.iter_errors(data):
-            for path in _causes(error):
-                yield (*part.path, *path)
-
-
-def _causes(error: ValidationError) -> Iterator[Path]:
-    """The nodes that cause a mistake: as deep as the schema says."""
-    path = tuple(error.absolute_path)
-    if error.context:
-        yield from _causes(max(error.context, key=lambda below: len(below.absolute_path)))  # of equals the first
-    elif error.validator == "not":
-        yield (*path, *_refused(error.validator_value, error.instance))
-    else:
-        yield path
-
-
-def _refused(schema: Any, instance: Any) -> Path:
-    """Down to the one property that a `not` is about, where it is about one."""
-    if not isinstance(schema, dict) or not isinstance(instance, dict):
-        return ()
-    named = [*schema.get("required", ()), *schema.get("properties", {})]
-    present = [name for name in dict.fromkeys(named) if name in instance]
-    if len(present) != 1:
-        return ()
-    below = schema.get("properties", {}).get(present[0])
-    return (present[0], *_refused(below, instance[present[0]]))
+            yield part.path, error

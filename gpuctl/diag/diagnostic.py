@@ -10,17 +10,19 @@ from gpuctl.diag.span import SourceSpan
 
 
 class Severity(StrEnum):
-    """An error makes the input unusable; a warning does not."""
+    """An error makes the input unusable; a warning does not. An audit is only counted and listed."""
 
     ERROR = "error"
     WARNING = "warning"
+    AUDIT = "audit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
     """One mistake. `source_line` is the text of `span.line`, for the caret; `help` is the nearest fix.
 
-    `related` points at other places that explain the mistake ("first declared here").
+    `related` points at other places that explain the mistake ("first declared here"). `policy` is the name of the
+    policy that is broken, where one is: unlike the message it stays the same when a value changes.
     """
 
     code: str
@@ -30,6 +32,7 @@ class Diagnostic:
     help: str = ""
     source_line: str = ""
     related: tuple[tuple[str, SourceSpan], ...] = ()
+    policy: str = ""
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:

@@ -96,8 +96,8 @@ class BreachForm(Form):
     """A declaration that starts or ceases to break a policy."""
 
     starts: bool = Field(description="Whether it starts; else it ceases.")
-    severity: Literal["error", "warning"] = Field(description="The policy's.")
-    message: str = Field(description="What the policy says, and its name.")
+    severity: Literal["error", "warning", "audit"] = Field(description="The policy's.")
+    message: str = Field(description="What the policy says, why it is broken, and its name.")
     file: str = Field(description="The file of the declaration.")
     line: int = Field(description="The line in it, with the change if it starts.")
 

@@ -471,7 +471,7 @@ def test_policies_and_what_breaks_them(run: Run, repository: WorkingCopy) -> Non
     assert starts == [(True, "team-a", "warning"), (True, "team-d", "warning")]
     text = run(*command).stdout
     assert "3 settings change; 2 more break a policy" in text
-    assert 'starts to break (warning): Say who owns it. (policy "owned")\n' in text
+    assert 'starts to break (warning): Say who owns it. (owners is missing; policy "owned")\n' in text
     assert "starts to break (warning): Say who owns it." in run(*command, "-o", "markdown").stdout
 
     repository.commit("lax", AT_MS + 3000)
@@ -488,6 +488,19 @@ def test_a_relaxed_policy_is_a_change(run: Run, repository: WorkingCopy) -> None
     rewrite(repository, "policies/owned.yaml", "severity: error", "severity: warning")
     result = run("plan", folder(repository), "--base", "main")
     assert (result.exit_code, "  policy owned: severity error -> warning\n" in result.stdout) == (2, True)
+
+
+def test_audits_are_told_where_a_change_starts_or_ceases_one(run: Run, repository: WorkingCopy) -> None:
+    repository.write("policies/owned.yaml", POLICY.replace("severity: warning", "severity: audit").encode())
+    result = run("validate", folder(repository))
+    assert (result.exit_code, "owned" in result.stdout + result.stderr) == (0, False)
+    text = run("plan", folder(repository), "--base", "main").stdout
+    assert "starts to break (audit): Say who owns it. (owners is missing" in text
+
+    repository.commit("an audit", AT_MS + 1000)
+    rewrite(repository, QUOTA, "quota: 4", "quota: 4\n  owners: [a@example.com]")
+    report = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)
+    assert [each["severity"] for each in report["breaches"] if not each["starts"]] == ["audit"]
 
 
 def test_settings_that_no_object_shows(run: Run, repository: WorkingCopy) -> None:

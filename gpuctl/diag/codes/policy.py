@@ -8,8 +8,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU4001",
         title="a policy is broken",
-        message='{message} (policy "{policy}")',
-        why="A Policy of this repository forbids it; the message is the policy's own.",
+        message='{message} ({why}; policy "{policy}")',
+        why="A Policy of this repository forbids it. The message is the policy's own; after it stands what in the "
+        "declaration breaks the rule.",
         fix="change the marked value, or ask the policy's owners for an exception",
     ),
     CodeEntry(

@@ -149,3 +149,58 @@ def test_the_repositorys_own_policies() -> None:
     (secret,) = _with_the_repositorys_policies("{image: x, env: {HUB_TOKEN: abc, EPOCHS: '9'}}")
     assert "secrets-from-secrets" in secret
     assert _with_the_repositorys_policies("{image: x, env: {HUB_TOKEN: {secret: hub, key: token}}}") == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "spec", "why"),
+    [
+        ("{required: [maxDuration]}", "{image: x}", "maxDuration is missing"),
+        ("{required: [maxDuration, gpus]}", "{image: x}", "maxDuration and gpus are missing"),
+        ("{dependentRequired: {gpus: [maxDuration]}}", "{image: x, gpus: 1}", "maxDuration is missing beside gpus"),
+        ("{properties: {workers: {maximum: 1}}}", "{image: x, workers: 2}", "2 is more than 1"),
+        ("{properties: {workers: {minimum: 3}}}", "{image: x, workers: 2}", "2 is less than 3"),
+        ("{properties: {workers: {exclusiveMaximum: 2}}}", "{image: x, workers: 2}", "2 is not less than 2"),
+        ("{properties: {workers: {exclusiveMinimum: 2}}}", "{image: x, workers: 2}", "2 is not more than 2"),
+        ("{properties: {workers: {maximum: 1, multipleOf: 3}}}", "{image: x, workers: 2}",
+         "2 is more than 1, 2 is not a multiple of 3"),
+        ("{properties: {gpus: {multipleOf: 0.5}}}", "{image: x, gpus: 0.75}", "0.75 is not a multiple of 0.5"),
+        ("{properties: {image: {pattern: ^a/}}}", "{image: x}", '"x" is no match of "^a/"'),
+        ("{properties: {type: {enum: [interactive, inference]}}}", "{image: x, type: training}",
+         '"training" is not "interactive" or "inference"'),
+        ("{properties: {type: {const: interactive}}}", "{image: x, type: training}",
+         '"training" is not "interactive"'),
+        ("{properties: {env: {additionalProperties: {type: object}}}}", "{image: x, env: {A: b}}",
+         "it is text, not object"),
+        ("{properties: {volumes: false}}", "{image: x, volumes: []}", "volumes is not allowed"),
+        ("{properties: {volumes: {items: {not: {required: [hostPath]}}}}}", TWO_VOLUMES, "hostPath is not allowed"),
+        ("{properties: {command: {items: {not: {minLength: 2}}}}}", "{image: x, command: [a, bc]}",
+         "command[1] is of a kind that is not allowed"),
+        ("{properties: {command: {maxItems: 1}}}", "{image: x, command: [a, bc]}", "2 entries, more than 1"),
+        ("{properties: {image: {maxLength: 3}}}", "{image: abcd}", "4 characters, more than 3"),
+        ("{properties: {command: {uniqueItems: true}}}", "{image: x, command: [a, a]}", "two entries are alike"),
+    ],
+)  # fmt: skip
+def test_the_message_says_why(schema: str, spec: str, why: str) -> None:
+    (found,) = checked(policy(f"{{properties: {{spec: {schema}}}}}"), j=job("train", spec)).diagnostics
+    assert found.message == f'No. ({why}; policy "rule")'
+    assert found.policy == "rule"
+
+
+def test_what_a_tenant_wrote_is_shown_short_and_escaped() -> None:
+    written = '"\\u202E' + "x" * 5000 + '"'
+    rule = policy("{properties: {spec: {properties: {command: {items: {const: y}}}}}}")
+    (found,) = checked(rule, j=job("train", f"{{image: x, command: [{written}]}}")).diagnostics
+    assert found.message.isprintable()
+    assert len(found.message) < 200
+
+
+def test_an_audit_stops_nothing_and_is_no_diagnostic() -> None:
+    found = checked(policy("{properties: {spec: {required: [maxDuration]}}}", severity="audit"), j=job("train"))
+    assert (found.diagnostics, found.declared is not None) == ((), True)
+    assert [(one.severity, one.policy) for one in found.audits] == [(Severity.AUDIT, "rule")]
+
+
+def test_many_names_that_are_missing_are_told_in_few_words() -> None:
+    names = ", ".join(f"n{n}" for n in range(3000))
+    (found,) = checked(policy(f"{{properties: {{spec: {{required: [{names}]}}}}}}"), j=job("train")).diagnostics
+    assert found.message.endswith(' and 2992 more are missing; policy "rule")')
