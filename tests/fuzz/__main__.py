@@ -1,17 +1,22 @@
 """Runs fuzzers as long as wanted: `python -m tests.fuzz --inputs 100000 --seed 1 [--target NAME] [--first N]`.
 
-Prints inputs, seconds and failures of each target, and writes failing inputs to its corpus. Exit 1 if any failed.
+Prints inputs, seconds and failures of each target, and writes failing inputs to its corpus. Exit 1 if any failed,
+or if the process needed more memory than MOST_MIB.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import resource
 import sys
 import time
 from itertools import islice
 
 from .harness import attempt, corpus, inputs, keep, targets
+
+MOST_MIB = 300
+"""Of the process, with all that gpuctl imports: about 100."""
 
 
 def main() -> int:
@@ -24,7 +29,9 @@ def main() -> int:
     parser.add_argument("--target", choices=known, action="append")
     given = parser.parse_args()
     failed = [fuzz(name, given.inputs, given.seed, given.first) for name in given.target or known]
-    return 1 if any(failed) else 0
+    most_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    sys.stdout.write(f"most memory: {most_mib} MiB of {MOST_MIB}\n")
+    return 1 if any(failed) or most_mib > MOST_MIB else 0
 
 
 def fuzz(name: str, number: int, seed: int, first: int) -> int:

@@ -106,11 +106,15 @@ class Evictions:
                 self._desk.api.delete(pod_key)
 
 
+_LONGEST_LABEL = 63
+"""Of a label's value; a node's name may have 253 characters."""
+
+
 def _node(api: Api, pool: NodePool, node: DeclaredNode) -> None:
     capacity = {"cpu": format_cpu(node.cpu_milli), "memory": format_bytes(node.mem_bytes), "pods": _MAX_PODS}
     capacity |= gpu_resources(pool, node)
     labels = {
-        "kubernetes.io/hostname": node.name,
+        "kubernetes.io/hostname": node.name[:_LONGEST_LABEL].rstrip("-."),
         "kubernetes.io/os": "linux",
         **node.labels,
         **gpu_labels(pool, node),

@@ -1,0 +1,51 @@
+"""A review: the plan of a change is made and told in every form, whatever a pull request holds.
+
+An input is the files after the change, as for `compile`; before it they are the town's. What is declared from then on
+is what a tenant may write, so names, messages and owners may hold anything that compiles.
+"""
+
+from __future__ import annotations
+
+import json
+
+from gpuctl.app.effects import on_inventory
+from gpuctl.app.planning import Side, plan_report
+from gpuctl.compile import compile_tree
+from gpuctl.model.comparison import Comparison
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.views import plan_markdown, plan_text
+from gpuctl.views import plan_report as report_form
+from gpuctl.views.styled import Segment
+from gpuctl.wiring import blueprint
+
+from .harness import Target
+from .target_compile import TARGET as COMPILE
+from .target_compile import files_of
+from .town import DECLARED
+
+MOST_TOLD_BYTES = 4 << 20
+
+
+def check(data: bytes) -> None:
+    """Plan the change, and tell it."""
+    files = {path: SourceFile(content=text) for path, text in files_of(data).items()}
+    compiled = compile_tree(SourceTree(cluster_dir=".", files=files))
+    if compiled.declared is None:
+        return
+    breaches = tuple(found for found in compiled.diagnostics if found.code == "GPU4001")
+    after = Side(declared=compiled.declared, written=compiled.written, breaches=breaches)
+    foreseen = on_inventory(DECLARED, compiled.declared, blueprint)
+    compared = Comparison(base="main", head="feature", folder="c")
+    report = plan_report(Side(declared=DECLARED), after, compared, foreseen)
+    lines = ["".join(p.text if isinstance(p, Segment) else p for p in line) for line in plan_text.text(report)]
+    for text in (*plan_markdown.markdown(report), *lines, json.dumps(report_form.document(report))):
+        assert len(text.encode(errors="surrogatepass")) <= MOST_TOLD_BYTES
+    assert "<script" not in "".join(plan_markdown.markdown(report)).lower()
+
+
+TARGET = Target(
+    check=check,
+    form=COMPILE.form,
+    words=(*COMPILE.words, b"<script>alert(1)</script>", b"@everyone", b"`", b"|", b"](javascript:x)", b"owners: [x@y]",
+           b"gpus: 0.5", b"workers: 3", b"minWorkers: 1", b"quota: 9", b"type: inference"),
+)  # fmt: skip
