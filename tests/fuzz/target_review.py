@@ -15,7 +15,6 @@ from gpuctl.model.comparison import Comparison
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.views import plan_markdown, plan_text
 from gpuctl.views import plan_report as report_form
-from gpuctl.views.styled import Segment
 from gpuctl.wiring import blueprint
 
 from .harness import Target
@@ -37,7 +36,7 @@ def check(data: bytes) -> None:
     foreseen = on_inventory(DECLARED, compiled.declared, blueprint)
     compared = Comparison(base="main", head="feature", folder="c")
     report = plan_report(Side(declared=DECLARED), after, compared, foreseen)
-    lines = ["".join(p.text if isinstance(p, Segment) else p for p in line) for line in plan_text.text(report)]
+    lines = ["".join(part.text for part in line) for line in plan_text.text(report)]
     for text in (*plan_markdown.markdown(report), *lines, json.dumps(report_form.document(report))):
         assert len(text.encode(errors="surrogatepass")) <= MOST_TOLD_BYTES
     assert "<script" not in "".join(plan_markdown.markdown(report)).lower()
