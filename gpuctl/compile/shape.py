@@ -84,7 +84,7 @@ def _mistake(document: Document, model: type[BaseModel], details: Any) -> _Mista
             return _Mistake(code=wrong.code, path=path + wrong.at, params=wrong.params, fix=wrong.fix, at_key=at_key)
         case "extra_forbidden":
             field = str(path[-1])
-            fix = nearest(field, _fields(model, path[:-1]))
+            fix = nearest(field, fields_at(model, path[:-1]))
             return _Mistake(code="GPU2004", path=path, params={"field": field}, fix=fix, at_key=True)
         case "missing":
             field = str(details["loc"][-1])
@@ -158,7 +158,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema()
 
 
-def _fields(model: type[BaseModel], path: Path) -> list[str]:
+def fields_at(model: type[BaseModel], path: Path) -> list[str]:
     """The fields that the mapping at a path may have: those of all models that may stand there."""
     schema = _schema(model)
     definitions = schema.get("$defs", {})

@@ -7,6 +7,7 @@ from gpuctl.diag.catalogue import catalogue
 from gpuctl.diag.codes import (
     cluster,
     connection,
+    editing,
     git,
     guards,
     internal,
@@ -36,6 +37,7 @@ CODES = catalogue(
         policy,
         pending,
         guards,
+        editing,
         cluster,
         connection,
         service,

@@ -1,0 +1,192 @@
+"""Edits of one declaration in the bytes of a file: a field is set, a document added or removed.
+
+Each edit is checked by reading its result: all documents must say what they said, but for what was asked. What can't be
+had that way is refused with a diagnostic, and the file stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gpuctl.compile.builder import Read
+from gpuctl.compile.declarations import KINDS
+from gpuctl.compile.document import Document
+from gpuctl.compile.reading import read_file
+from gpuctl.compile.shape import fields_at
+from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.edit.nodes import BREAK, root_of
+from gpuctl.edit.splices import REMOVED, NotSpliced, Path, Splice, change
+from gpuctl.edit.values import Value, block
+
+BOM = "\ufeff"
+Changes = Mapping[Path, Any]
+"""Values by path; REMOVED takes the field out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A declaration by its names; `project` of a job only."""
+
+    kind: str
+    name: str
+    project: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()} {self.project}/{self.name}" if self.project else f"{self.kind.lower()} {self.name}"
+
+    def is_in(self, document: Document) -> bool:
+        """Whether the document declares it, right or not."""
+        data = document.data
+        metadata = data.get("metadata") if isinstance(data, dict) else None
+        if not isinstance(metadata, dict) or data.get("kind") != self.kind or metadata.get("name") != self.name:
+            return False
+        return not self.project or metadata.get("project") == self.project
+
+
+class Refused(Exception):
+    """The edit can't be made. The diagnostic says why, and where."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
+
+
+def set_fields(path: str, content: bytes, target: Target, changes: Changes) -> bytes:
+    """The file with other values in the one declaration that is the target.
+
+    `path` is the file's name in diagnostics. Raises Refused. Cost: linear in the file, for each field in the document.
+    """
+    for field, value in changes.items():
+        content = _set_field(path, content, target, field, value)
+    return content
+
+
+def _set_field(path: str, content: bytes, target: Target, field: Path, value: Any) -> bytes:
+    file = _File.read(path, content)
+    at, document = file.only(target)
+    text = document.source.text[document.start : document.end]
+    order = partial(_order, target.kind)
+    try:
+        splice = change(text, root_of(text), field, value, order)
+    except NotSpliced as error:
+        line, column = document.source.position(document.start + error.at)
+        params = {"what": str(target), "why": str(error)}
+        raise Refused(document.diagnostic("GPU6101", document.source.span(line, column), params)) from None
+    if splice is None:
+        return content
+    wanted = [each.data for each in file.read_of.documents]
+    wanted[at] = _with(wanted[at], field, value)
+    moved = Splice(document.start + splice.start, document.start + splice.end, splice.text)
+    return file.checked(moved, wanted, document, str(target))
+
+
+def remove(path: str, content: bytes, target: Target) -> bytes | None:
+    """The file without the declaration; None when nothing else is declared in it. Raises Refused."""
+    file = _File.read(path, content)
+    at, document = file.only(target)
+    if file.read_of.begun == 1 and not file.read_of.fragments:
+        return None
+    text = document.source.text
+    start, end = document.start, document.end
+    if end == len(text) and not text.endswith(("\n", "\r")):  # the last line keeps having no break
+        start = len(text[:start].rstrip("\r\n"))
+    wanted = [each.data for each in file.read_of.documents]
+    del wanted[at]
+    return file.checked(Splice(start, end, ""), wanted, document, str(target))
+
+
+def add(path: str, content: bytes | None, body: Mapping[str, Value]) -> bytes:
+    """The file with one more document at its end; a file of its own without `content`. Raises Refused."""
+    lines = block(body)
+    if content is None:
+        made = "".join(f"{line}\n" for line in lines).encode()
+        return _same(path, made, [dict(body)], lambda: _refusal(SourceText(path, ""), "GPU6102", {"what": path}))
+    file = _File.read(path, content)
+    text = file.text
+    found = BREAK.search(text)
+    broken = found.group() if found else "\n"
+    ends_open = bool(text) and not text.endswith(("\n", "\r"))
+    joined = broken.join([*(["---"] if text else []), *lines])
+    new = f"{broken}{joined}" if ends_open else f"{joined}{broken}"
+    wanted = [*(each.data for each in file.read_of.documents), dict(body)]
+    return file.checked(Splice(len(text), len(text), new), wanted, None, path)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _File:
+    """A file that is edited. `text` is without the byte order mark."""
+
+    path: str
+    bom: str
+    text: str
+    read_of: Read
+
+    @staticmethod
+    def read(path: str, content: bytes) -> _File:
+        text = content.decode("utf-8", errors="surrogateescape")
+        bom = BOM if text.startswith(BOM) else ""
+        return _File(path, bom, text.removeprefix(BOM), read_file(path, content))
+
+    def only(self, target: Target) -> tuple[int, Document]:
+        """The one document that declares the target, and its position."""
+        found = [(at, document) for at, document in enumerate(self.read_of.documents) if target.is_in(document)]
+        if len(found) != 1:
+            why = "it is not declared in this file" if not found else "it is declared twice in this file"
+            raise _refusal(SourceText(self.path, self.text), "GPU6101", {"what": str(target), "why": why})
+        return found[0]
+
+    def checked(self, splice: Splice, wanted: Sequence[Any], document: Document | None, what: str) -> bytes:
+        """The file's bytes after a splice, if they say what is wanted and are wrong in nothing that was right before."""
+        after = f"{self.bom}{splice.apply(self.text)}".encode(errors="surrogateescape")
+        source = SourceText(self.path, self.text)
+
+        def refusal() -> Refused:
+            span = document.name if document is not None else source.span(1, 1)
+            return Refused(diagnose(source, "GPU6102", span, {"what": what}))
+
+        before = [found.code for found in self.read_of.diagnostics]
+        return _same(self.path, after, wanted, refusal, before)
+
+
+def _same(
+    path: str, made: bytes, wanted: Sequence[Any], refusal: Callable[[], Refused], before: Sequence[str] = ()
+) -> bytes:
+    read = read_file(path, made)
+    says = [document.data for document in read.documents]
+    if not alike(says, list(wanted)) or [found.code for found in read.diagnostics] != list(before):
+        raise refusal()
+    return made
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are equal and of one kind: true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _with(data: Any, path: Path, value: Any) -> Any:
+    """The data with another value at a path; a mapping that has no key left stays, empty."""
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    here = dict(data) if isinstance(data, dict) else {}
+    if not rest and value is REMOVED:
+        here.pop(key, None)
+    else:
+        here[key] = _with(here.get(key), rest, value)
+    return here
+
+
+def _order(kind: str, path: Path) -> Sequence[str]:
+    return fields_at(KINDS[kind], path)
+
+
+def _refusal(source: SourceText, code: str, params: Params = NO_PARAMS) -> Refused:
+    return Refused(diagnose(source, code, source.span(1, 1), params))
