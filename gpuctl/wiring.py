@@ -15,8 +15,9 @@ from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.adapters.files import read_regular, read_tree
+from gpuctl.adapters.files import read_regular, read_tree, replace_file, top_of
 from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.adapters.gitcommit import begin_commit
 from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.adapters.gitsignatures import Checked, Signers
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
@@ -26,6 +27,7 @@ from gpuctl.app.bench.cluster_tree import CLUSTER as BENCH_CLUSTER
 from gpuctl.app.bench.cluster_tree import FOLDER as BENCH_FOLDER
 from gpuctl.app.bench.cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
+from gpuctl.app.editing_ports import Draft
 from gpuctl.app.kept import Keep
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.play import LivePlay, Sandbox, Venue
@@ -125,6 +127,26 @@ def scenario_reader(scenario: Path) -> ReadTree:
         return SourceTree(cluster_dir=str(path.parent), files={str(path): SourceFile(content=content)})
 
     return read
+
+
+class FolderCheckout:
+    """The working tree that a cluster's folder is in."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def write(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        """Replace a file of it."""
+        replace_file(Path(path), top_of(self._folder), before, after)
+
+    def draft(self, path: str, before: bytes | None, branch: str | None) -> Draft:
+        """Prepare a commit of a file of it."""
+        return begin_commit(self._folder, Path(path), before, branch)
+
+
+def checkout(folder: str) -> FolderCheckout:
+    """The working tree that a cluster's folder is in, to be edited."""
+    return FolderCheckout(folder)
 
 
 def compared_revisions(folder: Path, base: str, head: str | None, *, direct: bool) -> Compared:

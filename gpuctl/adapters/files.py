@@ -1,4 +1,4 @@
-"""Files of the working directory as a source tree. The only module that reads declarations from the filesystem.
+"""Files of the working directory as a source tree. Only this module reads and writes declarations in the filesystem.
 
 A folder may hold anything, so what is read is counted, and reading ends at the bounds of `model.source`.
 """
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from errno import EINVAL
 from pathlib import Path
-from stat import S_ISLNK, S_ISREG
+from stat import S_IMODE, S_ISLNK, S_ISREG
 
+from gpuctl.app.editing_ports import not_edited
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.diag.wording import message
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree, exceeded
@@ -42,6 +43,51 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
         if not S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(EINVAL, "it is not a file")
         return file.read(most_bytes + 1)
+
+
+def replace_file(path: Path, root: Path, before: bytes | None, after: bytes | None) -> None:
+    """Replace a file at once, create it or delete it; through a link, the file that it leads to.
+
+    Raises NotEdited: GPU6103 for one outside of `root`, or that can't be written, GPU6106 for one that is not as
+    `before` says.
+    """
+    try:
+        file = path.resolve(strict=path.is_symlink())
+        if not _inside(file, root.resolve()):
+            raise not_edited("GPU6103", path=str(path), why="it leads out of the repository")
+        if before != (read_regular(file, MAX_FILE_BYTES) if file.exists() else None):
+            raise not_edited("GPU6106", path=str(path))
+        if after is None:
+            file.unlink()
+        else:
+            _write(file, after)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+        why = getattr(error, "strerror", None) or str(error)
+        raise not_edited("GPU6103", path=str(path), why=why) from error
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write beside the file and rename: whoever reads it meanwhile has the one or the other."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    mode = S_IMODE(file.stat().st_mode) if file.exists() else None
+    beside = file.with_name(f".{file.name[:200]}.{os.getpid()}.tmp")
+    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(number, "wb") as out:
+            if mode is not None:
+                os.fchmod(out.fileno(), mode)
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(file)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def top_of(folder: Path) -> Path:
+    """The top of the Git working tree that holds the folder; without Git, the folder itself."""
+    return _top(folder) or folder.resolve()
 
 
 def _top(folder: Path) -> Path | None:

@@ -56,8 +56,8 @@ class GitSource:
         limits: Limits | None = None,
         signers: Signers | None = None,
     ) -> None:
-        self._url, self._is_local = _allowed(url)
-        self._shown = _without_password(url)
+        self._url, self._is_local = allowed_url(url)
+        self._shown = without_password(url)
         self._path = inside(path)
         self._branch = branch
         self._only = NO_REVISION
@@ -250,23 +250,23 @@ _NO_REPOSITORY = (
 )
 
 
-def _allowed(url: str) -> tuple[str, bool]:
+def allowed_url(url: str) -> tuple[str, bool]:
     """The address as git gets it, a folder as an absolute path; and whether it is on this machine.
 
     Raises for transports that are not allowed.
     """
     scheme = urlsplit(url).scheme if "://" in url else ""
     if url.startswith("-") or "::" in url.partition("/")[0] or (scheme and scheme not in {"file", "https", "ssh"}):
-        raise unavailable("GPU8008", url=_without_password(url))
+        raise unavailable("GPU8008", url=without_password(url))
     try:
         if scheme or (_SCP_LIKE.fullmatch(url) and not Path(url).exists()):
             return url, scheme == "file"
         return str(Path(url).resolve()), True
     except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, links in a circle
-        raise unavailable("GPU8004", url=_without_password(url)) from error
+        raise unavailable("GPU8004", url=without_password(url)) from error
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
     """The address as it may be shown."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
 

@@ -74,7 +74,7 @@ def compare(
     edits = _edits(repository, theirs, path, after) if head is None else {}
     if not moved_by or any(file is not None and file.fault for file in edits.values()):
         return replace(tips, comparison=compared)  # a file that can't be read is told as a mistake
-    with _workshop(repository, theirs) as workshop:
+    with scratch_repository(repository, theirs) as workshop:
         merged = workshop.merge(ours, workshop.commit(theirs, edits) if edits else theirs)
         if merged.state is Merge.CLEAN:
             return replace(tips, comparison=compared, after=_read(workshop.repository, merged.tree, path))
@@ -103,7 +103,7 @@ def roll_back(folder: Path, base: str, to: str) -> Compared:
         merge=Merge.ROLLBACK,
     )
     folder_then = repository.folder_at(then, path)
-    with _workshop(repository, now) as workshop:
+    with scratch_repository(repository, now) as workshop:
         after = _read(workshop.repository, workshop.put_back(now, path, folder_then), path)
     before, confirmations = _read(repository, now, path), repository.confirmations(NO_REVISION, now)
     return Compared(comparison=compared, before=before, after=after, confirmations=confirmations)
@@ -216,14 +216,16 @@ class _Workshop:
     def commit(self, parent: Revision, edits: Mapping[str, SourceFile | None]) -> Revision:
         """Commit edits of files on top of another commit; None: the file is deleted."""
         orders = [
-            b"D " + _quoted(path) if file is None else b"M 100644 inline %s\n%s" % (_quoted(path), _data(file.content))
+            b"D " + quoted_path(path)
+            if file is None
+            else b"M 100644 inline %s\n%s" % (quoted_path(path), _data(file.content))
             for path, file in sorted(edits.items())
         ]
         return self._committed(parent, orders)
 
     def put_back(self, parent: Revision, path: str, tree: str) -> Revision:
         """Commit a folder as it is in a tree on top of another commit."""
-        return self._committed(parent, [b"M 040000 " + tree.encode() + b" " + _quoted("" if path == "." else path)])
+        return self._committed(parent, [b"M 040000 " + tree.encode() + b" " + quoted_path("" if path == "." else path)])
 
     def _committed(self, parent: Revision, orders: Sequence[bytes]) -> Revision:
         head = [b"commit refs/heads/planned", b"mark :1", b"committer gpuctl <> 0 +0000", _data(b"")]
@@ -236,7 +238,7 @@ class _Workshop:
 
 
 @contextmanager
-def _workshop(source: Repository, commit: Revision) -> Iterator[_Workshop]:
+def scratch_repository(source: Repository, commit: Revision) -> Iterator[_Workshop]:
     """Make one, and remove it afterwards. The length of `commit` says how the repository names objects."""
     with TemporaryDirectory(prefix="gpuctl-merge-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch).resolve()
@@ -246,13 +248,13 @@ def _workshop(source: Repository, commit: Revision) -> Iterator[_Workshop]:
         config = _CONFIG.format(version=int(is_long), extensions=_SHA256 if is_long else "")
         (folder / "config").write_text(config)
         (folder / "HEAD").write_text("ref: refs/heads/none\n")
-        (folder / "objects/info/alternates").write_bytes(_quoted(str(source.own_path("objects"))) + b"\n")
+        (folder / "objects/info/alternates").write_bytes(quoted_path(str(source.own_path("objects"))) + b"\n")
         with suppress(FileNotFoundError):
             shutil.copyfile(source.own_path("shallow"), folder / "shallow")
         yield _Workshop(folder, source)
 
 
-def _quoted(path: str) -> bytes:
+def quoted_path(path: str) -> bytes:
     """A path as Git reads it in quotation marks."""
     raw = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"' + raw + b'"'

@@ -11,6 +11,7 @@ from gpuctl import __version__
 from gpuctl.app.ports import WorldFault
 from gpuctl.cli.command import ExampleCommand, ExampleGroup
 from gpuctl.cli.failures import EXIT_USAGE, Failure, internal_failure, usage_failure, world_failure
+from gpuctl.cli.instead import INSTEAD, instead_of
 from gpuctl.cli.nearest import nearest
 from gpuctl.cli.terminal import show
 
@@ -22,6 +23,10 @@ COMMANDS = {
     "reconcile": "gpuctl.cli.reconcile:reconcile",
     "demo": "gpuctl.cli.demo:demo",
     "diff": "gpuctl.cli.diff:diff",
+    "submit": "gpuctl.cli.submit:submit",
+    "delete": "gpuctl.cli.change_job:delete",
+    "suspend": "gpuctl.cli.change_job:suspend",
+    "resume": "gpuctl.cli.change_job:resume",
     "list": "gpuctl.cli.list_jobs:list_jobs",
     "get": "gpuctl.cli.get:get",
     "explain": "gpuctl.cli.explain:explain",
@@ -76,6 +81,10 @@ class RootGroup(ExampleGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
         """Find the command; an unknown name is reported with the nearest known one."""
+        instead = instead_of(args[:2]) if args and not args[0].startswith("-") else ""
+        if instead:
+            words = " ".join(args[:2] if tuple(args[:2]) in INSTEAD else args[:1])
+            raise Failure("GPU9002", f"gpuctl has no command {words}", hint=instead)
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             hint = nearest(args[0], COMMANDS) or "gpuctl --help lists them"
             raise Failure("GPU9002", f"there is no command {args[0]}", hint=hint)

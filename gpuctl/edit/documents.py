@@ -140,7 +140,7 @@ class _File:
         return found[0]
 
     def checked(self, splice: Splice, wanted: Sequence[Any], document: Document | None, what: str) -> bytes:
-        """The file's bytes after a splice, if they say what is wanted and are wrong in nothing that was right before."""
+        """The file's bytes after a splice, if they say what is wanted and are wrong in nothing else than before."""
         after = f"{self.bom}{splice.apply(self.text)}".encode(errors="surrogateescape")
         source = SourceText(self.path, self.text)
 

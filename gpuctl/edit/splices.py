@@ -66,7 +66,7 @@ def change(text: str, root: Node, path: Path, value: Value | _Removed, order: Or
         if inner.form is Form.PLAIN and inner.text in {"", "~", "null", "Null", "NULL"}:
             if isinstance(value, _Removed):
                 return None
-            return _filled(text, here, key_node, inner, {rest[0]: _nested(rest[1:], value)})
+            return _filled(text, here, inner, {rest[0]: _nested(rest[1:], value)})
         here = inner
     return None
 
@@ -84,7 +84,7 @@ def _nested(path: Path, value: Value) -> Value:
     return value
 
 
-def _filled(text: str, parent: Node, key: Node, empty: Node, value: dict[str, Value]) -> Splice:
+def _filled(text: str, parent: Node, empty: Node, value: dict[str, Value]) -> Splice:
     """A mapping for a key that has none yet."""
     if parent.form.is_flow or not empty.is_empty:
         lead = " " if empty.is_empty else ""
@@ -161,8 +161,8 @@ def _end_of_lines(text: str, node: Node) -> int:
 def _removed(text: str, root: Node, path: Path) -> Splice:
     """Take a field out; with it the mapping that has no other, which becomes an empty one."""
     mapping = root
-    for key in path[:-1]:
-        found = mapping.find(key)
+    for step in path[:-1]:
+        found = mapping.find(step)
         assert found is not None  # noqa: S101 - the path leads to a field that was found
         mapping = found[1]
     position = next(at for at, found in enumerate(mapping.pairs) if found[0].text == path[-1])

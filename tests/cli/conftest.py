@@ -18,11 +18,16 @@ from gpuctl.views.plan_form import PlanReportV1
 
 @pytest.fixture(scope="session", autouse=True)
 def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No command finds a cluster that its test did not name."""
+    """No command finds a cluster that its test did not name, nor settings of the user; commits are Ana's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", str(tmp_path_factory.mktemp("nowhere") / "config"))
         patch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         patch.delenv("GPUCTL_EMBEDDED", raising=False)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("settings")))
+        patch.setenv("GIT_CONFIG_COUNT", "2")
+        for at, (name, value) in enumerate((("user.name", "Ana"), ("user.email", "ana@example.com"))):
+            patch.setenv(f"GIT_CONFIG_KEY_{at}", name)
+            patch.setenv(f"GIT_CONFIG_VALUE_{at}", value)
         yield
 
 

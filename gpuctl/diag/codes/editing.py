@@ -125,7 +125,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU6117",
         title="the edit would add errors",
-        message="nothing is written: with the edit of {what}, the declarations would have {errors} that they don't have now",
+        message="nothing is written: the edit of {what} would add {errors}",
         why="The whole cluster is compiled with the edit before it is written.",
         fix="Correct what the errors above name, in the command or in the other declarations.",
     ),

@@ -12,6 +12,7 @@ import pytest
 from gitbombs import CLUSTER, Forge
 
 from gpuctl.adapters.git import GitSource
+from gpuctl.adapters.gitcommit import begin_commit
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.ids import NO_REVISION
@@ -243,6 +244,20 @@ def test_merging_runs_nothing(evil: Evil, options: list[str]) -> None:
     done = gpuctl("plan", "clusters/one", *options, cwd=evil.forge.folder)
     assert done.returncode == 1
     assert "GPU9001" not in done.stderr
+    assert evil.ran() == ""
+
+
+def test_committing_and_pushing_runs_nothing(evil: Evil, tmp_path: Path) -> None:
+    other, file = Forge.create(tmp_path / "other"), evil.forge.folder / CLUSTER
+    evil.settings('[remote "origin"]\n    pushurl = ' + str(other.folder) + "\n")
+    subprocess.run(["git", "-C", str(evil.forge.folder), "read-tree", "main"], check=False, capture_output=True)
+    evil.mark.unlink(missing_ok=True)
+    try:
+        draft = begin_commit(file.parent, file, file.read_bytes(), "more")
+        draft.push(draft.commit(b"kind: Department\n", "More"))
+        assert other.run("cat-file", "blob", f"more:{CLUSTER}") == "kind: Department"
+    except SourceUnavailable as fault:
+        assert fault.code in {"GPU6110", "GPU6116", "GPU8013"}  # noqa: PT017 - objects are missing
     assert evil.ran() == ""
 
 

@@ -12,9 +12,14 @@ VALUES = {
     "gpus": ["1", "0.5", "4  ", "&g 2"],
     "suspend": ["false", "true", "False"],
     "priority": ["3", "-1", "0x10"],
-    "args": ["[--a, 'b # c']", "[]", "\n{pad}- one\n{pad}- 'two # x'", "\n{pad}- |\n{pad}  text # no comment\n{pad}- x", "[a,\n{pad}  b]"],
+    "args": [
+        "[--a, 'b # c']", "[]", "\n{pad}- one\n{pad}- 'two # x'", "\n{pad}- |\n{pad}  text # no comment\n{pad}- x",
+        "[a,\n{pad}  b]",
+    ],
     "command": ["[sh, -c]", "&c [sh]"],
-    "env": ["{A: 'x', B: y}", "\n{pad}  A: 'x'\n{pad}  # inner\n{pad}  B: |\n{pad}    two\n{pad}    lines\n", "{}"],
+    "env": [
+        "{A: 'x', B: y}", "\n{pad}  A: 'x'\n{pad}  # inner\n{pad}  B: |\n{pad}    two\n{pad}    lines\n", "{}",
+    ],
     "resources": ["{cpu: 4}", "\n{pad}  cpu: 4\n{pad}  memory: 1Gi"],
     "maxDuration": ["8h", "null", "~", ""],
     "retries": ["0", ">-\n{pad}  1"],
@@ -57,8 +62,12 @@ def _joined(draw: st.DrawFn, lines: list[str]) -> str:
 @st.composite
 def files(draw: st.DrawFn) -> bytes:
     """A file with job team-a/train among others, with any line break, byte order mark or none, any end."""
-    documents = [draw(jobs(name)) for name in draw(st.permutations(["train", *draw(st.sets(st.sampled_from(["x", "y"])))]))]
+    names = draw(st.permutations(["train", *draw(st.sets(st.sampled_from(["x", "y"])))]))
+    documents = [draw(jobs(name)) for name in names]
     text = draw(st.sampled_from(["\n---\n", "\n--- # next\n", "\n\n---\n"])).join(documents)
-    text = draw(st.sampled_from(["", "---\n", "# header\n\n"])) + text + draw(st.sampled_from(["", "\n", "\n\n", "\n# end"]))
-    text = text.replace("\n", draw(st.sampled_from(["\n", "\n", "\r\n"])))
+    begin, end = (
+        draw(st.sampled_from(["", "---\n", "# header\n\n"])),
+        draw(st.sampled_from(["", "\n", "\n\n", "\n# end"])),
+    )
+    text = f"{begin}{text}{end}".replace("\n", draw(st.sampled_from(["\n", "\n", "\r\n"])))
     return (draw(st.sampled_from(["", "", "\ufeff"])) + text).encode()

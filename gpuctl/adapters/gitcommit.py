@@ -1,0 +1,214 @@
+"""Commits of one file of a working tree, and pushes of the branch they are on.
+
+The commit holds that file and nothing else: neither what is staged nor what is changed besides. No hook, filter or
+other command that the repository's own settings name is run: Git writes the objects from what gpuctl gives it, and
+pushes from a repository without settings, which has the objects of the real one as alternates.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.adapters.gitmerge import quoted_path, scratch_repository
+from gpuctl.adapters.gitrepository import Repository
+from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
+from gpuctl.app.editing_ports import Committed
+from gpuctl.model.ids import NO_REVISION, Revision
+
+_UNDER_WAY = {
+    "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
+    "rebase-merge": "a rebase", "rebase-apply": "a rebase",
+}  # fmt: skip
+_HEADS = "refs/heads/"
+_FILE_MODE = "100644"
+_FILE_MODES = frozenset({_FILE_MODE, "100755"})
+_UNSIGNED = "commit.gpgSign is set, but gpuctl signs nothing: `git commit --amend --no-edit -S` does"
+
+
+def begin_commit(folder: Path, file: Path, before: bytes | None, branch: str | None) -> GitDraft:
+    """Find a commit of that file possible, on a new branch if one is named. Nothing is written.
+
+    `before` is what the file holds. Raises SourceUnavailable: GPU8004 no repository, GPU6110 the file has other
+    changes, GPU6111 no author, GPU6112 no branch, GPU6113 a merge under way, GPU6114 the branch can't be made.
+    """
+    repository, _ = Repository.containing(folder)
+    top = repository.folder
+    for part, what in _UNDER_WAY.items():
+        if repository.own_path(part).exists():
+            raise unavailable("GPU6113", what=what, folder=str(top))
+    path = file.resolve().relative_to(top.resolve()).as_posix()
+    here = _Here(top)
+    head = here.run("symbolic-ref", "--quiet", "HEAD")
+    current = head.text.removeprefix(_HEADS) if not head.code else ""
+    if not current and branch is None:
+        raise unavailable("GPU6112", folder=str(top))
+    if branch is not None and branch != current:
+        here.check_new_branch(branch)
+    return GitDraft(
+        here=here,
+        repository=repository,
+        path=path,
+        current=current,
+        branch=branch or current,
+        parent=here.parent(),
+        author=here.person("AUTHOR"),
+        committer=here.person("COMMITTER"),
+        entry=here.clean_entry(path, before),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A file in the commit that is checked out: its mode, and whether it has line feeds where the working tree has
+    carriage returns too."""
+
+    mode: str = _FILE_MODE
+    is_converted: bool = False
+
+
+class _Here:
+    """Commands in the working tree. What its settings would have run is switched off by `gitrun`."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+        self._git = Git()
+        self._at = ("-C", str(top.absolute()))
+
+    def run(self, *args: str) -> Answer:
+        """A command's answer."""
+        return self._git.run(*self._at, *args)
+
+    def fed(self, *args: str, feed: bytes) -> str:
+        """What a command prints that is given something to read. Raises GPU6116 if it fails."""
+        failed = unavailable("GPU6116", why=f"`git {args[0]}` failed")
+        with closing(self._git.stream(*self._at, *args, feed=feed, otherwise=failed)) as chunks:
+            return b"".join(chunks).decode("utf-8", "replace").strip()
+
+    def must(self, *args: str) -> None:
+        """Run a command that may not fail. Raises GPU6116."""
+        answer = self.run(*args)
+        if answer.code:
+            raise unavailable("GPU6116", why=last_line(answer.error))
+
+    def parent(self) -> Revision:
+        """The commit that is checked out; NO_REVISION before the first one."""
+        answer = self.run("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+        return Revision(answer.text) if not answer.code else NO_REVISION
+
+    def person(self, role: str) -> str:
+        """Name, address and time of the author or committer, as commits have it. Raises GPU6111."""
+        answer = self.run("-c", "user.useConfigOnly=true", "var", f"GIT_{role}_IDENT")
+        if answer.code or not answer.text:
+            raise unavailable("GPU6111", why=last_line(answer.error))
+        return answer.text
+
+    def check_new_branch(self, branch: str) -> None:
+        """Refuse a name that is none, or that a branch has. Raises GPU6114."""
+        if branch.startswith("-") or self.run("check-ref-format", f"{_HEADS}{branch}").code or branch == "HEAD":
+            raise unavailable("GPU6114", branch=branch, why="that is no name of a branch")
+        if not self.run("show-ref", "--verify", "--quiet", f"{_HEADS}{branch}").code:
+            raise unavailable("GPU6114", branch=branch, why="there is one of that name")
+
+    def clean_entry(self, path: str, before: bytes | None) -> _Entry:
+        """The file as it is committed. Raises GPU6110 where the index or the working tree has it otherwise."""
+        unclean = unavailable("GPU6110", path=path)
+        committed = _facts(self.run("ls-tree", "--full-tree", "HEAD", "--", path))
+        staged = _facts(self.run("ls-files", "-s", "--", path))
+        if not committed and not staged and before is None:
+            return _Entry()
+        if before is None or len(committed) != 1 or len(staged) != 1:
+            raise unclean
+        (mode, _, blob), (staged_mode, staged_blob, stage) = committed[0], staged[0]
+        if (mode, blob, "0") != (staged_mode, staged_blob, stage) or mode not in _FILE_MODES:
+            raise unclean
+        with closing(self._git.stream(*self._at, "cat-file", "blob", blob, otherwise=unclean)) as chunks:
+            content = b"".join(chunks)
+        if content != before and content != before.replace(b"\r\n", b"\n"):
+            raise unclean
+        return _Entry(mode=mode, is_converted=content != before)
+
+
+def _facts(answer: Answer) -> list[list[str]]:
+    """The three facts that Git lists of each file."""
+    return [line.partition("\t")[0].split() for line in answer.text.splitlines()] if not answer.code else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitDraft:
+    """A commit that is to be made.
+
+    `current`: the branch that is checked out, "" for none; `branch`: that of the commit.
+    """
+
+    here: _Here
+    repository: Repository
+    path: str
+    current: str
+    branch: str
+    parent: Revision
+    author: str
+    committer: str
+    entry: _Entry
+
+    def commit(self, after: bytes | None, text: str) -> Committed:
+        """Commit the file, and have the index say so. Raises SourceUnavailable GPU6116."""
+        content = after.replace(b"\r\n", b"\n") if after is not None and self.entry.is_converted else after
+        blob = (
+            self.here.fed("hash-object", "-w", "--no-filters", "--stdin", feed=content) if content is not None else ""
+        )
+        if content is None:
+            self.here.must("update-index", "--force-remove", "--", self.path)
+        else:
+            blob = self.here.fed("hash-object", "-w", "--no-filters", "--stdin", feed=content)
+            self.here.must("update-index", "--add", "--cacheinfo", f"{self.entry.mode},{blob},{self.path}")
+        made = self._committed(blob, f"{text.strip()}\n".encode("utf-8", "replace"))
+        if self.branch != self.current:
+            self.here.must("symbolic-ref", "-m", f"gpuctl: to {self.branch}", "HEAD", f"{_HEADS}{self.branch}")
+        signs = self.here.run("config", "--type=bool", "--get", "commit.gpgSign").text == "true"
+        return Committed(revision=made, branch=self.branch, previous=self.current, notes=(_UNSIGNED,) if signs else ())
+
+    def push(self, made: Committed) -> str:
+        """Push the branch to its remote, or to origin. Raises SourceUnavailable GPU6115."""
+        from gpuctl.adapters.git import allowed_url, without_password  # noqa: PLC0415 - GitPython is slow to import
+
+        remote = self._setting(f"branch.{self.current}.remote") or "origin"
+        url = self._setting(f"remote.{remote}.pushurl") or self._setting(f"remote.{remote}.url")
+        if not url or remote == ".":
+            raise unavailable("GPU6115", remote=remote, why="it has no address: `git remote add origin URL`")
+        address, _ = allowed_url(url if "://" in url else self._from_top(url))
+        target = f"{made.revision}:{_HEADS}{self.branch}"
+        with scratch_repository(self.repository, made.revision) as scratch:
+            at = f"--git-dir={scratch.repository.folder}"
+            answer = Git().run(at, "push", "--quiet", "--no-verify", "--", address, target, remote=True)
+        if answer.code:
+            why = last_line(answer.error).replace(url, without_password(url))
+            raise unavailable("GPU6115", remote=remote, why=why)
+        self.here.run("update-ref", "-m", "gpuctl: push", f"refs/remotes/{remote}/{self.branch}", made.revision)
+        return f"{remote} ({without_password(url)})"
+
+    def _committed(self, blob: str, text: bytes) -> Revision:
+        """Make the commit and move the branch, in one step that fails if the branch has moved meanwhile."""
+        change = b"M %s %s %s" % (self.entry.mode.encode(), blob.encode(), quoted_path(self.path))
+        orders = [
+            b"commit %s%s" % (_HEADS.encode(), self.branch.encode()),
+            b"mark :1",
+            b"author " + os.fsencode(self.author),
+            b"committer " + os.fsencode(self.committer),
+            b"data %d\n%s" % (len(text), text),
+            *([b"from " + self.parent.encode()] if self.parent else []),
+            change if blob else b"D " + quoted_path(self.path),
+            b"", b"get-mark :1", b"done", b"",
+        ]  # fmt: skip
+        return Revision(self.here.fed("fast-import", "--quiet", "--done", feed=b"\n".join(orders)))
+
+    def _setting(self, name: str) -> str:
+        answer = self.here.run("config", "--get", name)
+        return "" if answer.code else answer.text
+
+    def _from_top(self, url: str) -> str:
+        """A remote's relative folder, which Git takes from the top of the working tree."""
+        folder = self.repository.folder / url
+        return str(folder) if folder.is_dir() else url

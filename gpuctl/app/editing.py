@@ -1,0 +1,227 @@
+"""The verbs that edit declarations: what becomes of a file, whether the cluster compiles with it, and the commit.
+
+An edit is a value: a file before and after. It is judged by compiling the whole cluster with it; one that adds errors
+is not written. Files and commits are behind ports.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gpuctl.app.editing_ports import Checkout, Committed, not_edited
+from gpuctl.app.ports import WorldFault
+from gpuctl.compile import CompileCache, compile_tree
+from gpuctl.compile.declarations import collect
+from gpuctl.compile.document import Document
+from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
+from gpuctl.diag.wording import all_of
+from gpuctl.edit import Changes, Target, Value, add, remove, set_fields
+from gpuctl.model.source import SourceFile, SourceTree
+
+API_VERSION = "gpuctl.dev/v1"
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A file that becomes another one; None: there is none. `title` says it in the words of a commit."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    title: str
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the file stays as it is."""
+        return self.before == self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the compiler says of the cluster with an edit. `added`: errors that it does not have without the edit."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    added: tuple[Diagnostic, ...]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether there is no error."""
+        return not has_errors(self.diagnostics)
+
+
+class WorkingTree:
+    """The declarations of one cluster as they are in the working tree."""
+
+    def __init__(self, tree: SourceTree) -> None:
+        self.tree = tree
+        self._cache = CompileCache()
+        self._claims = collect(tree, self._cache.files).claims
+
+    def documents(self, kind: str) -> Sequence[tuple[Target, Document]]:
+        """All declarations of a kind, right or not, in order of path and line."""
+        return [
+            (Target(kind=kind, name=claim.name, project=claim.project), claim.document)
+            for claim in self._claims
+            if claim.kind == kind
+        ]
+
+    def declared_in(self, path: str) -> int:
+        """How many declarations a file has."""
+        return sum(claim.document.source.path == path for claim in self._claims)
+
+    def has(self, target: Target) -> bool:
+        """Whether something of those names is declared."""
+        return any(found == target for found, _ in self.documents(target.kind))
+
+    def find(self, target: Target) -> Document:
+        """The one document that declares the target. Raises NotEdited."""
+        found = [document for names, document in self.documents(target.kind) if names == target]
+        if not found:
+            raise not_edited("GPU6105", what=str(target), folder=self.tree.cluster_dir)
+        if len(found) > 1:
+            raise not_edited("GPU6109", what=str(target), places=all_of(str(each.name) for each in found))
+        return found[0]
+
+    def judge(self, edit: Edit) -> Judgement:
+        """Compile the cluster without and with an edit. Cost: two compilations, the second of one file."""
+        before = compile_tree(self.tree, self._cache)
+        files = {path: file for path, file in self.tree.files.items() if path != edit.path}
+        if edit.after is not None:
+            files[edit.path] = SourceFile(content=edit.after)
+        after = compile_tree(replace(self.tree, files=files), self._cache)
+        known = Counter(map(_told, before.diagnostics))
+        added = []
+        for found in after.diagnostics:
+            if found.severity is Severity.ERROR and known[_told(found)] <= 0:
+                added.append(found)
+            known[_told(found)] -= 1
+        return Judgement(diagnostics=after.diagnostics, added=tuple(added))
+
+
+def _told(found: Diagnostic) -> tuple[str, str, str]:
+    """A mistake without its line, which an edit above moves."""
+    return found.code, found.span.file, found.message
+
+
+def submit(working: WorkingTree, job: Target, spec: Mapping[str, Value], file: str | None = None) -> Edit:
+    """Declare a job. `file`: where, instead of beside the project's other jobs. Raises NotEdited, Refused."""
+    if working.has(job):
+        raise not_edited("GPU6104", job=f"{job.project}/{job.name}", place=str(working.find(job).name))
+    if not working.has(Target(kind="Project", name=job.project)):
+        raise not_edited("GPU6105", what=f"project {job.project}", folder=working.tree.cluster_dir)
+    body: dict[str, Value] = {
+        "apiVersion": API_VERSION,
+        "kind": job.kind,
+        "metadata": {"name": job.name, "project": job.project},
+        "spec": dict(spec),
+    }
+    path = place_of_new_job(working, job) if file is None else _named_place(working.tree, file)
+    before = _content(working.tree, path)
+    return Edit(path=path, before=before, after=add(path, before, body), title=f"Submit {job}")
+
+
+def delete(working: WorkingTree, target: Target) -> Edit:
+    """Take a declaration out of its file. Raises NotEdited, Refused."""
+    path = working.find(target).source.path
+    before = working.tree.files[path].content
+    return Edit(path=path, before=before, after=remove(path, before, target), title=f"Delete {target}")
+
+
+def assign(working: WorkingTree, target: Target, changes: Changes, title: str) -> Edit:
+    """Give fields of a declaration other values. Raises NotEdited, Refused."""
+    path = working.find(target).source.path
+    before = working.tree.files[path].content
+    return Edit(path=path, before=before, after=set_fields(path, before, target, changes), title=title)
+
+
+def suspend(working: WorkingTree, job: Target, *, suspended: bool) -> Edit:
+    """Set a job's `suspend`. Nothing changes where it is so already."""
+    spec = working.find(job).data.get("spec")
+    now = isinstance(spec, dict) and spec.get("suspend") is True
+    changes: Changes = {("spec", "suspend"): suspended} if now is not suspended else {}
+    return assign(working, job, changes, f"{'Suspend' if suspended else 'Resume'} {job}")
+
+
+def place_of_new_job(working: WorkingTree, job: Target) -> str:
+    """Where a project's next job is declared.
+
+    In the one file that has all jobs of the project, if it declares several things. Else in a file of its own, named as
+    the job: in the folder with most of the project's jobs, without any in `projects/<project>/jobs/`.
+    """
+    tree = working.tree
+    jobs = [document.source.path for names, document in working.documents("Job") if names.project == job.project]
+    if len(set(jobs)) == 1 and working.declared_in(jobs[0]) > 1:
+        return jobs[0]
+    folders = Counter(map(posixpath.dirname, jobs))
+    usual = posixpath.join(tree.cluster_dir, "projects", job.project, "jobs")
+    folder = min(folders, key=lambda each: (-folders[each], each), default=usual)
+    path = posixpath.normpath(posixpath.join(folder, f"{job.name}.yaml"))
+    if path in tree.files:
+        raise not_edited("GPU6108", path=path, why="the file exists already, and declares something else")
+    return path
+
+
+def _named_place(tree: SourceTree, file: str) -> str:
+    """The file that a person named, in the terms of the tree."""
+    path, top = posixpath.normpath(file), posixpath.normpath(tree.cluster_dir)
+    below = path if top == "." else posixpath.relpath(path, top)
+    if below.startswith(("../", "/")) or below in {".", ".."}:
+        raise not_edited("GPU6108", path=file, why=f"it is not below {tree.cluster_dir}")
+    if not path.endswith(SUFFIXES):
+        raise not_edited("GPU6108", path=file, why="it does not end in .yaml or .yml")
+    if any(part.startswith(".") for part in below.split("/")):
+        raise not_edited("GPU6108", path=file, why="files in hidden folders are not read")
+    if not path.isprintable():
+        raise not_edited("GPU6108", path=file, why="its name has invisible characters")
+    return next((known for known in tree.files if posixpath.normpath(known) == path), posixpath.join(top, below))
+
+
+def _content(tree: SourceTree, path: str) -> bytes | None:
+    file = tree.files.get(path)
+    if file is not None and file.fault is not None:
+        raise not_edited("GPU6108", path=path, why=f"it is {file.fault.value}")
+    return file.content if file is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to become of an edit. `branch` and `push` go with a commit; `text` None: the edit's title."""
+
+    commit: bool = False
+    push: bool = False
+    branch: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What became of an edit. `failed`: the fault that came after the file was written, if there was one."""
+
+    made: Committed | None = None
+    pushed_to: str = ""
+    failed: WorldFault | None = None
+
+
+def carry_out(edit: Edit, judged: Judgement, wish: Wish, checkout: Checkout) -> Done:
+    """Write the edit, and commit it if that is wished and the cluster compiles.
+
+    Whatever can be known to forbid the commit is found before the file is written. Raises NotEdited, SourceUnavailable.
+    """
+    draft = checkout.draft(edit.path, edit.before, wish.branch) if wish.commit else None
+    checkout.write(edit.path, edit.before, edit.after)
+    if draft is None:
+        return Done()
+    if not judged.is_valid:
+        errors = sum(found.severity is Severity.ERROR for found in judged.diagnostics)
+        words = "1 error" if errors == 1 else f"{errors} errors"
+        return Done(failed=not_edited("GPU6118", path=edit.path, errors=words))
+    made = None
+    try:
+        made = draft.commit(edit.after, wish.text or edit.title)
+        return Done(made=made, pushed_to=draft.push(made) if wish.push else "")
+    except WorldFault as fault:
+        return Done(made=made, failed=fault)

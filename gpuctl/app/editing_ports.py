@@ -1,0 +1,55 @@
+"""The ports of the verbs that edit declarations: a person's working tree, and commits of one file of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuctl.app.ports import WorldFault
+from gpuctl.diag.wording import message
+from gpuctl.model.ids import Revision
+
+
+class NotEdited(WorldFault):
+    """The edit is not made; nothing is written."""
+
+
+def not_edited(code: str, **params: str) -> NotEdited:
+    """The fault of a code, in its words."""
+    return NotEdited(code, message(code, params))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit that holds an edit. `previous`: the branch that was checked out; `pushed_to`: the remote, if pushed."""
+
+    revision: Revision
+    branch: str
+    previous: str
+    notes: tuple[str, ...] = ()
+
+
+class Draft(Protocol):
+    """A commit of one file that has been found possible."""
+
+    def commit(self, after: bytes | None, text: str) -> Committed:
+        """Commit the file as it is to be, and nothing else. Raises SourceUnavailable."""
+        ...
+
+    def push(self, made: Committed) -> str:
+        """Push the commit's branch; returns the remote's name. Raises SourceUnavailable."""
+        ...
+
+
+class Checkout(Protocol):
+    """The working tree that is edited."""
+
+    def write(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        """Replace a file at once, or create or delete it. Raises NotEdited for one that is not as `before` says, or
+        that is outside of the repository."""
+        ...
+
+    def draft(self, path: str, before: bytes | None, branch: str | None) -> Draft:
+        """Prepare a commit of that file, on a new branch if one is named. Raises SourceUnavailable where none can be
+        made: there is no author, the file has other changes, a merge is under way."""
+        ...

@@ -1,0 +1,32 @@
+"""The defaults of the command line: the project, as kubectl's namespace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuctl.cli.failures import Failure
+
+if TYPE_CHECKING:
+    from gpuctl.edit import Target
+
+HOW = "name it: -p PROJECT or PROJECT/JOB; `gpuctl config project NAME` sets a default"
+
+
+def job_named(name: str, project: str | None) -> Target:
+    """The job of a name or of PROJECT/NAME, of the project that is named, else of the default one."""
+    from gpuctl.edit import Target  # noqa: PLC0415 - only now
+
+    before, slash, after = name.partition("/")
+    if slash and project is not None and before != project:
+        raise Failure("GPU9002", f"{name} and -p {project} name two projects", hint="leave out -p")
+    owner = before if slash else project or default_project()
+    if owner is None:
+        raise Failure("GPU9002", f"the project of job {name} is not named", hint=HOW)
+    return Target(kind="Job", name=after if slash else name, project=owner)
+
+
+def default_project() -> str | None:
+    """The project that `gpuctl config project` has set; None if none is."""
+    from gpuctl.adapters.settings import read_settings  # noqa: PLC0415 - only now
+
+    return read_settings().project

@@ -1,0 +1,165 @@
+"""Shared by the commands that edit declarations: their options, the cluster that is meant, and what is told."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.declarations import tell
+from gpuctl.cli.failures import EXIT_FAILED, Failure, world_failure
+from gpuctl.cli.output import counted
+from gpuctl.cli.terminal import say
+from gpuctl.diag.codes import CODES
+from gpuctl.diag.wording import message, one_of
+
+if TYPE_CHECKING:
+    from gpuctl.app.editing import Done, Edit, Judgement, Wish, WorkingTree
+    from gpuctl.app.ports import WorldFault
+    from gpuctl.edit import Target
+
+_SHOWN_REVISION = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """The options of every edit. `path`: the cluster's folder."""
+
+    path: str | None
+    wish: Wish
+    dry_run: bool
+
+
+def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of an edit; the command gets them as one argument `how`."""
+
+    @click.option("--path", metavar="DIR", help="The cluster's folder. Default: the one in clusters/ that is meant.")
+    @click.option("--dry-run", is_flag=True, help="Print the difference; write nothing.")
+    @click.option("--commit", is_flag=True, help="Commit the edited file, and nothing else.")
+    @click.option("-m", "--message", metavar="TEXT", help="The commit's message. Default: what was done.")
+    @click.option("--branch", metavar="NAME", help="Commit on a new branch, and switch to it.")
+    @click.option("--push", is_flag=True, help="Commit, and push the branch.")
+    @functools.wraps(function)
+    def with_edit(  # noqa: PLR0913 - an argument for each option
+        *args: Any,
+        path: str | None,
+        message: str | None,
+        branch: str | None,
+        dry_run: bool,
+        commit: bool,
+        push: bool,
+        **options: Any,
+    ) -> Any:
+        from gpuctl.app.editing import Wish  # noqa: PLC0415 - only now
+
+        commit = commit or push or branch is not None
+        if message is not None and not commit:
+            raise Failure("GPU9002", "-m is the message of a commit", hint="add --commit, or leave out -m")
+        wish = Wish(commit=commit, push=push, branch=branch, text=message)
+        return function(*args, how=How(path=path, wish=wish, dry_run=dry_run), **options)
+
+    return with_edit
+
+
+def working_tree(path: str | None, meant: Target) -> WorkingTree:
+    """The declarations of the cluster that is meant: the named one, that of the current folder, the only one in
+    clusters/, or the only one of those that declares the job's project."""
+    from gpuctl.adapters.files import read_tree, top_of  # noqa: PLC0415 - only now
+    from gpuctl.app.editing import WorkingTree  # noqa: PLC0415
+    from gpuctl.edit import Target  # noqa: PLC0415
+
+    if path is not None:
+        if not Path(path).is_dir():
+            raise _not_known(f"{path} is no folder")
+        return WorkingTree(read_tree(path))
+    here = Path.cwd()
+    clusters = top_of(here) / "clusters"
+    folders = sorted(each for each in clusters.glob("*") if each.is_dir() and not each.name.startswith("."))
+    within = [each for each in folders if here.is_relative_to(each)]
+    if not folders:
+        raise _not_known(f"there is no folder in {os.path.relpath(clusters)}")
+    trees = [WorkingTree(read_tree(os.path.relpath(each))) for each in within or folders]
+    if len(trees) > 1:
+        project = Target(kind="Project", name=meant.project or meant.name)
+        told = [tree for tree in trees if tree.has(meant)] or [tree for tree in trees if tree.has(project)]
+        if len(told) != 1:
+            names = one_of(each.tree.cluster_dir for each in told or trees)
+            raise _not_known(f"{meant} could be of {names}" if told else f"none of {names} declares {project}")
+        trees = told
+    return trees[0]
+
+
+def _not_known(why: str) -> Failure:
+    return Failure("GPU6107", message("GPU6107", {"why": why}), hint="name its folder: --path clusters/NAME")
+
+
+def carry_out(working: WorkingTree, make: Callable[[], Edit], how: How) -> None:
+    """Make the edit, and tell what became of it and what comes next."""
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app import editing  # noqa: PLC0415
+    from gpuctl.edit import Refused  # noqa: PLC0415
+
+    try:
+        edit = make()
+    except Refused as refused:
+        tell([refused.diagnostic])
+        raise click.exceptions.Exit(EXIT_FAILED) from refused
+    if edit.is_nothing:
+        say(f"{edit.path}: nothing to do, it is so already")
+        return
+    judged = working.judge(edit)
+    if judged.added:
+        tell(judged.added)
+        params = {"what": edit.path, "errors": counted(len(judged.added), "error")}
+        raise Failure("GPU6117", message("GPU6117", params), hint=CODES["GPU6117"].fix, exit_code=EXIT_FAILED)
+    if how.dry_run:
+        _show(edit)
+        tell(judged.diagnostics)
+        say("Nothing is written: --dry-run", err=True)
+        return
+    done = editing.carry_out(edit, judged, how.wish, wiring.checkout(working.tree.cluster_dir))
+    tell(judged.diagnostics)
+    _report(edit, done)
+    if done.failed is not None:
+        raise _failed(done.failed)
+    _say_next(working, judged, done)
+
+
+def _failed(fault: WorldFault) -> Failure:
+    failure = world_failure(fault)
+    failure.exit_code = EXIT_FAILED  # type: ignore[misc] # click reads it off the instance
+    return failure
+
+
+def _show(edit: Edit) -> None:
+    from gpuctl.views.file_diff import file_diff  # noqa: PLC0415 - only now
+
+    for line in file_diff(edit.path, edit.before, edit.after):
+        say(*line)
+
+
+def _report(edit: Edit, done: Done) -> None:
+    what = "written" if edit.before is not None else "created"
+    say(f"{edit.title}: {edit.path} {what if edit.after is not None else 'removed'}")
+    if done.made is not None:
+        say(f"Committed {done.made.revision[:_SHOWN_REVISION]} on {done.made.branch}")
+        for note in done.made.notes:
+            say(f"note: {note}", err=True)
+    if done.pushed_to:
+        say(f"Pushed to {done.pushed_to}")
+
+
+def _say_next(working: WorkingTree, judged: Judgement, done: Done) -> None:
+    """The command that tells what the edit does to jobs."""
+    if not judged.is_valid:
+        say(f"next: correct the errors; gpuctl validate {working.tree.cluster_dir}")
+        return
+    made = done.made
+    base = "HEAD" if made is None else made.previous if made.previous not in {"", made.branch} else f"{made.branch}~1"
+    head = "" if made is None else f" --head {made.branch}"
+    say(f"next: gpuctl plan {working.tree.cluster_dir} --base {base}{head}")

@@ -1,0 +1,216 @@
+"""`submit`, `delete`, `suspend`, `resume`: what a person types, and what is then in the working tree."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from commands import Run
+
+from gpuctl.adapters.git import WorkingCopy
+
+JOBS = Path("clusters/tr4858/projects/team-a/jobs")
+
+
+@pytest.fixture
+def here(repository: WorkingCopy, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the report's cluster, in which the command is run."""
+    monkeypatch.chdir(repository.folder)
+    return repository.folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.yaml")}
+
+
+SUBMIT = "submit lab -p team-a -i x:1"
+
+
+@pytest.mark.parametrize(
+    ("flags", "spec"),
+    [
+        ("-g 2", "image: x:1|gpus: 2"),
+        ("--gpu 0.5 --interactive", "type: interactive|image: x:1|gpus: 0.5"),
+        ("--gpu-memory 8Gi", "image: x:1|gpuMemory: 8Gi"),
+        ("--cpu 500m --memory 2Gi", "image: x:1|resources:|  cpu: 500m|  memory: 2Gi"),
+        ("-e A=1 -e B=x=y", 'image: x:1|env:|  A: "1"|  B: x=y'),
+        ("-e T=SECRET:hub,token", "image: x:1|env:|  T:|    secret: hub|    key: token"),
+        ("-g 1 -- python --lr 0.1", 'image: x:1|args: [python, "--lr", "0.1"]|gpus: 1'),
+        ("--command -- python x.py", "image: x:1|command: [python, x.py]"),
+        ("--command sh --args -c --args true", 'image: x:1|command: [sh]|args: ["-c", "true"]'),
+        ("-g 1 --workers 4 --min-replicas 2", "image: x:1|gpus: 1|workers: 4|minWorkers: 2"),
+        ("--node-type dgx1", "image: x:1|nodePools: [dgx1]"),
+        ("--pvc data:/d:ro", "image: x:1|volumes:|- claim: data|  mountPath: /d|  readOnly: true"),
+        ("--pvc f:9Gi:/d", "image: x:1|volumes:|- newClaim:|    size: 9Gi|    storageClass: f|  mountPath: /d"),
+        ("--service-type portforward --port 8888", "image: x:1|expose:|- port: 8888|  via: portForward"),
+        ("--local-image --large-shm", "image: x:1|imagePullPolicy: Never|largeShm: true"),
+        ("--working-dir /w --retries 2", "image: x:1|workingDir: /w|retries: 2"),
+        (
+            "--priority -1 --max-duration 8h --no-preemptible",
+            "image: x:1|priority: -1|preemptible: false|maxDuration: 8h",
+        ),
+    ],
+)
+def test_submit_declares_what_the_flags_say(run: Run, here: Path, flags: str, spec: str) -> None:
+    result = run(*SUBMIT.split(), *flags.split())
+    assert result.exit_code == 0, result.stderr
+    head = "apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata:\n  name: lab\n  project: team-a\nspec:\n"
+    body = "".join(f"  {line}\n" for line in spec.split("|"))
+    assert (here / JOBS / "lab.yaml").read_text() == head + body
+    assert result.stdout.splitlines()[-1] == "next: gpuctl plan clusters/tr4858 --base HEAD"
+    assert run("plan", "clusters/tr4858", "--base", "HEAD").exit_code == 2
+
+
+def test_a_dry_run_prints_the_difference_and_writes_nothing(run: Run, here: Path) -> None:
+    before = contents(here)
+    result = run("suspend", "team-a/a-1-g", "--dry-run")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"--- a/{JOBS}/a-1-g.yaml",
+        f"+++ b/{JOBS}/a-1-g.yaml",
+        "@@ -7,3 +7,4 @@",
+        "   type: training",
+        "   image: gcr.io/run-ai-demo/quickstart",
+        "   gpus: 1",
+        "+  suspend: true",
+    ]
+    assert contents(here) == before
+
+
+def test_suspend_and_resume_are_one_line(run: Run, here: Path) -> None:
+    file = here / JOBS / "a-1-g.yaml"
+    before = file.read_text()
+    assert run("resume", "team-a/a-1-g").stdout.endswith("nothing to do, it is so already\n")
+    assert run("suspend", "a-1-g", "-p", "team-a").exit_code == 0
+    assert file.read_text() == f"{before}  suspend: true\n"
+    assert run("suspend", "a-1-g", "-p", "team-a").stdout.endswith("nothing to do, it is so already\n")
+    assert run("resume", "a-1-g", "-p", "team-a").exit_code == 0
+    assert file.read_text() == f"{before}  suspend: false\n"
+
+
+def test_delete_removes_the_document_and_an_empty_file(run: Run, here: Path) -> None:
+    file = here / JOBS / "a-1-g.yaml"
+    first = file.read_bytes()
+    file.write_bytes(first + b"---\n" + first.replace(b"a-1-g", b"a-9-g"))
+    assert run("delete", "team-a/a-9-g").exit_code == 0
+    assert file.read_bytes() == first
+    assert run("delete", "team-a/a-1-g").exit_code == 0
+    assert not file.exists()
+
+
+def test_a_job_goes_beside_the_other_jobs_of_its_project(run: Run, here: Path) -> None:
+    one = here / "clusters/tr4858/team-b.yaml"
+    folder = here / "clusters/tr4858/projects/team-b"
+    one.write_bytes(b"---\n".join(path.read_bytes() for path in sorted(folder.rglob("*.yaml"))))
+    for path in sorted(folder.rglob("*.yaml")):
+        path.unlink()
+    before = one.read_bytes()
+    assert run("submit", "more", "-p", "team-b", "-i", "x:1").exit_code == 0
+    assert one.read_bytes().startswith(before + b"---\napiVersion")
+    (here / "clusters/tr4858/e.yaml").write_text("apiVersion: gpuctl.dev/v1\nkind: Project\nmetadata: {name: team-e}\n")
+    assert run("submit", "first", "-p", "team-e", "-i", "x:1").exit_code == 0
+    assert (here / "clusters/tr4858/projects/team-e/jobs/first.yaml").exists()
+    assert run("submit", "second", "-p", "team-e", "-i", "x:1", "--file", "clusters/tr4858/e.yaml").exit_code == 0
+    assert (here / "clusters/tr4858/e.yaml").read_text().count("---\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "exit_code"),
+    [
+        ("submit a-1-g -p team-a -i x", "GPU6104", 2),
+        ("submit new -p team-x -i x", "GPU6105", 2),
+        ("submit new -p team-a -i x -g 1.5", "GPU6117", 1),
+        ("submit New -p team-a -i x", "GPU6117", 1),
+        ("submit new -p team-a -i x -v /mnt:/mnt", "GPU6117", 1),
+        ("submit new -p team-a -i x --file ../x.yaml", "GPU6108", 2),
+        ("submit new -p team-a -i x --file clusters/tr4858/x.txt", "GPU6108", 2),
+        ("submit new -p team-a -i x --file clusters/tr4858/.x/x.yaml", "GPU6108", 2),
+        ("submit new -p team-a -i x -m text", "GPU9002", 2),
+        ("submit new -p team-a -i x -e A", "GPU9002", 2),
+        ("submit new -p team-a -i x --pvc a", "GPU9002", 2),
+        ("submit new -p team-a -i x --command", "GPU9002", 2),
+        ("submit new -p team-a -i x --interactive --type training", "GPU9002", 2),
+        ("submit new -i x", "GPU9002", 2),
+        ("submit team-a/new -p team-b -i x", "GPU9002", 2),
+        ("delete team-a/none", "GPU6105", 2),
+        ("delete team-a/a-1-g --path nowhere", "GPU6107", 2),
+        ("suspend ../x", "GPU6105", 2),
+    ],
+)
+def test_what_can_not_be_is_told_and_nothing_is_written(
+    run: Run, here: Path, line: str, code: str, exit_code: int
+) -> None:
+    before = contents(here)
+    result = run(*line.split())
+    assert f"error {code}: " in result.stderr
+    assert "help: " in result.stderr
+    assert result.exit_code == exit_code
+    assert contents(here) == before
+
+
+@pytest.mark.parametrize("flag", ["--elastic", "--parallelism", "--nfs-server", "--run-as-user", "--job-name-prefix"])
+def test_a_flag_of_runai_that_no_field_has_is_answered(run: Run, here: Path, flag: str) -> None:
+    del here
+    result = run(*SUBMIT.split(), flag, "1")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[0] == f"error GPU9002: submit has no option {flag}"
+    assert "gpuctl submit --help" not in result.stderr.splitlines()[1]
+
+
+def test_mistakes_that_are_there_already_do_not_hold_up_an_edit(run: Run, here: Path) -> None:
+    (here / "clusters/tr4858/odd.yaml").write_text("kind: Odd\n")
+    result = run("suspend", "team-a/a-1-g")
+    assert result.exit_code == 0
+    assert "GPU2003" in result.stderr
+    assert "suspend: true" in (here / JOBS / "a-1-g.yaml").read_text()
+
+
+def test_the_cluster_that_is_meant_is_found(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = here / "clusters/dev"
+    (other / "projects/x").mkdir(parents=True)
+    cluster = (here / "clusters/tr4858/cluster.yaml").read_text()
+    (other / "cluster.yaml").write_text(cluster.replace("name: tr4858", "name: dev"))
+    (other / "projects/x/project.yaml").write_text("apiVersion: gpuctl.dev/v1\nkind: Project\nmetadata: {name: x}\n")
+    assert run("suspend", "team-a/a-1-g").exit_code == 0
+    assert run("submit", "j", "-p", "x", "-i", "x").exit_code == 0
+    assert (other / "projects/x/jobs/j.yaml").exists()
+    result = run("submit", "j", "-p", "y", "-i", "x")
+    assert result.stderr.startswith("error GPU6107: which cluster is meant is not known: none of clusters/dev or ")
+    monkeypatch.chdir(other / "projects")
+    assert run("delete", "x/j").exit_code == 0
+    assert run("resume", "team-a/a-1-g", "--path", "../../tr4858").exit_code == 0
+
+
+def test_links_that_lead_out_of_the_repository_are_not_followed(run: Run, here: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.yaml").write_bytes((here / JOBS / "a-1-g.yaml").read_bytes())
+    (here / JOBS / "a-1-g.yaml").unlink()
+    (here / JOBS / "a-1-g.yaml").symlink_to(outside / "x.yaml")
+    assert run("suspend", "team-a/a-1-g").exit_code == 2
+    (here / JOBS / "sub").symlink_to(outside)
+    (here / JOBS / "dangling.yaml").symlink_to(here / "none.yaml")
+    for name in ("sub/new.yaml", "dangling.yaml"):
+        result = run(*SUBMIT.split(), "--file", JOBS / name)
+        assert result.exit_code == 2
+        assert result.stderr.splitlines()[0].startswith(("error GPU6103", "error GPU6108")), result.stderr
+    assert os.listdir(outside) == ["x.yaml"]  # noqa: PTH208 - as the system says
+    assert b"suspend" not in (outside / "x.yaml").read_bytes()
+
+
+def test_a_link_inside_the_repository_stays_one(run: Run, here: Path) -> None:
+    real = here / "clusters/tr4858/a-1-g.txt"
+    (here / JOBS / "a-1-g.yaml").rename(real)
+    (here / JOBS / "a-1-g.yaml").symlink_to("../../../a-1-g.txt")
+    assert run("suspend", "team-a/a-1-g").exit_code == 0
+    assert (here / JOBS / "a-1-g.yaml").is_symlink()
+    assert "suspend: true" in real.read_text()
+
+
+def test_the_mode_of_a_file_stays(run: Run, here: Path) -> None:
+    file = here / JOBS / "a-1-g.yaml"
+    file.chmod(0o640)
+    assert run("suspend", "team-a/a-1-g").exit_code == 0
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in file.parent.iterdir() if path.name.startswith(".")] == []

@@ -1,0 +1,189 @@
+"""A commit holds the edited file and nothing else, or there is none; a push moves one branch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuctl.adapters.gitcommit import begin_commit
+from gpuctl.app.ports import SourceUnavailable
+
+BEFORE, AFTER = b"a: 1\n", b"a: 2\n"
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings but the repository's own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "none"))
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    (folder / "c").mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.name", "Ana Löwe")
+    git(folder, "config", "user.email", "ana@example.com")
+    (folder / "c/f.yaml").write_bytes(BEFORE)
+    (folder / "other").write_text("1\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+def refused(repo: Path, *, branch: str | None = None, before: bytes | None = BEFORE, name: str = "f.yaml") -> str:
+    state = git(repo, "status", "--porcelain"), git(repo, "for-each-ref")
+    with pytest.raises(SourceUnavailable) as caught:
+        begin_commit(repo / "c", repo / "c" / name, before, branch)
+    assert (git(repo, "status", "--porcelain"), git(repo, "for-each-ref")) == state
+    return caught.value.code
+
+
+def test_only_the_file_is_committed_whatever_else_is_staged_or_changed(repo: Path) -> None:
+    (repo / "other").write_text("2\n")
+    git(repo, "add", "other")
+    (repo / "other").write_text("3\n")
+    (repo / "new").write_text("x\n")
+    git(repo, "add", "new")
+    draft = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None)
+    (repo / "c/f.yaml").write_bytes(AFTER)
+    made = draft.commit(AFTER, "Two\n\nGpuctl-Confirm: 0123456789ab")
+    assert git(repo, "rev-parse", "main") == made.revision
+    shown = git(repo, "show", "--format=%an <%ae>|%cn|%B", "--name-status", "HEAD")
+    assert [line for line in shown.splitlines() if line] == [
+        "Ana Löwe <ana@example.com>|Ana Löwe|Two", "Gpuctl-Confirm: 0123456789ab", "M\tc/f.yaml",
+    ]  # fmt: skip
+    assert git(repo, "status", "--porcelain").splitlines() == ["A  new", "MM other"]
+    assert git(repo, "fsck", "--strict") == ""
+
+
+def test_a_file_is_created_and_deleted_and_keeps_its_mode(repo: Path) -> None:
+    os.chmod(repo / "c/f.yaml", 0o755)  # noqa: PTH101 - as a person would
+    git(repo, "commit", "-qam", "mode")
+    begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None).commit(AFTER, "x")
+    assert git(repo, "ls-tree", "HEAD", "c/f.yaml").startswith("100755 ")
+    odd = 'é "q" \\ #.yaml'
+    (repo / "c" / odd).write_bytes(AFTER)
+    begin_commit(repo / "c", repo / "c" / odd, None, None).commit(AFTER, "x")
+    assert git(repo, "-c", "core.quotePath=false", "ls-tree", "-z", "--name-only", "HEAD", "c/").split("\0")[1:2] == [
+        f"c/{odd}"
+    ]
+    (repo / "c" / odd).unlink()
+    begin_commit(repo / "c", repo / "c" / odd, AFTER, None).commit(None, "x")
+    assert git(repo, "ls-tree", "--name-only", "HEAD", "c/") == "c/f.yaml"
+
+
+def test_a_branch_is_made_and_checked_out(repo: Path) -> None:
+    made = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, "ana/more").commit(AFTER, "x")
+    assert (made.branch, made.previous) == ("ana/more", "main")
+    assert git(repo, "symbolic-ref", "HEAD") == "refs/heads/ana/more"
+    assert git(repo, "log", "--format=%s", "main") == "first"
+
+
+def test_the_first_commit_of_a_repository(tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    (folder / "c").mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.name", "Ana")
+    git(folder, "config", "user.email", "ana@example.com")
+    begin_commit(folder / "c", folder / "c/f.yaml", None, None).commit(AFTER, "x")
+    assert git(folder, "log", "--format=%s", "main") == "x"
+
+
+def test_line_breaks_are_committed_as_they_are_in_the_commit_before(repo: Path) -> None:
+    (repo / "c/f.yaml").write_bytes(b"a: 1\r\n")
+    begin_commit(repo / "c", repo / "c/f.yaml", b"a: 1\r\n", None).commit(b"a: 2\r\n", "x")
+    assert git(repo, "cat-file", "-s", "HEAD:c/f.yaml") == "5"
+
+
+def test_other_changes_of_the_file_are_not_taken_along(repo: Path) -> None:
+    (repo / "c/f.yaml").write_bytes(b"a: 7\n")
+    assert refused(repo, before=b"a: 7\n") == "GPU6110"
+    git(repo, "add", "c/f.yaml")
+    assert refused(repo, before=b"a: 7\n") == "GPU6110"
+    (repo / "c/f.yaml").write_bytes(BEFORE)
+    assert refused(repo) == "GPU6110"
+    (repo / "c/n.yaml").write_bytes(BEFORE)
+    assert refused(repo, name="n.yaml") == "GPU6110"
+
+
+def test_without_an_author_there_is_no_commit(repo: Path) -> None:
+    git(repo, "config", "--unset", "user.email")
+    assert refused(repo) == "GPU6111"
+    git(repo, "config", "--unset", "user.name")
+    assert refused(repo) == "GPU6111"
+
+
+def test_no_branch_a_merge_and_wrong_branches(repo: Path, tmp_path: Path) -> None:
+    git(repo, "branch", "side")
+    for name in ("side", "-x", "a..b", "HEAD", "x y", "", "@{-1}", "a/"):
+        assert refused(repo, branch=name) == "GPU6114", name
+    (repo / ".git/MERGE_HEAD").write_text(git(repo, "rev-parse", "HEAD"))
+    assert refused(repo) == "GPU6113"
+    (repo / ".git/MERGE_HEAD").unlink()
+    git(repo, "checkout", "-q", "--detach")
+    assert refused(repo) == "GPU6112"
+    begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, "found").commit(AFTER, "x")
+    assert git(repo, "symbolic-ref", "HEAD") == "refs/heads/found"
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(SourceUnavailable) as caught:
+        begin_commit(tmp_path / "plain", tmp_path / "plain/f.yaml", None, None)
+    assert caught.value.code == "GPU8004"
+
+
+def test_a_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> None:
+    draft = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None)
+    git(repo, "commit", "-q", "--allow-empty", "-m", "meanwhile")
+    with pytest.raises(SourceUnavailable) as caught:
+        draft.commit(AFTER, "x")
+    assert caught.value.code == "GPU6116"
+    assert git(repo, "log", "--format=%s") == "meanwhile\nfirst"
+
+
+def test_another_git_command_under_way_is_told(repo: Path) -> None:
+    (repo / ".git/index.lock").touch()
+    with pytest.raises(SourceUnavailable) as caught:
+        begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None).commit(AFTER, "x")
+    assert caught.value.code == "GPU6116"
+    assert "index.lock" in str(caught.value)
+
+
+def test_the_branch_is_pushed_and_nothing_else(repo: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.git"
+    git(tmp_path, "init", "-q", "--bare", str(other))
+    git(repo, "remote", "add", "origin", str(other))
+    git(repo, "branch", "side")
+    draft = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, "more")
+    made = draft.commit(AFTER, "x")
+    assert draft.push(made) == f"origin ({other})"
+    assert git(other, "for-each-ref", "--format=%(refname) %(objectname)") == f"refs/heads/more {made.revision}"
+    assert git(repo, "rev-parse", "origin/more") == made.revision
+
+
+def test_a_push_that_is_refused_leaves_the_commit(repo: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.git"
+    git(tmp_path, "clone", "-q", "--bare", str(repo), str(other))
+    git(repo, "remote", "add", "origin", str(other))
+    git(repo, "commit", "-q", "--amend", "-m", "rewritten")
+    draft = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None)
+    made = draft.commit(AFTER, "x")
+    for url in (str(other), "ext::sh -c 'touch x'", ""):
+        git(repo, "config", "remote.origin.url", url)
+        with pytest.raises(SourceUnavailable) as caught:
+            draft.push(made)
+        assert caught.value.code == ("GPU8008" if url.startswith("ext") else "GPU6115")
+    assert git(repo, "log", "-1", "--format=%s") == "x"
+    assert git(other, "log", "--format=%s") == "first"
