@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpuctl.app.effects import Foreseen
     from gpuctl.app.gates import Gate
     from gpuctl.app.planning import Side
-    from gpuctl.compile import Written
+    from gpuctl.compile import Compiled
 
 EXIT_CHANGES = 2
 EXIT_REFUSED = 3
@@ -230,19 +230,19 @@ def _compiled(compared: Compared) -> Iterator[Side | None]:
     is_known = names.merge not in {Merge.CONFLICTS, Merge.UNSUPPORTED}
     files: Mapping[str, SourceFile] = {}
     cache = CompileCache()
-    written: tuple[Written, ...] | None = None
+    before: Compiled | None = None
     for tree, name in ((compared.before, names.base), (compared.after, names.head)):
         if tree is None:
             yield None
             continue
         files = as_seen(tree.files, files)
-        compiled = compile_tree(replace(tree, files=files), cache, written)
+        compiled = compile_tree(replace(tree, files=files), cache, before)
         if compiled.declared is None:
             tell(compiled.diagnostics)
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
         contents = contents_of(tree, compiled) if is_known else {}
-        written = compiled.written
+        before = compiled
         breaches = tuple(found for found in (*compiled.diagnostics, *compiled.audits) if found.policy)
         declared = replace(compiled.declared, project_contents=contents)
         yield Side(declared=declared, written=compiled.written, breaches=breaches)

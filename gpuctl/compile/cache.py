@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpuctl.compile.declarations import Declaration, FileDeclarations
-from gpuctl.compile.document import Document
 from gpuctl.compile.fit import Fitted
 from gpuctl.compile.resolve import ResolvedJob
 from gpuctl.model.job import Job
@@ -28,4 +27,4 @@ class CompileCache:
         self.fitted: Memo[Declaration[Any], Fitted] = Memo()
         self.jobs: Memo[ResolvedJob, Job] = Memo()
         self.rules: Memo[Declaration[Any], Any] = Memo()
-        self.breaches: Memo[tuple[Declaration[Any], Document], Any] = Memo()
+        self.breaches: Memo[tuple[Declaration[Any], Declaration[Any]], Any] = Memo()

@@ -39,7 +39,7 @@ class Compiled:
     """`declared` is None exactly when a diagnostic is an error.
 
     `written` are all declarations but jobs; of a tree with errors none. `audits` are where declarations break policies
-    of severity audit: never among the diagnostics.
+    of severity audit: never among the diagnostics. `declarations`: all documents of the right shape.
 
     `owners` says for each file whose it is: the project whose folder `projects/<p>/` it is in, else the one project all
     its documents belong to, else None: the cluster's own.
@@ -51,15 +51,15 @@ class Compiled:
     cluster: str = ""
     written: tuple[Written, ...] = ()
     audits: tuple[Diagnostic, ...] = ()
+    declarations: Declarations | None = field(default=None, repr=False, compare=False)
 
 
-def compile_tree(
-    tree: SourceTree, cache: CompileCache | None = None, before: Collection[Written] | None = None
-) -> Compiled:
+def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Compiled | None = None) -> Compiled:
     """Compile all files of a tree. Never raises for their content; the order of files means nothing.
 
     `before`: what was declared before a change, where that is known. A mistake of several declarations together, such
-    as quotas whose sum is too large, is then marked at one that the change touched.
+    as quotas whose sum is too large, is then marked at one that the change touched; and policies that compare with it
+    are evaluated, which they are not otherwise.
     `cache` is the one of a compilation before, if there was one: it saves work and changes no result.
     Cost: linear in the bytes of the files, about twice what merely parsing them costs; of a file that is the same
     object, and whose references lead to the same, a fiftieth of that.
@@ -70,13 +70,14 @@ def compile_tree(
     diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
     resolved.domains = quota_domains(resolved)
     written = tuple(_written(declarations))
-    diagnostics.extend(check_capacity(resolved, _touched(written, before)))
+    diagnostics.extend(check_capacity(resolved, _touched(written, None if before is None else before.written)))
     resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
     if declarations.policies:
         from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema and re2, which takes a while
 
-        diagnostics.extend(check_policies(declarations, cache.rules, cache.breaches))
+        base = None if before is None else before.declarations
+        diagnostics.extend(check_policies(declarations, cache.rules, cache.breaches, base=base))
     audits = [found for found in diagnostics if found.severity is Severity.AUDIT]
     told = diagnostics if not audits else [found for found in diagnostics if found.severity is not Severity.AUDIT]
     declared = None if has_errors(told) else lower(resolved, cache.jobs)
@@ -84,6 +85,7 @@ def compile_tree(
         declared=declared,
         diagnostics=tuple(_as_many_as_are_read(sorted_diagnostics(told), declarations.owners)),
         audits=sorted_diagnostics(audits),
+        declarations=declarations,
         owners=declarations.owners,
         cluster=resolved.cluster.model.metadata.name if resolved.cluster is not None else "",
         written=written if declared is not None else (),

@@ -80,6 +80,21 @@ class Document:
         place = _find(_places(self), path)
         return self._span(place.key or place)
 
+    def text_span(self, path: Path, value: str, start: int, end: int) -> SourceSpan:
+        """A part of a text at a path, `value`, by its characters; to the end of its first line, if it has several.
+
+        How the text is written (quoted, folded, on lines of its own) is found out by looking for its characters.
+        """
+        place = _find(_places(self), path)
+        first = self.source.position(self.start)[0]
+        here = self.source.offset(first + place.line) + place.column
+        places = list(_character_places(self.source.text, here, self.end, value[:end]))
+        if start >= len(places):
+            return self.span(path)
+        line, column = self.source.position(places[start])
+        last = max((at for at in places[start:] if self.source.position(at)[0] == line), default=places[start])
+        return self.source.span(line, column, self.source.position(last)[1] + 1)
+
     def following(self, path: Path) -> int:
         """An offset in the file beyond the end of a list's entry, and not beyond the begin of what follows it: the next
         entry of the list, or of one that the list is in; else the document's end."""
@@ -102,6 +117,19 @@ class Document:
         if end is None:
             end = len(self.source.line(line).rstrip())
         return self.source.span(line, place.column + 1, end + 1)
+
+
+def _character_places(text: str, here: int, end: int, value: str) -> Iterator[int]:
+    """Where the characters of a value stand in YAML, in order; a space may be written as a line break and an indent."""
+    if text[here : here + 1] in {"|", ">"}:
+        here = text.find("\n", here, end) + 1
+    for character in value:
+        while here < end and text[here] != character and not (character.isspace() and text[here].isspace()):
+            here += 1
+        if here >= end:
+            return
+        yield here
+        here += 1
 
 
 def _find(place: Place, path: Path) -> Place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
@@ -22,6 +22,13 @@ class Spec(BaseModel):
     """What all parts of a declaration have in common: no unknown fields, no conversion of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
+
+
+def fields_of(model: type[Spec]) -> Iterator[tuple[str, Any, Any]]:
+    """Each field by the name it is written with, its type, and what is written for its default; None for no default."""
+    for name, field in model.model_fields.items():
+        is_written = not field.is_required() and field.default is not None
+        yield field.alias or to_camel(name), field.annotation, field.default if is_written else None
 
 
 def matching(pattern: str, wanted: str) -> AfterValidator:

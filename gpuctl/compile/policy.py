@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gpuctl.compile.cel_scope import Scope, name_of
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.policy_v1 import Match
+from gpuctl.compile.rule_causes import Cause
 from gpuctl.compile.rule_form import STEPS, Flaw, TooMuch, check_form
 from gpuctl.compile.rule_steps import Rule
 from gpuctl.compile.spec_v1 import PolicyV1
@@ -26,7 +28,11 @@ from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.memo import Memo
 
+if TYPE_CHECKING:
+    from gpuctl.compile.cel_rule import CelFlaw, CelRule
+
 _SCHEMA: Path = ("spec", "schema")
+_CEL: Path = ("spec", "cel")
 _PROJECTS: Path = ("spec", "match", "projects")
 
 
@@ -56,42 +62,46 @@ class Outcome:
     steps: int = 0
 
 
-Subject: TypeAlias = tuple[str, Document, bool]
-"""The project a declaration belongs to ("" for none), the declaration, and whether it stands in the project's files."""
-Breaches: TypeAlias = Memo[tuple[Declaration[Any], Document], Outcome]
+Bound: TypeAlias = tuple[str, Declaration[Any]]
+"""The project that a declaration belongs to ("" for none), and the declaration."""
+Subject: TypeAlias = tuple[str, Declaration[Any], bool]
+"""The same, and whether it stands in the project's files."""
+Breaches: TypeAlias = Memo[tuple[Declaration[Any], Declaration[Any]], Outcome]
 """How declarations break policies."""
-Rules: TypeAlias = Memo[Declaration[Any], "Rule | list[Flaw] | None"]
+Rules: TypeAlias = Memo[Declaration[Any], "Rule | CelRule | list[Flaw] | list[CelFlaw] | None"]
 """The rules of policies, or what is wrong with them; None: too much to be read."""
 
 
 def check_policies(
-    declarations: Declarations, rules: Rules, breaches: Breaches, limits: Limits = LIMITS
+    declarations: Declarations,
+    rules: Rules,
+    breaches: Breaches,
+    limits: Limits = LIMITS,
+    base: Declarations | None = None,
 ) -> Iterator[Diagnostic]:
     """What is wrong with policies, and which declarations break them.
 
+    `base`: what was declared before a change. A policy that compares with it says nothing where it is not known.
     Cost: policies times declarations they match, of which one or the other was not there before; and the steps.
     """
     rules.turn()
     breaches.turn()
+    scope = Scope(declarations, base)
     subjects = _subjects(declarations)
     accounts = _Accounts(subjects, limits)
     owner_of = {policy: declarations.owners.get(policy.document.name.file) or "" for policy in declarations.policies}
     for policy in sorted(declarations.policies, key=lambda policy: bool(owner_of[policy])):
-        document, spec, owner = policy.document, policy.model.spec, owner_of[policy]
+        spec, owner = policy.model.spec, owner_of[policy]
         if owner:
             yield from _beyond(policy, owner)
-        if spec.cel is not None:
-            yield document.diagnostic("GPU4003", document.key_span(("spec", "cel")))
-        if spec.schema_ is None:
-            continue
-        rule = rules.get(policy, (), partial(_rule, spec.schema_))
+        rule = rules.get(policy, (), partial(_rule, policy))
         if rule is None:
-            yield _too_much(policy, document.key_span(_SCHEMA), STEPS, "its own schema")
+            yield _too_much(policy, _rule_span(policy), STEPS, "its own schema")
         elif isinstance(rule, list):
-            yield from (_flaw(document, flaw) for flaw in rule)
-        else:
+            yield from (_flaw(policy, flaw) for flaw in rule)
+        elif scope.base is not None or isinstance(rule, Rule) or not rule.of_a_change:
             bound = _bound(spec.match, owner, subjects[spec.match.kind])
-            yield from _check(_Check(policy, owner, rule), bound, accounts, breaches)
+            yield from _check(_Check(policy, owner, rule, scope), bound, accounts, breaches)
 
 
 def _subjects(declarations: Declarations) -> Mapping[str, list[Subject]]:
@@ -100,27 +110,26 @@ def _subjects(declarations: Declarations) -> Mapping[str, list[Subject]]:
     for kind, declared in declarations.of_kinds().items():
         found[kind] = []
         for declaration in declared:
-            metadata, document = declaration.model.metadata, declaration.document
-            project = metadata.project if kind == "Job" else metadata.name if kind == "Project" else ""
-            file_owner = declarations.owners.get(document.name.file)
+            project = name_of(kind, declaration)[1]
+            file_owner = declarations.owners.get(declaration.document.name.file)
             if file_owner in {None, project}:
-                found[kind].append((project, document, file_owner is not None))
+                found[kind].append((project, declaration, file_owner is not None))
     return found
 
 
-def _bound(match: Match, owner: str, subjects: list[Subject]) -> Iterator[tuple[str, Document]]:
+def _bound(match: Match, owner: str, subjects: list[Subject]) -> Iterator[Bound]:
     """The declarations a policy binds. `owner`: the project it belongs to, "" for none.
 
     What the cluster's own files declare for a project is not the project's to break.
     """
     chosen: dict[str, bool] = {}
-    for project, document, is_in_its_files in subjects:
+    for project, declaration, is_in_its_files in subjects:
         if owner and (project != owner or not is_in_its_files):
             continue
         if project not in chosen:
             chosen[project] = _any(match.projects, project) and not _any(match.except_, project)
         if chosen[project]:
-            yield project, document
+            yield project, declaration
 
 
 def _any(patterns: list[str], name: str) -> bool:
@@ -139,19 +148,32 @@ def _beyond(policy: Declaration[PolicyV1], owner: str) -> Iterator[Diagnostic]:
             yield document.diagnostic("GPU4006", document.span((*_PROJECTS, position)), params)
 
 
-def _rule(schema: Mapping[str, Any]) -> Rule | list[Flaw] | None:
+def _rule(policy: Declaration[PolicyV1]) -> Rule | CelRule | list[Flaw] | list[CelFlaw] | None:
+    spec = policy.model.spec
+    if spec.cel is not None:
+        from gpuctl.compile.cel_rule import cel_rule  # noqa: PLC0415 - the library is large; most trees need none
+
+        return cel_rule(spec.cel, spec.match.kind)
     try:
-        form = check_form(schema)
+        form = check_form(spec.schema_ or {})
     except TooMuch:
         return None
     return form if isinstance(form, list) else Rule(form)
 
 
-def _flaw(document: Document, flaw: Flaw) -> Diagnostic:
+def _flaw(policy: Declaration[PolicyV1], flaw: Flaw | CelFlaw) -> Diagnostic:
+    document, cel = policy.document, policy.model.spec.cel
+    if not isinstance(flaw, Flaw):
+        span = document.text_span(_CEL, cel or "", flaw.start, flaw.end)
+        return document.diagnostic("GPU4007", span, {"problem": flaw.problem}, flaw.fix)
     is_key = not flaw.path or flaw.path[-2:-1] == ("patternProperties",)
     path = (*_SCHEMA, *flaw.path)
     span = document.key_span(path) if is_key else document.span(path)
     return document.diagnostic(flaw.code, span, {"problem": flaw.problem}, flaw.fix)
+
+
+def _rule_span(policy: Declaration[PolicyV1]) -> SourceSpan:
+    return policy.document.key_span(_SCHEMA if policy.model.spec.cel is None else _CEL)
 
 
 class _Accounts:
@@ -180,22 +202,29 @@ class _Accounts:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A policy, the project it belongs to ("" for none), and its rule."""
+    """A policy, the project it belongs to ("" for none), its rule, and what it can read."""
 
     policy: Declaration[PolicyV1]
     owner: str
-    rule: Rule
+    rule: Rule | CelRule
+    scope: Scope
+
+    def inputs(self, declaration: Declaration[Any]) -> tuple[object, ...]:
+        """All that the outcome depends on besides the policy and the declaration."""
+        if isinstance(self.rule, Rule):
+            return ()
+        return self.scope.inputs(name_of(self.policy.model.spec.match.kind, declaration), self.rule.reads)
 
 
-def _check(
-    check: _Check, bound: Iterator[tuple[str, Document]], accounts: _Accounts, breaches: Breaches
-) -> Iterator[Diagnostic]:
+def _check(check: _Check, bound: Iterator[Bound], accounts: _Accounts, breaches: Breaches) -> Iterator[Diagnostic]:
     """Hold declarations against a policy. A project of which one takes too much is not looked at any further."""
     policy, counted = check.policy, 0
-    for project, document in bound:
+    for project, declaration in bound:
         if project in accounts.closed:
             continue
-        found = breaches.get((policy, document), (), partial(_outcome, check, document))
+        document = declaration.document
+        outcome = partial(_outcome, check, declaration)
+        found = breaches.get((policy, declaration), check.inputs(declaration), outcome)
         yield from found.breaches
         steps = 1 + (found.steps if check.owner else max(0, found.steps - accounts.limits.free))
         counted += steps
@@ -208,27 +237,37 @@ def _check(
         if found.steps > STEPS or not is_within:
             accounts.closed.add(project)
         if not check.owner and counted > accounts.most_of_all():
-            yield _too_much(policy, policy.document.key_span(_SCHEMA), accounts.most_of_all(), "all declarations")
+            yield _too_much(policy, _rule_span(policy), accounts.most_of_all(), "all declarations")
             return
 
 
-def _outcome(check: _Check, document: Document) -> Outcome:
+def _outcome(check: _Check, declaration: Declaration[Any]) -> Outcome:
     """Hold one declaration against a policy."""
+    document, spec, name = declaration.document, check.policy.model.spec, check.policy.model.metadata.name
+    causes: Iterable[Cause]
     try:
-        causes, steps = check.rule.broken(document.data)
+        if isinstance(check.rule, Rule):
+            causes, steps = check.rule.broken(document.data)
+            failure = ""
+        else:
+            named = name_of(spec.match.kind, declaration)
+            values = check.scope.values(named, declaration, check.rule.reads)
+            field = None if spec.field is None else tuple(spec.field.split("."))
+            found = check.rule.held_against(spec.match.kind, values, field)
+            causes, steps, failure = found.causes, found.steps, found.failure
     except TooMuch:
         return Outcome(steps=STEPS + 1)
-    spec, related = check.policy.model.spec, (("the policy is here", check.policy.document.name),)
-    name, severity = check.policy.model.metadata.name, Severity(spec.severity)
-    params = {"message": spec.message, "policy": name}
-    found = (document.diagnostic("GPU4001", document.key_span(one.path), {**params, "why": one.why}) for one in causes)
-    return Outcome(tuple(replace(one, severity=severity, related=related, policy=name) for one in found), steps)
+    code = "GPU4008" if failure else "GPU4001"
+    params: Params = {"message": spec.message, "policy": name, "problem": failure}
+    told = (document.diagnostic(code, document.key_span(one.path), {**params, "why": one.why}) for one in causes)
+    severity, related = Severity(spec.severity), (("the policy is here", check.policy.document.name),)
+    return Outcome(tuple(replace(one, severity=severity, related=related, policy=name) for one in told), steps)
 
 
 def _at_fault(check: _Check, document: Document, limit: int, what: str) -> Diagnostic:
     """That a policy takes too much on a declaration: told at the one of the two that its project can change."""
     if check.owner:
-        found = _too_much(check.policy, check.policy.document.key_span(_SCHEMA), limit, what)
+        found = _too_much(check.policy, _rule_span(check.policy), limit, what)
         return replace(found, related=(("for example on this", document.name),))
     related = (("the policy is here", check.policy.document.name),)
     return replace(_too_much(check.policy, document.name, limit, what, document), related=related)

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gpuctl.compile.fields_v1 import Spec, exactly_one, visible
+from gpuctl.compile.amounts import WrongValue
+from gpuctl.compile.fields_v1 import Spec, exactly_one, matching, visible
 
 _Glob = Annotated[str, Field(max_length=253), AfterValidator(visible)]
 
@@ -40,10 +41,21 @@ class PolicySpec(Spec):
         description="A JSON Schema (2020-12) that each such declaration, as written, must match. Its patterns are "
         "RE2's.",
     )
-    cel: str | None = Field(None, min_length=1, max_length=10_000, description="A CEL expression. Not supported yet.")
+    cel: str | None = Field(
+        None,
+        min_length=1,
+        max_length=4000,
+        description="A CEL expression that is true of each such declaration. It reads object, old, project, cluster, "
+        "total and oldTotal.",
+    )
+    field: Annotated[str, matching(r"[A-Za-z]+(\.[A-Za-z]+){0,9}", "a field such as spec.maxDuration")] | None = Field(
+        None, description="With cel: the field to be marked where it is broken. Default: the one that cel reads."
+    )
     message: str = Field(min_length=1, max_length=4000, description="What to tell people whose declaration breaks it.")
 
     @model_validator(mode="after")
     def _one_rule(self) -> PolicySpec:
         exactly_one(schema=self.schema_, cel=self.cel)
+        if self.field is not None and self.cel is None:
+            raise WrongValue("GPU4009", at=("field",))
         return self

@@ -21,13 +21,6 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="write a JSON Schema of draft 2020-12; references may only point into it, not to files or URLs",
     ),
     CodeEntry(
-        code="GPU4003",
-        title="a policy in CEL",
-        message="policies in CEL are not supported yet",
-        why="The field is part of the format; this version evaluates JSON Schema only.",
-        fix="write the rule as a JSON Schema in the field schema",
-    ),
-    CodeEntry(
         code="GPU4004",
         title="a pattern that can't be matched in linear time",
         message="this is not a pattern of RE2: {problem}",
@@ -51,5 +44,29 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="Files below projects/<project>/ are reviewed by that project. A policy for other projects, or for the "
         "cluster, belongs in a folder that all of them review.",
         fix="remove the line, or move the policy to policies/",
+    ),
+    CodeEntry(
+        code="GPU4007",
+        title="an invalid CEL expression",
+        message="this is no rule in CEL: {problem}",
+        why="An expression is checked before it is evaluated: its types, the fields it reads, and what it may cost. It "
+        "can call operators, has, size, contains, startsWith, endsWith, matches, conversions, and the macros all, "
+        "exists, exists_one, map and filter.",
+        fix="correct the expression at the marked place; docs/policies.md lists what it can read",
+    ),
+    CodeEntry(
+        code="GPU4008",
+        title="a CEL expression that fails",
+        message='policy "{policy}" can\'t be evaluated here: {problem}',
+        why="The expression reads something that this declaration does not have, or computes with values of different "
+        "types. A rule that can't be evaluated is as good as broken.",
+        fix="in the policy, test with has(object.spec.field), or write object.spec.?field.orValue(...)",
+    ),
+    CodeEntry(
+        code="GPU4009",
+        title="a field to be marked, without CEL",
+        message="the field to be marked is for policies in CEL",
+        why="A JSON Schema says itself which field of a declaration breaks it.",
+        fix="remove the line",
     ),
 )

@@ -46,14 +46,14 @@ def test_quotas_that_add_up_to_too_much_are_marked_at_what_a_change_touched() ->
     quotas = {"team-a": 4, "team-b": 8, "team-c": 9}
     base = {"c.yaml": CLUSTER, "p.yaml": "---\n".join(project(name, f"{{quota: {n}}}") for name, n in quotas.items())}
     raised = {**base, "p.yaml": base["p.yaml"].replace("quota: 4", "quota: 6")}
-    for before, marked in ((None, "quota: 9"), (compile_tree(tree_of(base)).written, "quota: 6")):
+    for before, marked in ((None, "quota: 9"), (compile_tree(tree_of(base)), "quota: 6")):
         (found,) = compile_tree(tree_of(raised), before=before).diagnostics
         assert (found.code, marked in found.source_line) == ("GPU3009", True)
     more = {**base, "n.yaml": project("team-0", "{quota: 2}")}
-    (found,) = compile_tree(tree_of(more), before=compile_tree(tree_of(base)).written).diagnostics
+    (found,) = compile_tree(tree_of(more), before=compile_tree(tree_of(base))).diagnostics
     assert (found.span.file, len(found.related)) == ("n.yaml", 3)
     smaller = {**base, "c.yaml": CLUSTER.replace("nodes: [d1, d2]", "nodes: [d1]")}
-    (found,) = compile_tree(tree_of(smaller), before=compile_tree(tree_of(base)).written).diagnostics
+    (found,) = compile_tree(tree_of(smaller), before=compile_tree(tree_of(base))).diagnostics
     assert "quota: 9" in found.source_line
 
 
