@@ -1,10 +1,10 @@
 """Files to `Declared`. A user's mistake is a diagnostic with its place; all are found at once.
 
-In the order data flows: `syntax` YAML events, `builder` and `reading` documents, `fields_v1`, `spec_v1`, `shape` their
-form, `declarations` what is declared, `resolve` references, `quota`, `capacity` and `fit` whether it can be, `policy`
-rules over declarations (`rule_form` and `patterns` what a JSON Schema is, `rule_steps` how it is evaluated,
-`rule_causes` why it is broken; `cel_rule` a rule in CEL, of `cel_tree` and `cel_reads`, what it reads of `cel_scope` and
-what it may cost, `cel_cost`), `lower` and `digest` the values of `model`. `cache` saves work and decides nothing.
+In the order data flows: `syntax` YAML events, `builder` and `reading` documents, `fields_v1`, `spec_v1`, `shape`
+their form, `declarations` what is declared, `resolve` references, `quota`, `capacity` and `fit` whether it can be,
+`policy` rules over declarations (`rule_form` and `patterns` what a JSON Schema is, `rule_steps` how it is evaluated,
+`rule_causes` why it is broken; `cel_rule` a rule in CEL, of `cel_tree` and `cel_reads`, what it reads of `cel_scope`
+and what it may cost, `cel_cost`), `lower` and `digest` the values of `model`. `cache` saves work and decides nothing.
 """
 
 from __future__ import annotations
