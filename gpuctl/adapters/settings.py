@@ -40,15 +40,18 @@ def read_settings() -> Settings:
 
 def write_project(project: str | None) -> Path:
     """Set the default project, or none; what else is in the file stays. Raises NotEdited."""
-    from gpuctl.edit.nodes import root_of  # noqa: PLC0415 - only to write
+    from gpuctl.compile.reading import parse_documents  # noqa: PLC0415 - only to write
+    from gpuctl.edit.nodes import root_of  # noqa: PLC0415
     from gpuctl.edit.splices import REMOVED, change  # noqa: PLC0415
 
     file = settings_file()
     if file is None:
         raise not_edited("GPU6119", path="config.yaml", why="neither XDG_CONFIG_HOME nor HOME names a folder")
     before = _content(file)
-    text = (before or b"").decode("utf-8")
-    if before is None or _parsed(file, before) == Settings():
+    if before is not None:
+        _parsed(file, before)
+    text = (before or b"").decode("utf-8", "replace")
+    if not parse_documents(str(file), before or b"")[0]:
         text += f"project: {project}\n" if project is not None else ""
     else:
         splice = change(text, root_of(text), ("project",), REMOVED if project is None else project, lambda _: ())

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.cli.failures import Failure
+from gpuctl.cli.instead import KINDS
 from gpuctl.cli.nearest import nearest_job
 from gpuctl.cli.terminal import say
 from gpuctl.diag.wording import message, one_of
@@ -156,5 +157,7 @@ def _absent(wanted: JobId | str, current: Live) -> Failure:
     if ended is not None:
         said = f"{ended.job} has ended ({ended.state}), and its object is gone"
         return Failure("GPU9003", said, hint="raise its runIndex in Git to run it again")
-    hint = nearest_job(str(wanted), {view.id for view in current.jobs}) or "gpuctl list -A shows all"
+    near = nearest_job(str(wanted), {view.id for view in current.jobs})
+    kind = wanted.name if isinstance(wanted, JobId) else wanted
+    hint = KINDS.get(kind) or near or "gpuctl list -A shows all"
     return Failure("GPU9003", f"there is no job {wanted} in this cluster", hint=hint)

@@ -25,6 +25,12 @@ def job_named(name: str, project: str | None) -> Target:
     return Target(kind="Job", name=after if slash else name, project=owner)
 
 
+def project_meant(job: str, project: str | None) -> str | None:
+    """The project of a job that is looked for: the named one, else the default one; None for all of them, or where the
+    job is named as PROJECT/JOB."""
+    return project or (None if "/" in job else default_project())
+
+
 def default_project() -> str | None:
     """The project that `gpuctl config project` has set; None if none is."""
     from gpuctl.adapters.settings import read_settings  # noqa: PLC0415 - only now

@@ -145,7 +145,7 @@ def _show(edit: Edit) -> None:
 
 def _report(edit: Edit, done: Done) -> None:
     what = "written" if edit.before is not None else "created"
-    say(f"{edit.title}: {edit.path} {what if edit.after is not None else 'removed'}")
+    say(f"{edit.title} ({edit.path} {what if edit.after is not None else 'removed'})")
     if done.made is not None:
         say(f"Committed {done.made.revision[:_SHOWN_REVISION]} on {done.made.branch}")
         for note in done.made.notes:

@@ -10,6 +10,7 @@ import click
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, read_live
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import compiled_folder
+from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest, nearest_job
 from gpuctl.cli.output import print_json
@@ -33,7 +34,7 @@ _WAITS = frozenset({JobState.PENDING, JobState.PREEMPTED})
 )
 @click.argument("subject", metavar="CODE|JOB")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(exists=True, file_okay=False))
-@click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB.")
+@click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @namespace_option
 @cluster_options
@@ -46,7 +47,9 @@ def explain(subject: str, folder: str | None, project: str | None, output: str, 
     """
     if _CODE.fullmatch(subject):
         _explain_code(subject.upper())
-    elif output == "json":
+        return
+    project = project_meant(subject, project)
+    if output == "json":
         if folder is None:
             raise Failure("GPU9002", "-o json needs the declarations", hint="gpuctl explain JOB DIR -o json")
         from gpuctl.views.explanation import document  # noqa: PLC0415 - only now

@@ -33,10 +33,10 @@ class Failure(click.ClickException):
             say(Segment("help", "help"), f": {self.hint}", err=True)
 
 
-def usage_failure(error: click.UsageError) -> Failure:
-    """A wrong command line, with the command whose help has more."""
+def usage_failure(error: click.UsageError, instead: str = "") -> Failure:
+    """A wrong command line, with what to do instead, or the command whose help has more."""
     path = error.ctx.command_path if error.ctx else "gpuctl"
-    return Failure("GPU9002", error.format_message(), hint=f"gpuctl explain GPU9002, or: {path} --help")
+    return Failure("GPU9002", error.format_message(), hint=instead or f"gpuctl explain GPU9002, or: {path} --help")
 
 
 def world_failure(fault: WorldFault) -> Failure:

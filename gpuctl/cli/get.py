@@ -8,6 +8,7 @@ import click
 
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, told_live
 from gpuctl.cli.command import command
+from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.cli.terminal import say, show
 
@@ -22,7 +23,7 @@ MOST_PODS = 8
 
 @command("get", examples=("gpuctl get a-1-g -p team-a", "gpuctl get team-a/a-1-g -o yaml"))
 @click.argument("job")
-@click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB.")
+@click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml", "name"]), default="text")
 @namespace_option
 @cluster_options
@@ -36,7 +37,7 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
 
     events: tuple[EventView, ...] = ()
     with where.looking() as (cluster, sessions):
-        view = one_job(job, project, told_live(cluster))
+        view = one_job(job, project_meant(job, project), told_live(cluster))
         if output == "text" and sessions is not None:
             events = _events(view, sessions)
     if output in {"json", "yaml"}:

@@ -129,13 +129,14 @@ INSTEAD: Mapping[tuple[str, ...], str] = {
     ("nodes",): _NODES,
     ("status",): "gpuctl list -A for jobs, gpuctl diff DIR for drift",
     ("lint",): "gpuctl validate DIR",
-    ("format",): "gpuctl fmt",
     ("help",): "gpuctl --help, gpuctl COMMAND --help",
 }
 """By the words of the command, without `gpuctl`. More words go before fewer."""
 
 KINDS: Mapping[str, str] = {
-    **dict.fromkeys(("jobs", "job", "pods", "pod", "workloads", "all"), "gpuctl list -A"),
+    **dict.fromkeys(
+        ("jobs", "job", "pods", "pod", "po", "workloads", "all"), "gpuctl list -A shows all jobs, gpuctl get JOB one"
+    ),
     **dict.fromkeys(("projects", "project", "namespaces", "ns", "queues"), _PROJECTS),
     **dict.fromkeys(("nodes", "node", "no"), _NODES),
 }
@@ -210,6 +211,13 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--cluster": "--path DIR names the cluster's folder",
 }
 """Flags of Run:ai's submit that `gpuctl submit` has not."""
+
+
+def without_kind(words: Sequence[str]) -> str:
+    """What to do instead of a command with a kind, as kubectl has it: `delete job NAME`; "" for others."""
+    if len(words) < 2 or words[1] not in KINDS:
+        return ""
+    return KINDS[words[1]] if words[0] == "get" else f"without the kind: gpuctl {words[0]} JOB"
 
 
 def instead_of(words: Sequence[str]) -> str:

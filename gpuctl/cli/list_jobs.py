@@ -6,6 +6,7 @@ import click
 
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, read_live
 from gpuctl.cli.command import command
+from gpuctl.cli.defaults import default_project
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest
 from gpuctl.cli.output import print_json, print_yaml
@@ -14,7 +15,7 @@ from gpuctl.model.ids import ProjectName
 
 
 @command("list", examples=("gpuctl list -p team-a", "gpuctl list -A -o json", "gpuctl list -n gpu-a --context prod"))
-@click.option("-p", "--project", help="Jobs of this project. Default: all.")
+@click.option("-p", "--project", help="Jobs of this project. Default: that of `gpuctl config project`, else all.")
 @click.option("-A", "--all-projects", is_flag=True, help="Jobs of all projects.")
 @click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table")
 @namespace_option
@@ -30,6 +31,7 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
 
     if project and all_projects:
         raise Failure("GPU9002", "-p and -A exclude each other", hint="gpuctl list --help")
+    project = project or (None if all_projects else default_project())
     chosen = ProjectName(project) if project else None
     current = read_live(where)
     views = current.of_project(chosen)

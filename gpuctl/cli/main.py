@@ -11,7 +11,7 @@ from gpuctl import __version__
 from gpuctl.app.ports import WorldFault
 from gpuctl.cli.command import ExampleCommand, ExampleGroup
 from gpuctl.cli.failures import EXIT_USAGE, Failure, internal_failure, usage_failure, world_failure
-from gpuctl.cli.instead import INSTEAD, instead_of
+from gpuctl.cli.instead import INSTEAD, instead_of, without_kind
 from gpuctl.cli.nearest import nearest
 from gpuctl.cli.terminal import show
 
@@ -35,6 +35,7 @@ COMMANDS = {
     "bash": "gpuctl.cli.bash:bash",
     "project": "gpuctl.cli.project:project",
     "top": "gpuctl.cli.top:top",
+    "config": "gpuctl.cli.config:config",
     "install": "gpuctl.cli.install:install",
     "schema": "gpuctl.cli.schema:schema",
     "bench": "gpuctl.cli.bench:bench",
@@ -43,6 +44,10 @@ COMMANDS = {
 """Every command and its module, in the order of the help text."""
 
 EXAMPLES = ("gpuctl demo", "gpuctl validate clusters/tr4858", "gpuctl plan clusters/tr4858 --base origin/main")
+
+
+_WORDS = "gpuctl.words"
+"""What stands behind `gpuctl`, in the context of the command line."""
 
 
 class RootGroup(ExampleGroup):
@@ -81,6 +86,7 @@ class RootGroup(ExampleGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
         """Find the command; an unknown name is reported with the nearest known one."""
+        ctx.meta[_WORDS] = args
         instead = instead_of(args[:2]) if args and not args[0].startswith("-") else ""
         if instead:
             words = " ".join(args[:2] if tuple(args[:2]) in INSTEAD else args[:1])
@@ -95,7 +101,7 @@ class RootGroup(ExampleGroup):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            raise usage_failure(error) from error
+            raise usage_failure(error, without_kind(ctx.meta[_WORDS])) from error
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
         except WorldFault as fault:

@@ -1,6 +1,8 @@
-"""`gpuctl project list`: the projects of a cluster."""
+"""`gpuctl project`: the projects of a cluster, and edits of their declarations."""
 
 from __future__ import annotations
+
+from importlib import import_module
 
 import click
 
@@ -10,10 +12,27 @@ from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.cli.terminal import say, show
 from gpuctl.diag.escapes import printable
 
+_EDITS = {"set-quota": "set_quota", "set": "set_project"}
 
-@click.group("project", cls=ExampleGroup, examples=("gpuctl project list",))
+
+class _Project(ExampleGroup):
+    """The commands that edit are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, those that look first."""
+        return [*super().list_commands(ctx), *_EDITS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in _EDITS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module("gpuctl.cli.project_set"), _EDITS[cmd_name])
+        return command
+
+
+@click.group("project", cls=_Project, examples=("gpuctl project list", "gpuctl project set-quota team-a 6"))
 def project() -> None:
-    """Look at projects."""
+    """Look at projects, and edit their declarations."""
 
 
 @command("list", examples=("gpuctl project list", "gpuctl project list -o json"))

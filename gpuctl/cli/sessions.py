@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.clusters import Where, one_job, told_live
+from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.terminal import say
 from gpuctl.model.ids import ObjectRef
 
@@ -23,10 +24,11 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments that name a job's container: JOB, its project, its worker."""
 
     @click.argument("job")
-    @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB.")
+    @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
     @click.option("--worker", type=click.IntRange(min=0), default=0, metavar="I", help="Which worker. Default: 0.")
     @functools.wraps(function)
     def with_job(*args: Any, **options: Any) -> Any:
+        options["project"] = project_meant(options["job"], options["project"])
         return function(*args, **options)
 
     return with_job
