@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from gpuctl import __version__
 from gpuctl.app.metrics import Measurements
 from gpuctl.app.ports import WorldFault
+from gpuctl.app.predictions import Result
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import Revision
 from gpuctl.model.units import DurationMs, Instant
@@ -54,6 +55,14 @@ class PrometheusMeters:
         self._starts = self._counter("gpuctl_starts", "Runs that were let go")
         self._pauses = self._counter("gpuctl_pauses", "Runs that were paused")
         self._drift = self._counter("gpuctl_drift_repaired", "Objects put back as they were wanted before")
+        self._predictions = self._counter(
+            "gpuctl_prediction_checks", "Commits, by how their prediction ended", "result"
+        )
+        for end in Result:
+            self._predictions.labels(end.value)
+        self._differences = self._counter(
+            "gpuctl_prediction_differences", "Differences of prediction and result, by cause", "cause"
+        )
         self._fetches = self._counter("gpuctl_git_fetches", "Times Git was asked", "result")
         for result in ("ok", "failed"):
             self._fetches.labels(result)
@@ -89,6 +98,12 @@ class PrometheusMeters:
         self._starts.inc(measured.starts)
         self._pauses.inc(measured.pauses)
         self._drift.inc(measured.drift)
+
+    def predicted(self, result: str, causes: Mapping[str, int]) -> None:
+        """A prediction has ended."""
+        self._predictions.labels(result).inc()
+        for cause, count in causes.items():
+            self._differences.labels(cause).inc(count)
 
     def standing(self, codes: Mapping[str, int]) -> None:
         """How many problems of each code stand now."""

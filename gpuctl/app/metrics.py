@@ -66,6 +66,10 @@ class Meters(Protocol):
         """A cycle has ended: call it for each, with `measure` of its report."""
         ...
 
+    def predicted(self, result: str, causes: Mapping[str, int]) -> None:
+        """A prediction has ended: call it with its result and how many differences each kind of cause explains."""
+        ...
+
     def standing(self, codes: Mapping[str, int]) -> None:
         """How many problems of each code stand now: call it with `Journal.codes` when they may have changed."""
         ...
@@ -87,6 +91,9 @@ class Unmeasured:
         """Nothing."""
 
     def cycle(self, measured: Measurements) -> None:
+        """Nothing."""
+
+    def predicted(self, result: str, causes: Mapping[str, int]) -> None:
         """Nothing."""
 
     def standing(self, codes: Mapping[str, int]) -> None:

@@ -13,6 +13,8 @@ from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Change, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, Displace, Move, Preempt, Reclaim, Resize, Suspended, TimeOut
 from gpuctl.model.ids import JobId, ObjectRef
+from gpuctl.model.state import ClusterState
+from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
 
 _PAUSES: Mapping[type[Decision], str] = {
@@ -42,7 +44,7 @@ def _notes(report: CycleReport) -> Iterator[Note]:
     for outcome in report.result.outcomes:
         change = outcome.change
         if outcome.refused:
-            yield _note(report, change.ref, "Refused", outcome.error, is_warning=True)
+            yield note_of(change.ref, report.state, "Refused", outcome.error, report.at_ms, is_warning=True)
         job = job_of(change.body) if change.body is not None and is_workload(change.ref) else None
         if job is not None and outcome.status is OutcomeStatus.APPLIED:
             made.append((change, job))
@@ -51,7 +53,7 @@ def _notes(report: CycleReport) -> Iterator[Note]:
     for change, job in made:
         told = _told(change, decisions[job])
         if told is not None:
-            yield _note(report, change.ref, *told, is_warning=False)
+            yield note_of(change.ref, report.state, *told, report.at_ms, is_warning=False)
 
 
 def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
@@ -67,12 +69,15 @@ def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
     return None
 
 
-def _note(report: CycleReport, ref: ObjectRef, reason: str, text: str, *, is_warning: bool) -> Note:
+def note_of(  # noqa: PLR0913 - what an event has
+    ref: ObjectRef, state: ClusterState, reason: str, text: str, at_ms: Instant, *, is_warning: bool
+) -> Note:
+    """The note of an object, with what is invisible in its text escaped."""
     return Note(
         regarding=ref,
-        uid=uid(report.state.live.get(ref, {})),
+        uid=uid(state.live.get(ref, {})),
         type="Warning" if is_warning else "Normal",
         reason=reason,
         message=printable(text),
-        at_ms=report.at_ms,
+        at_ms=at_ms,
     )

@@ -28,6 +28,7 @@ from gpuctl.app.ports import (
     Stop,
     WorldFault,
 )
+from gpuctl.app.predictions import Checked, Predictions, causes_of, entry_of, note_on_ledger
 from gpuctl.app.report import (
     Entry,
     Journal,
@@ -124,6 +125,7 @@ class Reconciler:
     def _begin(self) -> None:
         """Start over like a new process, but keep the object cache."""
         self._fights = Fights()
+        self._predictions = Predictions()
         self._context = CycleContext(object_cache=self._object_cache, clock=self._time, stop=self._is_over)
         self._follower.forget()
         self.has_followed = False
@@ -281,6 +283,9 @@ class Reconciler:
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
+        if not self._predictions.knows(declared, self._confirmations):
+            self._object_cache.refresh()
+            self.troubles.aside("predicted", partial(self._predict, declared))
         protected = self._fights.fought_over(self._now())
         report = self._cycled(declared, replace(self._context, protected=protected), done)
         self._context = replace(self._context, rejected=report.rejected)
@@ -305,6 +310,7 @@ class Reconciler:
             self._fights.note(report)
             self.troubles.aside("measured", partial(self._measure, report))
             self.troubles.aside("told", partial(self._tell, report))
+            self.troubles.aside("checked", partial(self._check, report))
         assert last is not None  # noqa: S101 - there is always a first cycle
         return last
 
@@ -312,6 +318,24 @@ class Reconciler:
         for entry in of_cycle(report, self._desired.revision):
             self._journal.tell(report.at_ms, entry)
         self._outside.recorder.record(notes_of(report))
+
+    def _predict(self, declared: Declared) -> None:
+        """Predict what new declarations do to the cluster as it is before the first write."""
+        state = self._context.caches.state_of(self._object_cache.objects(), declared.tenancy)
+        now_ms, revision = self._now(), self._desired.revision
+        for checked in self._predictions.take_up(declared, self._confirmations, revision, state, now_ms):
+            self._end(checked, declared, state)
+
+    def _check(self, report: CycleReport) -> None:
+        checked = self._predictions.note(report, self._now())
+        if checked is not None:
+            self._end(checked, report.declared, report.state)
+
+    def _end(self, checked: Checked, declared: Declared, state: ClusterState) -> None:
+        """Report the end of a prediction in the journal, as an event and in the measurements."""
+        self._journal.tell(checked.at_ms, entry_of(checked))
+        self._outside.meters.predicted(checked.result.value, causes_of(checked))
+        self._outside.recorder.record([note_on_ledger(checked, declared, state)])
 
     def _measure(self, report: CycleReport) -> None:
         self._outside.meters.cycle(measure(report, self._before, self._now() - report.at_ms))

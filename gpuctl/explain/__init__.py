@@ -11,6 +11,21 @@ from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.effect import domains_of, effect_of, queue_places
 from gpuctl.explain.forecast import forecast
+from gpuctl.explain.prediction import (
+    BUG_TEXT,
+    Cause,
+    CauseKind,
+    Difference,
+    Fate,
+    Fates,
+    Prediction,
+    causes_since,
+    compare,
+    fates_of,
+    predict,
+    restless,
+    touched,
+)
 from gpuctl.explain.remedies import remedies_for
 from gpuctl.explain.rest import at_rest
 from gpuctl.model.decision import (
@@ -36,7 +51,25 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import Instant
 
-__all__ = ["at_rest", "domains_of", "effect_of", "explain"]
+__all__ = [
+    "BUG_TEXT",
+    "Cause",
+    "CauseKind",
+    "Difference",
+    "Fate",
+    "Fates",
+    "Prediction",
+    "at_rest",
+    "causes_since",
+    "compare",
+    "domains_of",
+    "effect_of",
+    "explain",
+    "fates_of",
+    "predict",
+    "restless",
+    "touched",
+]
 
 _KINDS: Mapping[type[Decision], DecisionKind] = {
     Admit: DecisionKind.START,

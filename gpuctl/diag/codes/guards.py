@@ -100,4 +100,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Cut the quota when the jobs have ended, end them first, or, if it is intended, push a commit whose "
         "message ends with the `Gpuctl-Confirm:` line that is shown.",
     ),
+    CodeEntry(
+        code="GPU6012",
+        title="a commit did something else than was predicted",
+        message="commit {revision} did something else than was predicted, and no cause was observed",
+        why="When a commit is taken up, its effect is computed on the live cluster as `gpuctl plan` does, and compared "
+        "once the cluster is at rest. A difference without an observed cause is a bug of gpuctl: a plan may be wrong.",
+        fix="Report it with this line of the log. Nothing has to be repaired: what is declared is enforced.",
+    ),
 )

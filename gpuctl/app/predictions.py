@@ -1,0 +1,255 @@
+"""Checks after the merge what `plan` foretells before it: predicts a commit's effect when it is taken up, before the
+first write, and compares once the cluster is at rest.
+
+One prediction is kept, in memory, for a bounded time. A process that takes over does not know what was predicted, and
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from gpuctl.app.cycle import CycleReport
+from gpuctl.app.notes import note_of
+from gpuctl.app.ports import Note
+from gpuctl.app.report import Entry, FieldValue, Level
+from gpuctl.diag.wording import message
+from gpuctl.explain import (
+    BUG_TEXT,
+    Cause,
+    CauseKind,
+    Difference,
+    Fate,
+    Fates,
+    Prediction,
+    causes_since,
+    compare,
+    predict,
+    restless,
+    touched,
+)
+from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import NodeName, ProjectName, Revision
+from gpuctl.model.state import ClusterState, RunPhase
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.plan import OWN, excluded_projects
+
+LONGEST_UNREST_MS: DurationMs = 900_000
+"""A cluster that is not at rest by then is not compared: pods that pull large images start within it."""
+_UNDER_WAY = frozenset({RunPhase.STARTING, RunPhase.STOPPING})
+MOST_NAMED = 20
+"""The most jobs, and the most differences, that one line names."""
+MOST_CAUSES = 200
+"""The most causes that are kept of one prediction."""
+
+_Enforced: TypeAlias = tuple[Mapping[ProjectName, str], frozenset[ProjectName], frozenset[str]]
+"""What is declared, by contents; the projects that are left alone; and what is confirmed."""
+
+
+class Result(StrEnum):
+    """How a prediction ended. EXPLAINED: differences, each with a cause that was observed. BUG: one without."""
+
+    AS_PREDICTED = "as-predicted"
+    EXPLAINED = "explained"
+    BUG = "bug"
+    UNCHECKED = "unchecked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The end of one prediction. `why`: the reason that it was not checked."""
+
+    revision: Revision
+    at_ms: Instant
+    took_ms: DurationMs
+    result: Result
+    fates: Fates = field(default_factory=dict)
+    differences: tuple[Difference, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Open:
+    """A prediction that waits for the cluster to be at rest, with the causes seen and the last cycle."""
+
+    revision: Revision
+    began_ms: Instant
+    prediction: Prediction
+    causes: frozenset[Cause] = frozenset()
+    before: CycleReport | None = None
+
+
+class Predictions:
+    """Keeps the prediction of the newest commit that changes anything, until it is checked."""
+
+    def __init__(self) -> None:
+        self._enforced: _Enforced | None = None
+        self._open: _Open | None = None
+
+    def knows(self, declared: Declared, confirmed: frozenset[str]) -> bool:
+        """Whether these declarations were taken up already, whichever commit they are of."""
+        return self._enforced == _enforced(declared, confirmed)
+
+    def take_up(
+        self, declared: Declared, confirmed: frozenset[str], revision: Revision, state: ClusterState, now_ms: Instant
+    ) -> Iterator[Checked]:
+        """A commit is about to be enforced on a cluster in that state. Yields predictions that can't be checked now.
+
+        A commit that changes nothing leaves the prediction before it as it is.
+        """
+        if self.knows(declared, confirmed):
+            return
+        is_first, self._enforced = self._enforced is None, _enforced(declared, confirmed)
+        if self._open is not None:
+            yield _unchecked(self._open, now_ms, f"commit {revision[:12]} was taken up before the cluster was at rest")
+            self._open = None
+        found = predict(replace(declared, pinned=excluded_projects(declared, state)), state, now_ms)
+        opened = _Open(revision=revision, began_ms=now_ms, prediction=found)
+        if not is_first or not _was_taken_up(declared, revision, state):
+            self._open = opened
+        elif found.fates or any(run.phase in _UNDER_WAY for run in state.runs):
+            yield _unchecked(opened, now_ms, "gpuctl was restarted, or another replica led, while it was taking effect")
+
+    def note(self, report: CycleReport, now_ms: Instant) -> Checked | None:
+        """A cycle has ended. Returns the end of the prediction, if this is it."""
+        if self._open is None:
+            return None
+        was = self._open.before
+        seen = {*causes_since(self._open.prediction, report.state, report.schedule), *_refused(report)}
+        if was is not None:
+            seen |= set(touched((was.schedule, was.state), report.state))
+        causes = self._open.causes | frozenset(sorted(seen, key=repr)[: MOST_CAUSES - len(self._open.causes)])
+        opened = self._open = replace(self._open, causes=causes, before=_light(report))
+        waits_for = restless(report.schedule, report.state)
+        if report.settled and not waits_for:
+            self._open = None
+            found = compare(opened.prediction, report.state, causes, now_ms)
+            return _checked(opened, found, now_ms)
+        if now_ms - opened.began_ms >= LONGEST_UNREST_MS:
+            self._open = None
+            jobs = _few([str(job) for job in waits_for])
+            what = f": {', '.join(jobs)}" if jobs else ""
+            return _unchecked(opened, now_ms, f"not at rest within {LONGEST_UNREST_MS // 60_000}m{what}")
+        return None
+
+
+def _enforced(declared: Declared, confirmed: frozenset[str]) -> _Enforced:
+    return declared.project_contents, declared.pinned, confirmed
+
+
+def _was_taken_up(declared: Declared, revision: Revision, state: ClusterState) -> bool:
+    """Whether ledgers record the commit: an earlier process has begun to enforce it."""
+    recorded = {owner: ledger.content for owner, ledger in state.ledgers.items()}
+    begun = any(ledger.revision == revision for ledger in state.ledgers.values())
+    return begun or recorded == dict(declared.project_contents)
+
+
+def _light(report: CycleReport) -> CycleReport:
+    """The report without the live objects, so that no copy of the cluster is kept."""
+    return replace(report, state=ClusterState(runs=report.state.runs))
+
+
+def _refused(report: CycleReport) -> Iterator[Cause]:
+    for refusal in report.plan.refusals:
+        yield Cause(kind=CauseKind.REFUSED, text=f"a guard refuses a part of it ({refusal.code})")
+    for job, code in report.declared.blocked.items():
+        yield Cause(kind=CauseKind.REFUSED, text=f"{job} is left as it is ({code})", job=job)
+    for outcome in report.faults:
+        if outcome.refused:
+            ref = outcome.change.ref
+            yield Cause(kind=CauseKind.REFUSED, text=f"the API server refuses {ref.kind} {ref.name}")
+    for ref, rejection in report.rejected.items():
+        text = f"the API server refuses {ref.kind} {ref.name}"
+        yield Cause(kind=CauseKind.REFUSED, text=text, job=rejection.run[0])
+
+
+def _checked(opened: _Open, differences: tuple[Difference, ...], now_ms: Instant) -> Checked:
+    kinds = {each.cause.kind for each in differences}
+    result = Result.BUG if CauseKind.BUG in kinds else Result.EXPLAINED if kinds else Result.AS_PREDICTED
+    return Checked(
+        revision=opened.revision,
+        at_ms=now_ms,
+        took_ms=now_ms - opened.began_ms,
+        result=result,
+        fates=opened.prediction.fates,
+        differences=differences,
+    )
+
+
+def _unchecked(opened: _Open, now_ms: Instant, why: str) -> Checked:
+    return Checked(
+        revision=opened.revision,
+        at_ms=now_ms,
+        took_ms=now_ms - opened.began_ms,
+        result=Result.UNCHECKED,
+        fates=opened.prediction.fates,
+        why=why,
+    )
+
+
+def entry_of(checked: Checked) -> Entry:
+    """The journal's line. Cost: linear in the predicted fates."""
+    facts: dict[str, FieldValue] = {"revision": checked.revision[:12], "result": checked.result.value}
+    if checked.result is Result.BUG:
+        facts |= {"code": "GPU6012", "message": message("GPU6012", {"revision": checked.revision[:12]})}
+    facts |= {"why": checked.why} if checked.why else {}
+    for fate in Fate:
+        jobs = [str(job) for job, each in sorted(checked.fates) if each is fate]
+        facts |= {fate.value: tuple(_few(jobs))} if jobs else {}
+    if checked.differences:
+        facts["differences"] = tuple(_few([told(each) for each in checked.differences]))
+    level = Level.ERROR if checked.result is Result.BUG else Level.INFO
+    return Entry(event="prediction", level=level, fields={**facts, "took_ms": checked.took_ms})
+
+
+def note_on_ledger(checked: Checked, declared: Declared, state: ClusterState) -> Note:
+    """The event of the prediction's end, on the cluster's own ledger."""
+    words = {
+        Result.AS_PREDICTED: ("AsPredicted", "did what was predicted"),
+        Result.EXPLAINED: ("NotAsPredicted", "did something else than was predicted, with known causes"),
+        Result.BUG: ("NotAsPredicted", "did something else than was predicted"),
+        Result.UNCHECKED: ("NotChecked", "was not checked against its prediction"),
+    }
+    reason, text = words[checked.result]
+    more = checked.why or "; ".join(told(each) for each in checked.differences[:3])
+    return note_of(
+        ledger_ref(declared.cluster.name, OWN),
+        state,
+        reason,
+        f"commit {checked.revision[:12]} {text}" + (f": {more}" if more else ""),
+        checked.at_ms,
+        is_warning=checked.result is Result.BUG,
+    )
+
+
+def causes_of(checked: Checked) -> Mapping[str, int]:
+    """How many differences each kind of cause explains."""
+    found: dict[str, int] = {}
+    for each in checked.differences:
+        found[each.cause.kind.value] = found.get(each.cause.kind.value, 0) + 1
+    return found
+
+
+def told(difference: Difference) -> str:
+    """One difference in words."""
+    job, fate, cause = difference.job, difference.fate.value, difference.cause
+    why = BUG_TEXT if cause.kind is CauseKind.BUG else cause.text
+    if difference.happened is None:
+        return f"{job} was not {fate}{_where(difference.predicted)}: {why}"
+    if difference.predicted is None:
+        return f"{job} was {fate}{_where(difference.happened)}, which was not predicted: {why}"
+    return f"{job} was {fate}{_where(difference.happened)}, not{_where(difference.predicted)}: {why}"
+
+
+def _where(nodes: tuple[NodeName, ...] | None) -> str:
+    return f" on {', '.join(sorted(set(nodes)))}" if nodes else ""
+
+
+def _few(words: Iterable[str]) -> list[str]:
+    listed = list(words)
+    more = len(listed) - MOST_NAMED
+    return [*listed[:MOST_NAMED], f"and {more} more"] if more > 0 else listed

@@ -1,0 +1,255 @@
+"""Checks a prediction: what a commit was expected to do to the runs of a cluster, against what happened to them.
+
+Both are differences between two states, by the same function: the state when the commit was taken up, and the cluster
+at rest, once as the engine predicts it and once as it is observed. A difference between the two has a cause that was
+observed meanwhile, or is a bug of gpuctl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from gpuctl.engine import EngineCache
+from gpuctl.engine.reasons import GUARDED
+from gpuctl.explain.rest import at_rest
+from gpuctl.model.decision import Decision, Finished, JobState, Keep, Pending, Placement, Schedule, Suspended
+from gpuctl.model.declared import Declared
+from gpuctl.model.effect import Effect
+from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.state import ACTIVE, ClusterState, Node, Run, RunPhase
+from gpuctl.model.units import Instant
+
+
+class Fate(StrEnum):
+    """What a change does to a run. MOVED: it was paused and has started again, elsewhere or in the same place."""
+
+    STARTED = "started"
+    PAUSED = "paused"
+    MOVED = "moved"
+    RESIZED = "resized"
+    STOPPED = "stopped"
+
+
+Fates: TypeAlias = Mapping[tuple[JobId, Fate], tuple[NodeName, ...]]
+"""What happens to which jobs, with the node of each worker, sorted; none for runs that hold nothing then. A job whose
+run is replaced by a new one is STOPPED and STARTED."""
+
+
+class CauseKind(StrEnum):
+    """Why something else happened than was predicted, the most telling first.
+
+    NODE_LOST: a node is gone or not usable. FAILED, ENDED: a run ended by itself or by its limit. REFUSED: a guard or
+    the API server refuses a write. OUTSIDE: other clients or people changed the cluster. TIME: the engine decides
+    otherwise now, from the same state. BUG: no cause was observed.
+    """
+
+    NODE_LOST = "node-lost"
+    FAILED = "failed"
+    ENDED = "ended"
+    REFUSED = "refused"
+    OUTSIDE = "outside"
+    TIME = "time"
+    BUG = "bug"
+
+
+_RANK = {kind: rank for rank, kind in enumerate(CauseKind)}
+_ENDS: Mapping[RunPhase, tuple[CauseKind, str]] = {
+    RunPhase.FAILED: (CauseKind.FAILED, "{} failed"),
+    RunPhase.SUCCEEDED: (CauseKind.ENDED, "{} has succeeded"),
+    RunPhase.TIMED_OUT: (CauseKind.ENDED, "{} has reached its limit"),
+}
+BUG_TEXT = "no cause was observed: this is a bug of gpuctl"
+_TIME_TEXT = "the engine decides otherwise at this time (minRuntime, a limit, past use)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Something observed after the commit was taken up. `job`: the one that it is about, if it is about one."""
+
+    kind: CauseKind
+    text: str
+    job: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What is expected of declarations that are enforced on a cluster in that state."""
+
+    declared: Declared
+    began: ClusterState
+    fates: Fates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A fate that was predicted and did not happen, or the other way round, or happened on other nodes.
+
+    `predicted` and `happened` are the nodes; None: it was not predicted, or did not happen.
+    """
+
+    job: JobId
+    fate: Fate
+    predicted: tuple[NodeName, ...] | None
+    happened: tuple[NodeName, ...] | None
+    cause: Cause
+
+
+def predict(declared: Declared, state: ClusterState, now_ms: Instant) -> Prediction:
+    """Predict what enforcing declarations does, if no guard refuses anything. Keeps no live objects.
+
+    Cost: a schedule without a cache and a few of what has changed.
+    """
+    began = ClusterState(
+        nodes=state.nodes, runs=state.runs, ledgers=state.ledgers, damaged=state.damaged, cluster=state.cluster
+    )
+    rest = at_rest(declared, began, now_ms, EngineCache())
+    return Prediction(declared=declared, began=began, fates=fates_between(declared, began, rest.state))
+
+
+def fates_between(declared: Declared, before: ClusterState, after: ClusterState) -> Fates:
+    """What has happened to the runs of the first state in the second. Cost: linear in runs."""
+    found: dict[tuple[JobId, Fate], tuple[NodeName, ...]] = {}
+    wanted = {(job.id, job.digest) for job in declared.jobs if not job.suspend}
+    then, now = ({(run.job, run.digest): run for run in state.runs} for state in (before, after))
+    for key in sorted(then.keys() | now.keys()):
+        fate = _fate(then.get(key), now.get(key), key in wanted)
+        if fate is not None:
+            found[key[0], fate] = () if fate in {Fate.PAUSED, Fate.STOPPED} else _nodes(now[key])
+    return found
+
+
+def _fate(was: Run | None, run: Run | None, is_wanted: bool) -> Fate | None:  # noqa: FBT001 - three facts of one run
+    if was is None or was.phase not in ACTIVE:
+        starts = 0 if was is None else was.starts
+        let_go = run is not None and (run.phase in ACTIVE or (run.phase.final and run.starts > starts))
+        ended = was is not None and was.phase.final
+        return Fate.STARTED if let_go and not ended else None
+    if run is None or run.phase.final:
+        return Fate.STOPPED
+    if run.phase not in ACTIVE:
+        return Fate.PAUSED if is_wanted else Fate.STOPPED
+    if run.starts > was.starts:
+        return Fate.MOVED
+    return Fate.RESIZED if len(_nodes(run)) != len(_nodes(was)) else None
+
+
+def _nodes(run: Run) -> tuple[NodeName, ...]:
+    return () if run.placement is None else _where(run.placement)
+
+
+def _where(placement: Placement) -> tuple[NodeName, ...]:
+    return tuple(sorted(worker.node for worker in placement.workers))
+
+
+def fates_of(effect: Effect) -> Fates:
+    """What a plan tells of each job, in the same form."""
+    found = {(each.job, Fate.STARTED): _where(each.placement) for each in effect.started}
+    found |= {(each.job, Fate.STOPPED): () for each in effect.started if each.anew}
+    found |= {(each.job, Fate.STOPPED): () for each in effect.stopped}
+    found |= {(each.job, Fate.PAUSED): () for each in effect.paused}
+    found |= {(each.job, Fate.RESIZED): () for each in effect.resized}
+    return found | {(each.job, Fate.MOVED): _where(each.after) for each in effect.moved}
+
+
+def restless(schedule: Schedule, state: ClusterState) -> tuple[JobId, ...]:
+    """The jobs that keep a cluster from being at rest: starting, stopping, or with a decision to be carried out."""
+    moving = {run.job for run in state.runs if run.phase in {RunPhase.STARTING, RunPhase.STOPPING}}
+    return tuple(sorted(moving | {each.job for each in schedule.decisions if not _rests(each)}))
+
+
+def _rests(decision: Decision) -> bool:
+    if isinstance(decision, Pending):
+        return decision.reserved is None or decision.reason.code == GUARDED
+    return isinstance(decision, Keep | Finished | Suspended)
+
+
+def causes_since(prediction: Prediction, state: ClusterState, schedule: Schedule) -> Iterator[Cause]:
+    """What has happened meanwhile by itself, or by others. Cost: linear in nodes and runs."""
+    before = {node.name: node for node in prediction.began.nodes}
+    now = {node.name: node for node in state.nodes}
+    for name in sorted(before.keys() | now.keys()):
+        yield from _of_node(name, before.get(name), now.get(name))
+    known = {(run.job, run.digest): run.phase for run in prediction.began.runs}
+    for run in state.runs:
+        phase = run.ends_as or run.phase
+        if phase in _ENDS and known.get((run.job, run.digest)) != phase:
+            kind, text = _ENDS[phase]
+            yield Cause(kind=kind, text=text.format(run.job), job=run.job)
+    told = {key for ledger in prediction.began.ledgers.values() for key in ledger.finished}
+    wanted = {job.id: job.digest for job in prediction.declared.jobs}
+    for decision in schedule.decisions:
+        is_gone = isinstance(decision, Finished) and decision.state is JobState.DELETED
+        if is_gone and (decision.job, wanted.get(decision.job)) not in told:
+            yield Cause(kind=CauseKind.OUTSIDE, text=f"the object of {decision.job} was deleted", job=decision.job)
+    if state.damaged != prediction.began.damaged:
+        yield Cause(kind=CauseKind.OUTSIDE, text="a ledger was damaged or repaired")
+
+
+def _of_node(name: NodeName, before: Node | None, now: Node | None) -> Iterator[Cause]:
+    if before == now:
+        return
+    was_well, is_well = (node is not None and node.usable and node.ready for node in (before, now))
+    fewer = before is not None and now is not None and (now.gpus < before.gpus or now.lost_gpus > before.lost_gpus)
+    if (was_well and not is_well) or fewer:
+        yield Cause(kind=CauseKind.NODE_LOST, text=f"node {name} was lost" if not fewer else f"node {name} lost GPUs")
+    elif is_well and not was_well:
+        yield Cause(kind=CauseKind.OUTSIDE, text=f"node {name} became usable")
+    elif before is not None and now is not None and _occupied(before) != _occupied(now):
+        yield Cause(kind=CauseKind.OUTSIDE, text=f"other pods came to node {name}, or left it")
+
+
+def _occupied(node: Node) -> tuple[object, ...]:
+    return node.foreign_cpu_milli, node.foreign_mem_bytes, node.foreign_gpu_milli, node.gpus, node.lost_gpus
+
+
+def touched(before: tuple[Schedule, ClusterState], state: ClusterState) -> Iterator[Cause]:
+    """Runs that another client has stopped since the cycle before, which kept them running. Cost: linear in runs."""
+    kept = {each.job for each in before[0].decisions if isinstance(each, Keep)}
+    running = {(run.job, run.digest) for run in before[1].runs if run.phase in ACTIVE and run.job in kept}
+    for run in state.runs:
+        is_stopped = run.phase in {RunPhase.STOPPING, RunPhase.QUEUED} and run.ends_as is None
+        if is_stopped and (run.job, run.digest) in running:
+            yield Cause(kind=CauseKind.OUTSIDE, text=f"{run.job} was stopped by another client", job=run.job)
+
+
+def compare(
+    prediction: Prediction, state: ClusterState, causes: Collection[Cause], now_ms: Instant
+) -> tuple[Difference, ...]:
+    """The differences between the prediction and the cluster at rest, each with its cause.
+
+    A job's own cause explains it; else the most telling of the others. Cost: linear in runs; a prediction where
+    differences have no cause.
+    """
+    happened = fates_between(prediction.declared, prediction.began, state)
+    found = tuple(_unlike(prediction.fates, happened))
+    if not found:
+        return ()
+    others = sorted(causes, key=_in_order)
+    if not others:
+        later = at_rest(prediction.declared, prediction.began, now_ms, EngineCache()).state
+        if not list(_unlike(fates_between(prediction.declared, prediction.began, later), happened)):
+            others = [Cause(kind=CauseKind.TIME, text=_TIME_TEXT)]
+    own = {cause.job: cause for cause in reversed(others) if cause.job is not None}
+    first = others[0] if others else Cause(kind=CauseKind.BUG, text=BUG_TEXT)
+    return tuple(
+        Difference(job=job, fate=fate, predicted=expected, happened=got, cause=own.get(job, first))
+        for job, fate, expected, got in found
+    )
+
+
+def _in_order(cause: Cause) -> tuple[int, str]:
+    return _RANK[cause.kind], cause.text
+
+
+_Unlike: TypeAlias = tuple[JobId, Fate, tuple[NodeName, ...] | None, tuple[NodeName, ...] | None]
+
+
+def _unlike(predicted: Fates, happened: Fates) -> Iterator[_Unlike]:
+    """Where the two differ. Nodes count where both are known: a run that has ended holds none."""
+    for job, fate in sorted(predicted.keys() | happened.keys()):
+        expected, got = predicted.get((job, fate)), happened.get((job, fate))
+        if expected is None or got is None or (expected and got and expected != got):
+            yield job, fate, expected, got

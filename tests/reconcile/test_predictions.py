@@ -1,0 +1,174 @@
+"""Checked after the merge: what a commit did, against what was predicted when it was taken up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stage import BASE, CLUSTER, Stage, job, project
+from theatre import FOLDER, story
+
+from gpuctl.adapters.embedded.timings import EmbeddedTimings
+from gpuctl.app.metrics import Unmeasured
+from gpuctl.k8s.kinds import CONFIG_MAP
+from gpuctl.model.ids import JobId, NodeName, ProjectName
+
+TWO_NODES = CLUSTER.replace("nodes: [n1]", "nodes: [n1, n2]")
+J1 = JobId(ProjectName("a"), "j1")
+
+
+class Counted(Unmeasured):
+    def __init__(self) -> None:
+        self.ends: list[tuple[str, dict[str, int]]] = []
+
+    def predicted(self, result: str, causes: Mapping[str, int]) -> None:
+        self.ends.append((result, dict(causes)))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """The base is enforced and at rest; j1 and j2 run."""
+    made = Stage(tmp_path)
+    made.commit(BASE | {"c/projects/b/project.yaml": project("b", 2)})
+    made.play(30)
+    made.lines.clear()
+    made.notes.clear()
+    return made
+
+
+def ends(stage: Stage) -> list[dict[str, Any]]:
+    return [line for line in stage.lines if line["event"] == "prediction"]
+
+
+def full(stage: Stage) -> None:
+    """Two more jobs of a, above its quota, fill the cluster."""
+    stage.commit({f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(2)})
+    stage.play(60)
+    stage.lines.clear()
+    stage.notes.clear()
+
+
+def test_a_reclaim_is_predicted_and_checked(stage: Stage) -> None:
+    stage.meters = counted = Counted()
+    full(stage)
+    counted.ends.clear()
+    revision = stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+    stage.play(120)
+    (line,) = ends(stage)
+    assert (line["level"], line["revision"], line["result"]) == ("info", revision[:12], "as-predicted")
+    assert (line["started"], line["paused"]) == (["b/m"], ["a/j1"])
+    assert "differences" not in line
+    assert counted.ends == [("as-predicted", {})]
+    (note,) = [note for note in stage.notes if note.regarding.kind == CONFIG_MAP[1]]
+    assert (note.type, note.reason) == ("Normal", "AsPredicted")
+    assert note.uid
+
+
+def test_the_reports_story_does_what_was_predicted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    before: Mapping[str, bytes] = {}
+    commits = story()
+    for number, files in enumerate(commits, start=1):
+        for path in before.keys() - files.keys():
+            stage.copy.remove(f"{FOLDER}/{path}")
+        for path, content in files.items():
+            stage.copy.write(f"{FOLDER}/{path}", content)
+        before = files
+        stage.copy.commit(f"commit {number}", stage.clock.now_ms())
+        stage.play(60 * number, path=FOLDER)
+    assert [line["result"] for line in ends(stage)] == ["as-predicted"] * len(commits)
+    assert sum(len(line.get("paused", ())) for line in ends(stage)) > 0
+
+
+def test_nothing_is_said_of_commits_that_change_nothing(stage: Stage) -> None:
+    stage.commit({"README.md": "a word"})
+    stage.play(60)
+    assert ends(stage) == []
+
+
+def test_a_restart_at_rest_has_nothing_to_check(stage: Stage) -> None:
+    stage.play(60)
+    stage.play(90)
+    assert ends(stage) == []
+
+
+def test_a_restart_while_it_takes_effect_is_told(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage.commit(BASE)
+    stage.play(2)
+    stage.play(90)
+    (line,) = ends(stage)
+    assert (line["result"], line["level"]) == ("unchecked", "info")
+    assert "restarted" in line["why"]
+
+
+def test_another_commit_before_rest_is_the_cause(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, EmbeddedTimings(start_ms=30_000))
+    stage.commit(BASE)
+    revisions: list[str] = []
+    stage.at(5, lambda: revisions.append(stage.commit({"c/projects/b/m.yaml": job("m", "b")})))
+    stage.play(90)
+    first, second = ends(stage)
+    assert (first["result"], second["result"]) == ("unchecked", "as-predicted")
+    assert first["why"] == f"commit {revisions[0][:12]} was taken up before the cluster was at rest"
+    assert second["revision"] == revisions[0][:12]
+
+
+def test_a_node_that_is_lost_is_the_cause(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage.commit(BASE | {"c/cluster.yaml": TWO_NODES})
+    stage.at(5, lambda: stage.cluster.set_node_ready(NodeName("n1"), ready=False))
+    stage.play(300)
+    (line,) = ends(stage)
+    assert line["result"] == "explained"
+    assert any("node n1 was lost" in each for each in line["differences"])
+
+
+def test_a_run_that_fails_is_the_cause(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage.commit(BASE)
+    stage.play(60)
+    full(stage)
+    stage.commit({"c/projects/b/m.yaml": job("m", "b"), "c/projects/b/n.yaml": job("n", "b")})
+    stage.at(63, lambda: stage.cluster.finish(J1, 1))
+    stage.play(200)
+    (line,) = ends(stage)
+    assert line["result"] == "explained"
+    assert "a/j1 was stopped, which was not predicted: a/j1 failed" in line["differences"]
+
+
+def test_what_a_guard_refuses_is_the_cause(stage: Stage) -> None:
+    full(stage)
+    stage.commit({"c/projects/b/j2.yaml": None, "c/projects/b/project.yaml": None})
+    stage.play(120)
+    (line,) = ends(stage)
+    assert line["result"] == "explained"
+    assert line["differences"] == ["b/j2 was not stopped: a guard refuses a part of it (GPU6002)"]
+
+
+def test_what_others_change_is_the_cause(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage.commit(BASE)
+    stage.play(60)
+    stage.lines.clear()
+    stage.commit({"c/projects/a/k0.yaml": job("k0", "a")})
+
+    def removed() -> None:
+        ref, live = stage.live("Job", "j1")
+        stage.cluster.delete(ref, live["metadata"]["uid"], live["metadata"]["resourceVersion"])
+
+    stage.at(65, removed)
+    stage.play(200)
+    (line,) = ends(stage)
+    assert line["result"] == "explained"
+    assert line["differences"] == ["a/j1 was stopped, which was not predicted: a/j1 was stopped by another client"]
+
+
+def test_a_cluster_that_does_not_come_to_rest_is_given_up(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, EmbeddedTimings(start_ms=10_000_000))
+    stage.commit(BASE)
+    stage.play(1_000)
+    (line,) = ends(stage)
+    assert (line["result"], line["why"]) == ("unchecked", "not at rest within 15m: a/j1, b/j2")
