@@ -34,6 +34,7 @@ COMMANDS = {
     "exec": "gpuctl.cli.execute:exec_",
     "bash": "gpuctl.cli.bash:bash",
     "project": "gpuctl.cli.project:project",
+    "policy": "gpuctl.cli.policy:policy",
     "top": "gpuctl.cli.top:top",
     "config": "gpuctl.cli.config:config",
     "install": "gpuctl.cli.install:install",

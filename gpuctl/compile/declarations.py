@@ -41,6 +41,9 @@ _FAULTS = {
     SourceFault.TOO_LARGE: "GPU1007",
     SourceFault.UNREADABLE: "GPU1019",
 }
+POLICIES = "policies"
+EXAMPLES = "examples"
+"""Folders of these names hold policies, and below that their examples."""
 _NAMED = re.compile(r"\b(kind|name|project)[\"']?:[ \t]+[\"']?([A-Za-z0-9.-]+)")
 
 
@@ -107,11 +110,24 @@ class Declarations:
 
 
 def collect(tree: SourceTree, files: Memo[str, FileDeclarations]) -> Declarations:
-    """Read the files of a tree; `files`: the cache. Cost: linear in the bytes of the files that are not in it."""
+    """Read the files of a tree, but for examples of policies; `files`: the cache.
+
+    Cost: linear in the bytes of the files that are not in it.
+    """
     files.turn()
+    examples = {path for path in tree.files if is_example(path)}
+    out = collect_files(tree, tree.files.keys() - examples, files)
+    for path in examples:
+        folder = folder_project(tree.cluster_dir, path)
+        out.owners[path] = ProjectName(folder) if folder else None
+    return out
+
+
+def collect_files(tree: SourceTree, paths: Iterable[str], files: Memo[str, FileDeclarations]) -> Declarations:
+    """Read some files of a tree; `files`: the cache."""
     out = Declarations()
     of_kinds = out.of_kinds()
-    for path in sorted(tree.files):
+    for path in sorted(paths):
         file = tree.files[path]
         read = files.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir))
         for kind, declaration in read.declared:
@@ -121,6 +137,12 @@ def collect(tree: SourceTree, files: Memo[str, FileDeclarations]) -> Declaration
         out.diagnostics.extend(read.diagnostics)
         out.owners[path] = read.owner
     return out
+
+
+def is_example(path: str) -> bool:
+    """Whether a file is an example of a policy, `policies/examples/NAME/good-1.yaml`: `policy test` reads it alone."""
+    _, is_below, rest = f"/{path}".partition(f"/{POLICIES}/")
+    return bool(is_below) and f"/{EXAMPLES}/" in f"/{rest}"
 
 
 def folder_project(cluster_dir: str, path: str) -> str | None:

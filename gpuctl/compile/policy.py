@@ -104,6 +104,15 @@ def check_policies(
             yield from _check(_Check(policy, owner, rule, scope), bound, accounts, breaches)
 
 
+def matches(declarations: Declarations) -> Iterator[tuple[Declaration[PolicyV1], int]]:
+    """Each policy, and how many declarations it holds for."""
+    subjects = _subjects(declarations)
+    for policy in declarations.policies:
+        owner = declarations.owners.get(policy.document.name.file) or ""
+        match = policy.model.spec.match
+        yield policy, sum(1 for _ in _bound(match, owner, subjects[match.kind]))
+
+
 def _subjects(declarations: Declarations) -> Mapping[str, list[Subject]]:
     """The declarations by kind, without those that stand in the folder of a project they do not belong to."""
     found: dict[str, list[Subject]] = {}

@@ -69,4 +69,26 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="A JSON Schema says itself which field of a declaration breaks it.",
         fix="remove the line",
     ),
+    CodeEntry(
+        code="GPU4010",
+        title="an example that a policy judges otherwise",
+        message='the example is called {verdict}, and {what}: policy "{policy}"',
+        why="A policy is tested by examples beside it: those that are called good keep it, those that are called bad "
+        "break it.",
+        fix="correct the policy or the example, or rename the example",
+    ),
+    CodeEntry(
+        code="GPU4011",
+        title="an example without a verdict",
+        message='the name of an example of policy "{policy}" begins with good- or bad-',
+        why="The name says what the policy is expected to say of it.",
+        fix="rename the file: good-1.yaml, bad-too-many.yaml; what was before a change is in good-1.before.yaml",
+    ),
+    CodeEntry(
+        code="GPU4012",
+        title="a policy without examples",
+        message="there is no {what} example in {folder}",
+        why="A rule that was never seen to allow anything, or never to refuse anything, may do neither.",
+        fix="write a small declaration that keeps the policy, as good-1.yaml, and one that breaks it, as bad-1.yaml",
+    ),
 )
