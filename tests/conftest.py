@@ -23,9 +23,19 @@ ON_A_SERVER = pytest.mark.xdist_group("server")
 """Tests on real API servers run one after the other, in one process, which starts each server once."""
 
 
+QUICK = (
+    "diagnostics", "golden", "house/test_tree.py", "unit/compile", "unit/diag", "unit/engine", "unit/explain",
+    "unit/observe", "unit/render",
+)  # fmt: skip
+"""Tests that a small change breaks most often, and that take seconds: `pytest -m quick`, under a minute."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
     for item in items:
+        if item.path.relative_to(here).as_posix().startswith(QUICK):
+            item.add_marker("quick")
         if isinstance(item, pytest.Function) and not STARTING.isdisjoint(item.fixturenames):
             item.add_marker(ON_A_SERVER)
 

@@ -15,7 +15,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-PAGES = [README, ROOT / "SECURITY.md", ROOT / "gpuctl" / "engine" / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [
+    README,
+    ROOT / "SECURITY.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CODE_OF_CONDUCT.md",
+    ROOT / "gpuctl" / "engine" / "README.md",
+    *sorted(DOCS.glob("*.md")),
+]
 COMMAND = [sys.executable, "-m", "gpuctl"]
 MISTAKE = """\
 apiVersion: gpuctl.dev/v1
