@@ -12,7 +12,7 @@ class Counters:
 
     `read`: jobs whose own state was read. `checks`: pending jobs checked for schedulability. `attempts`: jobs
     attempted. `placings`: searches for a placement that no failed request ruled out. `searches`: nodes searched for
-    victims.
+    victims. `cut_off`: searches for victims that ended at their bound and found none, so that there may be some.
     """
 
     read: int = 0
@@ -20,6 +20,7 @@ class Counters:
     attempts: int = 0
     placings: int = 0
     searches: int = 0
+    cut_off: int = 0
 
     def counts(self) -> Mapping[str, int]:
         """All counts by name."""

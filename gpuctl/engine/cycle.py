@@ -134,6 +134,8 @@ class Cycle:
         if before is None:
             keep_apart(outcome, carried.pending_jobs, snapshot)
         carried.in_vain = attempts and outcome.in_vain
+        if attempts and not in_vain:
+            carried.cut_off = frozenset(outcome.cut_off)
         cache.counters.more(earlier)
         return Round(carried, moving, lacking, admission.reservations, outcome, attempted=not in_vain)
 
@@ -162,7 +164,9 @@ class Cycle:
         changed: list[JobClass] = []
         is_as_before = not last.attempted and outcome.kept == carried.kept
         if (outcome.pending_queues or rounds.count > 1) and not is_as_before:
-            changed = carried.pending_reasons.update(carried.pending_jobs, carried.snapshot, last.reservations)
+            changed = carried.pending_reasons.update(
+                carried.pending_jobs, carried.snapshot, last.reservations, carried.cut_off
+            )
         carried.kept = outcome.kept
         carried.decide(overlay, changed)
 

@@ -107,6 +107,11 @@ def cpu_short(job: Job) -> Reason:
     return _reason("GPU5017", pools=_pools(job))
 
 
+def search_cut_off(job: Job) -> Reason:
+    """No place was found, but the search for runs that could make way ended at its bound."""
+    return _reason("GPU5024", gpus=_least(job), pools=_pools(job))
+
+
 def waits_for_paused(victims: Iterable[JobId]) -> Reason:
     """Its place is reserved; the runs paused for it are still leaving."""
     return _reason(FOR_PAUSED, victims=_named(victims))

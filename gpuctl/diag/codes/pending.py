@@ -144,6 +144,16 @@ WAITS = (
         "and GPUs. Of two jobs that could get each other's GPUs, one starts first.",
         fix="Nothing to do: it takes a few seconds.",
     ),
+    CodeEntry(
+        code="GPU5024",
+        title="the search was cut off",
+        message="waits for {gpus} GPUs in {pools}: no place was found, but the search for jobs that could make way was "
+        "cut off at its bound, so there may be some",
+        why="With many candidates not every set of jobs that could be paused or moved is tried: the number of sets is "
+        "bounded, so that a decision takes milliseconds. docs/concepts.md (How far the search goes) has the numbers.",
+        fix="It is tried again whenever something changes. Smaller or fewer workers are found a place sooner; or pause "
+        "a job by hand with suspend: true.",
+    ),
 )
 
 PAUSED = (

@@ -205,16 +205,16 @@ class Admission:
 
     def _attempt(self, pending: PendingJob) -> bool:
         """Attempt a job; its own head reservation is free for it meanwhile, and ends if the job gains a place."""
-        self._snapshot.counters.attempts += 1
-        reservation = self.reservations.of(pending)
-        if reservation is None:
-            return self._try(pending)
-        self.reservations.lift(reservation)
+        counters, reservation = self._snapshot.counters, self.reservations.of(pending)
+        counters.attempts += 1
+        before = counters.cut_off
+        if reservation is not None:
+            self.reservations.lift(reservation)
         placed = self._try(pending)
-        if placed:
-            self.reservations.drop(reservation)
-        else:
-            self.reservations.hold(reservation)
+        if reservation is not None:
+            (self.reservations.drop if placed else self.reservations.hold)(reservation)
+        is_cut_off = not placed and counters.cut_off > before
+        (self.outcome.cut_off.add if is_cut_off else self.outcome.cut_off.discard)(pending.job.id)
         return placed
 
     def _try(self, pending: PendingJob) -> bool:

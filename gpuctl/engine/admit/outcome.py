@@ -53,6 +53,7 @@ class Outcome:
     the jobs of each queue that are neither started nor reserved. What makes room: `pauses`, `shifts`, and `given_up`,
     the surplus workers that elastic runs give up. `regained`: places for missing workers of elastic runs.
     `repacked`: an admission was moved for another, so there may be room again where an attempt failed.
+    `cut_off`: jobs whose last attempt failed with a search for victims that was cut off.
     `in_vain`: no attempt succeeded, and none considered migration, whose candidates change with time alone.
     """
 
@@ -66,6 +67,7 @@ class Outcome:
     shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
     repacked: bool = False
+    cut_off: set[JobId] = field(default_factory=set)
     in_vain: bool = True
 
     def pause(self, victims: Sequence[Allocation], rule: VictimRule, beneficiary: JobId) -> None:

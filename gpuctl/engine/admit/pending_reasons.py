@@ -1,6 +1,7 @@
 """Pending reasons: why each class of jobs waits, as things stand when the attempts are over.
 
-The reason is the first of these that applies: a ceiling; a head reservation of another job; CPU or memory; GPUs that
+The reason is the first of these that applies: the search for runs that could make way was cut off at its bound, so that
+nothing is known; a ceiling; a head reservation of another job; CPU or memory; GPUs that
 are scattered over nodes; too few GPUs. It depends on what each sort of option is short of, and on what the job's
 project holds and may hold.
 A class for which neither has changed keeps its reason.
@@ -10,7 +11,7 @@ Cost: O(sorts), and O(classes) of dirty projects, or of all projects if any sort
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, product
 from typing import NamedTuple, TypeAlias
 
@@ -51,13 +52,23 @@ class PendingReasons:
     def __init__(self, dirty: DirtyProjects) -> None:
         self._dirty = dirty
         self._read = 0
-        self._short: tuple[Mapping[Sort, Shortfall], Reserved] = {}, {}
+        self._short: tuple[Mapping[Sort, Shortfall], Reserved, frozenset[JobClass]] = {}, {}, frozenset()
 
-    def update(self, pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadReservations) -> list[JobClass]:
-        """Bring the reason of each class up to date; the classes that have another one now."""
+    def update(
+        self,
+        pending_jobs: PendingJobs,
+        snapshot: Snapshot,
+        reservations: HeadReservations,
+        cut_off: Collection[JobId],
+    ) -> list[JobClass]:
+        """Bring the reason of each class up to date; the classes that have another one now.
+
+        `cut_off`: jobs for which the search for victims was cut off. That holds for all of their class.
+        """
         before = self._short
         shortfalls = {option.sort: _shortfall(option, snapshot) for option in pending_jobs.sorts}
-        self._short = shortfalls, _reserved(pending_jobs, snapshot, reservations)
+        classes = frozenset(pending_jobs.find(job)[1] for job in cut_off if pending_jobs.is_able(job))
+        self._short = shortfalls, _reserved(pending_jobs, snapshot, reservations), classes
         projects, self._read = self._dirty.since(self._read), self._dirty.count
         if before != self._short:
             return self._changed(pending_jobs.queues.values(), snapshot)
@@ -70,7 +81,7 @@ class PendingReasons:
 
     def _changed(self, queues: Iterable[ProjectQueue], snapshot: Snapshot) -> list[JobClass]:
         """Set the reasons of all classes of some queues; those that had another one."""
-        shortfalls, reserved = self._short
+        shortfalls, reserved, cut_off = self._short
         reasons_of: dict[object, Reason] = {}
         changed = []
         for job_class in chain.from_iterable(queue.job_classes.values() for queue in queues):
@@ -80,7 +91,7 @@ class PendingReasons:
                 jobs = [reserved.get((option.pool.name, option.fewest.request)) for option in first.options]
                 short = tuple([each._replace(reserved_for=job) for each, job in zip(short, jobs, strict=True)])
             key = job_class.queue, first.job_options.terms, short
-            reason = reasons_of.get(key)
+            reason = reasons.search_cut_off(first.job) if job_class in cut_off else reasons_of.get(key)
             if reason is None:
                 reason = reasons_of[key] = _reason(first, short, snapshot)
             if reason != job_class.reason:

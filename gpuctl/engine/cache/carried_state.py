@@ -91,6 +91,7 @@ class CarriedState:
         self.touched: dict[JobId, None] = {}
         self.is_unchanged = False
         self.in_vain = False
+        self.cut_off: frozenset[JobId] = frozenset()
         self.kept: Mapping[JobId, tuple[Assignment, Reason]] = {}
         self._overlaid: set[JobId] = set()
 

@@ -156,6 +156,10 @@ class PendingJobs:
         for kind, members in alike.items():
             self._enter(kind, members)
 
+    def is_able(self, job: JobId) -> bool:
+        """Whether a job is pending and could start, so that `find` has it."""
+        return job in self._pending
+
     def find(self, job: JobId) -> tuple[PendingJob, JobClass]:
         """A job that could start, and its class. Raises KeyError for any other."""
         pending = self._pending[job]

@@ -19,7 +19,7 @@ from gpuctl.engine.capacity.fit import request_on
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.interactive import running_ms
-from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Accepts, Eviction, Found, Steps, moved, movers_of, pauses, victims_of
 from gpuctl.engine.victims.rules import Cost, VictimRule
@@ -73,7 +73,8 @@ class MigrationSearch:
 
         Where moves alone don't, pauses are made besides. `rules`: those of the job, at least one.
 
-        What asks for no less than one that failed fails. Pauses are mixed with moves only where candidates are few.
+        What asks for no less than one that failed fails. Pauses are mixed with moves only where candidates are few:
+        where they are many, and moves from node to node make no room, the search is cut off (`Counters.cut_off`).
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
         found = self._moves_alone(option, rules[0]) if self._may_walk(option, rules[0]) else None
@@ -82,21 +83,39 @@ class MigrationSearch:
             mixed = self._with_pauses(option, rule, first) if self._may_mix(option, rule) else None
             if mixed is not None and (found is None or mixed.cost < found.cost):
                 found = mixed
+        if found is None and any(self._is_cut_off(option, rule) for rule in rules):
+            self._snapshot.counters.cut_off += 1
         return found
 
     def may_find(self, option: PoolOption, rules: Sequence[VictimRule]) -> bool:
-        """Whether moves, with pauses or without, may make room, as far as that is known without a search."""
-        return self._may_walk(option, rules[0]) or any(self._may_mix(option, rule) for rule in rules)
+        """Whether moves, with pauses or without, may make room, as far as that is known without a search.
+
+        Also where the search will be cut off, so that the attempt is made which tells so.
+        """
+        return self._may_walk(option, rules[0]) or any(
+            self._may_mix(option, rule) or self._is_cut_off(option, rule) for rule in rules
+        )
 
     def _may_walk(self, option: PoolOption, rule: VictimRule) -> bool:
         may_move = rule.allows_moves() and not self._failed(option, rule.is_guaranteed).cover(option.request.sizes)
         return may_move and _enough_is_free(self._snapshot, option) and bool(self._moves_in(option.pool.name, rule))
 
     def _may_mix(self, option: PoolOption, rule: VictimRule) -> bool:
+        is_few = 0 < self._mixed_count(option, rule) <= MAX_CANDIDATES
+        return is_few and not self._failed(option, rule.key).cover(option.request.sizes)
+
+    def _is_cut_off(self, option: PoolOption, rule: VictimRule) -> bool:
+        """Whether candidates are too many to be mixed, though all of them together would free enough for an option."""
+        if not rule.allows_moves() or self._mixed_count(option, rule) <= MAX_CANDIDATES:
+            return False
+        pauses_milli = gpu_milli_of(rule.candidates())
+        return _enough_is_free(self._snapshot, option, pauses_milli) and any(_able(rule, option.pool.name))
+
+    def _mixed_count(self, option: PoolOption, rule: VictimRule) -> int:
+        """Runs that could be moved, and candidates to be paused besides; 0 if none could be moved."""
         pausable = self._snapshot.pausable(self._snapshot.capacity.domain_of[option.pool.name])
         count = sum(map(len, pausable.values()))
-        is_few = 0 < count <= MAX_CANDIDATES and count + len(rule.candidates()) <= MAX_CANDIDATES
-        return is_few and not self._failed(option, rule.key).cover(option.request.sizes)
+        return count + len(rule.candidates()) if count else 0
 
     def _moves_alone(self, option: PoolOption, rule: VictimRule) -> Consolidation | None:
         """Moves alone, from node to node."""
@@ -105,7 +124,7 @@ class MigrationSearch:
         left = _not_for(rule.job.id, moves)
         walk = EvictionWalk(option, rule, left, self._accepts(option, rule), Steps(MAX_STEPS))
         chosen = walk.run()
-        if chosen is None and len(left) == len(moves):
+        if chosen is None and walk.is_exhaustive and len(left) == len(moves):
             self._failed(option, rule.is_guaranteed).add(option.request.sizes)
         return None if chosen is None else _told(option, rule, chosen)
 
@@ -114,8 +133,9 @@ class MigrationSearch:
         self.has_looked = True
         moves = _movable(rule, option.pool.name)
         left = _not_for(rule.job.id, moves)
+        cut_off = self._snapshot.counters.cut_off
         found = cheapest_of_few(option, rule, [*left, *pauses(rule)], self._accepts(option, rule), first)
-        if found is None and len(left) == len(moves):
+        if found is None and self._snapshot.counters.cut_off == cut_off and len(left) == len(moves):
             self._failed(option, rule.key).add(option.request.sizes)
         return None if found is None else _told(option, rule, found[1])
 
@@ -179,26 +199,30 @@ def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule
     return Consolidation(assignment, moves, victims, rule, cost._replace(moved_loss=loss, moved=len(movers)))
 
 
-def _enough_is_free(snapshot: Snapshot, option: PoolOption) -> bool:
-    """What is free in the domain, and coming free in the pool, would be enough if it were in one place."""
+def _enough_is_free(snapshot: Snapshot, option: PoolOption, more_milli: GpuMilli = 0) -> bool:
+    """What is free in the domain, coming free in the pool, and so much more, would be enough if in one place."""
     domain = snapshot.capacity.domain_of[option.pool.name]
     pools = snapshot.capacity.pools_of(domain)
     free = sum(snapshot.idle.free_milli(pool, profile) for pool in pools for profile in {"", option.request.profile})
     kind = option.pool.name, option.request.profile
-    return free + snapshot.future_idle.free_milli(*kind) - snapshot.idle.free_milli(*kind) >= option.request.total_milli
+    coming = snapshot.future_idle.free_milli(*kind) - snapshot.idle.free_milli(*kind)
+    return free + coming + more_milli >= option.request.total_milli
 
 
 def _movable(rule: VictimRule, pool: PoolName) -> list[Eviction]:
     """The moves of all runs of a pool's domain that are old enough for a rule's job, the least loss first."""
     snapshot = rule.snapshot
-    runs = chain.from_iterable(snapshot.pausable(snapshot.capacity.domain_of[pool]).values())
-    able = (run for run in runs if run.job is not None and not run.is_extra and rule.may_move(run))
-    moves = [moved(snapshot, run) for run in able]
+    moves = [moved(snapshot, run) for run in _able(rule, pool)]
 
     def loss(move: Eviction) -> tuple[int, GpuMilli, JobId]:
         return running_ms(move.allocations[0].run, snapshot.now_ms), move.total_milli, move.job
 
     return sorted(moves, key=loss)
+
+
+def _able(rule: VictimRule, pool: PoolName) -> Iterator[Allocation]:
+    runs = chain.from_iterable(rule.snapshot.pausable(rule.snapshot.capacity.domain_of[pool]).values())
+    return (run for run in runs if run.job is not None and not run.is_extra and rule.may_move(run))
 
 
 def _not_for(beneficiary: JobId, moves: Sequence[Eviction]) -> list[Eviction]:

@@ -26,7 +26,9 @@ from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import GpuMilli
 
 MAX_STEPS = 2_000
-"""Sets of runs tried on one node, or of all candidates. All sets of 10 are fewer; bounds cut most of those of 20."""
+"""Sets of runs tried on one node, or of all candidates. All sets of 10 are fewer; bounds cut most of those of 20.
+
+A search that finds nothing up to here is counted as cut off (`Counters.cut_off`), and its failure is not remembered."""
 
 MAX_CANDIDATES = 40
 """With more candidates not all sets are tried: what the walk finds is taken, and what it misses is missed."""
@@ -237,7 +239,9 @@ def find_victims(option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...]
     taken = walk.run()
     victims = None if taken is None else victims_of(taken)
     if is_plain and option.request.workers == 1:
-        if victims is None and walk.is_exhaustive and unschedulable is not None:
+        if victims is None and not walk.is_exhaustive:
+            rule.snapshot.counters.cut_off += 1
+        elif victims is None and unschedulable is not None:
             unschedulable.add(option.request.sizes)
         return victims
     if victims is not None and not is_plain:
@@ -258,20 +262,31 @@ def cheapest_of_few(
 
     A walk takes worker after worker from the node where that costs least, with no way back. It misses sets that free
     several nodes at once, as a gang does, and sets that must also hold work on other nodes, to make a project smaller.
-    `first`: a set that does, if one is known. With more than MAX_CANDIDATES it is all that is found.
+    `first`: a set that does, if one is known. With more than MAX_CANDIDATES it is all that is found: if there is none,
+    the search is cut off, unless all candidates together leave too little room.
 
     Example: a job asks for 2 workers of 1 GPU; its project may take 2 GPUs from another, which runs a gang on nodes 1
     and 2 and a job on node 3. A walk takes the job, and then may not take the gang. The gang alone is the answer.
     """
-    if len(evictions) > MAX_CANDIDATES:
-        return first
     snapshot = rule.snapshot
+    if len(evictions) > MAX_CANDIDATES:
+        if first is None and place_without(snapshot, option, _all_of(evictions)) is not None:
+            snapshot.counters.cut_off += 1
+        return first
     names = {node for eviction in evictions for allocation in eviction.allocations for node in allocation.nodes()}
     rooms, slots = snapshot.future_idle.rooms, slots_by_node(snapshot.future_idle, option)
     elsewhere = sum(count for name, count in slots.items() if name not in names)
     here = [rooms[name] for name in sorted(names & rooms.keys()) if rooms[name].pool == option.pool.name]
     nodes = WhatIfNodes(here, option.request, elsewhere)
-    return EvictionSearch(rule, nodes, option.request.workers, evictions, Steps(MAX_STEPS), accepts, first).run({})
+    steps = Steps(MAX_STEPS)
+    found = EvictionSearch(rule, nodes, option.request.workers, evictions, steps, accepts, first).run({})
+    snapshot.counters.cut_off += found is None and steps.are_over
+    return found
+
+
+def _all_of(evictions: Iterable[Eviction]) -> tuple[Allocation, ...]:
+    """The allocations of all evictions, each once."""
+    return tuple(dict.fromkeys(allocation for eviction in evictions for allocation in eviction.allocations))
 
 
 def finds_nobody(option: PoolOption, rule: VictimRule) -> bool:
