@@ -6,9 +6,10 @@ A folder may hold anything, so what is read is counted, and reading ends at the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from errno import EINVAL
+from operator import itemgetter
 from pathlib import Path
 from stat import S_IMODE, S_ISLNK, S_ISREG
 
@@ -35,6 +36,23 @@ def read_tree(cluster_dir: str) -> SourceTree:
     if policies is not None:
         files.update(_files(policies, top, meter))
     return SourceTree(cluster_dir=folder.as_posix(), files=dict(sorted(files.items())))
+
+
+def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
+    """YAML files, and those below folders, each once. Links are left alone: what they lead to has a path of its own.
+
+    Raises SourceUnavailable GPU8014 for a folder with more in it than is read of a cluster.
+    """
+    seen = set[str]()
+    for name in paths:
+        path = Path(name)
+        found: Iterable[tuple[str, SourceFile]] = ((name, _file(path, path.parent.resolve(), inside=True)),)
+        if path.is_dir():
+            found = _files(path, _top(path), _Meter(path))
+        for each, file in sorted(found, key=itemgetter(0)):
+            if each not in seen and not Path(each).is_symlink():
+                seen.add(each)
+                yield each, file
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:

@@ -23,6 +23,7 @@ COMMANDS = {
     "reconcile": "gpuctl.cli.reconcile:reconcile",
     "demo": "gpuctl.cli.demo:demo",
     "diff": "gpuctl.cli.diff:diff",
+    "fmt": "gpuctl.cli.fmt:fmt",
     "submit": "gpuctl.cli.submit:submit",
     "delete": "gpuctl.cli.change_job:delete",
     "suspend": "gpuctl.cli.change_job:suspend",
