@@ -29,18 +29,22 @@ from gpuctl.plan import (
     CONFIRM_TRAILER,
     OWN,
     Cut,
+    Doing,
     excluded_projects,
+    frozen,
     is_confirmed,
     make_plan,
     mass_stop,
     quota_cut,
+    removed,
+    says_otherwise,
 )
 from gpuctl.render import render
 
 Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
 """The objects of nodes as pools declare them."""
 
-_OF_ALL = frozenset({"GPU6007", "GPU6010"})
+_OF_ALL = frozenset({"GPU6007", "GPU6010", "GPU6013"})
 """Refusals that are bound to all that a commit declares."""
 _AT_MS: Instant = 0
 """The time where there is no cluster: only durations are shown then."""
@@ -56,9 +60,16 @@ class Foreseen:
 
 
 def on_inventory(
-    base: Declared | None, head: Declared, inventory: Inventory, confirmed: frozenset[str] = frozenset()
+    base: Declared | None,
+    head: Declared,
+    inventory: Inventory,
+    confirmed: frozenset[str] = frozenset(),
+    now_ms: Instant = _AT_MS,
 ) -> Foreseen:
-    """The effect of a change on the declared nodes, on which all runs of base that fit are running."""
+    """The effect of a change on the declared nodes, on which all runs of base that fit are running.
+
+    `now_ms`: the time at which freeze windows are open or not.
+    """
     nodes = _nodes(head, inventory)
     before = None if base is None else at_rest(_patient(base), _idle(base, inventory), _AT_MS)
     began = ClusterState(nodes=nodes) if before is None else replace(before.state, nodes=nodes)
@@ -67,6 +78,7 @@ def on_inventory(
         *_told(mass_stop(head, began, frozenset()).refusals, head),
         *_unconfirmed(base, head, effect),
         *_cuts(base, head, effect),
+        *_told(_frozen(base, head, effect, now_ms), head),
     )
     return Foreseen(
         effect=effect, ground=_ground(head, nodes, live=False), refusals=_sorted_out(refused, (), confirmed)
@@ -87,7 +99,8 @@ def on_cluster(
     refused = tuple(_told(_refused(after, state, now_ms, engine_cache), head))
     standing = _refused(old, state, now_ms, EngineCache()) if refused and old is not None else ()
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
-    refusals = _sorted_out([*refused, *_cuts(base, head, effect)], standing, confirmed)
+    held = _told(_frozen(base, head, effect, now_ms), head)
+    refusals = _sorted_out([*refused, *_cuts(base, head, effect), *held], standing, confirmed)
     return Foreseen(effect=effect, ground=_live_ground(base, head, state), refusals=refusals)
 
 
@@ -187,6 +200,20 @@ def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic
             yield replace(refusal, help=help_)
         else:
             yield refusal
+
+
+def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Instant) -> Iterator[Diagnostic]:
+    """The refusal of what a freeze window of base forbids now."""
+    if base is None:
+        return
+    ended = (each.job for each in effect.stopped if each.why is not Stop.REMOVED)
+    anew = (each.job for each in effect.started if each.anew)
+    moved = (each.job for each in effect.moved)
+    pauses = {*(each.job for each in effect.paused), *moved, *ended, *anew}
+    doing = Doing(pauses=tuple(sorted(pauses)), deletes=removed(base, head), changes=says_otherwise(base, head))
+    refusal = frozen(base, head, doing, now_ms)
+    if refusal is not None:
+        yield refusal
 
 
 def _cuts(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Generic
 
 from gpuctl.app.ports import Background, R, Source, SourceUnavailable, Underway
-from gpuctl.app.revisions import Desired, Revisions
+from gpuctl.app.revisions import OWN, Desired, Revisions
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.observe import Records
@@ -35,10 +35,11 @@ class Followed:
     """The result of following the branch once. `desired` None: what was good before stays in force.
 
     `confirmations` are of all commits up to `head`, the newest one; `rewritten` are applied commits that `head` does
-    not contain.
+    not contain. `standing`: what an earlier process enforced, where it differs and freeze windows may hold the commit.
     """
 
     desired: Desired | None = None
+    standing: Desired | None = None
     confirmations: frozenset[str] | None = None
     head: Revision = NO_REVISION
     rewritten: tuple[Revision, ...] = ()
@@ -141,7 +142,22 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
         gone = tuple(old for old in _applied(known.head, desired, records) if not source.follows(old, head))
     except SourceUnavailable as fault:
         return Followed(desired=desired, problem=Problem(event="unreadable", fault=fault))
-    return Followed(desired=desired, confirmations=found.confirmations, head=head, rewritten=gone)
+    standing = None if known.compiles else _standing(source, desired, records)
+    return Followed(desired=desired, standing=standing, confirmations=found.confirmations, head=head, rewritten=gone)
+
+
+def _standing(source: Source, desired: Desired, records: Records) -> Desired | None:
+    """What the ledgers say is enforced, if that differs from the newest commit and may have freeze windows.
+
+    Cost: a compilation of each commit in the ledgers, at most once in a process.
+    """
+    declared = desired.declared
+    ledgers = {} if declared is None else records.of(declared.cluster.name).ledgers
+    recorded = {owner: ledger.content for owner, ledger in ledgers.items()}
+    if declared is None or OWN not in recorded or recorded == dict(declared.project_contents):
+        return None
+    has_windows = bool(declared.cluster.freeze) or recorded[OWN] != declared.project_contents.get(OWN)
+    return Revisions(source).compose(None, records) if has_windows else None
 
 
 def _recorded(records: Records) -> list[Revision]:

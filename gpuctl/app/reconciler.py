@@ -13,6 +13,7 @@ from gpuctl.app.change_urgency import ChangeUrgency, urgency_of
 from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import AtOnce, Followed, Follower
+from gpuctl.app.holding import Held, is_frozen
 from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.notes import Unrecorded, notes_of
 from gpuctl.app.object_cache import ObjectCache
@@ -35,6 +36,7 @@ from gpuctl.app.report import (
     Level,
     of_cycle,
     of_damage,
+    of_diagnostic,
     of_fault,
     of_fights,
     of_mistakes,
@@ -131,6 +133,10 @@ class Reconciler:
         self.has_followed = False
         """Whether the branch was read at least once, or could not be."""
         self._desired = Desired()
+        """What is enforced."""
+        self._newest: Desired | None = None
+        """What is to be enforced next, as soon as no freeze window holds it."""
+        self._held = Held()
         self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
         self._before: CycleReport | None = None
@@ -242,8 +248,11 @@ class Reconciler:
         problem = followed.problem
         if problem is not None and self._stop.requested():
             return []
+        if followed.standing is not None and self._desired.declared is None:
+            self._desired = followed.standing
         if followed.desired is not None:
-            self._take(followed.desired)
+            self._newest = followed.desired
+            self.troubles.stand("declarations", list(of_mistakes(followed.desired.diagnostics)))
         if followed.confirmations is not None:
             self._confirmations = followed.confirmations
         for old in followed.rewritten:
@@ -252,13 +261,26 @@ class Reconciler:
             self._journal.tell(self._now(), Entry(event="rewritten", level=Level.WARNING, fields=facts))
         return [] if problem is None else [of_fault(problem.event, problem.fault)]
 
+    def _take_newest(self) -> list[Entry]:
+        """Have the newest commit enforced from now on, unless a freeze window holds it. Returns why it is held."""
+        newest, in_force = self._newest, self._desired.declared
+        if newest is None:
+            return []
+        if in_force is not None and is_frozen(in_force, self._now()):
+            self._object_cache.refresh()
+            state = self._context.caches.state_of(self._object_cache.objects(), in_force.tenancy)
+            refusal = self._held.refusal(self._desired, newest, self._confirmations, state, self._now())
+            if refusal is not None:
+                return [of_diagnostic("held", refusal)]
+        self._take(newest)
+        return []
+
     def _take(self, desired: Desired) -> None:
-        self._desired = desired
+        self._desired, self._newest = desired, None
         if desired.revision:
             facts = {"revision": desired.revision, "branch": self._outside.source.branch}
             self._journal.tell(self._now(), Entry(event="following", fields=facts))
             self.troubles.aside("revision", lambda: self._outside.meters.following(desired.revision, self._now()))
-        self.troubles.stand("declarations", list(of_mistakes(desired.diagnostics)))
 
     def _of_long_following(self) -> Iterator[Entry]:
         took_ms = self._now() - self._began_ms
@@ -274,6 +296,7 @@ class Reconciler:
         return read_ledgers(self._object_cache.objects().objects)
 
     def _enforce(self, done: Callable[[CycleReport], bool]) -> list[Entry]:
+        held = self._take_newest()
         declared = self._desired.declared
         if declared is None:
             why = "the newest commit has errors" if self._desired.diagnostics else "nothing could be read yet"
@@ -295,7 +318,7 @@ class Reconciler:
         self.troubles.aside("synced", self._outside.meters.synced)
         fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
-        return [*troubles, *of_fights(fought, report.state)]
+        return [*held, *troubles, *of_fights(fought, report.state)]
 
     def _cycled(self, declared: Declared, context: CycleContext, done: Callable[[CycleReport], bool]) -> CycleReport:
         """Run cycles until one is done, and journal each as soon as it is over. Returns the last report.

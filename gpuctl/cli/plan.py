@@ -192,7 +192,7 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
         found = on_cluster(before, after, objects, at_ms, basis.confirmed)
         return replace(found, ground=replace(found.ground, age_ms=now_ms - at_ms))
     if not named and basis.embedded is None:
-        return on_inventory(before, after, wiring.blueprint, basis.confirmed)
+        return on_inventory(before, after, wiring.blueprint, basis.confirmed, wiring.now_ms())
     where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
     with where.reading() as cluster:
         return on_cluster(before, after, read_objects(cluster), wiring.now_ms(), basis.confirmed)

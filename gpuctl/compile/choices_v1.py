@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from gpuctl.compile.fields_v1 import AbsolutePath, Duration, Limit, Name, Spec, Subdomain, form_of, unique
+from gpuctl.compile.amounts import WrongValue
+from gpuctl.compile.fields_v1 import (
+    AbsolutePath,
+    Duration,
+    Limit,
+    Name,
+    Spec,
+    Subdomain,
+    form_of,
+    positive,
+    unique,
+    visible,
+)
+from gpuctl.diag.wording import duration
+from gpuctl.model.freeze import Forbidden, FreezeWindow, ends, is_cron, is_zone
 
 
 class Fairness(Spec):
@@ -79,6 +93,61 @@ class Scheduling(Spec):
     )
 
 
+def _of_cron(value: str) -> str:
+    if is_cron(value):
+        return value
+    wanted = "a cron expression of five fields that is due at some time: 0 18 * * 5"
+    raise WrongValue("GPU2023", found=value, wanted=wanted)
+
+
+def _of_zone(value: str) -> str:
+    if is_zone(value):
+        return value
+    raise WrongValue("GPU2023", found=value, wanted="the name of a time zone: Europe/Berlin")
+
+
+def _ending(value: Freeze) -> Freeze:
+    """A window that ends before it begins again."""
+    window = FreezeWindow(
+        cron=value.cron, duration_ms=value.duration, time_zone=value.time_zone, forbids=frozenset(Forbidden)
+    )
+    if ends(window):
+        return value
+    rule = "it must be shorter than the time between two starts, or the window never ends"
+    raise WrongValue("GPU2018", at=("duration",), found=duration(value.duration), rule=rule)
+
+
+def _list_or_plain(value: object) -> str:
+    return "(list)" if isinstance(value, list) else "(plain)"
+
+
+class Freeze(Spec):
+    """A window in which commits are held that would do what it forbids."""
+
+    cron: Annotated[str, AfterValidator(_of_cron)] = Field(
+        max_length=100, description="When it begins, as minute, hour, day of month, month and day of week: 0 18 * * 5."
+    )
+    duration: Annotated[Duration, AfterValidator(positive)] = Field(
+        description="How long it lasts, in real time: 62h, also where a clock is changed meanwhile."
+    )
+    time_zone: Annotated[str, AfterValidator(_of_zone)] = Field(
+        "UTC", max_length=60, description="The time zone of cron, by its IANA name: Europe/Berlin."
+    )
+    forbids: Annotated[
+        Annotated[list[Literal["pause", "delete"]], unique(), Tag("(list)")]
+        | Annotated[Literal["all"], Tag("(plain)")],
+        Discriminator(_list_or_plain),
+    ] = Field(
+        "all",
+        description="pause: commits that pause, move or end a running job that stays declared. delete: commits that "
+        "remove a job or a project. all: commits that change anything. They wait until it ends, or are confirmed.",
+    )
+    reason: Annotated[str, AfterValidator(visible)] = Field(
+        "", max_length=200, description="Why, told with each commit that waits."
+    )
+
+
+Freezes = list[Annotated[Freeze, AfterValidator(_ending)]]
 Level = Literal["privileged", "baseline", "restricted"]
 
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 from functools import partial
 
 from gpuctl.compile import quota, spec_v1
-from gpuctl.compile.choices_v1 import MinRuntime, Security
+from gpuctl.compile.choices_v1 import Freeze, MinRuntime, Security
 from gpuctl.compile.digest import run_digest
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model import declared as model
 from gpuctl.model import job as job_model
+from gpuctl.model.freeze import Forbidden, FreezeWindow
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision, RunDigest
 from gpuctl.model.memo import Memo
 from gpuctl.model.mig import profiles_of
@@ -68,6 +69,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
             delete_guard_jobs=choices.delete_guard,
         ),
         security=_security(spec.security),
+        freeze=tuple(map(_freeze, spec.freeze)),
         span=declaration.document.name,
     )
 
@@ -77,6 +79,17 @@ def _min_runtime(spec: int | MinRuntime) -> model.MinRuntime:
     if isinstance(spec, int):
         return model.MinRuntime.of_all(spec)
     return model.MinRuntime(spec.guarantee, spec.fairness, spec.moves)
+
+
+def _freeze(spec: Freeze) -> FreezeWindow:
+    forbids = tuple(Forbidden) if spec.forbids == "all" else map(Forbidden, spec.forbids)
+    return FreezeWindow(
+        cron=spec.cron,
+        duration_ms=spec.duration,
+        time_zone=spec.time_zone,
+        forbids=frozenset(forbids),
+        reason=spec.reason,
+    )
 
 
 def _security(spec: Security) -> model.Security:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from gpuctl.compile.amounts import WrongValue
-from gpuctl.compile.choices_v1 import Scheduling, Security
+from gpuctl.compile.choices_v1 import Freezes, Scheduling, Security
 from gpuctl.compile.fields_v1 import (
     INT32,
     MOST_POOLS,
@@ -176,6 +176,9 @@ class ClusterSpec(Spec):
     scheduling: Scheduling = Field({}, validate_default=True, description="The choices the fair-share engine is given.")
     security: Security = Field(
         {}, validate_default=True, description="What the people of a project may do in its namespace."
+    )
+    freeze: Freezes = Field(
+        [], max_length=20, description="Windows in which commits wait that would do what the window forbids."
     )
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, NewType
 
 from gpuctl.diag.span import SourceSpan
+from gpuctl.model.freeze import FreezeWindow
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
 from gpuctl.model.job import Job
 from gpuctl.model.mig import MigProfile, profile_named
@@ -274,6 +275,7 @@ class Cluster:
     scheduling: SchedulingPolicy
     span: SourceSpan
     security: Security = field(default_factory=Security)
+    freeze: tuple[FreezeWindow, ...] = ()
 
     def pool(self, name: PoolName) -> NodePool:
         """The pool of that name; KeyError if there is none."""

@@ -25,6 +25,7 @@ from gpuctl.model.state import ClusterState, Ledger, RunPhase
 from gpuctl.plan.admission import is_stopped
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.diff import Difference, differences, drift
+from gpuctl.plan.freeze import Doing, frozen, removed, says_otherwise
 from gpuctl.plan.guard import (
     CONFIRM_TRAILER,
     Cut,
@@ -50,16 +51,20 @@ __all__ = [
     "OWN",
     "Cut",
     "Difference",
+    "Doing",
     "PlanCache",
     "Stage",
     "differences",
     "drift",
     "excluded_projects",
+    "frozen",
     "is_confirmed",
     "is_stopped",
     "make_plan",
     "mass_stop",
     "quota_cut",
+    "removed",
+    "says_otherwise",
     "taken_names",
     "unreadable_jobs",
 ]

@@ -191,9 +191,9 @@ def _ended(declared: Declared, state: ClusterState, mine: Collection[ProjectName
         "stopped": format_gpus(stopped_milli),
         "running": format_gpus(running_milli),
         "percent": percent,
-        "what": _listed(str(run.job) for run in ended),
+        "what": listed(str(run.job) for run in ended),
     }
-    return _of_all(declared, "stop", [run.job for run in ended], "GPU6007", params)
+    return of_all(declared, "stop", [run.job for run in ended], "GPU6007", params)
 
 
 def _removed(
@@ -208,15 +208,15 @@ def _removed(
     gone = sorted({run.job for run in runs if run.job not in known})
     if len(gone) <= most:
         return None
-    return _of_all(declared, "delete", gone, "GPU6010", _too_many(gone, most))
+    return of_all(declared, "delete", gone, "GPU6010", _too_many(gone, most))
 
 
 def _too_many(jobs: Sequence[JobId], most: int) -> dict[str, str | int]:
-    return {"jobs": len(jobs), "most": most, "what": _listed(map(str, jobs))}
+    return {"jobs": len(jobs), "most": most, "what": listed(map(str, jobs))}
 
 
-def _of_all(declared: Declared, what: str, jobs: list[JobId], code: str, params: Mapping[str, str | int]) -> _Danger:
-    """A refusal whose digest is bound to all that is declared."""
+def of_all(declared: Declared, what: str, jobs: list[JobId], code: str, params: Mapping[str, str | int]) -> _Danger:
+    """A refusal whose digest is bound to all that is declared, with the jobs that it is about."""
     contents = (f"{project}={content}" for project, content in sorted(declared.project_contents.items()))
     digest = _digest(declared.cluster.name, what, *contents)
     return jobs, _refusal(code, message(code, params), declared.cluster.span, digest), digest
@@ -296,10 +296,10 @@ def _danger(
 ) -> tuple[str, Mapping[str, str | int]] | None:
     """The code and the facts of the most dangerous effect of removing a project; None if there is none."""
     if not declared.projects and not declared.pinned:
-        return "GPU6001", {"what": _listed(ref.name for ref in surplus)}
+        return "GPU6001", {"what": listed(ref.name for ref in surplus)}
     running = [run.job.name for run in state.runs if run.job.project == ledger.project and run.phase in _HOLDS_GPUS]
     if running:
-        return "GPU6002", {"what": _listed(running)}
+        return "GPU6002", {"what": listed(running)}
     most = declared.cluster.scheduling.delete_guard_jobs
     left = sorted({run.job for run in state.runs if run.job.project == ledger.project and not run.phase.final})
     if most is not None and len(left) > most:
@@ -308,9 +308,9 @@ def _danger(
     inside = [ref for ref in sorted(state.live) if ref.namespace in namespaces and not is_deleting(state.live[ref])]
     claims = {ref.name for ref in (*surplus, *inside) if _is_claim(ref)}
     if claims:
-        return "GPU6003", {"what": _listed(sorted(claims))}
+        return "GPU6003", {"what": listed(sorted(claims))}
     foreign = [ref.name for ref in inside if _is_workload(ref) and not _is_managed(ref, state)]
-    return ("GPU6005", {"what": _listed(foreign)}) if foreign else None
+    return ("GPU6005", {"what": listed(foreign)}) if foreign else None
 
 
 def _is_claim(ref: ObjectRef) -> bool:
@@ -338,10 +338,10 @@ def _digest(*parts: str) -> str:
     return sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-def _listed(words: Iterable[str]) -> str:
+def listed(words: Iterable[str]) -> str:
     """A list of a few names, then how many more there are."""
-    listed = list(words)
-    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")
+    known = list(words)
+    return ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
 
 
 def _refusal(code: str, text: str, span: SourceSpan, digest: str) -> Diagnostic:

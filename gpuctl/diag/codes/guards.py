@@ -108,4 +108,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "once the cluster is at rest. A difference without an observed cause is a bug of gpuctl: a plan may be wrong.",
         fix="Report it with this line of the log. Nothing has to be repaired: what is declared is enforced.",
     ),
+    CodeEntry(
+        code="GPU6013",
+        title="a commit is held by a freeze window",
+        message="held until {until}{reason}: the commit {what}",
+        why="The cluster's freeze windows forbid commits to do that now. The windows of the commit that is in force "
+        "count. Nothing of the commit is applied; what the engine decides without it goes on.",
+        fix="Wait: it is taken up when the window ends. If it can't wait, push a commit, which may be empty, whose "
+        "message ends with the `Gpuctl-Confirm:` line that is shown.",
+    ),
 )

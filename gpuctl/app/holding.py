@@ -1,0 +1,64 @@
+"""Holds the newest commit while a freeze window of what is in force forbids what it would do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuctl.app.revisions import Desired
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.explain import Fate, predict
+from gpuctl.model.declared import Declared
+from gpuctl.model.freeze import Forbidden, open_until
+from gpuctl.model.ids import JobId
+from gpuctl.model.state import ClusterState
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.plan import Doing, excluded_projects, frozen, is_confirmed, removed, says_otherwise
+
+LOOK_AGAIN_MS: DurationMs = 60_000
+"""How long it counts what a commit would do: jobs end meanwhile, so that it may come to pause none."""
+_INTERRUPTED = frozenset({Fate.PAUSED, Fate.MOVED, Fate.STOPPED})
+
+
+class Held:
+    """Remembers for a minute what the newest commit would do, so that most cycles only read the clock."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Desired, Desired] | None = None
+        self._due_ms: Instant = 0
+        self._doing = Doing()
+
+    def refusal(
+        self, in_force: Desired, newest: Desired, confirmed: frozenset[str], state: ClusterState, now_ms: Instant
+    ) -> Diagnostic | None:
+        """Why the newest commit is not to be enforced now; None if it may be.
+
+        Cost: while no window is open, the windows; in one, two predictions a minute.
+        """
+        before, after = in_force.declared, newest.declared
+        if before is None or after is None or not is_frozen(before, now_ms):
+            return None
+        is_known = self._of is not None and self._of[0] is in_force and self._of[1] is newest
+        if not is_known or now_ms >= self._due_ms:
+            self._of, self._due_ms = (in_force, newest), now_ms + LOOK_AGAIN_MS
+            self._doing = _doing(before, after, state, now_ms)
+        refusal = frozen(before, after, self._doing, now_ms)
+        return None if refusal is None or is_confirmed(refusal, confirmed) else refusal
+
+
+def is_frozen(declared: Declared, now_ms: Instant) -> bool:
+    """Whether a freeze window is open."""
+    return any(open_until(declared.cluster.freeze, each, now_ms) for each in Forbidden)
+
+
+def _doing(before: Declared, after: Declared, state: ClusterState, now_ms: Instant) -> Doing:
+    """What a commit does, beyond what happens without it."""
+    gone = {job.id for job in before.jobs} - {job.id for job in after.jobs}
+    pauses = _interrupted(after, state, now_ms) - gone
+    if pauses:
+        pauses -= _interrupted(before, state, now_ms)
+    return Doing(pauses=tuple(sorted(pauses)), deletes=removed(before, after), changes=says_otherwise(before, after))
+
+
+def _interrupted(declared: Declared, state: ClusterState, now_ms: Instant) -> set[JobId]:
+    found = predict(replace(declared, pinned=excluded_projects(declared, state)), state, now_ms)
+    return {job for job, fate in found.fates if fate in _INTERRUPTED}

@@ -1,0 +1,119 @@
+"""Freeze windows: what they hold, until when, what lifts them, and what goes on meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stage import BASE, CLUSTER, Stage, job, project
+
+from gpuctl.model.ids import JobId, ProjectName
+
+# The stage begins at 05:20 UTC.
+NIGHT = "  freeze: [{{cron: '20 5 * * *', duration: {}, forbids: {}, reason: a demo}}]\n"
+END = "2020-07-29T05:30:00Z"
+
+
+def staged(tmp_path: Path, forbids: str) -> Stage:
+    """The cluster is full: two jobs of a run above its quota. A window is open until second 600."""
+    stage = Stage(tmp_path)
+    more = {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(2)}
+    stage.commit(BASE | more | {"c/cluster.yaml": CLUSTER + NIGHT.format("10m", forbids)})
+    stage.play(70)
+    stage.lines.clear()
+    return stage
+
+
+def held(stage: Stage) -> list[dict[str, Any]]:
+    return [line for line in stage.lines if line["event"] == "held"]
+
+
+def phase(stage: Stage, name: str) -> str | None:
+    return stage.phases().get(name)
+
+
+def test_a_commit_that_pauses_waits_until_the_window_ends(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "[pause]")
+    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+    stage.play(590)
+    (line,) = held(stage)
+    assert (line["code"], line["level"]) == ("GPU6013", "error")
+    assert line["message"].startswith(f"held until {END} (a demo): the commit pauses, moves or ends a/")
+    assert phase(stage, "b/m") is None
+    stage.play(680)
+    assert phase(stage, "b/m") == "Running"
+
+
+def test_what_is_not_forbidden_is_done(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "[pause]")
+    stage.commit({"c/projects/a/k0.yaml": None})
+    stage.play(130)
+    assert held(stage) == []
+    assert phase(stage, "a/k0") is None
+
+
+@pytest.mark.parametrize(("forbids", "told"), [("[delete]", "removes a/k0"), ("all", "removes a/k0")])
+def test_a_commit_that_deletes_waits(tmp_path: Path, forbids: str, told: str) -> None:
+    stage = staged(tmp_path, forbids)
+    stage.commit({"c/projects/a/k0.yaml": None})
+    stage.play(130)
+    assert [line["message"] for line in held(stage)] == [f"held until {END} (a demo): the commit {told}"]
+    assert phase(stage, "a/k0") == "Running"
+
+
+def test_all_holds_any_change_and_no_comment(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "all")
+    stage.commit({"c/projects/a/j1.yaml": "# a word\n" + job("j1", "a")})
+    stage.play(130)
+    assert held(stage) == []
+    stage.commit({"c/projects/a/project.yaml": project("a", 1)})
+    stage.play(190)
+    assert [line["message"] for line in held(stage)] == [f"held until {END} (a demo): the commit changes declarations"]
+
+
+def test_a_confirmed_commit_is_taken_up_in_the_window(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "[pause]")
+    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+
+    def confirmed() -> None:
+        trailer = held(stage)[0]["help"].split("`")[1]
+        stage.commit({}, f"urgent\n\n{trailer}")
+
+    stage.at(130, confirmed)
+    stage.play(190)
+    assert phase(stage, "b/m") == "Running"
+    assert "resolved" in stage.events()
+
+
+def test_a_commit_does_not_take_itself_out_of_the_window(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "[pause]")
+    stage.commit({"c/projects/b/m.yaml": job("m", "b"), "c/cluster.yaml": CLUSTER})
+    stage.play(130)
+    assert len(held(stage)) == 1
+    assert phase(stage, "b/m") is None
+
+
+def test_a_commit_stays_held_over_a_restart(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "[pause]")
+    stage.commit({"c/projects/b/m.yaml": job("m", "b"), "c/cluster.yaml": CLUSTER})
+    stage.play(130)
+    stage.lines.clear()
+    stage.play(190)
+    assert len(held(stage)) == 1
+    assert phase(stage, "b/m") is None
+    assert phase(stage, "a/j1") == "Running"
+
+
+def test_what_the_engine_decides_by_itself_goes_on(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "[pause]")
+    stage.commit({"c/projects/a/k2.yaml": job("k2", "a")})
+    stage.play(100)
+    assert held(stage) == []
+    assert phase(stage, "a/k2") == "Queued"
+    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+    stage.at(130, lambda: stage.cluster.finish(JobId(ProjectName("b"), "j2"), 0))
+    stage.play(220)
+    assert len(held(stage)) == 1
+    assert phase(stage, "a/k2") == "Running"
+    assert phase(stage, "b/m") is None
