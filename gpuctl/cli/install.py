@@ -11,10 +11,13 @@ import click
 from gpuctl import __version__
 from gpuctl.cli.amounts import write_options
 from gpuctl.cli.command import command
-from gpuctl.cli.failures import Failure
+from gpuctl.cli.declarations import tell
+from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.cli.signatures import check_signers, signature_options, signer_texts
 from gpuctl.cli.terminal import say
+from gpuctl.diag.diagnostic import has_errors
+from gpuctl.model.state import Body
 
 _HOST = r"(?:[A-Za-z0-9][\w.-]*|\[[0-9a-fA-F:]+\])"
 _REPOSITORY = re.compile(rf"(?:https|ssh)://(?:[\w.-]+@)?{_HOST}(?::[0-9]{{1,5}})?/\S+|[\w.]+@{_HOST}:[^-:\s]\S*")
@@ -67,6 +70,12 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
 )
 @write_options
 @click.option("--guard", is_flag=True, help="Add policies that make Git the only way to GPUs and their nodes.")
+@click.option(
+    "--policies",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="With --guard, have the API server check the policies of this folder too, where it can.",
+)
 @signature_options
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def install(output: str, **options: Any) -> None:
@@ -79,15 +88,19 @@ def install(output: str, **options: Any) -> None:
 
     The controller's memory limit follows from --jobs and --nodes: 256Mi, 48Ki a job and 480Ki a node; half of it is
     requested. The annotation of the Deployment says so.
+
+    Policies of --policies become admission policies, where all that they read is in pods and workloads; standard error
+    says which do not, and why. Print the manifests again when a policy has changed.
     """
     from gpuctl.install import UNGUARDED, Installation, all_objects  # noqa: PLC0415 - only now
 
     _check(options)
+    rules = _rules(options.pop("policies"), is_guarded=options["guard"])
     check_signers(options)
     options |= {"verify": options.pop("verify_signatures"), **signer_texts(options)}
     options["namespace_prefix"] = options.pop("cluster_prefix")
     try:
-        bodies = all_objects(Installation(**options))
+        bodies = (*all_objects(Installation(**options)), *rules)
     except ValueError as error:
         raise Failure("GPU9002", f"--repo {options['repo']!r}: {error}", hint="gpuctl install --help") from error
     if not options["guard"]:
@@ -97,6 +110,30 @@ def install(output: str, **options: Any) -> None:
         return
     for body in bodies:
         print_yaml(body)
+
+
+def _rules(folder: str | None, *, is_guarded: bool) -> list[Body]:
+    """The admission policies of a folder's policies; says which of them have none. Mistakes in them end the command."""
+    from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
+    from gpuctl.compile.declarations import collect  # noqa: PLC0415
+    from gpuctl.compile.policy import check_policies  # noqa: PLC0415
+    from gpuctl.install.rules import GitAlone, admission_rules  # noqa: PLC0415
+    from gpuctl.model.memo import Memo  # noqa: PLC0415
+
+    if folder is None:
+        return []
+    if not is_guarded:
+        raise Failure("GPU9002", "--policies is for an installation with --guard", hint="gpuctl install --help")
+    declarations = collect(read_tree(folder), Memo())
+    wrong = (*declarations.diagnostics, *check_policies(declarations, Memo(), Memo()))
+    tell(wrong)
+    if has_errors(wrong):
+        raise click.exceptions.Exit(EXIT_FAILED)
+    found = list(admission_rules(declarations.policies))
+    for each in found:
+        if isinstance(each, GitAlone):
+            say(f"note: policy {each.policy} is checked in Git alone: {each.why}", err=True)
+    return [each for each in found if not isinstance(each, GitAlone)]
 
 
 def _check(options: Mapping[str, Any]) -> None:

@@ -63,8 +63,9 @@ class CelRule:
         self._expression = expression
         self._patterns = patterns
         self._steps: dict[Size, int] = {}
-        self._paths = tuple(dict.fromkeys(read.path for read in reads))
-        self.reads = frozenset({*(path[0] for path in self._paths), *(".".join(path[:2]) for path in self._paths)})
+        self.paths = tuple(dict.fromkeys(read.path for read in reads))
+        """What is read: a variable and the fields below it, `*` for an entry."""
+        self.reads = frozenset({*(path[0] for path in self.paths), *(".".join(path[:2]) for path in self.paths)})
         """The variables that are read, and the fields right below them."""
 
     @property
@@ -113,7 +114,7 @@ class CelRule:
 
     def _place(self, kind: str) -> Path:
         """The field that the expression reads; of several, what they have in common."""
-        fields = {path for path in (_field(kind, path) for path in self._paths) if path}
+        fields = {path for path in (_field(kind, path) for path in self.paths) if path}
         found = [path for path in fields if not any(path == other[: len(path)] for other in fields - {path})]
         common: list[str] = []
         for steps in zip(*found, strict=False):
@@ -124,7 +125,7 @@ class CelRule:
 
     def _breach(self, data: dict[str, Any], place: Path, steps: int) -> Verdict:
         """Mark the place, or the entries of the list that are at fault where it leads into one."""
-        why = ", ".join(dict.fromkeys(_said(path, data) for path in self._paths if "*" not in path)) or "it is false"
+        why = ", ".join(dict.fromkeys(_said(path, data) for path in self.paths if "*" not in path)) or "it is false"
         above = _above(place)
         entries = _at(data["object"], above)
         if above == place or not isinstance(entries, list) or not 0 < len(entries) <= _MOST_ENTRIES:
@@ -140,7 +141,7 @@ class CelRule:
     def _entry(self, place: Path, above: Path, entry: Any) -> str:
         """Why an entry is at fault, by the fields of it that are read."""
         start = ("object", *above, "*")
-        paths = [path for path in self._paths if path[: len(start)] == start and len(path) > len(start)]
+        paths = [path for path in self.paths if path[: len(start)] == start and len(path) > len(start)]
         said = [_named(".".join(path[len(start) :]), _at(entry, path[len(start) :])) for path in paths[:_MOST_READS]]
         return ", ".join(said) or f"an entry of {place[len(above) - 1]} is {shown_value(entry)}"
 

@@ -107,3 +107,63 @@ def test_what_could_not_work_is_refused(run: Run, options: tuple[str, ...], word
     assert refused.exit_code == 2
     assert "GPU9002" in refused.stderr
     assert words in refused.stderr
+
+
+RULE = """\
+apiVersion: gpuctl.dev/v1
+kind: Policy
+metadata: {name: NAME}
+spec:
+  match: {kind: KIND}
+  severity: warning
+  message: |
+    On two
+    lines.
+  RULE
+"""
+
+
+def rule(name: str, text: str, kind: str = "Job") -> str:
+    return RULE.replace("NAME", name).replace("KIND", kind).replace("RULE", text)
+
+
+def test_policies_become_admission_policies_and_the_others_are_named_with_the_reason(run: Run, tmp_path: Path) -> None:
+    rules = {
+        "image": ("cel: object.spec.image != 'x'", "Job"),
+        "total": ("cel: total.gpus <= 8", "Job"),
+        "change": ("cel: old == null || object.spec.image == old.spec.image", "Job"),
+        "whole": ("cel: object.spec != null", "Job"),
+        "project": ("cel: project.held <= 8", "Job"),
+        "owners": ("cel: size(object.spec.owners) > 0", "Project"),
+        "shape": ("schema: {}", "Job"),
+        "mixed": ("cel: \"object.spec.image in [1, 'x']\"", "Job"),
+    }
+    (tmp_path / "rules.yaml").write_text("---\n".join(rule(name, text, kind) for name, (text, kind) in rules.items()))
+    told = run("install", *HTTPS, "--guard", "--policies", tmp_path, "-o", "json")
+    assert told.exit_code == 0
+    hidden = "which no pod or workload shows as it is declared"
+    assert [line.removeprefix("note: policy ") for line in told.stderr.splitlines()] == [
+        "change is checked in Git alone: it reads old: it is about a change in Git",
+        "mixed is checked in Git alone: it has a list or mapping of several types, which the API server refuses",
+        f"owners is checked in Git alone: it is about a Project, {hidden}",
+        f"project is checked in Git alone: it reads project.held, {hidden}",
+        "shape is checked in Git alone: it is a JSON Schema; an admission policy is in CEL",
+        f"total is checked in Git alone: it reads total.gpus, {hidden}",
+        f"whole is checked in Git alone: it reads object.spec, {hidden}",
+    ]
+    items = json.loads(told.stdout)["items"]
+    made = {
+        (item["kind"], item["metadata"]["name"]): item["spec"] for item in items if "rule" in item["metadata"]["name"]
+    }
+    assert [name for _, name in made] == ["gpuctl-rule-image"] * 2
+    policy, binding = made.values()
+    assert binding == {"policyName": "gpuctl-rule-image", "validationActions": ["Warn"]}
+    assert policy["validations"][0]["message"] == 'On two lines. (policy "image")'
+
+
+def test_policies_need_the_guard_and_no_mistakes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(rule("image", "cel: object.spec.imag != 'x'"))
+    without = run("install", *HTTPS, "--policies", tmp_path)
+    assert (without.exit_code, "--guard" in without.stderr) == (2, True)
+    wrong = run("install", *HTTPS, "--guard", "--policies", tmp_path)
+    assert (wrong.exit_code, wrong.stdout, "GPU4007" in wrong.stderr) == (1, "", True)

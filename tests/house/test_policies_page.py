@@ -57,6 +57,12 @@ def test_the_policies_are_listed_as_the_page_shows(request: pytest.FixtureReques
     assert code == 0
 
 
+def test_policies_that_are_checked_in_git_alone_are_those_of_the_page(request: pytest.FixtureRequest) -> None:
+    command = ("install", "--repo", "https://git.example.com/x.git", "--path", "c", "--guard", "--policies", "policies")
+    done = subprocess.run([*COMMAND, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    _shown("alone", done.stderr, update=request.config.getoption("--update-golden"))
+
+
 def test_each_policy_of_the_library_judges_its_examples_rightly(request: pytest.FixtureRequest) -> None:
     code, text = _printed("policy", "test")
     _shown("test", text, update=request.config.getoption("--update-golden"))

@@ -1,0 +1,174 @@
+"""Policies as admission policies: the API server holds what it is asked to make against the rules of the repository.
+
+A rule is about a declaration. What of that stands in a pod or a workload is put together again, by variables of the
+admission policy, one declaration a container; the expression is then the policy's own, word for word. A rule that reads
+anything else can't be said about objects: it is named with the reason.
+
+What gpuctl makes was checked when it was compiled, so for it this is a second lock; for what people with rights in a
+project's namespace make, it is the only one. An update is judged where others than gpuctl and Kubernetes' controllers
+change what pods are: a job that breaks a newer rule can still be paused, and deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.compile.cel_rule import CelRule, cel_rule
+from gpuctl.compile.cel_tree import Constant, Made, all_of_tree
+from gpuctl.compile.declarations import Declaration
+from gpuctl.compile.policy_v1 import Match
+from gpuctl.compile.spec_v1 import PolicyV1
+from gpuctl.install.guard import MAKERS
+from gpuctl.install.installation import made
+from gpuctl.k8s import kinds, names
+from gpuctl.model.state import Body
+
+_ACTIONS = {"error": "Deny", "warning": "Warn", "audit": "Audit"}
+_MOUNTS = "c.?volumeMounts.orValue([])"
+_MOUNTED = (
+    f"{_MOUNTS}.filter(m, !(m.name in variables.shm)).map(m, {{'mountPath': m.mountPath, "
+    "?'hostPath': variables.pod.volumes.filter(v, v.name == m.name)[?0].?hostPath.?path})"
+)
+_UNMOUNTED = (
+    "variables.pod.?volumes.orValue([])"
+    f".filter(v, !(v.name in variables.shm) && !{_MOUNTS}.exists(m, m.name == v.name))"
+    ".map(v, {'mountPath': dyn(''), ?'hostPath': v.?hostPath.?path})"
+)
+_VOLUMES = f"{_MOUNTED} + {_UNMOUNTED}"
+"""The volumes of a container, an entry for each place where it sees one; those that another container mounts, too."""
+_ENTRIES = {"command": "c.?command.orValue([])", "args": "c.?args.orValue([])", "volumes": _VOLUMES}
+_FIELDS = {
+    "image": "c.image",
+    "imagePullPolicy": "c.imagePullPolicy",
+    "type": f"variables.labels[?'{names.TYPE_LABEL}'].orValue('')",
+}
+_SHOWN = frozenset({
+    ("metadata", "name"), ("metadata", "project"), ("spec", "workingDir"), ("spec", "volumes", "*", "hostPath"),
+    ("spec", "volumes", "*", "mountPath"),
+    *(("spec", name) for name in (*_ENTRIES, *_FIELDS)), *(("spec", name, "*") for name in _ENTRIES),
+})  # fmt: skip
+"""Fields of a job that its pods show as they are declared. Others are decided later (workers), or shown nowhere."""
+_NO_FIELD = "which no pod or workload shows as it is declared"
+_WORKLOADS = (
+    ("", "v1", ("pods", "pods/ephemeralcontainers", "replicationcontrollers")),
+    ("batch", "v1", ("jobs", "cronjobs")),
+    ("apps", "v1", ("deployments", "replicasets", "statefulsets", "daemonsets")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GitAlone:
+    """A policy that can't be said about objects, and why."""
+
+    policy: str
+    why: str
+
+
+def admission_rules(policies: Iterable[Declaration[PolicyV1]]) -> Iterator[Body | GitAlone]:
+    """An admission policy and its binding for each policy, in order of names; or why there is none."""
+    for policy in sorted(policies, key=lambda policy: policy.model.metadata.name):
+        name, spec = policy.model.metadata.name, policy.model.spec
+        why = _why_not(policy)
+        if why:
+            yield GitAlone(name, why)
+            continue
+        named = f"gpuctl-rule-{name}"
+        binding = {"policyName": named, "validationActions": [_ACTIONS[spec.severity]]}
+        yield made(kinds.ADMISSION_POLICY, named, {"spec": _spec(policy)})
+        yield made(kinds.ADMISSION_POLICY_BINDING, named, {"spec": binding})
+
+
+def _why_not(policy: Declaration[PolicyV1]) -> str:
+    """Why a policy can't be said about objects; "" if it can."""
+    spec = policy.model.spec
+    if spec.match.kind != "Job":
+        return f"it is about a {spec.match.kind}, {_NO_FIELD}"
+    if spec.cel is None:
+        return "it is a JSON Schema; an admission policy is in CEL"
+    if any("[" in pattern for pattern in (*spec.match.projects, *spec.match.except_)):
+        return "its match has a pattern with [ ]"
+    rule = cel_rule(spec.cel, spec.match.kind)
+    if not isinstance(rule, CelRule):
+        return "its expression is wrong: gpuctl validate"
+    for path in rule.paths:
+        if path[0] in {"old", "oldTotal"}:
+            return f"it reads {'.'.join(path)}: it is about a change in Git"
+        if path[0] != "object" or path[1:] not in _SHOWN:
+            return f"it reads {'.'.join(path)}, {_NO_FIELD}"
+    for node in all_of_tree(rule.tree):
+        if isinstance(node, Made) and len({type(part.value) for part in node.parts if isinstance(part, Constant)}) > 1:
+            return "it has a list or mapping of several types, which the API server refuses"
+    return ""
+
+
+def _spec(policy: Declaration[PolicyV1]) -> Mapping[str, Any]:
+    spec = policy.model.spec
+    rules = [
+        {"apiGroups": [group], "apiVersions": [version], "resources": list(plurals), "operations": ["CREATE", "UPDATE"]}
+        for group, version, plurals in _WORKLOADS
+    ]
+    matched = {"namespaceSelector": {"matchLabels": {names.MANAGED_LABEL: "true"}}, "resourceRules": rules}
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": matched,
+        "matchConditions": [_condition()],
+        "variables": [{"name": name, "expression": expression} for name, expression in _variables(spec.match)],
+        "validations": [
+            {
+                "expression": f"!variables.bound || variables.declared.all(object, {spec.cel}\n)",
+                "message": f'{" ".join(spec.message.split())} (policy "{policy.model.metadata.name}")',
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+def _condition() -> Mapping[str, str]:
+    """Not the pods that controllers make: their templates were judged, and others may have added to the pods since.
+
+    No updates by gpuctl and controllers either, and none that leaves the pods as they are.
+    """
+    makers = ", ".join(f"'{maker}'" for maker in MAKERS)
+    by_makers = f"request.userInfo.username in [{makers}]"
+    made = f"request.resource.resource != 'pods' || !({by_makers})"
+    changed = f"!({by_makers}) && ({_pods_of('object')}) != ({_pods_of('oldObject')})"
+    return {"name": "made-or-changed", "expression": f"request.operation == 'CREATE' ? ({made}) : ({changed})"}
+
+
+def _pods_of(source: str) -> str:
+    """What an object says of its pods, or of itself."""
+    return " : ".join((
+        f"request.resource.resource == 'pods' ? dyn({source}).spec",
+        f"request.resource.resource == 'cronjobs' ? dyn({source}).spec.jobTemplate.spec.template.spec",
+        f"dyn({source}).spec.template.spec",
+    ))
+
+
+def _matches(value: str, globs: Iterable[str]) -> str:
+    """Whether a value matches one of some patterns with `*` and `?`."""
+    patterns = ["".join({"*": ".*", "?": "."}.get(c, _quoted(c)) for c in glob) for glob in globs]
+    return " || ".join(f"{value}.matches('^({pattern})$')" for pattern in patterns) or "false"
+
+
+def _quoted(character: str) -> str:
+    """A character in a regular expression in a text of CEL."""
+    return character if character.isalnum() or character in "-_" else f"\\\\x{{{ord(character):x}}}"
+
+
+def _variables(match: Match) -> Iterator[tuple[str, str]]:
+    """Whether the project is one of the policy's; and the declarations, one a container, and what they are made of."""
+    yield "project", f"namespaceObject.metadata.?labels[?'{names.PROJECT_LABEL}'].orValue('')"
+    chosen, excepted = (_matches("variables.project", globs) for globs in (match.projects, match.except_))
+    yield "bound", f"({chosen}) && !({excepted})"
+    yield "labels", "dyn(object).metadata.?labels.orValue({})"
+    yield "pod", _pods_of("object")
+    lists = ("initContainers", "containers", "ephemeralContainers")
+    yield "containers", " + ".join(f"variables.pod.?{each}.orValue([])" for each in lists)
+    yield "shm", "variables.pod.?volumes.orValue([]).filter(v, v.name == 'shm' && has(v.emptyDir)).map(v, v.name)"
+    metadata = {"name": names.JOB_LABEL, "project": names.PROJECT_LABEL}
+    about = ", ".join(f"'{field}': variables.labels[?'{label}'].orValue('')" for field, label in metadata.items())
+    fields = ", ".join(f"'{field}': dyn({source})" for field, source in {**_FIELDS, **_ENTRIES}.items())
+    spec = f"{{{fields}, ?'workingDir': c.?workingDir}}"
+    yield "declared", f"variables.containers.map(c, {{'metadata': dyn({{{about}}}), 'spec': dyn({spec})}})"
