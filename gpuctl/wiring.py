@@ -18,6 +18,7 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular, read_tree, replace_file, top_of
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.adapters.gitcommit import begin_commit
+from gpuctl.adapters.githistory import Removal, removal_of
 from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.adapters.gitsignatures import Checked, Signers
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
@@ -49,6 +50,7 @@ from gpuctl.app.simulation import ReadTree
 from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.k8s.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE, SCOPES, within
 from gpuctl.model.declared import NodePool
+from gpuctl.model.ids import JobId
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
@@ -127,6 +129,13 @@ def scenario_reader(scenario: Path) -> ReadTree:
         return SourceTree(cluster_dir=str(path.parent), files={str(path): SourceFile(content=content)})
 
     return read
+
+
+def removal(job: JobId | str) -> Removal | None:
+    """The commit that removed a job, in the repository of the current folder; None where that is not known."""
+    with suppress(SourceUnavailable):
+        return removal_of(Path.cwd(), job)
+    return None
 
 
 class FolderCheckout:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuctl.k8s.kinds import Kind
     from gpuctl.views.jobs import JobView
 
+_SHOWN_REVISION = 10
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -154,6 +155,9 @@ def one_job(name: str, project: str | None, current: Live) -> JobView:
 
 def _absent(wanted: JobId | str, current: Live) -> Failure:
     ended = current.ended(wanted)
+    removed = _removed(ended.job if ended is not None else wanted)
+    if removed is not None:
+        return removed
     if ended is not None:
         said = f"{ended.job} has ended ({ended.state}), and its object is gone"
         return Failure("GPU9003", said, hint="raise its runIndex in Git to run it again")
@@ -161,3 +165,15 @@ def _absent(wanted: JobId | str, current: Live) -> Failure:
     kind = wanted.name if isinstance(wanted, JobId) else wanted
     hint = KINDS.get(kind) or near or "gpuctl list -A shows all"
     return Failure("GPU9003", f"there is no job {wanted} in this cluster", hint=hint)
+
+
+def _removed(wanted: JobId | str) -> Failure | None:
+    """That a commit removed the job, where the command is run in the repository that says so."""
+    from gpuctl import wiring  # noqa: PLC0415 - only for jobs that are not there
+
+    removal = wiring.removal(wanted)
+    if removal is None:
+        return None
+    commit = removal.revision[:_SHOWN_REVISION]
+    said = f"{removal.job} is not in this cluster: commit {commit} removed it ({removal.author}, {removal.date})"
+    return Failure("GPU9003", f"{said}: {removal.subject}", hint=f"git show {commit}")

@@ -15,6 +15,7 @@ from gpuctl import wiring
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.git import WorkingCopy
 from gpuctl.app.play import Play, Sandbox
 from gpuctl.compile import compile_tree
 from gpuctl.model.source import SourceFile
@@ -211,3 +212,18 @@ def test_the_newest_start_comes_first(run: Run, an_hour_on: Path) -> None:
     running = [row for row in rows if " Running " in row]
     assert running[0].split()[0] == "d-2-gg"
     assert {row.split()[2] for row in running[1:]} <= {"119m", "120m"}
+
+
+def test_a_job_that_a_commit_removed_is_told_with_the_commit(
+    run: Run, embedded: Path, repository: WorkingCopy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository.folder)
+    assert run("submit", "gone", "-p", "team-a", "-i", "x", "--commit").exit_code == 0
+    for name in ("gone", "team-a/gone"):
+        assert run("get", name, "--embedded", embedded).stderr.splitlines()[0].endswith("gone in this cluster")
+    deleted = run("delete", "team-a/gone", "--commit", "-m", "Enough\x1b[0m").stdout.splitlines()[1].split()[1]
+    for name in ("gone", "team-a/gone"):
+        said, hint = run("get", name, "--embedded", embedded).stderr.splitlines()
+        assert said.startswith(f"error GPU9003: team-a/gone is not in this cluster: commit {deleted} removed it (Ana, ")
+        assert said.endswith(": Enough\\x1b[0m")
+        assert hint == f"help: git show {deleted}"

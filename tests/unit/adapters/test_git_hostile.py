@@ -13,9 +13,10 @@ from gitbombs import CLUSTER, Forge
 
 from gpuctl.adapters.git import GitSource
 from gpuctl.adapters.gitcommit import begin_commit
+from gpuctl.adapters.githistory import removal_of
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.app.ports import SourceUnavailable
-from gpuctl.model.ids import NO_REVISION
+from gpuctl.model.ids import NO_REVISION, JobId, ProjectName
 
 HOOKS = """
 applypatch-msg pre-applypatch post-applypatch pre-commit prepare-commit-msg commit-msg post-commit pre-rebase
@@ -219,6 +220,7 @@ def test_reading_it_runs_nothing(evil: Evil) -> None:
         repository.follows(head, head)
         repository.confirmations(NO_REVISION, head)
         repository.confirmations(head, head)
+        removal_of(evil.forge.folder, JobId(ProjectName("x"), "name"))
     except SourceUnavailable as fault:
         assert fault.code in {"GPU8006", "GPU8013"}  # noqa: PT017 - objects are missing, or it is well
     assert evil.ran() == ""

@@ -1,0 +1,112 @@
+"""The commit that removed a job's declaration, found in the history of the repository that a command is run in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.adapters.gitrepository import Repository
+from gpuctl.adapters.gitrun import Git, Limits, unavailable
+from gpuctl.app.ports import SourceUnavailable
+from gpuctl.compile.reading import parse_documents
+from gpuctl.model.ids import JobId, ProjectName, Revision
+from gpuctl.model.source import MAX_FILE_BYTES
+
+_LIMITS = Limits(time_ms=2_000)
+_MOST_COMMITS = 20
+_MOST_FILES = 200
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_FORM = "%H%x1f%an%x1f%as%x1f%s%x1e"
+_PLAIN = ("--no-textconv", "--no-ext-diff", "--no-renames")
+"""Diffs by Git's own means, whatever the repository's settings and attributes name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """A commit after which a job is declared no more; `date` is the author's day."""
+
+    job: JobId
+    revision: Revision
+    author: str
+    date: str
+    subject: str
+
+
+def removal_of(folder: Path, job: JobId | str) -> Removal | None:
+    """The newest commit of the checked-out branch that removed the job; None if none did, or that is not known.
+
+    A change that a merge brought is the merge's. Looks at the newest commits whose lines have the name.
+    Raises SourceUnavailable: no repository, or a history that takes longer than 2 s to search.
+    """
+    project, name = (job.project, job.name) if isinstance(job, JobId) else ("", job)
+    if not _NAME.fullmatch(name):
+        return None
+    repository, _ = Repository.containing(folder)
+    history = _History(repository.folder)
+    for revision, author, date, subject in history.mentioning(name):
+        before, after = history.declared(revision, name)
+        if any(not project or each.project == project for each in after):
+            return None
+        gone = sorted(each for each in before - after if not project or each.project == project)
+        if gone:
+            return Removal(job=gone[0], revision=revision, author=author, date=date, subject=subject)
+    return None
+
+
+class _History:
+    def __init__(self, top: Path) -> None:
+        self._git = Git(limits=_LIMITS)
+        self._at = ("-C", str(top.absolute()))
+
+    def mentioning(self, name: str) -> Iterator[tuple[Revision, str, str, str]]:
+        """The newest commits that change a line with the name, each with author, day and subject."""
+        pattern = f"(^|[^a-z0-9-]){name}([^a-z0-9-]|$)"
+        answer = self._git.run(
+            *self._at, "log", "--first-parent", "-m", f"--max-count={_MOST_COMMITS}", "--no-patch", *_PLAIN,
+            f"--format={_FORM}", f"-G{pattern}", "HEAD", "--",
+        )  # fmt: skip
+        for record in answer.output.decode("utf-8", "replace").split("\x1e"):
+            revision, *rest = record.strip("\n").split("\x1f")
+            if len(rest) == 3:
+                yield Revision(revision), rest[0], rest[1], rest[2]
+
+    def declared(self, revision: Revision, name: str) -> tuple[set[JobId], set[JobId]]:
+        """The jobs of that name in the files that a commit changes, before and after it."""
+        parent = f"{revision}^1"
+        answer = self._git.run(*self._at, "diff", "--name-only", "-z", *_PLAIN, parent, revision, "--")
+        paths = [path for path in answer.output.split(b"\0") if path.endswith((b".yaml", b".yml"))][:_MOST_FILES]
+        before, after = set[JobId](), set[JobId]()
+        for path in paths:
+            before |= _jobs(self._content(parent.encode() + b":" + path), name)
+            after |= _jobs(self._content(revision.encode() + b":" + path), name)
+        return before, after
+
+    def _content(self, blob: bytes) -> bytes:
+        missing, content = unavailable("GPU8003", path="", revision=""), b""
+        try:
+            with closing(self._git.stream(*self._at, "cat-file", "blob", blob, otherwise=missing)) as chunks:
+                for chunk in chunks:
+                    content += chunk
+                    if len(content) > MAX_FILE_BYTES:
+                        return b""
+        except SourceUnavailable as fault:
+            if fault is not missing:
+                raise
+        return content
+
+
+def _jobs(content: bytes, name: str) -> set[JobId]:
+    if name.encode() not in content:
+        return set()
+    found = set[JobId]()
+    for document in parse_documents("", content)[0]:
+        data = document.data
+        metadata = data.get("metadata") if isinstance(data, dict) else None
+        if isinstance(metadata, dict) and data.get("kind") == "Job" and metadata.get("name") == name:
+            project = metadata.get("project")
+            if isinstance(project, str) and _NAME.fullmatch(project):
+                found.add(JobId(ProjectName(project), name))
+    return found
