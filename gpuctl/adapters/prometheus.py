@@ -153,6 +153,8 @@ class _Now(Collector):
 def _of_projects(measured: Measurements) -> Iterator[Metric]:
     yield _gauge("gpuctl_decisions", "Jobs by the last decision", ("kind", "code"), measured.decisions.items())
     yield _gauge("gpuctl_queued_jobs", "Jobs that wait", ("project", "pool"), measured.queued.items())
+    failing = "Runs whose pods do not run"
+    yield _gauge("gpuctl_failing_runs", failing, ("project", "reason"), measured.problems.items())
     amounts: tuple[tuple[str, str], ...] = (
         ("quota", "What a project is entitled to"),
         ("demand", "What its jobs ask for"),

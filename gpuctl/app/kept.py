@@ -22,6 +22,7 @@ from gpuctl.k8s.workloads import own_run
 from gpuctl.model.shared import LONGEST_PART, REMEMBERED, Shared
 from gpuctl.model.state import Body
 from gpuctl.observe.pods import DISRUPTED, requests_of
+from gpuctl.observe.problems import REPLICA_FAILURE, kept_status, refusal_of
 from gpuctl.plan.ownership import FieldSet, owned_fields
 
 Parts = Mapping[str, Any]
@@ -67,7 +68,8 @@ KEPT: Mapping[Kind, Parts] = {
     kinds.RESOURCE_SLICE: {"spec": {**_whole("driver", "nodeName", "pool"), "devices": _DEVICES}},
     kinds.DEVICE_CLASS: {"spec": _whole("extendedResourceName")},
 }
-"""The parts to keep of a kind besides its metadata; of a pod also the sum of its requests.
+"""The parts to keep of a kind besides its metadata; of a pod also the sum of its requests, and why it
+does not run, if it does not.
 
 Of gpuctl's own objects all but the status is kept as well. Of a kind that is not here only the metadata.
 """
@@ -84,7 +86,7 @@ MOST_PARTS = 5_000
 """An object of gpuctl's own has some hundreds of parts. One with more is kept like an object of others."""
 
 _DISRUPTED = [{"type": DISRUPTED, "status": "True"}]
-"""The one condition of pods that is kept."""
+"""The one condition of healthy pods that is kept."""
 _MARKS = {value: value for name, value in vars(names).items() if name.endswith(("_LABEL", "_ANNOTATION"))}
 """Every label and annotation that gpuctl knows."""
 _IDENTITY = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
@@ -94,6 +96,7 @@ _MOST_LINKS = 16
 """How many owners and finalizers are kept; the controlling owner is the first."""
 _BRIEFLY = 4
 """The version of the marshal format in which each value takes at least a byte."""
+_TOLD = ("status", "conditions")
 _BY_US = {"manager": names.FIELD_MANAGER, "operation": "Apply"}
 _ASKING = ("resources", "restartPolicy")
 _ASIDE = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -138,12 +141,18 @@ class Keep:
             kept["metadata"] = self._metadata(body, kind)
         if kind in KEPT:
             kept |= self._cut(body, KEPT[kind])
+        if kind == kinds.DEPLOYMENT and (words := refusal_of(body)):
+            told = [{**c, "message": words} if c.get("type") == REPLICA_FAILURE else c for c in items(kept, *_TOLD)]
+            kept["status"] = {**mapping(kept, "status"), "conditions": self._shared.part(told)}
         if kind == kinds.POD:
             is_given = names.HAMI_DEVICES_ANNOTATION in annotations_of(body)
             requests = (_requests_by_container if is_given else _requests)(mapping(body, "spec"))
             kept["spec"] = {**mapping(kept, "spec"), **requests}
+            trouble = kept_status(body)
             if condition(body, DISRUPTED):
-                kept["status"] = {**mapping(kept, "status"), "conditions": _DISRUPTED}
+                trouble["conditions"] = [*_DISRUPTED, *trouble.get("conditions", ())]
+            if trouble:
+                kept["status"] = {**mapping(kept, "status"), **self._shared.part(trouble)}
         return kept
 
     def _metadata(self, body: Body, kind: Kind) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from gpuctl.model.ids import ObjectRef, PoolName, ProjectName, Revision
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import Stage
+from gpuctl.views.pod_problems import known_reason
 
 WRITTEN = "ok"
 """The code of a write that took effect."""
@@ -29,8 +30,8 @@ class Measurements:
     """One cycle in numbers.
 
     `decisions` counts jobs by the decision's kind and reason code, `queued` waiting jobs by project and their first
-    pool. `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts
-    objects that were put back to what had been wanted before.
+    pool, `problems` runs whose pods do not run by project and reason. `writes` counts requests by action and WRITTEN or
+    the fault's code, without skipped writes. `drift` counts objects that were put back to what had been wanted before.
     """
 
     duration_ms: DurationMs
@@ -38,6 +39,7 @@ class Measurements:
     shares: tuple[FairShare, ...] = ()
     queued: Mapping[tuple[ProjectName, PoolName], int] = field(default_factory=dict)
     writes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    problems: Mapping[tuple[ProjectName, str], int] = field(default_factory=dict)
     starts: int = 0
     pauses: int = 0
     drift: int = 0
@@ -113,6 +115,7 @@ def measure(report: CycleReport, previous: CycleReport | None, duration_ms: Dura
         shares=report.schedule.shares,
         queued=_queued(report),
         writes=Counter(filter(None, map(_request, report.result.outcomes))),
+        problems=Counter((run.job.project, known_reason(run.problem)) for run in report.state.runs if run.problem),
         starts=sum(change.stage == Stage.ADMIT for change in done),
         pauses=sum(change.stage == Stage.PAUSE for change in done),
         drift=0 if previous is None else sum(_drifted(done, report, previous)),

@@ -16,6 +16,7 @@ from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
+from gpuctl.views.pod_problems import problem_text, remedy_of
 
 _PAUSES: Mapping[type[Decision], str] = {
     Reclaim: "Reclaimed",
@@ -34,9 +35,24 @@ class Unrecorded:
         """Drop the notes."""
 
 
-def notes_of(report: CycleReport) -> tuple[Note, ...]:
-    """A note for each start and pause that was written, with its reason, and for each write that the server refused."""
-    return tuple(_notes(report))
+def notes_of(report: CycleReport, previous: CycleReport | None = None) -> tuple[Note, ...]:
+    """A note for each start and pause that was written, with its reason, for each write that the server refused, and
+    for each run whose pods do not run, when that begins or its reason changes since the `previous` report.
+    """
+    return (*_notes(report), *_problems(report, previous))
+
+
+def _problems(report: CycleReport, previous: CycleReport | None) -> Iterator[Note]:
+    failing = [run for run in report.state.runs if run.problem is not None]
+    if not failing:
+        return
+    before = {(run.job, run.digest): run.problem for run in (previous.state.runs if previous else ()) if run.problem}
+    objects = {own.run: ref for ref, own in report.state.own.items()}
+    for run in failing:
+        problem, known, ref = run.problem, before.get((run.job, run.digest)), objects.get((run.job, run.digest))
+        if problem is None or ref is None or (known is not None and known.reason == problem.reason):
+            continue
+        yield _note(report, ref, problem.reason, f"{problem_text(problem)}. {remedy_of(problem)}", is_warning=True)
 
 
 def _notes(report: CycleReport) -> Iterator[Note]:

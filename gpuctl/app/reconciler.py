@@ -331,16 +331,17 @@ class Reconciler:
             last = report
             self.beat()
             self._fights.note(report)
-            self.troubles.aside("measured", partial(self._measure, report))
             self.troubles.aside("told", partial(self._tell, report))
             self.troubles.aside("checked", partial(self._check, report))
+            self.troubles.aside("measured", partial(self._measure, report))
+            self._before = report
         assert last is not None  # noqa: S101 - there is always a first cycle
         return last
 
     def _tell(self, report: CycleReport) -> None:
         for entry in of_cycle(report, self._desired.revision):
             self._journal.tell(report.at_ms, entry)
-        self._outside.recorder.record(notes_of(report))
+        self._outside.recorder.record(notes_of(report, self._before))
 
     def _predict(self, declared: Declared) -> None:
         """Predict what new declarations do to the cluster as it is before the first write."""
@@ -362,7 +363,6 @@ class Reconciler:
 
     def _measure(self, report: CycleReport) -> None:
         self._outside.meters.cycle(measure(report, self._before, self._now() - report.at_ms))
-        self._before = report
 
     def _is_over(self) -> bool:
         return self._stop.requested() or not self._outside.leadership.held()

@@ -111,6 +111,7 @@ def explain(
         min_workers=asked.min_workers,
         placement=_placement(decision),
         leaving=run is not None and run.phase is RunPhase.STOPPING,
+        problem=run.problem if run is not None else None,
         spent=tuple(_spent(asked, run, schedule.at_ms)) if run is not None else (),
         beneficiary=_beneficiary(decision),
         victims=tuple(each.job for each in schedule.decisions if _makes_way(each, job)),

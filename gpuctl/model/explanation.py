@@ -9,6 +9,7 @@ from enum import StrEnum
 from gpuctl.model.decision import FairShare, Placement, Reason, TraceStep
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 
@@ -118,7 +119,7 @@ class Explanation:
     `beneficiary`: the job that this one was paused for. `victims`: the jobs paused or scaled down for this one.
     `shares`: the rows of its project. `steps`: the engine's trace of the job in that cycle. The job requests `workers`
     with `gpu_milli` each, at least `min_workers`. `placement`: where it is, or its reservation. `leaving`: it is to
-    stop, and its pods are still there. `spent`: its limits, while it runs.
+    stop, and its pods are still there. `problem`: why its pods do not run. `spent`: its limits, while it runs.
 
     The rest is for jobs that wait. `vacancies`: of the pools that it may use, without GPUs reserved for `kept_for`.
     """
@@ -132,6 +133,7 @@ class Explanation:
     min_workers: int = 1
     placement: Placement | None = None
     leaving: bool = False
+    problem: PodProblem | None = None
     spent: tuple[Spent, ...] = ()
     beneficiary: JobId | None = None
     victims: tuple[JobId, ...] = ()

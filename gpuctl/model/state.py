@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
+from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 from gpuctl.model.usage import Usage
 
@@ -120,6 +121,9 @@ class Run:
 
     `ended` are the numbers of workers of its placement that have ended for good and hold nothing. `ends_as`, while
     STOPPING, is the final phase that is certain though its pods, or its object's status, are not that far.
+
+    `problem` is the worst of its pods'. It is for people: two runs that differ by it alone are equal, for it may come
+    and go with each try of a kubelet.
     """
 
     job: JobId
@@ -144,6 +148,7 @@ class Run:
     made_with: Placement | None = None
     ended: frozenset[int] = frozenset()
     ends_as: RunPhase | None = None
+    problem: PodProblem | None = field(default=None, compare=False)
 
     @property
     def record(self) -> RunRecord:

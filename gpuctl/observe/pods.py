@@ -26,9 +26,11 @@ from gpuctl.k8s.objects import (
     whole,
 )
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
+from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body
 from gpuctl.model.units import CpuMilli, Instant, MemBytes
 from gpuctl.observe.devices import TERMINAL_PHASES, HeldDevice
+from gpuctl.observe.problems import problem_of
 from gpuctl.observe.slices import profile_counts
 from gpuctl.observe.unreadable import Unreadable, read
 
@@ -70,7 +72,7 @@ class Pod:
 
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
     `leaving`: it is being deleted. `disrupted`: the cluster brought its end about. `claims`: the templates of its
-    claims for devices.
+    claims for devices. `problem`: why it does not run.
     """
 
     ref: ObjectRef
@@ -89,6 +91,7 @@ class Pod:
     devices: tuple[HeldDevice, ...] = ()
     leaving: bool = False
     disrupted: bool = False
+    problem: PodProblem | None = None
 
     @property
     def failed(self) -> bool:
@@ -120,6 +123,7 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
         devices=devices,
         leaving=is_deleting(body),
         disrupted=bool(condition(body, DISRUPTED)),
+        problem=problem_of(body),
     )
 
 

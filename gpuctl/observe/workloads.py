@@ -19,6 +19,7 @@ from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import Placement, Reason, RunRecord
 from gpuctl.model.ids import RunKey
 from gpuctl.model.memo import Sweep
+from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import ACTIVE, Body, Charge, Run, RunEntry, RunPhase
 from gpuctl.model.units import WHOLE_GPU, DurationMs, Instant
 from gpuctl.observe.charges import charge_by_pods
@@ -26,6 +27,7 @@ from gpuctl.observe.crews import Crew, elastic_crew, held_places, unbound_nodes,
 from gpuctl.observe.endings import NO_ENDINGS, Endings, endings_of
 from gpuctl.observe.memories import Memory, Missing
 from gpuctl.observe.pods import Pod, requests_of
+from gpuctl.observe.problems import of_refused_pods, worst
 from gpuctl.observe.roster import Workloads
 from gpuctl.observe.unreadable import Faults, Unreadable, read
 
@@ -245,7 +247,18 @@ def _observe_run(key: RunKey, workload: _Workload, pods: Sequence[Pod]) -> Run:
         made_with=crew.made_with,
         ended=held.ended,
         ends_as=ends_as,
+        problem=_problem(body, phase, pods),
     )
+
+
+def _problem(body: Body, phase: RunPhase, pods: Sequence[Pod]) -> PodProblem | None:
+    """The worst problem of a run's pods: of those that are there to run; once none is, of those that ended."""
+    if phase in {RunPhase.QUEUED, RunPhase.STOPPING, RunPhase.SUCCEEDED}:
+        return None
+    if not pods:
+        return of_refused_pods(body) if phase is RunPhase.STARTING else None
+    alive = [pod for pod in pods if pod.live and not pod.leaving]
+    return worst(pod.problem for pod in alive or (pod for pod in pods if not pod.live))
 
 
 def _ends_as(workload: _Workload, phase: RunPhase, ends: Endings) -> RunPhase | None:

@@ -10,6 +10,7 @@ from gpuctl.model.decision import JobState
 from gpuctl.model.units import Instant, count_gpus
 from gpuctl.views.explanation import on_devices
 from gpuctl.views.jobs import JobView
+from gpuctl.views.pod_problems import problem_text, remedy_of
 
 _SECOND_MS = 1000
 
@@ -23,6 +24,9 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
         yield f"It has been on {places} for {_ago(now_ms - view.since_ms)}."
     elif view.state in {JobState.PENDING, JobState.PREEMPTED}:
         yield f"Waiting for {_ago(now_ms - view.run.queued_at_ms)}; {_starts(view.run.starts)}."
+    if view.run.problem is not None:
+        yield f"Its pods: {problem_text(view.run.problem)}."
+        yield f"Fix: {remedy_of(view.run.problem)}"
     if view.run.paused_for is not None:
         yield f"It was paused for {view.run.paused_for}."
     reason = view.run.reason

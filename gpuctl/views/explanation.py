@@ -21,6 +21,7 @@ from gpuctl.model.explanation import (
 )
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import WHOLE_GPU, Instant, count_gpus, format_gpus
+from gpuctl.views.pod_problems import problem_form, problem_text, remedy_of
 from gpuctl.views.trace import step_text
 
 SHOWN = 3
@@ -63,6 +64,9 @@ def explanation_text(told: Explanation) -> Iterator[str]:
     yield _asked(told)
     if told.placement is not None:
         yield _where(told, told.placement)
+    if told.problem is not None:
+        yield f"Its pods: {problem_text(told.problem)}."
+        yield f"Fix: {remedy_of(told.problem)}"
     for row in told.shares:
         yield _standing(row)
     for step in told.steps:
@@ -149,6 +153,7 @@ def document(told: Explanation) -> dict[str, Any]:
         if told.placement is None
         else [{"node": worker.node, "gpus": list(worker.gpus)} for worker in told.placement.workers],
         "stopping": told.leaving,
+        "problem": problem_form(told.problem),
         "limits": [{"limit": each.limit, "limitMs": each.limit_ms, "spentMs": each.spent_ms} for each in told.spent],
         "keptFor": [str(job) for job in told.kept_for],
         "free": [

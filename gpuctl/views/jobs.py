@@ -24,6 +24,8 @@ PHASE_STATES = {
 HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING, RunPhase.STOPPING})
 """Phases in which a run holds its GPUs."""
 
+_TO_RUN = frozenset({JobState.STARTING, JobState.RUNNING})
+
 TYPE_NAMES = {"training": "Train", "interactive": "Interactive", "inference": "Inference"}
 """Job types as Run:ai lists them."""
 
@@ -74,6 +76,12 @@ class JobView:
         """The nodes that it runs on."""
         workers = self.placement.workers if self.placement else ()
         return tuple(dict.fromkeys(worker.node for worker in workers))
+
+    @property
+    def status(self) -> str:
+        """Its state; while it should run and a pod of it can't, the reason instead, as `kubectl get pods` shows it."""
+        problem = self.run.problem
+        return problem.reason if problem is not None and self.state in _TO_RUN else self.state.value
 
     @property
     def type_name(self) -> str:

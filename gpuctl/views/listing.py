@@ -11,6 +11,7 @@ from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import Instant, format_gpus
 from gpuctl.views.jobs import JobView
+from gpuctl.views.pod_problems import problem_form, problem_text
 from gpuctl.views.tables import age, table
 
 COLUMNS = (
@@ -35,7 +36,7 @@ def job_table(views: Sequence[JobView], now_ms: Instant, *, wide: bool) -> str:
 def _cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
     return (
         view.id.name,
-        view.state.value,
+        view.status,
         age(now_ms - view.since_ms),
         _nodes(view),
         view.image,
@@ -84,6 +85,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "ranMs": run.ran_ms,
         "starts": run.starts,
         "reason": {"code": run.reason.code, "message": reason_text(run.reason)} if run.reason else None,
+        "problem": problem_form(run.problem),
         "pausedFor": str(run.paused_for) if run.paused_for else None,
         "urls": list(view.urls),
         "object": {"kind": view.ref.kind, "namespace": view.ref.namespace, "name": view.ref.name},
@@ -100,7 +102,8 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("NAME", view.id.name),
         ("PROJECT", view.id.project),
         ("TYPE", view.type_name),
-        ("STATUS", view.state.value),
+        ("STATUS", view.status),
+        *([("PROBLEM", problem_text(run.problem))] if run.problem else []),
         ("REASON", reason_text(run.reason) if run.reason else "-"),
         ("NAMESPACE", view.ref.namespace),
         ("OBJECT", f"{view.ref.kind} {view.ref.name}"),

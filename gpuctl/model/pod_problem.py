@@ -1,0 +1,23 @@
+"""Why pods of a run do not run, in the words of Kubernetes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FAILED_CREATE = "FailedCreate"
+"""The server refuses the pods of a run, so that there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodProblem:
+    """What keeps a container or a whole pod from running. `reason`: one word of Kubernetes, as `kubectl` shows it.
+
+    `message` is what the server says of it, bounded in length and not yet made printable. `exit_code`: of the
+    container's last end. `pod`, `container`: "" where it is not about one.
+    """
+
+    reason: str
+    message: str = ""
+    pod: str = ""
+    container: str = ""
+    exit_code: int | None = None

@@ -1,0 +1,137 @@
+"""Why a pod does not run: read off its status, as the kubelet and kube-scheduler write it.
+
+Nothing is decided by what is read here but how a run that does not start is called. A reason that is no word of
+letters and digits is left out, and messages are cut: both come from outside.
+
+Source: pkg/kubelet/images and pkg/kubelet/kuberuntime (reasons of waiting containers), Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+from gpuctl.k8s.objects import condition, instant, items, mapping, number, text
+from gpuctl.k8s.workloads import is_let_go
+from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
+from gpuctl.model.state import Body
+
+LONGEST_MESSAGE = 300
+_LONGEST_REASON = 64
+_MOST_CONTAINERS = 16
+_ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons of containers that are on their way."""
+
+_WORST_FIRST = (
+    FAILED_CREATE, "UnexpectedAdmissionError", "CreateContainerConfigError", "CreateContainerError", "InvalidImageName",
+    "ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull", "RunContainerError", "OOMKilled", "CrashLoopBackOff",
+    "Unschedulable", "SchedulingGated", "Error",
+)  # fmt: skip
+_RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
+_SCHEDULED = "PodScheduled"
+REPLICA_FAILURE = "ReplicaFailure"
+"""The condition of a Deployment for which the server refuses a pod."""
+
+
+def problem_of(body: Body) -> PodProblem | None:
+    """The worst problem of one pod; None for one that runs or is on its way. Cost: O(containers), bounded."""
+    name = text(body, "metadata", "name")
+    return worst(chain(_of_pod(name, body), _of_containers(name, body)))
+
+
+def worst(problems: Iterable[PodProblem | None]) -> PodProblem | None:
+    """The one to tell of several: what no waiting helps with first; of equal ones the first by pod."""
+    known = [problem for problem in problems if problem is not None]
+    return min(known, key=lambda p: (_RANK.get(p.reason, 0), p.pod, p.container), default=None)
+
+
+def of_refused_pods(workload: Body) -> PodProblem | None:
+    """The problem of a Job or Deployment that was let go and has no pod, for the server refuses it.
+
+    A Deployment has the server's words in a condition; of a Job only its events have them.
+    """
+    words = refusal_of(workload)
+    if words:
+        return PodProblem(reason=FAILED_CREATE, message=words)
+    if workload.get("kind") != "Job" or not is_let_go(workload) or not instant(workload, "status", "startTime"):
+        return None
+    status = mapping(workload, "status")
+    uncounted = mapping(status, "uncountedTerminatedPods")
+    counted = number(status, "active") or number(status, "terminating") or any(uncounted.values())
+    only_resumed = all(entry.get("type") == "Suspended" for entry in items(status, "conditions"))
+    return PodProblem(reason=FAILED_CREATE) if only_resumed and not counted else None
+
+
+def refusal_of(deployment: Body) -> str:
+    """The server's words for refusing a Deployment's pods, cut; "" where it refuses none."""
+    return _cut(text(condition(deployment, REPLICA_FAILURE), "message"))
+
+
+def kept_status(body: Body) -> dict[str, Any]:
+    """The parts of a pod's status that `problem_of` reads; nothing of a healthy pod. Doing it twice changes nothing."""
+    problems = list(chain(_of_pod("", body), _of_containers("", body)))
+    if not problems:
+        return {}
+    kept: dict[str, Any] = {}
+    for entry in items(body, "status", "conditions"):
+        if entry.get("type") == _SCHEDULED and entry.get("status") == "False":
+            told = {key: _cut(text(entry, key)) for key in ("reason", "message")}
+            kept["conditions"] = [{"type": _SCHEDULED, "status": "False", **told}]
+    for key in ("reason", "message"):
+        if text(body, "status", key):
+            kept[key] = _cut(text(body, "status", key))
+    for key in ("initContainerStatuses", "containerStatuses"):
+        found = [_kept_container(each) for each in islice(items(body, "status", key), _MOST_CONTAINERS)]
+        if any(found):
+            kept[key] = found
+    return kept
+
+
+def _of_pod(name: str, body: Body) -> Iterator[PodProblem]:
+    reason = text(body, "status", "reason")
+    if text(body, "status", "phase") == "Failed" and _is_word(reason):
+        yield PodProblem(reason=reason, message=_cut(text(body, "status", "message")), pod=name)
+    for entry in items(body, "status", "conditions"):
+        why = text(entry, "reason")
+        if entry.get("type") == _SCHEDULED and entry.get("status") == "False" and _is_word(why):
+            yield PodProblem(reason=why, message=_cut(text(entry, "message")), pod=name)
+
+
+def _of_containers(name: str, body: Body) -> Iterator[PodProblem]:
+    statuses = chain(items(body, "status", "initContainerStatuses"), items(body, "status", "containerStatuses"))
+    for status in islice(statuses, 2 * _MOST_CONTAINERS):
+        waiting, ended = mapping(status, "state", "waiting"), mapping(status, "state", "terminated")
+        last = ended or mapping(status, "lastState", "terminated")
+        code = number(last, "exitCode") if last else None
+        reason, said = text(waiting, "reason"), text(waiting, "message")
+        if ended:
+            reason, said = (text(ended, "reason") or "Error" if code else ""), text(ended, "message")
+        elif reason == "CrashLoopBackOff":  # its message counts seconds, which change
+            reason, said = ("OOMKilled" if text(last, "reason") == "OOMKilled" else reason), text(last, "message")
+        if reason not in _ORDINARY and _is_word(reason):
+            container = _cut(text(status, "name"))
+            yield PodProblem(reason=reason, message=_cut(said), pod=name, container=container, exit_code=code)
+
+
+def _kept_container(status: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {"name": _cut(text(status, "name"))}
+    waiting = mapping(status, "state", "waiting")
+    if waiting:
+        kept["state"] = {"waiting": {key: _cut(text(waiting, key)) for key in ("reason", "message")}}
+    for where in ("state", "lastState"):
+        ended = mapping(status, where, "terminated")
+        if ended:
+            told: dict[str, Any] = {key: _cut(text(ended, key)) for key in ("reason", "message")}
+            kept[where] = {"terminated": {**told, "exitCode": number(ended, "exitCode")}}
+    return kept
+
+
+def _cut(said: str) -> str:
+    """A message on one line, cut. Cutting twice changes nothing."""
+    line = " ".join(said.split())
+    return line if len(line) <= LONGEST_MESSAGE else f"{line[: LONGEST_MESSAGE - 3].rstrip()}..."
+
+
+def _is_word(reason: str) -> bool:
+    return 0 < len(reason) <= _LONGEST_REASON and reason.isascii() and reason.isalnum()

@@ -1,0 +1,70 @@
+"""Why a run's pods do not run, in a sentence, and what to do about it: one remedy for each reason of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuctl.diag.escapes import printable
+from gpuctl.model.pod_problem import PodProblem
+
+_PULL = (
+    "Check spec.image for a typing error, that the registry has the image, and that the namespace's ServiceAccount may "
+    "pull it."
+)
+_NODE = "Look at the node with `kubectl describe pod`; deleting the pod has it made again."
+REMEDIES: Mapping[str, str] = {
+    "CrashLoopBackOff": "The command ends by itself: `gpuctl logs JOB --previous` shows its last words.",
+    "CreateContainerConfigError": "Create the Secret or ConfigMap in the project's namespace, or correct its name in "
+    "spec.env.",
+    "CreateContainerError": "The container can't be made: check spec.command, spec.workingDir and spec.volumes.",
+    "ErrImageNeverPull": "imagePullPolicy is Never and the node lacks the image: load it there, or set IfNotPresent.",
+    "ErrImagePull": _PULL,
+    "Error": "The command ended with an error: `gpuctl logs JOB` shows its last words.",
+    "FailedCreate": "The server refuses its pods: the events in `gpuctl get JOB` have its words. Often PodSecurity, a "
+    "ResourceQuota or an admission webhook.",
+    "ImagePullBackOff": _PULL,
+    "InvalidImageName": "spec.image is no image reference: correct it.",
+    "OOMKilled": "It needed more memory than it may have: raise spec.resources.memory.",
+    "RunContainerError": "The command can't be started: check spec.command, and that the image has it.",
+    "Unschedulable": "kube-scheduler finds no node for it: its words say what is short, or which claim is not there.",
+    "UnexpectedAdmissionError": "The node's device plugin refused a GPU. " + _NODE,
+}
+"""What to do, by reason. Reasons that are not here get `OTHERWISE`."""
+OTHERWISE = _NODE
+OTHER = "Other"
+
+
+def known_reason(problem: PodProblem) -> str:
+    """The reason if the table has it, else one word for all others: a label of measurements, of which there are few."""
+    return problem.reason if problem.reason in REMEDIES else OTHER
+
+
+def problem_text(problem: PodProblem) -> str:
+    """`CrashLoopBackOff (container main of a-1-x, exit code 3): what the server says`, printable."""
+    where = [f"container {problem.container}"] if problem.container else []
+    where = [" of ".join([*where, problem.pod] if problem.pod else where)] if where or problem.pod else []
+    if problem.exit_code is not None:
+        where.append(f"exit code {problem.exit_code}")
+    about = f" ({', '.join(where)})" if where else ""
+    said = f": {problem.message}" if problem.message else ""
+    return printable(f"{problem.reason}{about}{said}")
+
+
+def remedy_of(problem: PodProblem) -> str:
+    """What to do about it."""
+    return REMEDIES.get(problem.reason, OTHERWISE)
+
+
+def problem_form(problem: PodProblem | None) -> dict[str, Any] | None:
+    """The JSON form."""
+    if problem is None:
+        return None
+    return {
+        "reason": problem.reason,
+        "message": problem.message,
+        "pod": problem.pod or None,
+        "container": problem.container or None,
+        "exitCode": problem.exit_code,
+        "remedy": remedy_of(problem),
+    }
