@@ -52,7 +52,8 @@ def _problems(report: CycleReport, previous: CycleReport | None) -> Iterator[Not
         problem, known, ref = run.problem, before.get((run.job, run.digest)), objects.get((run.job, run.digest))
         if problem is None or ref is None or (known is not None and known.reason == problem.reason):
             continue
-        yield _note(report, ref, problem.reason, f"{problem_text(problem)}. {remedy_of(problem)}", is_warning=True)
+        text = f"{problem_text(problem)}. {remedy_of(problem)}"
+        yield note_of(ref, report.state, problem.reason, text, report.at_ms, is_warning=True)
 
 
 def _notes(report: CycleReport) -> Iterator[Note]:

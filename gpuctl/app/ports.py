@@ -288,6 +288,10 @@ class World(Progress, Protocol):
         """Report the job's GPUs as unused since then; None: in use."""
         ...
 
+    def set_stuck(self, job: JobId, reason: str | None) -> None:
+        """Let the job's pods that do not run yet wait for that reason of a kubelet: ImagePullBackOff; None: start."""
+        ...
+
     def set_strangers(self, node: NodeName, gpus: int) -> None:
         """Let foreign pods request that many GPUs of a node. They get what is free, and what becomes free before gpuctl
         does."""

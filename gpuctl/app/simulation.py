@@ -33,6 +33,7 @@ from gpuctl.simulate.scenario import (
     SetForeign,
     SetIdle,
     SetNode,
+    SetStuck,
 )
 
 ReadTree = Callable[[str], SourceTree]
@@ -166,6 +167,8 @@ class _Simulation:
                 self.world.cordon(node, cordoned=cordoned)
             case SetIdle(job=job, since_ms=since_ms):
                 self.world.set_idle(job, None if since_ms is None else EPOCH_MS + since_ms)
+            case SetStuck(job=job, reason=reason):
+                self.world.set_stuck(job, reason)
             case SetForeign(node=node, gpus=gpus):
                 self.world.set_strangers(node, gpus)
 
@@ -214,6 +217,8 @@ def happening_text(what: Happening) -> str:
             return f"node {node} is {'cordoned' if ready and cordoned else 'ready' if ready else 'lost'}"
         case SetIdle(job=job, since_ms=since_ms):
             return f"{job} {'works again' if since_ms is None else 'idles'}"
+        case SetStuck(job=job, reason=reason):
+            return f"{job} can start" if reason is None else f"the pods of {job} can't start: {reason}"
         case SetForeign(node=node, gpus=gpus):
             return f"foreign pods request {gpus} {'GPU' if gpus == 1 else 'GPUs'} of {node}"
 

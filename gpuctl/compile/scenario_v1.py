@@ -163,6 +163,15 @@ class IdleV1(Spec):
     since: AnyTime | None = Field(description="Since when; null: they are used again.")
 
 
+class StuckV1(Spec):
+    """A job whose pods can't start."""
+
+    job: JobIdText = Field(description="The job, as project/name.")
+    reason: Annotated[str, Field(pattern="^[A-Za-z]{1,64}$")] | None = Field(
+        description="For which reason of a kubelet: ImagePullBackOff; null: they start."
+    )
+
+
 class EventV1(Spec):
     """One thing that happens."""
 
@@ -174,14 +183,15 @@ class EventV1(Spec):
     finish: FinishV1 | None = Field(None, description="A job's processes end.")
     node: NodeChange | None = Field(None, description="A node is lost, cordoned, or as it should be again.")
     idle: IdleV1 | None = Field(None, description="A job's GPUs stop working, or work again.")
+    stuck: StuckV1 | None = Field(None, description="A job's pods can't start, or can again.")
     foreign: ForeignV1 | None = Field(None, description="Pods that are not gpuctl's come to a node, or leave it.")
 
     @model_validator(mode="after")
     def _one_happening(self) -> EventV1:
-        happenings = ("apply", "delete", "finish", "node", "idle", "foreign")
+        happenings = ("apply", "delete", "finish", "node", "idle", "stuck", "foreign")
         given = [name for name in happenings if getattr(self, name) is not None]
         if len(given) != 1:
-            fields = "apply, delete, finish, node, idle and foreign"
+            fields = "apply, delete, finish, node, idle, stuck and foreign"
             raise WrongValue("GPU2019", at=tuple(given[1:2]), fields=fields, found=" and ".join(given) or "none")
         return self
 

@@ -12,7 +12,18 @@ from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
-from gpuctl.simulate.scenario import Delete, Event, Finish, Given, GivenRun, Scenario, SetForeign, SetIdle, SetNode
+from gpuctl.simulate.scenario import (
+    Delete,
+    Event,
+    Finish,
+    Given,
+    GivenRun,
+    Scenario,
+    SetForeign,
+    SetIdle,
+    SetNode,
+    SetStuck,
+)
 
 
 def mistakes(scenario: Scenario, stages: Sequence[Declared]) -> tuple[Diagnostic, ...]:
@@ -86,7 +97,7 @@ def _event(event: Event, before: Declared) -> Iterator[Diagnostic]:
     match event.what:
         case Delete(jobs=jobs):
             wanted: tuple[JobId, ...] = jobs
-        case Finish(job=job) | SetIdle(job=job):
+        case Finish(job=job) | SetIdle(job=job) | SetStuck(job=job):
             wanted = (job,)
         case SetNode(node=node):
             if node not in _devices(before):

@@ -31,6 +31,7 @@ from gpuctl.simulate.scenario import (
     SetForeign,
     SetIdle,
     SetNode,
+    SetStuck,
     WantedEviction,
 )
 
@@ -114,6 +115,8 @@ def _happening(event: EventV1, document: Document, path: Path) -> Happening:
         return SetNode(node=NodeName(change.name), ready=change.ready, cordoned=change.cordoned)
     if event.idle is not None:
         return SetIdle(job=event.idle.job, since_ms=event.idle.since)
+    if event.stuck is not None:
+        return SetStuck(job=event.stuck.job, reason=event.stuck.reason)
     if event.foreign is not None:
         return SetForeign(node=NodeName(event.foreign.node), gpus=event.foreign.gpus)
     raise AssertionError("the form allows exactly one of these")

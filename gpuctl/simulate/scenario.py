@@ -120,6 +120,14 @@ class SetIdle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetStuck:
+    """A job's pods that do not run yet wait for a reason of a kubelet; None: they start."""
+
+    job: JobId
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetForeign:
     """Pods of others request so many GPUs of a node from now on."""
 
@@ -127,7 +135,7 @@ class SetForeign:
     gpus: int
 
 
-Happening: TypeAlias = Apply | Delete | Finish | SetNode | SetIdle | SetForeign
+Happening: TypeAlias = Apply | Delete | Finish | SetNode | SetIdle | SetStuck | SetForeign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

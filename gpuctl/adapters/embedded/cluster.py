@@ -20,7 +20,7 @@ from gpuctl.adapters.embedded.deployments import Deployments
 from gpuctl.adapters.embedded.devices import DeviceBook
 from gpuctl.adapters.embedded.faults import not_found
 from gpuctl.adapters.embedded.jobs import Jobs
-from gpuctl.adapters.embedded.kubelets import RUN_FOR, Kubelets
+from gpuctl.adapters.embedded.kubelets import RUN_FOR, STUCK, Kubelets
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.nodes import Evictions, provide, set_cordoned, set_ready
 from gpuctl.adapters.embedded.quotas import Quotas
@@ -192,6 +192,13 @@ class EmbeddedCluster:
                     if since_ms is not None:
                         notes[names.IDLE_SINCE_ANNOTATION] = format_timestamp(since_ms)
                     self._api.replace(put(pod, ("metadata", "annotations"), notes))
+
+    def set_stuck(self, job: JobId, reason: str | None) -> None:
+        """Let the containers of the job's pods wait for that reason, those that are not started yet; None: start."""
+        with self._turn():
+            self._store.set_fact(str(job), STUCK, reason)
+            for key in self._book.workers(job):
+                self._agenda.soon(Task(self._kubelets.name, key))
 
     def set_strangers(self, node: NodeName, gpus: int) -> None:
         """Have pods that are not gpuctl's ask for so many GPUs of a node. NotFound for a node that is not there."""

@@ -23,6 +23,9 @@ from gpuctl.model.units import DurationMs
 RUN_FOR = "run-for"
 """The fact about a declared job how long its workers run in all."""
 
+STUCK = "stuck"
+"""The fact about a declared job for which reason the containers of its pods can't be started."""
+
 _EXECUTING = "executing"
 """The fact about a pod since when it has made progress."""
 
@@ -63,6 +66,8 @@ class Kubelets:
             self._when("asked", pod, timings.fencing_ms if lost else timings.termination_ms, self._killed)
         elif lost:
             self._ready(pod, ready=False)
+        elif text(pod, "status", "phase") == "Pending" and (reason := self._stuck_for(pod)):
+            self._wait(pod, reason)
         elif text(pod, "status", "phase") == "Pending":
             self._when("bound", pod, self._desk.timings.start_ms, self._started)
         else:
@@ -130,6 +135,25 @@ class Kubelets:
             self._desk.again(self.name, key_of(pod), due)
 
     # states
+
+    def _stuck_for(self, pod: Body) -> str:
+        """The reason for which its containers can't be started; "" if they can."""
+        job = job_of(pod)
+        reason = None if job is None else self._desk.store.fact(str(job), STUCK)
+        return str(reason) if reason else ""
+
+    def _wait(self, pod: Body, reason: str) -> None:
+        """The containers wait, with the reason in the status; nothing is due by itself."""
+        waiting = {"waiting": {"reason": reason, "message": f"{reason} of a container"}}
+        crashed = {"terminated": {"exitCode": 1, "reason": "Error"}}
+        last = {"lastState": crashed} if reason == "CrashLoopBackOff" else {}
+        statuses = [
+            {"name": c["name"], "image": c.get("image", ""), "ready": False, "started": False, "restartCount": 0,
+             "state": waiting, **last}
+            for c in items(pod, "spec", "containers")
+        ]  # fmt: skip
+        if list(items(pod, "status", "containerStatuses")) != statuses:
+            self._desk.api.replace(put(pod, ("status", "containerStatuses"), statuses))
 
     def _started(self, pod: Body) -> None:
         running = put(pod, ("status", "phase"), "Running")
