@@ -10,6 +10,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
+from typing import TYPE_CHECKING
 
 from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
@@ -35,6 +36,7 @@ from gpuctl.app.play import LivePlay, Sandbox, Venue
 from gpuctl.app.ports import (
     Clock,
     Cluster,
+    Forge,
     Leadership,
     Machines,
     Recorder,
@@ -55,6 +57,9 @@ from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.simulate.scenario import EPOCH_MS
+
+if TYPE_CHECKING:
+    from gpuctl.adapters.forge import ForgeOptions
 
 EXAMPLE = "clusters/tr4858"
 IN_MEMORY = ":memory:"
@@ -108,6 +113,25 @@ def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | No
 
     with closing(connect(kubeconfig, context)) as connection, closing(Requests(connection)) as requests:
         return discover(requests).told
+
+
+@contextmanager
+def forge(options: ForgeOptions) -> Iterator[Forge]:
+    """Talk to the code host that options, or else the environment of the CI job, name.
+
+    The token comes from the environment or a file. Raises ForgeFault: GPU6201, GPU6202.
+    """
+    from gpuctl.adapters.forge import open_forge  # noqa: PLC0415 - slow to import
+
+    with closing(open_forge(options, os.environ, PassingClock())) as opened:
+        yield opened
+
+
+def forge_number(options: ForgeOptions) -> int:
+    """The number of the pull or merge request that the CI job is for. Raises ForgeFault: GPU6202."""
+    from gpuctl.adapters.forge import number_of  # noqa: PLC0415 - slow to import
+
+    return number_of(options, os.environ)
 
 
 def console() -> ProcessConsole:
