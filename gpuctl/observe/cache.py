@@ -27,7 +27,7 @@ from gpuctl.observe.devices import (
 )
 from gpuctl.observe.memories import Memory, memories_of
 from gpuctl.observe.nodes import NodeCache
-from gpuctl.observe.pods import Pod, read_pod, unreadable_pod
+from gpuctl.observe.pods import Devices, Pod, read_pod, template_devices, unreadable_pod
 from gpuctl.observe.provenance import (
     NO_OWNER,
     Owner,
@@ -53,7 +53,7 @@ class ObserveCache:
     """
 
     __slots__ = (
-        "_claims", "_excess", "_inventories", "_lineages", "_memories", "_own", "_owners", "_pods",
+        "_asked", "_claims", "_excess", "_inventories", "_lineages", "_memories", "_own", "_owners", "_pods",
         "_roster", "_sets", "_testimonies", "_trusts", "_witnesses", "faults", "ledgers", "nodes", "runs",
     )  # fmt: skip
 
@@ -69,6 +69,7 @@ class ObserveCache:
         self._trusts: Memo[None, Trust] = Memo()
         self._testimonies = Testimonies()
         self._roster = Roster([], [])
+        self._asked: Sweep[RunKey, Devices | Unreadable[Devices]] = Sweep()
         self._pods: Sweep[ObjectRef, Pod | Unreadable[Pod]] = Sweep()
         self._excess: Sweep[ObjectRef, Excess | None] = Sweep()
         self.nodes = NodeCache()
@@ -149,19 +150,29 @@ class ObserveCache:
         bodies: Mapping[ObjectRef, Body],
         runs: Sequence[RunKey | None],
         devices: Mapping[ObjectRef, tuple[HeldDevice, ...]],
+        workloads: Workloads,
     ) -> list[Pod]:
-        """The facts of all pods. `runs` are the pods' runs, in the same order."""
+        """The facts of all pods. `runs` are the pods' runs by their controllers, in the same order."""
         refs, lives = list(bodies), list(bodies.values())
         given = list(map(devices.get, refs, repeat(())))
+        asked: list[Devices | None] = list(map(self._asked_by(workloads).get, runs))  # type: ignore[arg-type]
         found = self._pods.over(
             refs,
-            [lives, runs, given],
+            [lives, runs, given, asked],
             lambda at: read(
-                partial(read_pod, refs[at], lives[at], runs[at], given[at]),
+                partial(read_pod, refs[at], lives[at], runs[at], given[at], asked[at]),
                 partial(unreadable_pod, refs[at], lives[at]),
             ),
         )
         return self.faults.sift(refs, found)
+
+    def _asked_by(self, workloads: Workloads) -> dict[RunKey, Devices]:
+        """What the templates of the runs' objects ask for; of one that can't be read, nothing."""
+        bodies = workloads.bodies
+        found = self._asked.over(
+            workloads.runs, [bodies], lambda at: read(partial(template_devices, bodies[at]), Devices)
+        )
+        return dict(zip(workloads.runs, self.faults.sift(workloads.refs, found), strict=True))
 
     def excess(self, pods: Sequence[Pod], runs: Sequence[Run], named: Container[NodeName | None]) -> list[Excess]:
         """What the pods of runs have beyond the runs' charges. `named`: nodes where HAMi gives GPUs by name."""

@@ -49,7 +49,7 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
     our_pods = {pod: run for pod, run in zip(bodies[kinds.POD], runs_of_pods, strict=True) if run is not None}
     claims = cache.claimed(bodies[kinds.RESOURCE_CLAIM], inventory, our_pods, bodies[kinds.POD])
     given = _given_by_hami(bodies[kinds.POD], registered, cache.faults)
-    pods = cache.pods(bodies[kinds.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods)
+    pods = cache.pods(bodies[kinds.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods, own)
     leaving = frozenset(ref.name for ref, body in bodies[kinds.NAMESPACE].items() if _terminates(body))
     memories = cache.memories(own, told, trust, ours.ledgers)
     runs = observe_runs(own, memories, told.entries, pods, leaving, cache.runs, cache.faults)

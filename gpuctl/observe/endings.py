@@ -17,7 +17,8 @@ A tenant of the namespace may add pods to a Job, and remove its own. What a pod 
 as the Job's status, which tenants can't write, leaves room for it:
 - It is one of those that the status tells to have ended (`uncountedTerminatedPods`), or the status still counts a pod
   as active of which no live one is there. Where more pods claim to be such a one than it counts, none is believed.
-- A pod that was on no node, or that asked for fewer GPUs, slices or claims than the Job's template, ends nothing.
+- A pod that was on no node, or that asked for fewer GPUs, slices or claims than the Job's template, ends nothing. A
+  live one of that kind is no worker (see `pods`), but the status may count it as active.
 A Deployment makes each of its pods again, so its workers never end.
 """
 
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from gpuctl.k8s.objects import mapping, number, text, texts
 from gpuctl.k8s.workloads import completed_indexes
 from gpuctl.model.state import Body, RunPhase
-from gpuctl.observe.pods import Pod, claims_of, requests_of
+from gpuctl.observe.pods import Pod, template_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ NO_ENDINGS = Endings()
 
 
 def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
-    """Which workers of a Job have ended. Cost: O(pods)."""
+    """Which workers of a Job have ended. `pods`: all that name it as their controller. Cost: O(pods)."""
     completed = completed_indexes(job)
     if not completed and all(pod.live for pod in pods):
         return NO_ENDINGS
@@ -66,12 +67,8 @@ def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
 
 def _as_made_by(job: Body, pods: Iterable[Pod]) -> Iterator[Pod]:
     """The pods that were on a node, are not being deleted, and ask for all devices that the Job's template asks for."""
-    template = mapping(job, "spec", "template", "spec")
-    asks, claims = requests_of(template), claims_of(template)
-    for pod in pods:
-        slices = all(pod.requests.slices.get(profile, 0) >= count for profile, count in asks.slices.items())
-        if pod.bound and not pod.leaving and pod.requests.gpus >= asks.gpus and slices and pod.claims >= claims:
-            yield pod
+    asked = template_devices(job)
+    return (pod for pod in pods if pod.bound and not pod.leaving and pod.asks.covers(asked))
 
 
 def _believed(job: Body, ended: Sequence[Pod], pods: Iterable[Pod]) -> list[Pod]:

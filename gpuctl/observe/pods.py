@@ -67,8 +67,30 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """The devices that a pod, or a template of pods, asks for: GPUs and slices by the device plugin, and claims."""
+
+    gpus: int = 0
+    slices: Mapping[str, int] = field(default_factory=dict)
+    claims: frozenset[str] = frozenset()
+
+    def covers(self, asked: Devices) -> bool:
+        """Whether all that is asked for is among these."""
+        slices = all(self.slices.get(profile, 0) >= count for profile, count in asked.slices.items())
+        return self.gpus >= asked.gpus and slices and self.claims >= asked.claims
+
+
+def template_devices(workload: Body) -> Devices:
+    """The devices that each pod of a Job or Deployment asks for."""
+    spec = mapping(workload, "spec", "template", "spec")
+    asks = requests_of(spec)
+    return Devices(gpus=asks.gpus, slices=asks.slices, claims=claims_of(spec))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod. `run` None: foreign.
+    """One pod. `run` None: foreign. `controller`: the run whose object it names as its controller, be it made by that
+    or not.
 
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
     `leaving`: it is being deleted. `disrupted`: the cluster brought its end about. `claims`: the templates of its
@@ -78,6 +100,7 @@ class Pod:
     ref: ObjectRef
     uid: str = ""
     run: RunKey | None
+    controller: RunKey | None = None
     node: NodeName | None
     bound: bool
     live: bool
@@ -94,22 +117,35 @@ class Pod:
     problem: PodProblem | None = None
 
     @property
+    def asks(self) -> Devices:
+        """The devices that it asks for."""
+        return Devices(gpus=self.requests.gpus, slices=self.requests.slices, claims=self.claims)
+
+    @property
     def failed(self) -> bool:
         """Whether it has ended, and not well."""
         return not self.live and not self.succeeded
 
 
-def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[HeldDevice, ...]) -> Pod:
-    """A pod's facts; `run` is whose it is, `devices` are those of its claims."""
+def read_pod(
+    ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[HeldDevice, ...], asked: Devices | None = None
+) -> Pod:
+    """A pod's facts; `run` is whose it is, `devices` are those of its claims.
+
+    `asked`: what the template of the run's object asks for, if it is there. A live pod that asks for less was not made
+    from it: a tenant can write any owner on a pod of its own, but can't have the GPUs of a worker for nothing. It is
+    foreign, so that it is booked by what it has and never stands for a worker.
+    """
     phase = text(body, "status", "phase")
     notes = annotations_of(body)
     bound = text(body, "spec", "nodeName")
     node = bound or next((device.node for device in devices), "")
     index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL) or "0"
-    return Pod(
+    found = Pod(
         ref=ref,
         uid=uid(body),
         run=run,
+        controller=run,
         node=NodeName(node) if node else None,
         bound=bool(bound),
         live=phase not in TERMINAL_PHASES,
@@ -125,6 +161,7 @@ def read_pod(ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[Held
         disrupted=bool(condition(body, DISRUPTED)),
         problem=problem_of(body),
     )
+    return replace(found, run=None) if found.live and asked is not None and not found.asks.covers(asked) else found
 
 
 def unreadable_pod(ref: ObjectRef, body: Body) -> Pod:

@@ -12,8 +12,10 @@ Proofs 2 and 3 rest on the name of a field manager, which every client can claim
 of the very project whose run it is, so that all that could be gained is a run of one's own, charged for what its pods
 hold.
 
-A pod is a run's if its controller is the run's object, or a ReplicaSet of it. When the object is gone, its uid on
-record still tells its pods. A ReplicaSet that is gone is told by its name: Kubernetes removes pods whose owner is gone.
+A pod is a run's if its controller is the run's object, or a ReplicaSet of it, and, while it lives, if it asks for all
+devices of the object's template (see `pods.read_pod`): a tenant can write any controller on a pod of its own. When the
+object is gone, its uid on record still tells its pods. A ReplicaSet that is gone is told by its name: Kubernetes
+removes pods whose owner is gone.
 
 Commands that only show, for a person without the right to read a project's ledger, go by labels; they decide nothing.
 """

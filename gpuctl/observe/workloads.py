@@ -54,12 +54,12 @@ def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered,
     """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
 
     `memories` is what is remembered of the workloads' runs, in their order, `orphaned` what is of those whose object is
-    gone. Of `pods` only those of runs matter.
+    gone. Of `pods` only those matter whose controller is a run's object.
     """
     crews: dict[tuple[str, RunKey], list[Pod]] = defaultdict(list)
     for pod in pods:
-        if pod.run is not None:
-            crews[pod.ref.namespace, pod.run].append(pod)
+        if pod.controller is not None:
+            crews[pod.ref.namespace, pod.controller].append(pod)
     keys, bodies, refs = workloads.runs, workloads.bodies, workloads.refs
     own, orphans = [_NO_PODS] * len(keys), dict[tuple[str, RunKey], list[Pod]]()
     for (namespace, run), crew in crews.items():
@@ -76,7 +76,7 @@ def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered,
         [bodies, leaving, own, memories],
         lambda at: read(
             partial(_observe, keys[at], bodies[at], own[at], memories[at], leaving=leaving[at]),
-            partial(_unreadable_run, keys[at], own[at]),
+            partial(_unreadable_run, keys[at], [pod for pod in own[at] if pod.run is not None]),
         ),
     )
     found = faults.sift(refs, readings)
@@ -209,9 +209,11 @@ def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
     )
 
 
-def _observe_run(key: RunKey, workload: _Workload, pods: Sequence[Pod]) -> Run:
+def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
+    """Observe a run by the pods that were made for it. `named` may have others that only name its object."""
     body, entry = workload.body, workload.entry
-    ends = endings_of(body, pods) if workload.is_job else NO_ENDINGS
+    ends = endings_of(body, named) if workload.is_job else NO_ENDINGS
+    pods = [pod for pod in named if pod.run is not None]
     phase = _phase(workload, pods, ends)
     ends_as = _ends_as(workload, phase, ends)
     started = None if workload.suspended else _started_at_ms(workload, pods)

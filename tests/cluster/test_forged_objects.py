@@ -149,6 +149,20 @@ def test_a_pod_that_says_it_has_all_gpus_and_requests_none_has_none(place: Place
     assert len(node.foreign_gpu_milli) == 8
 
 
+def test_a_live_pod_under_a_runs_labels_and_owner_is_no_worker_of_it(place: Place) -> None:
+    """It requests no GPU, so it was not made for the run: a start would look bound by it."""
+    before = {run.job: run for run in place.cycles().state.runs}
+    own = place.one(jobs("a"), "train")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": own["metadata"]["name"], "uid": own["metadata"]["uid"]}
+    meta = {"labels": own["spec"]["template"]["metadata"]["labels"], "ownerReferences": [{**owner, "controller": True}]}
+    forged = pod({"resources": {"requests": {"cpu": "3"}}}, meta, nodeName="n1")
+    made = place.plane.call("POST", pods("a"), forged, user="ann")
+    report = place.cycles()
+    assert {run.job: run for run in report.state.runs} == before
+    assert [node.foreign_cpu_milli for node in report.state.nodes] == [3000]
+    place.plane.call("DELETE", f"{pods('a')}/{made['metadata']['name']}?gracePeriodSeconds=0", user="ann")
+
+
 def test_forged_facts_of_a_running_job_are_put_back_and_move_nothing(place: Place) -> None:
     before = {run.job: (run.placement, run.queued_at_ms, run.starts) for run in place.cycles().state.runs}
     forged = {
