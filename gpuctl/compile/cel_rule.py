@@ -125,7 +125,8 @@ class CelRule:
 
     def _breach(self, data: dict[str, Any], place: Path, steps: int) -> Verdict:
         """Mark the place, or the entries of the list that are at fault where it leads into one."""
-        why = ", ".join(dict.fromkeys(_said(path, data) for path in self.paths if "*" not in path)) or "it is false"
+        said = [_said(path, data) for path in self.paths if "*" not in path]
+        why = ", ".join([*dict.fromkeys(filter(None, said))][:_MOST_READS]) or "it is false"
         above = _above(place)
         entries = _at(data["object"], above)
         if above == place or not isinstance(entries, list) or not 0 < len(entries) <= _MOST_ENTRIES:
@@ -245,8 +246,10 @@ def _with(data: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
 
 
 def _said(path: tuple[str, ...], data: Mapping[str, Any]) -> str:
+    """What a path came to; "" for what says nothing: a mapping of which fields are read."""
+    value = _at(data.get(path[0]), path[1:])
     shown = path[1:] if path[0] == "object" else path
-    return _named(".".join(shown), _at(data.get(path[0]), path[1:])) if shown else "it is false"
+    return _named(".".join(shown), value) if shown and not isinstance(value, dict) else ""
 
 
 def _named(name: str, value: Any) -> str:

@@ -70,12 +70,12 @@ class Scope:
     def inputs(self, name: Name, reads: frozenset[str]) -> tuple[object, ...]:
         """All that an expression depends on besides the declaration, by the variables it reads."""
         kind, project, _ = name
-        own = self._by_name.get(("Project", project, project)) if kind == "Job" else None
-        held = kind == "Project" or "project.held" in reads
+        of_its_project = not reads.isdisjoint({"project", "total", "oldTotal"})
+        sums_up = of_its_project and (kind == "Project" or "project.held" in reads)
         return (
-            self.base[name] if self.base and reads & {"old", "oldTotal"} and name in self.base else None,
-            own if reads & {"project", "total"} else None,
-            self._held_milli(project) if held and reads & {"project", "total"} else None,
+            None if self.base is None else self.base.get(name),
+            self._by_name.get(("Project", project, project)) if of_its_project else None,
+            self._held_milli(project) if sums_up else None,
             self._cluster if "cluster" in reads else None,
         )
 

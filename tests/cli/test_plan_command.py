@@ -490,6 +490,28 @@ def test_a_relaxed_policy_is_a_change(run: Run, repository: WorkingCopy) -> None
     assert (result.exit_code, "  policy owned: severity error -> warning\n" in result.stdout) == (2, True)
 
 
+def test_a_rule_about_a_change_is_told_by_the_plan_of_it_alone(run: Run, repository: WorkingCopy) -> None:
+    rule = POLICY.replace("  schema: {properties: {spec: {required: [owners]}}}", "  cel: |\n    RULE").replace(
+        "RULE", "oldTotal == null || total.quota - oldTotal.quota <= 1.0"
+    )
+    repository.write("policies/raises.yaml", rule.encode())
+    repository.commit("a policy", AT_MS + 1000)
+    rewrite(repository, QUOTA, "quota: 4", "quota: 6")
+    rewrite(repository, QUOTA.replace("team-a", "team-d"), "quota: 8", "quota: 6")
+    command = ("plan", folder(repository), "--base", "main")
+    report = json.loads(run(*command, "-o", "json").stdout)
+    assert [(each["starts"], each["file"].split("/")[-2]) for each in report["breaches"]] == [(True, "team-a")]
+    assert "total.quota is 6, oldTotal.quota is 4" in report["breaches"][0]["message"]
+    valid = run("validate", folder(repository))
+    assert (valid.exit_code, "GPU4001" in valid.stdout) == (0, False)
+
+    rewrite(repository, "policies/raises.yaml", "severity: warning", "severity: error")
+    refused = run(*command)
+    assert (refused.exit_code, "error GPU4001: Say who owns it. (total.quota is 6" in refused.stderr) == (1, True)
+    repository.commit("merged all the same", AT_MS + 2000)
+    assert run("validate", folder(repository)).exit_code == 0
+
+
 def test_audits_are_told_where_a_change_starts_or_ceases_one(run: Run, repository: WorkingCopy) -> None:
     repository.write("policies/owned.yaml", POLICY.replace("severity: warning", "severity: audit").encode())
     result = run("validate", folder(repository))

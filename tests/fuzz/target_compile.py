@@ -56,6 +56,7 @@ TARGET = Target(
     check=check,
     form=Form(read=_read, write=_write),
     words=(b"\n#file policies/p.yaml\n", b"\n#file projects/team-a/j.yaml\n", b"#file a\xe2\x80\xae.yaml\n", b"spec: ",
-           b"kind: Job\n", b"kind: Policy\n", b"gpus: ", b"image: ", b"name: ", b"project: team-b", b"999999999d",
+           b"kind: Job\n", b"kind: Policy\n", b"cel: ", b".all(v, ", b"object.spec.", b"gpus: ", b"image: ",
+           b"name: ", b"project: team-b", b"999999999d",
            b"1e30Gi", b"0.0005"),
 )  # fmt: skip

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import resource
 import time
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trees import CLUSTER, HEAD, job, project, tree_of
 
 from gpuctl.compile import compile_tree
@@ -133,3 +136,65 @@ def test_many_jobs_and_policies_of_one_project_use_up_its_own_steps_alone() -> N
     found = told(**{"k/projects/evil/j.yaml": jobs, "k/projects/evil/rules.yaml": own})
     assert found == [("GPU4005", "k/projects/evil/rules.yaml")]
     assert time.monotonic() - begun < 3 * LIMIT_SECONDS
+
+
+TOKENS = st.sampled_from([
+    "object", "total", "old", "project", ".spec", ".image", ".volumes", ".env", ".gpus", ".hostPath", ".?gpus",
+    "[0]", "['a']",
+    ".all(v, ", ".map(v, ", ".exists(v, ", ".filter(v, ", "v", "has(", "size(", ".startsWith('a')", ".matches('a*')",
+    ")", "(",
+    " && ", " || ", "!", " == ", " <= ", " in ", " + ", " * ", " ? ", " : ", "1", "0.5", "'a'", "null", "[1, 2]",
+    "{'a': 1}",
+    ".orValue(1)", ".optMap(v, v)", "double(", "\n", "\t", "//",
+])  # fmt: skip
+DATA = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.text(max_size=5),
+    lambda below: (
+        st.lists(below, max_size=3) | st.dictionaries(st.sampled_from(["spec", "image", "volumes", "a"]), below)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(TOKENS, max_size=12).map("".join), DATA, DATA)
+def test_no_expression_and_no_declaration_ends_in_anything_but_a_verdict(text: str, declared: Any, old: Any) -> None:
+    rule = cel_rule(text, "Job")
+    if isinstance(rule, CelRule):
+        size = Size(4000, 64)
+        values = {name: Value(value, size) for name, value in (("object", declared), ("old", old), ("total", old))}
+        try:
+            verdict = rule.held_against("Job", {**values, "project": Value(old, size)}, None)
+        except TooMuch:
+            return
+        assert all(isinstance(cause.path, tuple) for cause in verdict.causes)
+    else:
+        assert rule
+        assert all(0 <= flaw.start <= len(text) and flaw.problem for flaw in rule)
+
+
+SOUND = st.recursive(
+    st.sampled_from([
+        "object.spec.workers <= 4", "has(object.spec.maxDuration)", "total.gpus < 2.5",
+        "object.spec.image.startsWith('a')",
+        "object.spec.volumes.all(v, !has(v.hostPath))", "object.spec.env.exists(k, k == 'A')",
+        "object.spec.command == ['a']",
+        "size(object.spec.args) > 1", "object.spec.?workingDir.orValue('/') == '/'", "project == null", "old == null",
+    ]),
+    lambda below: st.tuples(below, st.sampled_from([" && ", " || "]), below).map(lambda parts: f"({''.join(parts)})")
+    | below.map(lambda text: f"!({text})"),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(SOUND)
+def test_a_rule_and_its_opposite_never_agree(text: str) -> None:
+    files = {
+        "c.yaml": CLUSTER,
+        "j.yaml": job("j", "{image: ab, command: [a], env: {A: b}}"),
+        "p.yaml": project("team-a"),
+    }
+    found = [
+        {one.code for one in compile_tree(tree_of({**files, "rule.yaml": policy(rule)})).diagnostics}
+        for rule in (text, f"!({text})")
+    ]
+    assert sorted(map(sorted, found)) == ([[], []] if "old ==" in text else [[], ["GPU4001"]])
