@@ -7,23 +7,28 @@ from pathlib import Path
 
 import click
 
+from gpuctl import __version__
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import counted, tally
 from gpuctl.cli.terminal import say, show, show_diagnostics
 from gpuctl.diag import text
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.forms import github, gitlab, junit, sarif
 
 FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     "text": show_diagnostics,
     "json": lambda diagnostics: show(text.json_form(diagnostics)),
-    "github": lambda diagnostics: show(text.github_annotations(diagnostics)),
+    "github": lambda diagnostics: show(github.workflow_commands(diagnostics)),
+    "sarif": lambda diagnostics: show(sarif.sarif(diagnostics, __version__)),
+    "junit": lambda diagnostics: show(junit.junit(diagnostics)),
+    "gitlab": lambda diagnostics: show(gitlab.code_quality(diagnostics)),
 }
 
 
 @command("validate", examples=("gpuctl validate clusters/tr4858", "gpuctl validate --format github"))
 @click.argument("dirs", metavar="[CLUSTER_DIR]...", nargs=-1, type=click.Path(exists=True, file_okay=False))
-@click.option("--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
+@click.option("-o", "--output", "--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
 def validate(dirs: tuple[str, ...], form: str) -> None:
     """Check declarations, and report every mistake.
 

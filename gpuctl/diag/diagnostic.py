@@ -48,3 +48,9 @@ def sorted_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, .
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
     """True when at least one diagnostic is an error."""
     return any(d.severity is Severity.ERROR for d in diagnostics)
+
+
+def most_severe_first(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Errors, then warnings, then audits; each in the order they came in."""
+    order = list(Severity)
+    return sorted(diagnostics, key=lambda found: order.index(found.severity))

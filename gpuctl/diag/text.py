@@ -1,4 +1,4 @@
-"""Format diagnostics: text with a caret, JSON, and annotations of GitHub Actions."""
+"""Format diagnostics: text with a caret, and JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuctl.diag.escapes import json_text, printable
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import explain_code, reason_text
 
-__all__ = ["explain_code", "github_annotations", "json_form", "reason_text", "text_form"]
+__all__ = ["explain_code", "json_form", "reason_text", "text_form"]
 
 TAB_WIDTH = 4
 SHOWN_WIDTH = 120
@@ -27,11 +27,6 @@ def json_form(diagnostics: Sequence[Diagnostic]) -> str:
     """`{"diagnostics": [{code, severity, message, file, line, column, endColumn, help, related}]}`, ended by a line
     break. Columns are in characters."""
     return json_text({"diagnostics": [_fields(d) for d in diagnostics]}, indent=2) + "\n"
-
-
-def github_annotations(diagnostics: Sequence[Diagnostic]) -> str:
-    """Workflow commands that mark the lines of a pull request."""
-    return "".join(_annotation(diagnostic) for diagnostic in diagnostics)
 
 
 def _text(diagnostic: Diagnostic) -> str:
@@ -85,25 +80,3 @@ def _fields(diagnostic: Diagnostic) -> dict[str, Any]:
             for text, where in diagnostic.related
         ],
     }
-
-
-def _annotation(diagnostic: Diagnostic) -> str:
-    span = diagnostic.span
-    properties = {
-        "file": span.file,
-        "line": span.line,
-        "col": span.column,
-        "endColumn": span.end_column,
-        "title": diagnostic.code,
-    }
-    named = ",".join(f"{name}={_property(printable(str(value)))}" for name, value in properties.items())
-    text = "\n".join(part for part in (printable(diagnostic.message), printable(diagnostic.help)) if part)
-    return f"::{diagnostic.severity.value} {named}::{_escaped(text)}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")

@@ -10,7 +10,8 @@ from typing import Any
 
 from gpuctl.compile import Compiled, compile_tree
 from gpuctl.diag.diagnostic import Diagnostic, has_errors
-from gpuctl.diag.text import github_annotations, json_form, text_form
+from gpuctl.diag.forms import github, gitlab, junit
+from gpuctl.diag.text import json_form, text_form
 from gpuctl.model.source import SourceFile, SourceTree
 
 from .harness import YAML, Form, Target
@@ -45,7 +46,7 @@ def check(data: bytes) -> None:
 
 def told_well(diagnostics: tuple[Diagnostic, ...]) -> None:
     """Diagnostics can be told in every form: in bounded text, where nothing is invisible."""
-    for form in (text_form, json_form, github_annotations):
+    for form in (text_form, json_form, github.workflow_commands, gitlab.code_quality, junit.junit):
         text = form(diagnostics)
         assert len(text.encode()) <= MOST_TOLD_BYTES
         assert text.replace("\n", "").isprintable()

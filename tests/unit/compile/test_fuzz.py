@@ -10,7 +10,8 @@ from trees import CLUSTER, job, project, tree_of
 
 from gpuctl.compile import compile_tree
 from gpuctl.diag.diagnostic import has_errors
-from gpuctl.diag.text import github_annotations, json_form, text_form
+from gpuctl.diag.forms import github, gitlab, junit
+from gpuctl.diag.text import json_form, text_form
 
 FIXTURES = sorted((Path(__file__).parents[2] / "diagnostics").glob("GPU*/input.yaml"))
 GOOD: dict[str, str | bytes] = {"c.yaml": CLUSTER, "p.yaml": project("team-a")}
@@ -36,7 +37,7 @@ def check(files: dict[str, str | bytes]) -> None:
     for found in compiled.diagnostics:
         assert found.span.file in files or found.code == "GPU3001"
         assert 1 <= found.span.column < found.span.end_column or found.code == "GPU3001"
-    for form in (text_form, json_form, github_annotations):
+    for form in (text_form, json_form, github.workflow_commands, gitlab.code_quality, junit.junit):
         form(compiled.diagnostics).encode()
     assert compiled == compile_tree(tree_of(dict(reversed(files.items()))))
 

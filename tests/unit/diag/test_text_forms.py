@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.forms.github import workflow_commands
 from gpuctl.diag.span import SourceSpan
-from gpuctl.diag.text import github_annotations, json_form, text_form
+from gpuctl.diag.text import json_form, text_form
 
 
 def one(line: str, column: int, end: int, **fields: str) -> Diagnostic:
@@ -80,16 +81,16 @@ def test_the_json_form_has_the_public_fields() -> None:
 
 def test_annotations_are_escaped() -> None:
     found = one("x", 1, 2, message="50% of a,b: c", file="a,b:c.yaml", help="line\nbreak")
-    assert github_annotations([found]) == (
+    assert workflow_commands([found]) == (
         "::error file=a%2Cb%3Ac.yaml,line=14,col=1,endColumn=2,title=GPU3004::50%25 of a,b: c%0Aline\\nbreak\n"
     )
     warning = Diagnostic(code="GPU3025", message="m", span=found.span, severity=Severity.WARNING)
-    assert github_annotations([warning]).startswith("::warning ")
+    assert workflow_commands([warning]).startswith("::warning ")
 
 
 @given(st.text(max_size=40), st.integers(1, 60), st.integers(1, 60), st.text(max_size=10))
 def test_no_text_breaks_a_form(line: str, column: int, end: int, message: str) -> None:
     found = one(line, column, end, message=message)
     assert json.loads(json_form([found]))["diagnostics"][0]["message"] == message
-    assert github_annotations([found]).count("\n") == 1
+    assert workflow_commands([found]).count("\n") == 1
     assert all(part.isprintable() for part in text_form([found]).split("\n"))
