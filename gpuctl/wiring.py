@@ -29,7 +29,7 @@ from gpuctl.app.bench.cluster_tree import CLUSTER as BENCH_CLUSTER
 from gpuctl.app.bench.cluster_tree import FOLDER as BENCH_FOLDER
 from gpuctl.app.bench.cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
-from gpuctl.app.editing_ports import Draft
+from gpuctl.app.editing_ports import Draft, ReviewPlace
 from gpuctl.app.kept import Keep
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.play import LivePlay, Sandbox, Venue
@@ -175,6 +175,16 @@ class FolderCheckout:
     def draft(self, path: str, before: bytes | None, branch: str | None) -> Draft:
         """Prepare a commit of a file of it."""
         return begin_commit(self._folder, Path(path), before, branch)
+
+    @contextmanager
+    def forge(self, place: ReviewPlace) -> Iterator[Forge]:
+        """The code host of a remote, found by its address; the token comes from the environment."""
+        from gpuctl.adapters.forge import ForgeOptions  # noqa: PLC0415 - slow to import
+        from gpuctl.adapters.forge.remote import hosted_at  # noqa: PLC0415
+
+        found = hosted_at(place.remote_url, os.environ)
+        with forge(ForgeOptions(host=found.host, repository=found.repository)) as opened:
+            yield opened
 
 
 def checkout(folder: str) -> FolderCheckout:

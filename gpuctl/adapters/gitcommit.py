@@ -15,7 +15,7 @@ from pathlib import Path
 from gpuctl.adapters.gitmerge import quoted_path, scratch_repository
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
-from gpuctl.app.editing_ports import Committed
+from gpuctl.app.editing_ports import Committed, ReviewPlace
 from gpuctl.model.ids import NO_REVISION, Revision
 
 _UNDER_WAY = {
@@ -170,11 +170,23 @@ class GitDraft:
         signs = self.here.run("config", "--type=bool", "--get", "commit.gpgSign").text == "true"
         return Committed(revision=made, branch=self.branch, previous=self.current, notes=(_UNSIGNED,) if signs else ())
 
+    def review_place(self) -> ReviewPlace:
+        """The remote, and the branch it has checked out, else the one that was checked out here."""
+        remote = self._remote
+        url = self._setting(f"remote.{remote}.url")
+        head = self.here.run("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD")
+        target = head.text.removeprefix(f"refs/remotes/{remote}/") if not head.code else self.current
+        if not url:
+            raise unavailable("GPU6122", why=f"{remote} has no address: `git remote add {remote} URL`")
+        if target in {"", self.branch}:
+            raise unavailable("GPU6122", why=f"{self.branch} is the branch that it would be merged into")
+        return ReviewPlace(remote_url=url, target=target)
+
     def push(self, made: Committed) -> str:
         """Push the branch to its remote, or to origin. Raises SourceUnavailable GPU6115."""
         from gpuctl.adapters.git import allowed_url, without_password  # noqa: PLC0415 - GitPython is slow to import
 
-        remote = self._setting(f"branch.{self.current}.remote") or "origin"
+        remote = self._remote
         url = self._setting(f"remote.{remote}.pushurl") or self._setting(f"remote.{remote}.url")
         if not url or remote == ".":
             raise unavailable("GPU6115", remote=remote, why="it has no address: `git remote add origin URL`")
@@ -188,6 +200,10 @@ class GitDraft:
             raise unavailable("GPU6115", remote=remote, why=why)
         self.here.run("update-ref", "-m", "gpuctl: push", f"refs/remotes/{remote}/{self.branch}", made.revision)
         return f"{remote} ({without_password(url)})"
+
+    @property
+    def _remote(self) -> str:
+        return self._setting(f"branch.{self.current}.remote") or "origin"
 
     def _committed(self, blob: str, text: bytes) -> Revision:
         """Make the commit and move the branch, in one step that fails if the branch has moved meanwhile."""

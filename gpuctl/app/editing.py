@@ -9,10 +9,11 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from gpuctl.app.editing_ports import Checkout, Committed, not_edited
-from gpuctl.app.ports import WorldFault
+from gpuctl.app.editing_ports import Checkout, Committed, Draft, ReviewPlace, not_edited
+from gpuctl.app.ports import Forge, OpenRequest, ReviewRequest, WorldFault
 from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.compile.declarations import collect
 from gpuctl.compile.document import Document
@@ -189,10 +190,14 @@ def _content(tree: SourceTree, path: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to become of an edit. `branch` and `push` go with a commit; `text` None: the edit's title."""
+    """What is to become of an edit.
+
+    `branch` and `push` go with a commit, `review`, a pull or merge request, with a push. `text` None: the edit's title.
+    """
 
     commit: bool = False
     push: bool = False
+    review: bool = False
     branch: str | None = None
     text: str | None = None
 
@@ -203,6 +208,7 @@ class Done:
 
     made: Committed | None = None
     pushed_to: str = ""
+    review: OpenRequest | None = None
     failed: WorldFault | None = None
 
 
@@ -212,16 +218,36 @@ def carry_out(edit: Edit, judged: Judgement, wish: Wish, checkout: Checkout) -> 
     Whatever can be known to forbid the commit is found before the file is written. Raises NotEdited, SourceUnavailable.
     """
     draft = checkout.draft(edit.path, edit.before, wish.branch) if wish.commit else None
-    checkout.write(edit.path, edit.before, edit.after)
-    if draft is None:
-        return Done()
+    place = draft.review_place() if draft is not None and wish.review else None
+    with checkout.forge(place) if place is not None else nullcontext() as forge:
+        checkout.write(edit.path, edit.before, edit.after)
+        if draft is None:
+            return Done()
+        return _commit(edit, judged, wish, draft, _Reviews(place, forge) if place and forge else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reviews:
+    """Where the review is opened, and by what."""
+
+    place: ReviewPlace
+    forge: Forge
+
+
+def _commit(edit: Edit, judged: Judgement, wish: Wish, draft: Draft, reviews: _Reviews | None) -> Done:
+    """Commit, push and have reviewed what is written."""
     if not judged.is_valid:
         errors = sum(found.severity is Severity.ERROR for found in judged.diagnostics)
         words = "1 error" if errors == 1 else f"{errors} errors"
         return Done(failed=not_edited("GPU6118", path=edit.path, errors=words))
-    made = None
+    made, pushed_to, text = None, "", wish.text or edit.title
     try:
-        made = draft.commit(edit.after, wish.text or edit.title)
-        return Done(made=made, pushed_to=draft.push(made) if wish.push else "")
+        made = draft.commit(edit.after, text)
+        pushed_to = draft.push(made) if wish.push else ""
+        if reviews is None:
+            return Done(made=made, pushed_to=pushed_to)
+        title, _, body = text.strip().partition("\n")
+        wanted = ReviewRequest(source=made.branch, target=reviews.place.target, title=title, body=body.strip())
+        return Done(made=made, pushed_to=pushed_to, review=reviews.forge.open_request(wanted))
     except WorldFault as fault:
-        return Done(made=made, failed=fault)
+        return Done(made=made, pushed_to=pushed_to, failed=fault)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuctl.app.ports import WorldFault
+from gpuctl.app.ports import Forge, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import Revision
 
@@ -29,11 +30,24 @@ class Committed:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewPlace:
+    """Where a review of a commit's branch is opened: the remote's address, and the branch it is to be merged into."""
+
+    remote_url: str
+    target: str
+
+
 class Draft(Protocol):
     """A commit of one file that has been found possible."""
 
     def commit(self, after: bytes | None, text: str) -> Committed:
         """Commit the file as it is to be, and nothing else. Raises SourceUnavailable."""
+        ...
+
+    def review_place(self) -> ReviewPlace:
+        """Where the branch of the commit is reviewed. Raises SourceUnavailable GPU6122: nothing is known, or the branch
+        is the one that it would be merged into."""
         ...
 
     def push(self, made: Committed) -> str:
@@ -42,7 +56,7 @@ class Draft(Protocol):
 
 
 class Checkout(Protocol):
-    """The working tree that is edited."""
+    """The working tree that is edited, and where changes of it are reviewed."""
 
     def write(self, path: str, before: bytes | None, after: bytes | None) -> None:
         """Replace a file at once, or create or delete it. Raises NotEdited for one that is not as `before` says, or
@@ -52,4 +66,8 @@ class Checkout(Protocol):
     def draft(self, path: str, before: bytes | None, branch: str | None) -> Draft:
         """Prepare a commit of that file, on a new branch if one is named. Raises SourceUnavailable where none can be
         made: there is no author, the file has other changes, a merge is under way."""
+        ...
+
+    def forge(self, place: ReviewPlace) -> AbstractContextManager[Forge]:
+        """The code host of a remote's address, for reviews. Raises ForgeFault: no token, or an unknown host."""
         ...

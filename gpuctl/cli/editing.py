@@ -44,6 +44,7 @@ def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-m", "--message", metavar="TEXT", help="The commit's message. Default: what was done.")
     @click.option("--branch", metavar="NAME", help="Commit on a new branch, and switch to it.")
     @click.option("--push", is_flag=True, help="Commit, and push the branch.")
+    @click.option("--pull-request", is_flag=True, help="Commit, push, and open a pull or merge request.")
     @functools.wraps(function)
     def with_edit(  # noqa: PLR0913 - an argument for each option
         *args: Any,
@@ -53,14 +54,16 @@ def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
         dry_run: bool,
         commit: bool,
         push: bool,
+        pull_request: bool,
         **options: Any,
     ) -> Any:
         from gpuctl.app.editing import Wish  # noqa: PLC0415 - only now
 
+        push = push or pull_request
         commit = commit or push or branch is not None
         if message is not None and not commit:
             raise Failure("GPU9002", "-m is the message of a commit", hint="add --commit, or leave out -m")
-        wish = Wish(commit=commit, push=push, branch=branch, text=message)
+        wish = Wish(commit=commit, push=push, review=pull_request, branch=branch, text=message)
         return function(*args, how=How(path=path, wish=wish, dry_run=dry_run), **options)
 
     return with_edit
@@ -152,6 +155,8 @@ def _report(edit: Edit, done: Done) -> None:
             say(f"note: {note}", err=True)
     if done.pushed_to:
         say(f"Pushed to {done.pushed_to}")
+    if done.review is not None:
+        say(f"{'Opened' if done.review.is_new else 'Open already:'} {done.review.url}")
 
 
 def _say_next(working: WorkingTree, judged: Judgement, done: Done) -> None:

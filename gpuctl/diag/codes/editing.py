@@ -157,4 +157,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="A file is formatted only if it is right YAML, and if the result says the same and has all its comments.",
         fix="Correct it; `gpuctl validate` tells all mistakes.",
     ),
+    CodeEntry(
+        code="GPU6122",
+        title="no pull request can be opened",
+        message="no pull request can be opened: {why}",
+        why="The code host and the repository are read off the remote's address: github.com, gitlab.com, or the host "
+        "of the API that GITHUB_API_URL or CI_API_V4_URL names; the token goes nowhere else. The branch of the commit "
+        "is to be merged into the one that the remote has checked out, else into the one that was checked out here.",
+        fix="Commit on a branch of its own with `--branch NAME`, or open the request by hand after `--push`.",
+    ),
 )
