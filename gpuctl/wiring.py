@@ -16,9 +16,8 @@ from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.adapters.files import read_regular, read_tree, replace_file, top_of
+from gpuctl.adapters.files import read_regular, read_tree
 from gpuctl.adapters.git import GitSource, WorkingCopy
-from gpuctl.adapters.gitcommit import begin_commit
 from gpuctl.adapters.githistory import Removal, removal_of
 from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.adapters.gitsignatures import Checked, Signers
@@ -29,7 +28,6 @@ from gpuctl.app.bench.cluster_tree import CLUSTER as BENCH_CLUSTER
 from gpuctl.app.bench.cluster_tree import FOLDER as BENCH_FOLDER
 from gpuctl.app.bench.cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
-from gpuctl.app.editing_ports import Draft, ReviewPlace
 from gpuctl.app.kept import Keep
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.play import LivePlay, Sandbox, Venue
@@ -59,6 +57,7 @@ from gpuctl.model.units import DurationMs, Instant
 from gpuctl.simulate.scenario import EPOCH_MS
 
 if TYPE_CHECKING:
+    from gpuctl.adapters.checkout import FolderCheckout
     from gpuctl.adapters.forge import ForgeOptions
 
 EXAMPLE = "clusters/tr4858"
@@ -162,34 +161,11 @@ def removal(job: JobId | str) -> Removal | None:
     return None
 
 
-class FolderCheckout:
-    """The working tree that a cluster's folder is in."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = Path(folder)
-
-    def write(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        """Replace a file of it."""
-        replace_file(Path(path), top_of(self._folder), before, after)
-
-    def draft(self, path: str, before: bytes | None, branch: str | None) -> Draft:
-        """Prepare a commit of a file of it."""
-        return begin_commit(self._folder, Path(path), before, branch)
-
-    @contextmanager
-    def forge(self, place: ReviewPlace) -> Iterator[Forge]:
-        """The code host of a remote, found by its address; the token comes from the environment."""
-        from gpuctl.adapters.forge import ForgeOptions  # noqa: PLC0415 - slow to import
-        from gpuctl.adapters.forge.remote import hosted_at  # noqa: PLC0415
-
-        found = hosted_at(place.remote_url, os.environ)
-        with forge(ForgeOptions(host=found.host, repository=found.repository)) as opened:
-            yield opened
-
-
 def checkout(folder: str) -> FolderCheckout:
     """The working tree that a cluster's folder is in, to be edited."""
-    return FolderCheckout(folder)
+    from gpuctl.adapters.checkout import FolderCheckout  # noqa: PLC0415 - only for edits
+
+    return FolderCheckout(Path(folder), forge)
 
 
 def compared_revisions(folder: Path, base: str, head: str | None, *, direct: bool) -> Compared:

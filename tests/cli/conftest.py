@@ -24,10 +24,9 @@ def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         patch.delenv("GPUCTL_EMBEDDED", raising=False)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("settings")))
-        patch.setenv("GIT_CONFIG_COUNT", "2")
-        for at, (name, value) in enumerate((("user.name", "Ana"), ("user.email", "ana@example.com"))):
-            patch.setenv(f"GIT_CONFIG_KEY_{at}", name)
-            patch.setenv(f"GIT_CONFIG_VALUE_{at}", value)
+        people = tmp_path_factory.mktemp("git") / "config"
+        people.write_text("[user]\n    name = Ana\n    email = ana@example.com\n")
+        patch.setenv("GIT_CONFIG_GLOBAL", str(people))
         yield
 
 
