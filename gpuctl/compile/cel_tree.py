@@ -117,11 +117,14 @@ def _node(message: bytes, positions: Mapping[Any, int]) -> Node:
         case 4:
             return Name(at, _text(body, 1))
         case 5:
-            operand = _node(_bytes(body, 1), positions)
-            return Select(at, operand, _text(body, 2), tested=bool(dict(_fields(body)).get(3, 0)))
+            parts = dict(_fields(body))
+            field, tested = _as_bytes(parts[2]).decode("utf-8", "replace"), bool(parts.get(3, 0))
+            return Select(at, _node(_as_bytes(parts[1]), positions), field, tested=tested)
         case 6:
-            called = [_node(_as_bytes(part), positions) for key, part in _fields(body) if key in {1, 3}]
-            return _called(_text(body, 2), tuple(called), at)
+            inside = _fields(body)
+            called = [_node(_as_bytes(part), positions) for key, part in inside if key in {1, 3}]
+            (function,) = [_as_bytes(part).decode() for key, part in inside if key == 2]
+            return _called(function, tuple(called), at)
         case 7:
             return Made(at, tuple(_node(_as_bytes(part), positions) for key, part in _fields(body) if key == 1))
         case 8:
@@ -129,8 +132,10 @@ def _node(message: bytes, positions: Mapping[Any, int]) -> Node:
             halves = [_as_bytes(half) for entry in entries for key, half in _fields(entry) if key in {3, 4}]
             return Made(at, tuple(_node(half, positions) for half in halves))
         case _:
-            parts = {key: _node(_bytes(body, key), positions) for key in (2, 4, 5, 6, 7)}
-            return Loop(at, _text(body, 1), parts[2], _text(body, 3), parts[4], parts[5], parts[6], parts[7])
+            found = {key: _as_bytes(part) for key, part in _fields(body)}
+            nodes = {key: _node(found[key], positions) for key in (2, 4, 5, 6, 7)}
+            variable, total = found[1].decode(), found[3].decode()
+            return Loop(at, variable, nodes[2], total, nodes[4], nodes[5], nodes[6], nodes[7])
 
 
 def _called(function: str, arguments: tuple[Node, ...], at: int) -> Node:
@@ -155,24 +160,29 @@ def _constant(body: bytes, at: int) -> Constant:
     return Constant(at, None)
 
 
-def _fields(message: bytes) -> Iterator[Field]:
+def _fields(message: bytes) -> list[Field]:
     """The numbers and values of a message's fields, in protobuf's wire format."""
+    found: list[Field] = []
     here = 0
     while here < len(message):
         tag, here = _varint(message, here)
-        match tag & 7:
-            case 0:
-                value, here = _varint(message, here)
-                yield tag >> 3, value
-            case 2:
-                size, here = _varint(message, here)
-                yield tag >> 3, message[here : here + size]
-                here += size
-            case kind:
-                here += 8 if kind == 1 else 4
+        kind = tag & 7
+        if kind == 2:
+            size, here = _varint(message, here)
+            found.append((tag >> 3, message[here : here + size]))
+            here += size
+        elif kind == 0:
+            value, here = _varint(message, here)
+            found.append((tag >> 3, value))
+        else:
+            here += 8 if kind == 1 else 4
+    return found
 
 
 def _varint(message: bytes, here: int) -> tuple[int, int]:
+    value = message[here]
+    if value < 128:
+        return value, here + 1
     value = shift = 0
     while True:
         byte = message[here]

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _SCHEMA: Path = ("spec", "schema")
 _CEL: Path = ("spec", "cel")
+_STEPS_A_CHARACTER = 3
+"""What reading an expression takes; its project has to have them before it is read."""
 _PROJECTS: Path = ("spec", "match", "projects")
 
 
@@ -94,6 +96,15 @@ def check_policies(
         spec, owner = policy.model.spec, owner_of[policy]
         if owner:
             yield from _beyond(policy, owner)
+        read = len(spec.cel or "") * _STEPS_A_CHARACTER
+        if read and (owner in accounts.closed or not accounts.take(owner, read)):
+            if owner not in accounts.closed:
+                whose = f'project "{owner}"' if owner else "the cluster"
+                yield _too_much(
+                    policy, _rule_span(policy), accounts.most(owner), f"{whose}, with the policies before it"
+                )
+            accounts.closed.add(owner)
+            continue
         rule = rules.get(policy, (), partial(_rule, policy))
         if rule is None:
             yield _too_much(policy, _rule_span(policy), STEPS, "its own schema")

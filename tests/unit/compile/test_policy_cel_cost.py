@@ -128,6 +128,16 @@ def test_what_takes_too_much_is_told_where_its_project_can_change_it() -> None:
     assert told(**{"k/projects/evil/p2.yaml": rule}, **large) == [("GPU4005", "k/projects/evil/p2.yaml")]
 
 
+def test_reading_many_policies_of_one_project_uses_up_its_own_steps_alone() -> None:
+    long = "&&".join([f"{COMMAND}.all(x,x!='a')"] * 110)
+    own = "---\n".join(policy(long, f"p{n}") for n in range(200))
+    begun = time.monotonic()
+    shared = policy(f"{COMMAND}.all(x, x != 'a')", "shared")
+    found = told(**{"k/projects/evil/rules.yaml": own, "policies/p.yaml": shared})
+    assert sorted(found) == [("GPU4001", "k/projects/team-a/j.yaml"), ("GPU4005", "k/projects/evil/rules.yaml")]
+    assert time.monotonic() - begun < 2 * LIMIT_SECONDS
+
+
 def test_many_jobs_and_policies_of_one_project_use_up_its_own_steps_alone() -> None:
     hungry = f"{COMMAND}.all(x, {COMMAND}.all(y, x != y || x.matches('^(a|b)+$')))"
     jobs = "---\n".join(job(f"j{n}", f"{{image: x, command: [{', '.join(['a'] * 90)}]}}", "evil") for n in range(300))
