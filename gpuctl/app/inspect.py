@@ -18,7 +18,8 @@ from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
 from gpuctl.observe import observe
-from gpuctl.views.jobs import JobView, PodView, job_views
+from gpuctl.views.jobs import JobView, PodView
+from gpuctl.views.running import views_now
 
 WORKLOADS: tuple[Kind, ...] = (kinds.JOB, kinds.DEPLOYMENT, kinds.POD)
 """The kinds that jobs are made of."""
@@ -72,7 +73,7 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS) -> Live:
     bodies = [body for bodies in found if not isinstance(bodies, Forbidden) for body in bodies]
     state = observe(RawObjects(objects={ref_of(body): body for body in bodies}))
     unread = tuple(fault for fault in found if isinstance(fault, Forbidden))
-    return Live(state=state, jobs=job_views(state), unread=unread)
+    return Live(state=state, jobs=views_now(state), unread=unread)
 
 
 class Unreachable(WorldFault):

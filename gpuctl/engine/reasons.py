@@ -18,6 +18,9 @@ FOR_START = "GPU5023"
 GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
+BY_AMOUNTS = frozenset({IN_QUOTA, "GPU5002", ON_IDLE, "GPU5005"})
+"""Reasons to run that follow from what the project holds, is guaranteed and may have."""
+
 UNPAID = frozenset({FOR_STOPPING, FOR_START})
 """Reasons of a reservation for which no run was paused."""
 
@@ -60,6 +63,11 @@ def runs_in_share(project: ProjectName) -> Reason:
 def runs_on_idle(project: ProjectName) -> Reason:
     """It runs beyond the fair share, on otherwise idle GPUs."""
     return _reason(ON_IDLE, project=project)
+
+
+def runs_over_quota(project: ProjectName) -> Reason:
+    """It runs over quota; whether within the fair share is not known from the cluster alone."""
+    return _reason("GPU5005", project=project)
 
 
 def runs_without_gpu() -> Reason:

@@ -28,6 +28,7 @@ from gpuctl.explain.prediction import (
 )
 from gpuctl.explain.remedies import remedies_for
 from gpuctl.explain.rest import at_rest
+from gpuctl.explain.running import reason_of_running
 from gpuctl.model.decision import (
     Admit,
     Decision,
@@ -38,6 +39,7 @@ from gpuctl.model.decision import (
     Pending,
     Placement,
     Preempt,
+    Reason,
     Reclaim,
     Resize,
     Schedule,
@@ -105,7 +107,7 @@ def explain(
         job=job,
         at_ms=schedule.at_ms,
         decision=_KINDS[type(decision)],
-        reason=decision.reason,
+        reason=_reason(declared, state, schedule, decision),
         workers=asked.workers,
         gpu_milli=asked.gpu_milli,
         min_workers=asked.min_workers,
@@ -123,6 +125,13 @@ def explain(
         remedies=remedies_for(declared, state, schedule, job) if waits else (),
         forecast=forecast(declared, state, schedule.at_ms, job) if queued else None,
     )
+
+
+def _reason(declared: Declared, state: ClusterState, schedule: Schedule, decision: Decision) -> Reason:
+    """The decision's reason; of a run that goes on, as things stand now."""
+    if isinstance(decision, Keep):
+        return reason_of_running(declared, state, schedule, decision.job, decision.reason)
+    return decision.reason
 
 
 def _beneficiary(decision: Decision) -> JobId | None:

@@ -196,7 +196,11 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairShare:
-    """One project's row in one quota domain, all in milli-GPU. `allocated_milli` is after this cycle's decisions."""
+    """One project's row in one quota domain, all in milli-GPU. `allocated_milli` is after this cycle's decisions.
+
+    `share_milli` is exact. `guarantee_milli` and `entitled_milli` are what the project keeps and may reach, in whole
+    GPUs where its jobs ask for those: by them its jobs run within the quota, within the share, or beyond it.
+    """
 
     domain: DomainName
     project: ProjectName
@@ -204,6 +208,8 @@ class FairShare:
     demand_milli: GpuMilli
     share_milli: GpuMilli
     allocated_milli: GpuMilli
+    guarantee_milli: GpuMilli = 0
+    entitled_milli: GpuMilli = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def test_a_job_that_is_not_there(run: Run, embedded: Path, command: str) -> None
 def test_explain_a_job(run: Run, embedded: Path) -> None:
     said = run("explain", "team-b/b-4-gg", "--embedded", embedded).stdout
     assert said.startswith("team-b/b-4-gg requests 2 GPUs and is Running.\n")
-    assert "GPU5002: runs over the quota of team-b" in said
+    assert "GPU5005: runs over the quota of team-b" in said
 
 
 def test_explain_asks_the_engine_over_declarations(run: Run, embedded: Path, cluster: Path) -> None:

@@ -35,6 +35,15 @@ RUNS = (
         why="The job requests no GPU, only CPU and memory.",
         fix="Nothing to do.",
     ),
+    CodeEntry(
+        code="GPU5005",
+        title="runs over quota",
+        message="runs over the quota of {project}, on GPUs that other projects leave unused",
+        why="The project holds more GPUs than its quota now. Its fair share depends on all projects, so the cluster's "
+        "objects alone do not tell it.",
+        fix="Nothing to do. `gpuctl explain JOB DIR` tells whether the project is within its fair share. The job may "
+        "be paused when other projects need the GPUs.",
+    ),
 )
 
 WAITS = (

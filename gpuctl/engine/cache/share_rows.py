@@ -28,6 +28,7 @@ def share_rows(
         held = accounts.held(domain, owner) - reserved.get((domain, project), 0)
         wanted = demand.wanted(domain, project)
         if held or wanted or domain in accounts.tree.allowances[owner]:
+            entitled = accounts.entitled(domain, owner)
             row = FairShare(
                 domain=domain,
                 project=project,
@@ -35,6 +36,8 @@ def share_rows(
                 demand_milli=wanted,
                 share_milli=accounts.portion(domain, owner).share_milli,
                 allocated_milli=held,
+                guarantee_milli=entitled.guarantee_milli,
+                entitled_milli=entitled.share_milli,
             )
             found.append(row)
     return tuple(found)

@@ -1,4 +1,4 @@
-"""The ceiling that forbids a job, and the right by which it runs."""
+"""The ceiling that forbids a job, and the right by which it runs: when it starts, and as things stand later."""
 
 from __future__ import annotations
 
@@ -25,10 +25,36 @@ def beyond_quota(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMil
 
 def reason_to_run(accounts: Accounts, domain: DomainName, project: ProjectName, held_milli: GpuMilli) -> Reason:
     """Why work runs: its project then holds `held_milli`, which is within its quota, its share, or beyond."""
-    entitled = accounts.entitled(domain, project_owner(project))
-    if held_milli <= entitled.guarantee_milli:
+    return reason_by_amounts(project, held_milli, *accounts.entitled(domain, project_owner(project)))
+
+
+def reason_by_amounts(
+    project: ProjectName, held_milli: GpuMilli, guarantee_milli: GpuMilli, share_milli: GpuMilli | None
+) -> Reason:
+    """The same by what the project is guaranteed, and its fair share; None: that is not known."""
+    if held_milli <= guarantee_milli:
         return reasons.runs_in_quota(project)
-    return reasons.runs_in_share(project) if held_milli <= entitled.share_milli else reasons.runs_on_idle(project)
+    if share_milli is None:
+        return reasons.runs_over_quota(project)
+    return reasons.runs_in_share(project) if held_milli <= share_milli else reasons.runs_on_idle(project)
+
+
+def reason_now(
+    recorded: Reason,
+    project: ProjectName,
+    held_milli: GpuMilli,
+    guarantee_milli: GpuMilli,
+    share_milli: GpuMilli | None,
+) -> Reason:
+    """Why a run runs now, for people: `recorded` is why it was started, which stays on its object.
+
+    `held_milli`: what its project holds now, or, for a run that can't be paused, holds of work that can't. A recorded
+    reason that is none by amounts stays: a run without a GPU, or one that goes on with fewer workers.
+    Example: a job started over the quota. Another job of its project has ended since, so that it is within the quota.
+    """
+    if recorded.code not in reasons.BY_AMOUNTS:
+        return recorded
+    return reason_by_amounts(project, held_milli, guarantee_milli, share_milli)
 
 
 def is_owed(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
