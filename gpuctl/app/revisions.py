@@ -82,6 +82,19 @@ def contents_of(tree: SourceTree, compiled: Compiled) -> Mapping[ProjectName, st
     return _contents(compiled.declared, _parts(tree, compiled.owners), Memo())
 
 
+def sound_parts(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> tuple[Compiled, list[ProjectName]] | None:
+    """What compiles of a tree with errors, and the projects that are left out; None without the cluster's own files.
+
+    Cost: a compilation; one for each project where those without an error of their own don't compile either.
+    """
+    parts, blamed = _parts(tree, compiled.owners), _blamed(compiled)
+    if OWN not in parts or OWN in blamed:
+        return None
+    kept = {owner: part for owner, part in parts.items() if owner not in blamed}
+    grown = _grow({OWN: parts[OWN]}, _each(kept), cache)
+    return None if grown.compiled is None else (grown.compiled, sorted(parts.keys() - grown.parts.keys()))
+
+
 class Revisions:
     """Remembers what was last good, part by part, and composes what is to be enforced.
 

@@ -20,6 +20,7 @@ from gpuctl.cli.output import print_json, tally
 from gpuctl.cli.terminal import say, show
 from gpuctl.model.comparison import Merge
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import WORKING_TREE, SourceFile
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def plan(  # noqa: PLR0913 - an argument for each option
     compared = _read(folder, Revisions(base=base, head=head, direct=direct, rollback=rollback))
     revisions = compared.comparison
     before, after = _compiled(compared)
+    left_out = () if before is None else tuple(sorted(before.declared.pinned))
+    revisions = replace(revisions, left_out=left_out)
     if before is None and after is None:
         missing = f"{folder} is in neither {revisions.base} nor {head or f'the {WORKING_TREE}'}"
         raise Failure("GPU8003", missing, hint="name the folder of a cluster: clusters/NAME")
@@ -216,14 +219,15 @@ def _no_state(file: IO[str], why: str) -> Failure:
 
 
 def _compiled(compared: Compared) -> Iterator[Side | None]:
-    """Compile both trees; None for a missing folder. Mistakes end the command with exit 1.
+    """Compile both trees; None for a missing folder. Mistakes end the command with exit 1; of base, only where they
+    are in the cluster's own files: else what compiles of it is compared, and the projects that don't are pinned.
 
     Files that are equal in both trees are read once; a mistake of several declarations of the second is marked at one
     that differs. Both get the digests of their contents, which a commit could
     confirm and which a cluster has on record, unless the merge is not known.
     """
     from gpuctl.app.planning import Side  # noqa: PLC0415
-    from gpuctl.app.revisions import as_seen, contents_of  # noqa: PLC0415
+    from gpuctl.app.revisions import as_seen, contents_of, sound_parts  # noqa: PLC0415
     from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
 
     names = compared.comparison
@@ -236,13 +240,15 @@ def _compiled(compared: Compared) -> Iterator[Side | None]:
             yield None
             continue
         files = as_seen(tree.files, files)
-        compiled = compile_tree(replace(tree, files=files), cache, before)
+        compiled, left_out = compile_tree(replace(tree, files=files), cache, before), list[ProjectName]()
+        if compiled.declared is None and name == names.base:
+            compiled, left_out = sound_parts(tree, compiled, cache) or (compiled, left_out)
         if compiled.declared is None:
             tell(compiled.diagnostics)
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
-        contents = contents_of(tree, compiled) if is_known else {}
+        contents = contents_of(tree, compiled) if is_known and not left_out else {}
         before = compiled
         breaches = tuple(found for found in (*compiled.diagnostics, *compiled.audits) if found.policy)
-        declared = replace(compiled.declared, project_contents=contents)
+        declared = replace(compiled.declared, project_contents=contents, pinned=frozenset(left_out))
         yield Side(declared=declared, written=compiled.written, breaches=breaches)

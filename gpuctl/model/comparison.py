@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpuctl.model.ids import NO_REVISION, Revision
+from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
 
 
 class Merge(StrEnum):
@@ -29,7 +29,8 @@ class Comparison:
 
     `folder`: the cluster's, in the repository. `head_commit` is NO_REVISION for the working tree, `merge_base` with
     DIRECT. `base_moved_by`: how many commits base has that head lacks; of a rollback, how many of those changed the
-    folder. `conflicts`: the files that both changed, each in its own way.
+    folder. `conflicts`: the files that both changed, each in its own way. `left_out`: projects of base
+    that do not compile, so that what base declares of them is not known.
     """
 
     base: str
@@ -41,3 +42,4 @@ class Comparison:
     base_moved_by: int = 0
     merge: Merge = Merge.DIRECT
     conflicts: tuple[str, ...] = ()
+    left_out: tuple[ProjectName, ...] = ()

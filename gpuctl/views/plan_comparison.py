@@ -49,6 +49,14 @@ def remarks(compared: Comparison) -> Iterator[str]:
             yield f"To do it: git restore --source={parted} --staged --worktree -- {quote(compared.folder)}"
         case _:
             pass
+    if compared.left_out:
+        names = [*compared.left_out[:SHOWN_FILES]]
+        more = len(compared.left_out) - len(names)
+        yield (
+            f"{base} does not compile: {all_of([*names, f'{more} more'] if more else names)} of it "
+            f"{'is' if len(compared.left_out) == 1 else 'are'} left out, so the plan shows all that {compared.head} "
+            "declares there as new."
+        )
 
 
 def commits(compared: Comparison) -> str:
@@ -70,6 +78,7 @@ def document(compared: Comparison) -> dict[str, Any]:
         "mergeBase": _commit(compared.merge_base),
         "baseMovedBy": compared.base_moved_by,
         "conflicts": list(compared.conflicts),
+        "leftOut": list(compared.left_out),
     }
 
 

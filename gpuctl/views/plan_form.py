@@ -50,6 +50,7 @@ class MergeForm(Form):
         description="How many commits base has that head lacks; of a rollback, those that changed the folder."
     )
     conflicts: list[str] = Field(description="The files that both changed, each in its own way.")
+    left_out: list[str] = Field(description="Projects of base that do not compile, and are no part of the comparison.")
 
 
 class RefForm(Form):
