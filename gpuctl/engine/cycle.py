@@ -127,17 +127,17 @@ class Cycle:
 
         # 3. Admission. If no attempt of the last cycle succeeded and nothing has changed since, none would succeed now:
         # without this an unchanged cycle takes 3.6x.
-        in_vain = carried.in_vain and carried.is_unchanged and not shares_changed
-        admission = Admission(snapshot, policy, asks=attempts and not in_vain)
+        all_unschedulable = carried.all_unschedulable and carried.is_unchanged and not shares_changed
+        admission = Admission(snapshot, policy, attempts=attempts and not all_unschedulable)
         outcome = admission.run(carried.pending_jobs, () if before else lacking, asked)
         outcome.pending_queues = carried.still_pending(outcome.started.keys() | outcome.reserved.keys())
         if before is None:
             keep_apart(outcome, carried.pending_jobs, snapshot)
-        carried.in_vain = attempts and outcome.in_vain
-        if attempts and not in_vain:
+        carried.all_unschedulable = attempts and outcome.all_unschedulable
+        if attempts and not all_unschedulable:
             carried.cut_off = frozenset(outcome.cut_off)
         cache.counters.more(earlier)
-        return Round(carried, moving, lacking, admission.reservations, outcome, attempted=not in_vain)
+        return Round(carried, moving, lacking, admission.reservations, outcome, attempted=not all_unschedulable)
 
     def _divide(self, carried: CarriedState, state: ClusterState) -> bool:
         """Divide each domain into portions; whether any portion has changed."""

@@ -21,7 +21,7 @@ MOVED = "GPU5082"
 BY_AMOUNTS = frozenset({IN_QUOTA, "GPU5002", ON_IDLE, "GPU5005"})
 """Reasons to run that follow from what the project holds, is guaranteed and may have."""
 
-UNPAID = frozenset({FOR_STOPPING, FOR_START})
+WITHOUT_VICTIMS = frozenset({FOR_STOPPING, FOR_START})
 """Reasons of a reservation for which no run was paused."""
 
 DISPLACED = frozenset({"GPU5034", "GPU5035", "GPU5036"})

@@ -108,7 +108,7 @@ def _gpus(numbers: Numbers, name: str) -> str:
 
 _SENTENCES: dict[str, Callable[[Numbers, ProjectName], str]] = {
     "start": _started,
-    "start where promised": _started_where_reserved,
+    "start in reservation": _started_where_reserved,
     "reserve": _reserved,
     "hold back": _held_back,
     "keep": _kept,

@@ -32,7 +32,7 @@ from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import (
     beyond_quota,
     forbidden,
-    is_owed,
+    is_guaranteed,
     reason_to_run,
     stays_within_share,
 )
@@ -55,15 +55,15 @@ MAX_PASSES = 2
 
 
 class Admission:
-    """The attempts of one cycle over its snapshot; without `asks` none is made."""
+    """The attempts of one cycle over its snapshot; without `attempts` none is made."""
 
     __slots__ = (
-        "_asks", "_decided", "_migrations", "_policy", "_repacking", "_snapshot", "_within_share", "outcome",
+        "_attempts", "_decided", "_migrations", "_policy", "_repacking", "_snapshot", "_within_share", "outcome",
         "reservations",
     )  # fmt: skip
 
-    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, *, asks: bool = True) -> None:
-        self._asks = asks
+    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, *, attempts: bool = True) -> None:
+        self._attempts = attempts
         self._snapshot = snapshot
         self._policy = policy
         self._repacking = Repacking(snapshot)
@@ -78,7 +78,7 @@ class Admission:
         coming, occupied = self._keep_reserved(pending_jobs)
         WorkerRegain(self._snapshot, pending_jobs, asked, self.outcome, self._make_way).take(lacking)
         self._await_reserved(coming, occupied)
-        for _ in range(MAX_PASSES if self._asks else 0):
+        for _ in range(MAX_PASSES if self._attempts else 0):
             may_move = self._policy.consolidation
             queues = pending_jobs.queues.values()
             check = Schedulability(
@@ -125,7 +125,7 @@ class Admission:
             else:
                 self._hold(pending, assignment, coming, occupied)
         for pending, assignment in loose:
-            if not self._is_owed_to_others(pending, pending_jobs):
+            if not self._is_guaranteed_to_others(pending, pending_jobs):
                 self._hold(pending, assignment, coming, occupied)
         self.reservations.keep(queue)
         return coming, occupied
@@ -143,33 +143,34 @@ class Admission:
     def _is_loose(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether no run was paused for a reservation, and it is beyond the project's guarantee."""
         reason = pending.run.reason if pending.run else None
-        return reason is not None and reason.code in reasons.UNPAID and not self._is_owed(pending, option)
+        without_victims = reason is not None and reason.code in reasons.WITHOUT_VICTIMS
+        return without_victims and not self._is_guaranteed(pending, option)
 
-    def _is_owed(self, pending: PendingJob, option: PoolOption) -> bool:
+    def _is_guaranteed(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether an option asks for GPUs, and the project stays within its guarantee with them."""
         domain, milli = self._snapshot.capacity.domain_of[option.pool.name], option.request.total_milli
-        return milli > 0 and is_owed(self._snapshot.accounts, domain, pending.job.id.project, milli)
+        return milli > 0 and is_guaranteed(self._snapshot.accounts, domain, pending.job.id.project, milli)
 
-    def _is_owed_to_others(self, pending: PendingJob, pending_jobs: PendingJobs) -> bool:
+    def _is_guaranteed_to_others(self, pending: PendingJob, pending_jobs: PendingJobs) -> bool:
         """Whether a job of another project waits within that project's guarantee.
 
         Cost: O(queues), and the classes of projects below their guarantee.
         """
         queues = (queue for queue in pending_jobs.queues.values() if queue.project != pending.job.id.project)
         others = (
-            job_class.first for queue in queues if self._may_be_owed(queue) for job_class in queue.job_classes.values()
+            each.first for queue in queues if self._may_be_guaranteed(queue) for each in queue.job_classes.values()
         )
         return any(
             other.run is not None
             and other.run.placement is None
-            and any(self._is_owed(other, o) for o in other.options)
+            and any(self._is_guaranteed(other, o) for o in other.options)
             for other in others
         )
 
-    def _may_be_owed(self, queue: ProjectQueue) -> bool:
+    def _may_be_guaranteed(self, queue: ProjectQueue) -> bool:
         """Whether the project stays within its guarantee with the least that any job of a queue asks for."""
         needs, accounts = queue.needs(self._snapshot.capacity), self._snapshot.accounts
-        return any(is_owed(accounts, domain, queue.project, needs.gpu_milli) for domain in needs.domains)
+        return any(is_guaranteed(accounts, domain, queue.project, needs.gpu_milli) for domain in needs.domains)
 
     def _await_reserved(self, coming: Reserved, occupied: Reserved) -> None:
         """Start the jobs elsewhere if that is possible now; else hold their places, or free them."""
@@ -233,8 +234,9 @@ class Admission:
         known = pending.run is not None
         if known and any(self._make_room(pending, option) for option in options if option.request.gpu_milli):
             return True
-        owed = [option for option in options if self.reservations and known and self._is_owed(pending, option)]
-        if self._backfill(pending, owed, lambda option: self._make_room(pending, option)):
+        may_backfill = known and bool(self.reservations)
+        guaranteed = [option for option in options if may_backfill and self._is_guaranteed(pending, option)]
+        if self._backfill(pending, guaranteed, lambda option: self._make_room(pending, option)):
             return True
         if pending.job.is_elastic and any(self._start_smaller(pending, option) for option in pending.options):
             return True
@@ -274,7 +276,7 @@ class Admission:
         assignment = self._repacking.admit(pending, options)
         if assignment is None:
             return False
-        self.outcome.in_vain = False
+        self.outcome.all_unschedulable = False
         self._note(pending, "start", assignment.option)
         reason = self._reason_to_run(pending, assignment.option, held[assignment.option.pool.name])
         self.outcome.started[pending.job.id] = (assignment, reason)
@@ -353,7 +355,7 @@ class Admission:
     def _start(self, pending: PendingJob, assignment: Assignment) -> None:
         reason = self._reason_to_run(pending, assignment.option, self._held_with(pending, assignment.option))
         self._snapshot.occupy(pending.job, assignment)
-        self._note(pending, "start where promised", assignment.option)
+        self._note(pending, "start in reservation", assignment.option)
         self.outcome.started[pending.job.id] = (assignment, reason)
         self._decided.add(pending.job.id)
 
@@ -366,7 +368,7 @@ class Admission:
         self, pending: PendingJob, assignment: Assignment, victims: Sequence[Allocation], rule: VictimRule
     ) -> None:
         """Pause the victims and reserve the place, which is free once they have left."""
-        self.outcome.in_vain = False
+        self.outcome.all_unschedulable = False
         self.outcome.pause(victims, rule, pending.job.id)
         self._snapshot.pause(victims)
         self._snapshot.occupy(pending.job, assignment)
@@ -380,7 +382,7 @@ class Admission:
 
     def _shift(self, pending: PendingJob, found: Consolidation | None) -> bool:
         """Migrate the runs that were found, if any, and reserve the place, which is free once they have left."""
-        self.outcome.in_vain &= found is None and not self._migrations.has_looked
+        self.outcome.all_unschedulable &= found is None and not self._migrations.has_looked
         if found is None:
             return False
         self.outcome.pause(found.victims, found.rule, pending.job.id)

@@ -54,7 +54,7 @@ class Outcome:
     the surplus workers that elastic runs give up. `regained`: places for missing workers of elastic runs.
     `repacked`: an admission was moved for another, so there may be room again where an attempt failed.
     `cut_off`: jobs whose last attempt failed with a search for victims that was cut off.
-    `in_vain`: no attempt succeeded, and none considered migration, whose candidates change with time alone.
+    `all_unschedulable`: no attempt succeeded, and none considered migration, whose candidates change with time alone.
     """
 
     started: dict[JobId, tuple[Assignment, Reason]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Outcome:
     trace: list[TraceStep] = field(default_factory=list)
     repacked: bool = False
     cut_off: set[JobId] = field(default_factory=set)
-    in_vain: bool = True
+    all_unschedulable: bool = True
 
     def pause(self, victims: Sequence[Allocation], rule: VictimRule, beneficiary: JobId) -> None:
         """Enter the victims, and what each project loses by them as it stands before that."""

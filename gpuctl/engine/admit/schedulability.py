@@ -27,7 +27,7 @@ from gpuctl.engine.victims.consolidation import MigrationSearch
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.reclaim import ReclaimStrategy, over_allocated
 from gpuctl.engine.victims.rules import rules_of
-from gpuctl.engine.victims.search import finds_nobody
+from gpuctl.engine.victims.search import is_unschedulable
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import PoolName, ProjectName
 from gpuctl.model.job import Job
@@ -213,7 +213,7 @@ class Schedulability:
         rules = rules_of(snapshot, job, snapshot.capacity.domain_of[option.pool.name], option.request.total_milli)
         if self._may_move and self._migrations.may_find(option, rules):
             return True
-        return not all(finds_nobody(option, rule) for rule in rules)
+        return not all(is_unschedulable(option, rule) for rule in rules)
 
 
 def outranks_a_run(

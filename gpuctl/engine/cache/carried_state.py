@@ -52,7 +52,8 @@ from gpuctl.model.units import GpuMilli, Instant
 class CarriedState:
     """What each job and run says by itself, the allocations, and the pending jobs.
 
-    `is_unchanged`: nothing was read again in this cycle. `in_vain`, `kept`: those of the last cycle's `Outcome`.
+    `is_unchanged`: nothing was read again in this cycle. `all_unschedulable`, `kept`: those of the last cycle's
+    `Outcome`.
     """
 
     def __init__(self, declared: Declared, capacity: Capacity, tree: OwnerTree, static_fit: StaticFit) -> None:
@@ -90,7 +91,7 @@ class CarriedState:
         self.changed: dict[JobId, Decision] = {}
         self.touched: dict[JobId, None] = {}
         self.is_unchanged = False
-        self.in_vain = False
+        self.all_unschedulable = False
         self.cut_off: frozenset[JobId] = frozenset()
         self.kept: Mapping[JobId, tuple[Assignment, Reason]] = {}
         self._overlaid: set[JobId] = set()

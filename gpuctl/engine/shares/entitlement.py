@@ -57,7 +57,7 @@ def reason_now(
     return reason_by_amounts(project, held_milli, guarantee_milli, share_milli)
 
 
-def is_owed(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
+def is_guaranteed(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
     """Whether a project stays within its guarantee with so many more GPUs."""
     return rights_of(accounts, domain, project, milli)[0]
 

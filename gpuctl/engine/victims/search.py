@@ -289,7 +289,7 @@ def _all_of(evictions: Iterable[Eviction]) -> tuple[Allocation, ...]:
     return tuple(dict.fromkeys(allocation for eviction in evictions for allocation in eviction.allocations))
 
 
-def finds_nobody(option: PoolOption, rule: VictimRule) -> bool:
+def is_unschedulable(option: PoolOption, rule: VictimRule) -> bool:
     """Whether a search is known to fail: there are no candidates, or a request for no more failed."""
     unschedulable = _unschedulable(option, rule)
     return not rule.candidates() or (unschedulable is not None and unschedulable.cover(option.request.sizes))
