@@ -109,6 +109,20 @@ def roll_back(folder: Path, base: str, to: str) -> Compared:
     return Compared(comparison=compared, before=before, after=after, confirmations=confirmations)
 
 
+def since(folder: Path, name: str, read: Callable[[str], SourceTree]) -> tuple[SourceTree | None, SourceTree]:
+    """A cluster where the current branch left the one that is named, None if it was not there, and as it is now.
+
+    Now is the working tree, which `read` reads, with what is not committed. Both have paths from the top of the
+    repository. Raises SourceUnavailable: GPU8004, GPU8006, and those of `Repository.tree` and `compare`.
+    """
+    repository, path = _found(folder)
+    commit, head = _commit(repository, name), _commit(repository, "HEAD")
+    parted = repository.merge_base(commit, head)
+    if parted is None:
+        raise _unrelated(repository, Comparison(base=name, head="HEAD"))
+    return _read(repository, parted, path), _in_repository(read(str(folder)), repository, path)
+
+
 def _found(folder: Path) -> tuple[Repository, str]:
     """The repository that a folder is in, and the folder's path there; also for one that is in no working tree."""
     standing = _existing(folder)

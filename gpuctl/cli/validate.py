@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +15,14 @@ from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import counted, tally
 from gpuctl.cli.terminal import say, show, show_diagnostics
 from gpuctl.diag import text
+from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.forms import github, gitlab, junit, sarif
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
+
+if TYPE_CHECKING:
+    from gpuctl.app.validate import Validation
 
 FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     "text": show_diagnostics,
@@ -26,29 +34,76 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
 }
 
 
-@command("validate", examples=("gpuctl validate clusters/tr4858", "gpuctl validate --format github"))
-@click.argument("dirs", metavar="[CLUSTER_DIR]...", nargs=-1, type=click.Path(exists=True, file_okay=False))
+@command(
+    "validate",
+    examples=(
+        "gpuctl validate clusters/tr4858",
+        "gpuctl validate --changed-since origin/main -o github",
+        "gpuctl validate clusters/tr4858/projects/team-a/jobs/a-1-g.yaml",
+    ),
+)
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(exists=True))
+@click.option(
+    "--changed-since",
+    "revision",
+    metavar="REV",
+    help="Check the clusters that the change touches, and tell only mistakes that are new or in changed files.",
+)
 @click.option("-o", "--output", "--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
-def validate(dirs: tuple[str, ...], form: str) -> None:
+def validate(paths: tuple[str, ...], revision: str | None, form: str) -> None:
     """Check declarations, and report every mistake.
 
-    Without CLUSTER_DIR, every folder in clusters/ is checked.
+    PATH is the folder of a cluster, or a file or folder in one: its whole cluster is checked, since a mistake in one
+    file can break another. Without PATH, every folder in clusters/ is checked.
+
+    --changed-since compares the working tree with the commit where it left REV: what REV has gained meanwhile is no
+    part of the change. Mistakes that were there before, in files that did not change, are counted and not told, and do
+    not fail the check. Paths are told from the top of the repository.
+
     Exit code: 0 valid, 1 invalid, 2 usage or internal error.
     """
-    from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - nothing else of the shell is needed
-    from gpuctl.app.validate import validate as check  # noqa: PLC0415
+    from gpuctl.adapters.clusterfolders import clusters_of  # noqa: PLC0415 - nothing else of the shell is needed
 
-    folders = dirs or tuple(cluster_folders())
-    found = check(folders, read_tree)
-    FORMS[form](found.diagnostics)
+    found = clusters_of(paths or cluster_folders())
+    validation = _validation(found.folders, revision)
+    strangers = tuple(_stranger(path) for path in found.strangers)
+    validation = replace(validation, diagnostics=(*strangers, *validation.diagnostics))
+    FORMS[form](validation.diagnostics)
     if form == "text":
-        what = folders[0] if len(folders) == 1 else counted(len(folders), "cluster")
-        verdict = f"valid, {counted(found.jobs, 'job')}" if found.valid else tally(found.diagnostics)
-        if found.diagnostics:
+        if validation.diagnostics:
             say()
-        say(f"{what}: {verdict}")
-    if not found.valid:
+        say(f"{_what(found.folders)}: {_verdict(validation)}")
+    if not validation.valid:
         raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _validation(folders: Sequence[str], revision: str | None) -> Validation:
+    from gpuctl.adapters.files import read_tree  # noqa: PLC0415
+    from gpuctl.app.validate import validate, validate_change  # noqa: PLC0415
+
+    if revision is None:
+        return validate(folders, read_tree)
+    from gpuctl.adapters.gitmerge import since  # noqa: PLC0415 - only this option needs Git
+
+    return validate_change(folders, lambda folder: since(Path(folder), revision, read_tree))
+
+
+def _stranger(path: str) -> Diagnostic:
+    text, fix = message("GPU6301", {"path": path}), CODES["GPU6301"].fix
+    return Diagnostic(code="GPU6301", message=text, span=SourceSpan(file=path), help=fix)
+
+
+def _what(folders: Sequence[str]) -> str:
+    return folders[0] if len(folders) == 1 else counted(len(folders), "cluster")
+
+
+def _verdict(validation: Validation) -> str:
+    said = f"valid, {counted(validation.jobs, 'job')}" if validation.valid else tally(validation.diagnostics)
+    if validation.unchanged:
+        said = f"{said}; not touched by the change: {counted(validation.unchanged, 'cluster')}"
+    if validation.known:
+        said = f"{said}; known before, in files that did not change: {validation.known}"
+    return said
 
 
 def cluster_folders() -> list[str]:

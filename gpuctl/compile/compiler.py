@@ -70,7 +70,8 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
     diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
     resolved.domains = quota_domains(resolved)
     written = tuple(_written(declarations))
-    diagnostics.extend(check_capacity(resolved, _touched(written, None if before is None else before.written)))
+    known = None if before is None or before.declared is None else before.written
+    diagnostics.extend(check_capacity(resolved, _touched(written, known)))
     resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
     if declarations.policies:

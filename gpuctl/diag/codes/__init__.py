@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gpuctl.diag.catalogue import catalogue
 from gpuctl.diag.codes import (
+    checks,
     cluster,
     connection,
     editing,
@@ -38,6 +39,7 @@ CODES = catalogue(
         policy,
         pending,
         guards,
+        checks,
         editing,
         forge,
         cluster,

@@ -1,0 +1,143 @@
+"""validate of files, and of a change: what a hook before a commit and a check of a pull request see."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from subprocess import run as execute
+from typing import Any
+
+import pytest
+import yaml
+from commands import AT_MS, EXAMPLE, ROOT, Run
+
+from gpuctl.adapters.git import WorkingCopy
+
+PROD = "clusters/tr4858"
+JOB = f"{PROD}/projects/team-a/jobs/a-1-g.yaml"
+OTHER = f"{PROD}/projects/team-b/jobs/b-3-g.yaml"
+
+
+@pytest.fixture
+def top(repository: WorkingCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The top of a repository with two clusters, as the working directory; everything is committed."""
+    for file in sorted(EXAMPLE.rglob("*.yaml")):
+        text = file.read_text().replace("name: tr4858", "name: test")
+        repository.write(f"clusters/test/{file.relative_to(EXAMPLE)}", text.encode())
+    repository.write("policies/none.yaml", b"")
+    repository.write("docs/x.yaml", b"a: 1\n")
+    repository.commit("a second cluster", AT_MS)
+    monkeypatch.chdir(tmp_path / "repository")
+    return tmp_path / "repository"
+
+
+def breaks(file: str, old: str = "gpus: 1", new: str = "gpus: many") -> None:
+    text = Path(file).read_text()
+    assert old in text
+    Path(file).write_text(text.replace(old, new))
+
+
+def told(run: Run, *args: object) -> tuple[int, list[tuple[str, str]]]:
+    result = run("validate", *args, "-o", "json")
+    found: list[dict[str, Any]] = json.loads(result.stdout)["diagnostics"]
+    return result.exit_code, [(one["code"], one["file"]) for one in found]
+
+
+def test_a_file_is_checked_with_its_whole_cluster(run: Run, top: Path) -> None:
+    breaks(OTHER)
+    assert told(run, JOB) == (1, [("GPU2011", OTHER)])
+    assert told(run, JOB.replace("tr4858", "test")) == (0, [])
+    assert run("validate", JOB, OTHER, f"{PROD}/projects").stdout.endswith(f"{PROD}: 1 error\n")
+    assert told(run, top / JOB) == (1, [("GPU2011", f"{top}/{OTHER}")])
+
+
+def test_files_of_several_clusters_and_of_all(run: Run, top: Path) -> None:
+    del top
+    both = run("validate", JOB, JOB.replace("tr4858", "test"))
+    assert both.stdout == run("validate", "policies/none.yaml").stdout == "2 clusters: valid, 26 jobs\n"
+
+
+def test_a_file_below_the_working_directory(run: Run, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(top / PROD / "projects")
+    assert run("validate", "team-a/jobs/a-1-g.yaml").stdout == "..: valid, 13 jobs\n"
+
+
+def test_a_cluster_that_is_known_by_its_declaration(run: Run, tmp_path: Path, cluster: Path) -> None:
+    moved = cluster.rename(tmp_path / "prod")
+    assert run("validate", moved / "projects/team-a/jobs/a-1-g.yaml").stdout == f"{moved}: valid, 13 jobs\n"
+
+
+def test_no_project_hides_its_files_in_a_cluster_of_its_own(run: Run, top: Path) -> None:
+    del top
+    own = Path(JOB).parent / "clusters/mine"
+    own.mkdir(parents=True)
+    cluster = next(file for file in Path(PROD).glob("*.yaml") if "kind: Cluster" in file.read_text())
+    (own / "cluster.yaml").write_text(cluster.read_text())
+    code, found = told(run, own / "cluster.yaml")
+    assert (code, found) == (1, [("GPU3029", (own / "cluster.yaml").as_posix())])
+
+
+def test_a_file_of_no_cluster_is_an_error(run: Run, top: Path) -> None:
+    del top
+    assert told(run, "docs/x.yaml", JOB) == (1, [("GPU6301", "docs/x.yaml")])
+
+
+def test_a_change_is_told_what_it_breaks_and_no_more(run: Run, top: Path, repository: WorkingCopy) -> None:
+    breaks(OTHER)
+    repository.write(OTHER, Path(OTHER).read_bytes())
+    base = repository.commit("a mistake that is there before", AT_MS)
+    breaks(JOB, "image:", "imag: x\n  image:")
+    assert told(run, "--changed-since", base) == (1, [("GPU2004", JOB)])
+    said = run("validate", "--changed-since", base).stdout
+    assert said.endswith(
+        "2 clusters: 1 error; not touched by the change: 1 cluster; known before, in files that did not change: 1\n"
+    )
+    Path(JOB).unlink()
+    assert told(run, "--changed-since", base) == (0, [])
+    moved = f"# moved\n{Path(OTHER).read_text()}"
+    Path(OTHER).write_text(moved)
+    assert told(run, "--changed-since", base) == (1, [("GPU2011", OTHER)]), "a file that changed is told whole"
+    assert top.is_dir()
+
+
+def test_a_change_that_breaks_a_file_it_does_not_touch(run: Run, top: Path) -> None:
+    (project,) = (file for file in (top / PROD).rglob("*.yaml") if "kind: Project\nmetadata: {name: team-b" in
+                  file.read_text() or (file.name == "project.yaml" and file.parent.name == "team-b"))  # fmt: skip
+    project.unlink()
+    code, found = told(run, "--changed-since", "HEAD")
+    assert code == 1
+    assert ("GPU3004", OTHER) in found
+
+
+def test_what_the_base_has_gained_is_no_part_of_the_change(run: Run, top: Path, repository: WorkingCopy) -> None:
+    execute(["git", "branch", "feature"], cwd=top, check=True)
+    breaks(OTHER)
+    repository.write(OTHER, Path(OTHER).read_bytes())
+    repository.commit("main moves on", AT_MS)
+    branch = execute(["git", "branch", "--show-current"], cwd=top, check=True, capture_output=True, text=True)
+    execute(["git", "checkout", "-q", "feature"], cwd=top, check=True)
+    said = run("validate", "--changed-since", branch.stdout.strip())
+    assert said.stdout == "2 clusters: valid, 0 jobs; not touched by the change: 2 clusters\n"
+
+
+def test_a_revision_that_is_not_there(run: Run, top: Path) -> None:
+    del top
+    result = run("validate", "--changed-since", "nowhere")
+    assert (result.exit_code, "GPU8006" in result.stderr) == (2, True)
+
+
+def test_the_hook_checks_the_clusters_of_the_files_that_it_is_given(top: Path) -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    breaks(OTHER)
+    listed = execute(["git", "ls-files", "-m"], cwd=top, check=True, capture_output=True, text=True).stdout.split()
+    files = [file for file in [*listed, "docs/x.yaml", "README.md"] if re.search(hook["files"], file)]
+    assert files == [OTHER]
+    program, *arguments = shlex.split(hook["entry"])
+    done = execute(
+        [sys.executable, "-m", program, *arguments, *files], cwd=top, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, f"{OTHER}:" in done.stdout) == (1, True)
+    assert hook["require_serial"], "several processes at once would each check the same cluster"
