@@ -119,7 +119,7 @@ def since(folder: Path, name: str, read: Callable[[str], SourceTree]) -> tuple[S
     commit, head = _commit(repository, name), _commit(repository, "HEAD")
     parted = repository.merge_base(commit, head)
     if parted is None:
-        raise _unrelated(repository, Comparison(base=name, head="HEAD"))
+        raise _unrelated(repository, Comparison(base=name, head="HEAD", folder=path))
     return _read(repository, parted, path), _in_repository(read(str(folder)), repository, path)
 
 

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    ValidationError,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails
 
 from gpuctl.compile import amounts
 from gpuctl.compile.amounts import WrongValue
@@ -50,20 +63,30 @@ def visible(value: str) -> str:
     raise WrongValue("GPU2023", found=value, wanted="text that can be seen: it has invisible characters")
 
 
-def unique(key: str = "") -> AfterValidator:
-    """No two entries alike, or with the same value of a field."""
+def unique(key: str = "") -> WrapValidator:
+    """No two entries alike, or with the same value of a field; also where another entry has a mistake."""
 
-    def check(entries: Sequence[Any]) -> Sequence[Any]:
-        seen = set()
-        for position, entry in enumerate(entries):
-            name = getattr(entry, key, entry) if key else entry
-            if name in seen:
-                at = (position, to_camel(key)) if name is not entry else (position,)
-                raise WrongValue("GPU2021", at=at, found=str(name))
-            seen.add(name)
-        return entries
+    def check(entries: Any, made: Callable[[Any], Any]) -> Any:
+        def twice(values: Sequence[Any]) -> Iterator[WrongValue]:
+            seen = set()
+            for position, entry in enumerate(values):
+                name = _value_of(entry, key)
+                if name in seen:
+                    at = (position, to_camel(key)) if name is not entry else (position,)
+                    yield WrongValue("GPU2021", at=at, found=str(name))
+                seen.add(name)
 
-    return AfterValidator(check)
+        return _with_mistakes(made, entries, twice)
+
+    return WrapValidator(check)
+
+
+def _value_of(entry: Any, key: str) -> Any:
+    """The value of a field that has to differ, of an entry that may be no more than what is written."""
+    value = (
+        entry.get(to_camel(key)) if key and isinstance(entry, dict) else getattr(entry, key, entry) if key else entry
+    )
+    return value if isinstance(value, str | int) and value else object()
 
 
 def positive(value: int | None) -> int | None:
@@ -142,10 +165,45 @@ SomePools = Annotated[list[Name], Field(min_length=1, max_length=100), unique()]
 Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
 
 
-def exactly_one(**fields: object) -> None:
-    """Refuse none and several of these fields."""
-    given = [name for name, value in fields.items() if value is not None]
+def exactly_one(data: Mapping[str, Any], *fields: str) -> Iterator[WrongValue]:
+    """Refuse none and several of these fields, as they are written."""
+    given = [name for name in fields if data.get(name) is not None]
     if len(given) != 1:
-        names = " and ".join([", ".join(list(fields)[:-1]), list(fields)[-1]])
+        names = " and ".join([", ".join(fields[:-1]), fields[-1]])
         at = (given[1],) if given else ()
-        raise WrongValue("GPU2019", at=at, fields=names, found="none" if not given else " and ".join(given))
+        yield WrongValue("GPU2019", at=at, fields=names, found="none" if not given else " and ".join(given))
+
+
+def in_mapping(mistakes: Callable[[Mapping[str, Any]], Iterable[WrongValue]]) -> Any:
+    """Validate a model by its fields, and by what these must be together, which `mistakes` finds in what is written."""
+
+    def check(_model: Any, data: Any, made: Callable[[Any], Any]) -> Any:
+        return _with_mistakes(made, data, lambda _: mistakes(data) if isinstance(data, dict) else ())
+
+    validator: Any = model_validator(mode="wrap")
+    return validator(classmethod(check))
+
+
+def _with_mistakes(made: Callable[[Any], Any], data: Any, mistakes: Callable[[Any], Iterable[WrongValue]]) -> Any:
+    """Raise ValidationError with the mistakes of both: pydantic looks for no others where a part has one, and a file
+    is told all of its mistakes at once."""
+    errors: list[InitErrorDetails] = []
+    value = data
+    try:
+        value = made(data)
+    except ValidationError as error:
+        errors = [
+            InitErrorDetails(type=one["type"], loc=one["loc"], input=one["input"], ctx=one.get("ctx", {}))
+            for one in error.errors(include_url=False)
+        ]
+    if not errors or isinstance(data, list | dict):
+        # A field that is missing may be there under a name with a mistake in it: that is one mistake.
+        unknown = any(one["type"] == "extra_forbidden" and len(one.get("loc", ())) == 1 for one in errors)
+        errors += [
+            InitErrorDetails(type="value_error", input=data, ctx={"error": wrong})
+            for wrong in mistakes(value)
+            if not (unknown and wrong.params.get("found") == "none")
+        ]
+    if errors:
+        raise ValidationError.from_exception_data("", errors)
+    return value

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from gpuctl.compile.amounts import WrongValue
-from gpuctl.compile.fields_v1 import Spec, exactly_one, matching, visible
+from gpuctl.compile.fields_v1 import Spec, exactly_one, in_mapping, matching, visible
 
 _Glob = Annotated[str, Field(max_length=253), AfterValidator(visible)]
 
@@ -24,6 +25,12 @@ class Match(Spec):
     except_: list[_Glob] = Field(
         [], max_length=1000, alias="except", description="Projects it does not hold for, with * and ?."
     )
+
+
+def _rule_mistakes(data: Mapping[str, Any]) -> Iterator[WrongValue]:
+    yield from exactly_one(data, "schema", "cel")
+    if data.get("field") is not None and data.get("cel") is None:
+        yield WrongValue("GPU4009", at=("field",))
 
 
 class PolicySpec(Spec):
@@ -53,9 +60,4 @@ class PolicySpec(Spec):
     )
     message: str = Field(min_length=1, max_length=4000, description="What to tell people whose declaration breaks it.")
 
-    @model_validator(mode="after")
-    def _one_rule(self) -> PolicySpec:
-        exactly_one(schema=self.schema_, cel=self.cel)
-        if self.field is not None and self.cel is None:
-            raise WrongValue("GPU4009", at=("field",))
-        return self
+    _one_rule = in_mapping(_rule_mistakes)

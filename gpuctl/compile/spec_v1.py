@@ -6,9 +6,10 @@ Field names are public and written in camelCase in YAML. After validation amount
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.choices_v1 import Freezes, Scheduling, Security
@@ -37,6 +38,7 @@ from gpuctl.compile.fields_v1 import (
     WorkerGpus,
     exactly_one,
     form_of,
+    in_mapping,
     matching,
     positive,
     unique,
@@ -220,10 +222,7 @@ class Access(Spec):
     user: Account | None = Field(None, description="A user, as the cluster's authentication names them.")
     role: Account = Field(description="A ClusterRole: view, edit, admin or another.")
 
-    @model_validator(mode="after")
-    def _one_subject(self) -> Access:
-        exactly_one(group=self.group, user=self.user)
-        return self
+    _one_subject = in_mapping(lambda data: exactly_one(data, "group", "user"))
 
 
 class ProjectSpec(Spec):
@@ -298,10 +297,15 @@ class Volume(Spec):
     mount_path: AbsolutePath = Field(description="Where the container sees it.")
     read_only: bool = Field(default=False, description="Mount it read-only.")
 
-    @model_validator(mode="after")
-    def _one_origin(self) -> Volume:
-        exactly_one(claim=self.claim, newClaim=self.new_claim, hostPath=self.host_path)
-        return self
+    _one_origin = in_mapping(lambda data: exactly_one(data, "claim", "newClaim", "hostPath"))
+
+
+def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
+    if data.get("gpuMemory") is not None and data.get("gpus", 0) not in {0, "0", None}:
+        yield WrongValue("GPU2019", at=("gpuMemory",), fields="gpus and gpuMemory", found="both")
+    fewest, workers = data.get("minWorkers"), data.get("workers", 1)
+    if isinstance(fewest, int) and isinstance(workers, int) and fewest > workers >= 1:
+        yield WrongValue("GPU2022", at=("minWorkers",), found=fewest, workers=workers)
 
 
 class JobSpec(Spec):
@@ -355,13 +359,7 @@ class JobSpec(Spec):
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
 
-    @model_validator(mode="after")
-    def _agrees(self) -> JobSpec:
-        if self.gpu_memory is not None and self.gpus:
-            raise WrongValue("GPU2019", at=("gpuMemory",), fields="gpus and gpuMemory", found="both")
-        if self.min_workers is not None and self.min_workers > self.workers:
-            raise WrongValue("GPU2022", at=("minWorkers",), found=self.min_workers, workers=self.workers)
-        return self
+    _agrees = in_mapping(_disagreements)
 
 
 class _Declaration(Spec):
