@@ -194,3 +194,9 @@ def test_what_would_change_more_is_refused(spec: str, path: tuple[str, ...], cod
     with pytest.raises(Refused) as refused:
         set_fields("f.yaml", content, TRAIN, {path: 2})
     assert refused.value.diagnostic.code == code
+
+
+def test_what_is_wrong_can_be_corrected_and_removed() -> None:
+    content = b"kind: Job\nmetadata: {name: train, project: team-a}\nspec: {gpus: .nan}\n---\nkind: Job\n"
+    assert b"{gpus: 1}" in set_fields("f.yaml", content, TRAIN, {("spec", "gpus"): 1})
+    assert remove("f.yaml", content, TRAIN) == b"---\nkind: Job\n"
