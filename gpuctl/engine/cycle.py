@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.admission import Admission
-from gpuctl.engine.admit.head_reservation import HeadReservations
 from gpuctl.engine.admit.outcome import Outcome, Regained
 from gpuctl.engine.admit.reservations import keep_moves
-from gpuctl.engine.admit.scale_up import resizes
+from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.start_conflicts import keep_apart
-from gpuctl.engine.admit.under_scaled import UnderScaled, asked_by, count_growth, under_scaled
+from gpuctl.engine.admit.under_scaled import count_growth, under_scaled
 from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.capacity.gang import Assignment
@@ -34,7 +33,7 @@ from gpuctl.engine.shares.usage import next_usage, used_by
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.drain import draining
 from gpuctl.engine.victims.settled import settled
-from gpuctl.model.decision import Decision, Pending, Placement, Resize, Schedule
+from gpuctl.model.decision import Decision, Keep, Pending, Placement, Resize, Schedule
 from gpuctl.model.declared import Declared, DomainName, QuotaShrink
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import ClusterState, named
@@ -53,7 +52,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
 
     # 1. to 3. The first round, and elastic runs that change in place.
     last = cycle.round(state)
-    resized = tuple(resizes(last.outcome, last.under_scaled, last.carried.snapshot, last.carried.allocations))
+    resized = tuple(last.admission.scale_up.resizes())
 
     # 4. Rounds, until nothing follows. A round that can't be merged is repeated without attempts, for its reasons.
     is_over = bool(resized) or is_elastic(last.outcome) or is_fixpoint(last.outcome, last.carried)
@@ -84,8 +83,7 @@ class Round:
 
     carried: CarriedState
     moving: Mapping[JobId, Placement]
-    under_scaled: tuple[UnderScaled, ...]
-    reservations: HeadReservations
+    admission: Admission
     outcome: Outcome
     attempted: bool
 
@@ -121,15 +119,15 @@ class Cycle:
         # 2. Shares.
         carried.pending_jobs.count(carried.demand)
         lacking = tuple(under_scaled(carried.changeable, cache.static_fit)) if carried.elastic else ()
-        asked = asked_by(lacking, carried.demand)
         count_growth(lacking, cache.capacity, carried.demand)
         shares_changed = self._divide(carried, state)
 
         # 3. Admission. If no attempt of the last cycle succeeded and nothing has changed since, none would succeed now:
         # without this an unchanged cycle takes 3.6x.
         all_unschedulable = carried.all_unschedulable and carried.is_unchanged and not shares_changed
-        admission = Admission(snapshot, policy, attempts=attempts and not all_unschedulable)
-        outcome = admission.run(carried.pending_jobs, () if before else lacking, asked)
+        scale_up = ScaleUp(snapshot, () if before else lacking, carried.allocations)
+        admission = Admission(snapshot, policy, scale_up, attempts=attempts and not all_unschedulable)
+        outcome = admission.run(carried.pending_jobs)
         outcome.pending_queues = carried.still_pending(outcome.started.keys() | outcome.reserved.keys())
         if before is None:
             keep_apart(outcome, carried.pending_jobs, snapshot)
@@ -137,7 +135,7 @@ class Cycle:
         if attempts and not all_unschedulable:
             carried.cut_off = frozenset(outcome.cut_off)
         cache.counters.more(earlier)
-        return Round(carried, moving, lacking, admission.reservations, outcome, attempted=not all_unschedulable)
+        return Round(carried, moving, admission, outcome, attempted=not all_unschedulable)
 
     def _divide(self, carried: CarriedState, state: ClusterState) -> bool:
         """Divide each domain into portions; whether any portion has changed."""
@@ -155,6 +153,7 @@ class Cycle:
         """Enter one decision for each job: by itself, by the reason it waits, or by what this cycle does with it."""
         carried, outcome, uuids = last.carried, last.outcome, self.cache.uuids
         overlay: dict[JobId, Decision] = dict(_still_moving(carried, last.moving))
+        overlay.update(_reserved(carried, outcome.regained))
         overlay.update((each.job, replace(each, placement=named(each.placement, uuids))) for each in resized)
         overlay.update(rounds.decisions(carried.snapshot, uuids))
         for job, (assignment, reason) in outcome.kept.items():
@@ -164,8 +163,9 @@ class Cycle:
         changed: list[JobClass] = []
         is_as_before = not last.attempted and outcome.kept == carried.kept
         if (outcome.pending_queues or rounds.count > 1) and not is_as_before:
+            reservations = last.admission.reservations
             changed = carried.pending_reasons.update(
-                carried.pending_jobs, carried.snapshot, last.reservations, carried.cut_off
+                carried.pending_jobs, carried.snapshot, reservations, carried.cut_off
             )
         carried.kept = outcome.kept
         carried.decide(overlay, changed)
@@ -177,6 +177,14 @@ def _still_moving(carried: CarriedState, moving: Mapping[JobId, Placement]) -> I
         decision = carried.decisions[job.id]
         reason = decision.reason if job.id in moving else reasons.still_stopping()
         yield job.id, Pending(job=job.id, reason=reason, record=decision.record, reserved=moving.get(job.id))
+
+
+def _reserved(carried: CarriedState, regained: Mapping[JobId, Regained]) -> Iterator[tuple[JobId, Decision]]:
+    """Elastic runs that go on with places reserved for workers that they lack: those that others were paused for."""
+    for job, places in regained.items():
+        decision = carried.decisions.get(job)
+        if places.paid and isinstance(decision, Keep):
+            yield job, replace(decision, reserved=Placement(workers=places.paid))
 
 
 def _only_claimed(
@@ -192,7 +200,8 @@ def _only_claimed(
         domain = snapshot.capacity.domain_of[assignment.option.pool.name]
         add(domain, job.project, assignment.option.request.total_milli)
     for job, places in regained.items():
-        add(places.domain, job.project, places.each_milli * len(places.now + places.coming))
+        if places.domain is not None:
+            add(places.domain, job.project, places.each_milli * len(places.workers))
     for run in snapshot.leaving_runs:
         if run.keeps_claim and run.domain is not None:
             add(run.domain, run.project, run.total_milli)

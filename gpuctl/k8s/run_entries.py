@@ -48,6 +48,7 @@ def entry_value(entry: RunEntry) -> dict[str, object]:
         "charge": entry.charge and charge_value(entry.charge),
         "reason": entry.reason and reason_value(entry.reason),
         "minWorkers": entry.min_workers,
+        "reserved": entry.reserved and placement_value(entry.reserved),
     }
     return {name: part for name, part in parts.items() if part}
 
@@ -76,6 +77,7 @@ def entry_of(value: object) -> RunEntry:
         charge=_part(value, "charge", charge_of),
         reason=_part(value, "reason", reason_of),
         min_workers=least,
+        reserved=_part(value, "reserved", placement_of),
     )
 
 

@@ -74,12 +74,13 @@ class Admit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """It is starting or running and stays as it is."""
+    """It is starting or running and stays as it is. `reserved`: places for workers that it lacks, not free yet."""
 
     job: JobId
     reason: Reason
     record: RunRecord
     placement: Placement
+    reserved: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

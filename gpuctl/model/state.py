@@ -112,7 +112,7 @@ class Run:
     `queued_at_ms` is when it last began to wait, `started_at_ms` when it last started, `ran_ms` what it ran before
     that start, `starts` how often it was let go. `reason` is the one last written on it, `paused_for` the job it was
     last paused for. `idle_since_ms`: its GPUs have done nothing since then. `reserved`, while STOPPING, is the place
-    its object says: where a run goes that is moved, not where it is.
+    its object says: where a run goes that is moved, not where it is. While ACTIVE: places for workers that it lacks.
 
     `unbound`, while STARTING, are nodes of places that none of its pods is bound to yet. `unstarted`: none ever was.
 
@@ -172,7 +172,8 @@ class RunEntry:
     `uid` is that of the run's object; "" before it was seen. `is_let_go`: by the last decision the run is released,
     `let_go_at_ms` when that was decided. `placement` is where it runs, or what is reserved for it, `started_with` where
     its pods were sent at its last start, `charge` what each of them is charged. `reason` is that of its last start,
-    pause or reservation. `min_workers`: the fewest workers with which an elastic run goes on.
+    pause or reservation. `min_workers`: the fewest workers with which an elastic run goes on. `reserved`: places for
+    workers that it lacks.
     """
 
     uid: str = ""
@@ -184,6 +185,7 @@ class RunEntry:
     charge: Charge | None = None
     reason: Reason | None = None
     min_workers: int | None = None
+    reserved: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

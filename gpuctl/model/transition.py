@@ -20,6 +20,7 @@ from gpuctl.model.decision import (
     Decision,
     Displace,
     Finished,
+    Keep,
     Move,
     Pending,
     Placement,
@@ -66,6 +67,8 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
             return _waiting(_recorded(run, record), None)
         case Resize(placement=placement):
             return resized(run, placement)
+        case Keep(reserved=reserved) if run.phase in ACTIVE:
+            return replace(run, reserved=reserved)
         case TimeOut():
             return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
         case _:
@@ -114,7 +117,7 @@ def started(run: Run, at_ms: Instant) -> Run:
 
 def removed(run: Run) -> Run:
     """The run once its object is being deleted, for its job is not declared any more."""
-    return replace(run, phase=RunPhase.STOPPING) if run.phase in ACTIVE else run
+    return replace(run, phase=RunPhase.STOPPING, reserved=None) if run.phase in ACTIVE else run
 
 
 def paused(run: Run, record: RunRecord, reserved: Placement | None) -> Run:
@@ -144,7 +147,7 @@ def resized(run: Run, placement: Placement) -> Run:
     """The run with some of its workers, or with more; pods that it gave up are leaving."""
     gone = Counter(run.placement.workers if run.placement else ()) - Counter(placement.workers)
     leaving = Placement(workers=tuple(gone.elements())) if gone else None
-    return replace(run, placement=placement, leaving=leaving)
+    return replace(run, placement=placement, leaving=leaving, reserved=None)
 
 
 def _recorded(run: Run, record: RunRecord) -> Run:

@@ -244,7 +244,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         idle_since_ms=None if idle is None or started is None else max(idle, started),
         unbound=unbound_nodes(held, pods, ends.workers) if phase is RunPhase.STARTING else (),
         unstarted=phase is RunPhase.STARTING and not any(pod.bound for pod in pods),
-        reserved=entry.placement if phase is RunPhase.STOPPING and ends_as is None else None,
+        reserved=_reserved(entry, phase, ends_as),
         leaving=crew.leaving,
         made_with=crew.made_with,
         ended=held.ended,
@@ -261,6 +261,13 @@ def _problem(body: Body, phase: RunPhase, pods: Sequence[Pod]) -> PodProblem | N
         return of_refused_pods(body) if phase is RunPhase.STARTING else None
     alive = [pod for pod in pods if pod.live and not pod.leaving]
     return worst(pod.problem for pod in alive or (pod for pod in pods if not pod.live))
+
+
+def _reserved(entry: RunEntry, phase: RunPhase, ends_as: RunPhase | None) -> Placement | None:
+    """Where a run that stops goes on, or a run that goes on has more workers."""
+    if phase is RunPhase.STOPPING:
+        return entry.placement if ends_as is None else None
+    return entry.reserved if phase in ACTIVE and entry.is_let_go else None
 
 
 def _ends_as(workload: _Workload, phase: RunPhase, ends: Endings) -> RunPhase | None:

@@ -71,6 +71,7 @@ def _running(notes: Mapping[str, object], old: RunEntry | None, uid: str, at_ms:
         charge=decode_charge(notes.get(names.CHARGE_ANNOTATION)),
         reason=decode_reason(notes.get(names.REASON_ANNOTATION)),
         min_workers=whole_number(notes.get(names.MIN_WORKERS_ANNOTATION)),
+        reserved=decode_placement(notes.get(names.RESERVED_ANNOTATION)),
     )
 
 
@@ -84,4 +85,4 @@ def _waiting(notes: Mapping[str, object], old: RunEntry | None, uid: str) -> Run
     before = old or RunEntry(record=record)
     said = placement is not None or before.is_let_go
     reason = decode_reason(notes.get(names.REASON_ANNOTATION)) if said else before.reason
-    return replace(before, uid=uid, record=record, is_let_go=False, placement=placement, reason=reason)
+    return replace(before, uid=uid, record=record, is_let_go=False, placement=placement, reason=reason, reserved=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from gpuctl.k8s import names
@@ -33,7 +33,7 @@ class Standing:
     """A run that has not finished. `placement` is where it runs, or the place reserved for it while it waits.
 
     A run that goes on without a known place (let go by hand, not bound yet) has None, as one that waits without one.
-    `deadline_s`: seconds it may be active from now on, or None.
+    `deadline_s`: seconds it may be active from now on, or None. `reserved`: places for workers that it lacks.
     """
 
     running: bool
@@ -41,6 +41,7 @@ class Standing:
     deadline_s: int | None
     reason: Reason
     record: RunRecord
+    reserved: Placement | None = None
 
     @property
     def place(self) -> Placement | None:
@@ -57,6 +58,8 @@ class Standing:
         facts = {names.REASON_ANNOTATION: encode_reason(self.reason), **encode_record(self.record)}
         if self.placement is not None:
             facts[names.PLACEMENT_ANNOTATION] = encode_placement(self.placement)
+        if self.reserved is not None:
+            facts[names.RESERVED_ANNOTATION] = encode_placement(self.reserved)
         return facts
 
 
@@ -65,7 +68,9 @@ def standing_of(decision: Decision, job: Job) -> Standing | None:
     match decision:
         case Admit() | Keep() | Resize():
             place = _within(job.workers, decision.placement)
-            return _standing(decision, placement=place, running=True, deadline_s=_left_s(decision, job))
+            reserved = decision.reserved if isinstance(decision, Keep) else None
+            standing = _standing(decision, placement=place, running=True, deadline_s=_left_s(decision, job))
+            return replace(standing, reserved=reserved)
         case Pending() | Move() | Reclaim() | Preempt():
             return _standing(decision, placement=decision.reserved)
         case Displace() | Suspended():

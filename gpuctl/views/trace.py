@@ -68,13 +68,10 @@ def _grown(numbers: Numbers, _: ProjectName) -> str:
     return f"scales up from {numbers['from']} to {_workers(int(numbers['to']))}"
 
 
-def _regained(numbers: Numbers, project: ProjectName) -> str:
+def _regained(numbers: Numbers, _: ProjectName) -> str:
     free, coming = int(numbers["free"]), int(numbers["coming"])
-    entitled = f"{project} is entitled to {_workers(free + coming, 'more ')} of it"
-    if not coming:
-        return f"{entitled}: GPUs are free for all of them"
-    now = f"GPUs are free for {free}, and for {coming} more" if free else "it scales up"
-    return f"{entitled}: {now} once other runs have stopped"
+    some = f"; GPUs are free for {free} of them" if free else ""
+    return f"gets {_workers(free + coming, 'more ')} once other runs have stopped{some}"
 
 
 def _stays_small(numbers: Numbers, _: ProjectName) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from gpuctl.model.decision import (
     Admit,
@@ -25,6 +26,7 @@ from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 
+from .cluster import Loss as Lost
 from .cluster import TinyCluster, start, workers_of
 from .enumeration import Price, Seats, Way, cheapest, growth, seats, ways
 from .families import Disagreement, Kind, Need, need_of, simplest
@@ -373,29 +375,33 @@ def _why_dear(way: Way, taken: Way, paid: Price, placement: Placement) -> str:
 
 
 def _paid(after: TinyCluster, job: JobId, taken: Way) -> Price:
-    """What was lost until the cluster rested, for the job and for those that were paused for it."""
-    chain: set[JobId | None] = {job}
+    """What was lost until the cluster rested, for the job and for those that were paused for it.
+
+    What an elastic job takes once it runs, for more workers than it started with, is no part of that.
+    """
+    losers: set[JobId | None] = set()
+    lost: list[Lost] = []
     for loss in after.losses:
-        if loss.beneficiary in chain:
-            chain.add(loss.job)
-    lost = [loss for loss in after.losses if loss.beneficiary in chain]
+        if loss.beneficiary in losers or (loss.beneficiary == job and loss.cycle == 0):
+            losers.add(loss.job)
+            lost.append(loss)
     paused = [loss for loss in lost if loss.kind != "move"]
     milli, runs = sum(loss.milli for loss in paused), len({loss.job for loss in paused if loss.kind != "shrink"})
     return Price(taken.price.straddles, milli, runs, len(lost) - len(paused))
 
 
 def _is_closed(tree: Declared, before: TinyCluster, way: Way) -> bool:
-    """Whether nothing else would be paused once the way was gone: no job that waits then has anything to take."""
+    """Whether nothing else would be paused once the way was gone: no job that waits then, and no elastic run that lacks
+    workers, has anything to take.
+    """
     found = way.seats
     assert found is not None
     after = carried_out(before, way, found)
     view = View(tree, after.state(), after.now_ms)
-    for job in view.waiting:
-        if view.most_workers(job):
-            best = cheapest(ways(view, job))
-            if best is not None and not best.is_idle:
-                return False
-    return True
+    of_jobs = (ways(view, job) for job in view.waiting if view.most_workers(job))
+    of_runs = (growth(view, held) for held in view.held)
+    best = map(cheapest, chain(of_jobs, of_runs))
+    return all(each is None or each.is_idle for each in best)
 
 
 def carried_out(before: TinyCluster, way: Way, found: Seats) -> TinyCluster:

@@ -22,21 +22,14 @@ class Known:
     is_open: bool = False
 
 
-_WAITS = {
-    "stays small at rest": Known(
-        why="4.4: an elastic run that lacks workers has every right of a job; it regains them by quota only.",
-        worlds=(1000237, 1000863, 1001532, 1002624),
-    ),
-}
-
 _PRICE = {
     "dear: what follows": Known(
         why="4.5: the price counts what a victim's restart would displace.",
-        worlds=(1000652, 1002861, 1003302, 1003858),
+        worlds=(1000652, 1003858),
     ),
     "dear: another set": Known(
         why="4.5: as few GPUs as possible: another set of the same kind loses fewer.",
-        worlds=(1002693, 1005703, 1007747, 1012890),
+        worlds=(1002693, 1005703),
     ),
     "dear: a pool that is listed later": Known(
         why="4.6: pools in the order that is listed, even if fewer GPUs would be lost in a later one.",
@@ -60,7 +53,7 @@ _CONDUCT = {
     ),
     "illegal: no right": Known(
         why="4.4, departments: whether a department is within its guarantee with what its other projects borrow.",
-        worlds=(5002685, 5002731, 5005547),
+        worlds=(5002685, 5005547),
         histories=(5002323,),
     ),
     "paused in vain": Known(
@@ -74,8 +67,8 @@ _CONDUCT = {
     ),
     "no rest: late": Known(
         why="After a change no more than three schedules decide something new.",
-        histories=(5000103, 5000318, 5000342),
+        histories=(5000103, 5000318),
     ),
 }
 
-KNOWN: dict[str, Known] = _WAITS | _PRICE | _CONDUCT
+KNOWN: dict[str, Known] = _PRICE | _CONDUCT

@@ -11,13 +11,15 @@ from test_outlook import TO_JOBS, TO_RUNS, TO_THE_REST, Life
 
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.engine.admit.admission import Admission
+from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.schedulability import Schedulability
+from gpuctl.engine.admit.under_scaled import under_scaled
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import RunPhase
 
 
 def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
-    """The jobs that would not be attempted now, and whether an attempt would have succeeded.
+    """The jobs, and the runs that lack workers, that would not be attempted now, and whether an attempt would succeed.
 
     `leaving`: which of the runs in place is still seen to stop, if any.
     """
@@ -30,7 +32,9 @@ def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
     schedule(tree, state, now_ms, cache)  # works out what each project may have
     standing = cache.over(tree, state, now_ms)
     policy, lineup = tree.cluster.scheduling, standing.pending_jobs
-    admission = Admission(standing.snapshot, policy)
+    lacking = under_scaled(standing.changeable, cache.static_fit)
+    scale_up = ScaleUp(standing.snapshot, lacking, standing.allocations)
+    admission = Admission(standing.snapshot, policy, scale_up)
     admission._keep_reserved(lineup)
     snapshot, guards, layout, mover = (
         standing.snapshot,
@@ -38,11 +42,11 @@ def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
         admission._repacking,
         admission._migrations,
     )
-    lines = lineup.queues.values()
+    lines = list(scale_up.queues(lineup.queues))
     check = Schedulability(snapshot, guards, layout, mover, lines, may_move=policy.consolidation)
     listed = [group for line in lines for _, group in check.classes(line)]
     attempted = {group for group in listed if check.of(group.first, group)}
-    others = [group.first for group in lineup.job_classes() if group not in attempted]
+    others = [group.first for line in lines for group in line.job_classes.values() if group not in attempted]
     return {each.job.id: admission._attempt(each) for each in others if each.job.id not in admission._decided}
 
 

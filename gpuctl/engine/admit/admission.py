@@ -1,6 +1,6 @@
 """Admission: which jobs start, which wait, and which runs are paused for which job.
 
-Reservations of the last cycle come first, then workers that elastic runs regain. Then jobs are attempted until none
+Reservations of the last cycle come first. Then jobs, and elastic runs that lack workers, are attempted until none
 is left that could be scheduled: first those that stay within their project's fair share, then the others. An attempt
 tries, in this order: idle GPUs, GPUs that come free anyway, the cheapest set of victims, fewer workers, migration of
 runs that can go on elsewhere. A job that can't start is skipped and blocks no other; but for the longest-waiting job of
@@ -18,11 +18,10 @@ from gpuctl.engine import reasons
 from gpuctl.engine.admit.attempts import attempt_all
 from gpuctl.engine.admit.head_reservation import HeadReservations, is_head
 from gpuctl.engine.admit.outcome import Outcome, Shift, gain_step, loss
-from gpuctl.engine.admit.regain_workers import Asked, WorkerRegain
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.admit.reservations import in_the_way, is_free, may_pause_all, reserved_for
+from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.schedulability import Schedulability
-from gpuctl.engine.admit.under_scaled import UnderScaled
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
@@ -59,10 +58,12 @@ class Admission:
 
     __slots__ = (
         "_attempts", "_decided", "_migrations", "_policy", "_repacking", "_snapshot", "_within_share", "outcome",
-        "reservations",
+        "reservations", "scale_up",
     )  # fmt: skip
 
-    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, *, attempts: bool = True) -> None:
+    def __init__(
+        self, snapshot: Snapshot, policy: SchedulingPolicy, scale_up: ScaleUp, *, attempts: bool = True
+    ) -> None:
         self._attempts = attempts
         self._snapshot = snapshot
         self._policy = policy
@@ -71,16 +72,17 @@ class Admission:
         self._migrations = MigrationSearch(snapshot)
         self._decided: set[JobId] = set()
         self._within_share = False
-        self.outcome = Outcome()
+        self.scale_up = scale_up
+        self.outcome = scale_up.outcome
 
-    def run(self, pending_jobs: PendingJobs, lacking: Iterable[UnderScaled], asked: Asked) -> Outcome:
-        """Make all attempts. `lacking`: elastic runs with fewer workers than they ask for; `asked`: see `Asked`."""
+    def run(self, pending_jobs: PendingJobs) -> Outcome:
+        """Make all attempts."""
         coming, occupied = self._keep_reserved(pending_jobs)
-        WorkerRegain(self._snapshot, pending_jobs, asked, self.outcome, self._make_way).take(lacking)
+        self.scale_up.keep()
         self._await_reserved(coming, occupied)
         for _ in range(MAX_PASSES if self._attempts else 0):
             may_move = self._policy.consolidation
-            queues = pending_jobs.queues.values()
+            queues = self.scale_up.queues(pending_jobs.queues)
             check = Schedulability(
                 self._snapshot, self.reservations, self._repacking, self._migrations, queues, may_move=may_move
             )
@@ -208,6 +210,8 @@ class Admission:
         """Attempt a job; its own head reservation is free for it meanwhile, and ends if the job gains a place."""
         counters, reservation = self._snapshot.counters, self.reservations.of(pending)
         counters.attempts += 1
+        if pending.job.id in self.scale_up.runs:
+            return self.scale_up.attempt(pending.job.id, within_share=self._within_share)
         before = counters.cut_off
         if reservation is not None:
             self.reservations.lift(reservation)
@@ -374,11 +378,6 @@ class Admission:
         self._snapshot.occupy(pending.job, assignment)
         paused = dict.fromkeys(allocation.run.job for allocation in victims)
         self._reserve(pending, assignment, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
-
-    def _make_way(self, victims: Sequence[Allocation], rule: VictimRule, beneficiary: JobId) -> None:
-        """Pause the victims for an elastic run that regains workers in their places."""
-        self.outcome.pause(victims, rule, beneficiary)
-        self._snapshot.pause(victims)
 
     def _shift(self, pending: PendingJob, found: Consolidation | None) -> bool:
         """Migrate the runs that were found, if any, and reserve the place, which is free once they have left."""

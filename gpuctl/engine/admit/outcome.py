@@ -35,14 +35,17 @@ class Shift:
     beneficiary: JobId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Regained:
-    """Places for the missing workers of an elastic run: those that are idle, and those that are coming free."""
+    """Places for the missing workers of an elastic run; of these `coming` are not idle yet, and for `paid` others were
+    paused.
+    """
 
-    now: tuple[WorkerPlacement, ...]
-    coming: tuple[WorkerPlacement, ...]
-    domain: DomainName
+    domain: DomainName | None
     each_milli: GpuMilli
+    workers: tuple[WorkerPlacement, ...] = ()
+    coming: tuple[WorkerPlacement, ...] = ()
+    paid: tuple[WorkerPlacement, ...] = ()
 
 
 @dataclass(slots=True)

@@ -53,12 +53,12 @@ def _assignment_in(placement: Placement | None, options: Iterable[PoolOption], s
         return None
     for option in options:
         sized = option.sized(len(placement.workers))
-        if sized is not None and _is_place_for(sized, placement, snapshot):
+        if sized is not None and is_place_for(sized, placement, snapshot):
             return Assignment(sized, placement)
     return None
 
 
-def _is_place_for(option: PoolOption, placement: Placement, snapshot: Snapshot) -> bool:
+def is_place_for(option: PoolOption, placement: Placement, snapshot: Snapshot) -> bool:
     """Whether the placement has the pool, the number of devices and the profile that an option asks for."""
     request = option.request
     devices = 1 if request.fraction_milli else request.devices

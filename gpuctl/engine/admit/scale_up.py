@@ -1,25 +1,42 @@
-"""Scale-up: elastic runs that get more workers in place, once all attempts of the cycle are over.
+"""Scale-up: a run below its workers is a pending entry of its project's queue, and gets them by the rights of a job.
 
-A run gets the workers it regained, then idle GPUs on the nodes that its pods may use; the run of the project furthest
-below its share first. A run that can't scale up in place has all its workers at its next start.
+Example: a project may have 2 GPUs by its fair share, and its elastic run of 2 workers runs with 1. Another project is
+above its own share by a surplus worker: that worker leaves, and its GPU is reserved for the run until it is free.
+
+One worker is attempted after the other, at the place of the run in its project's order: after its priority's pending
+jobs. It gets GPUs that are idle on the nodes that its pods may use, then what is coming free there, then what victims
+leave there. Nothing is moved for it. Places that others were paused for stay reserved on the run; those that are idle
+are taken at once. A run that can't scale up in place has all its workers at its next start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from operator import itemgetter
+from typing import NamedTuple
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome, Regained
+from gpuctl.engine.admit.reservations import is_free, is_place_for
 from gpuctl.engine.admit.under_scaled import UnderScaled
-from gpuctl.engine.capacity.gang import Assignment
-from gpuctl.engine.jobs.runs import Allocation, record_of
+from gpuctl.engine.capacity.gang import Assignment, place_in
+from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
+from gpuctl.engine.jobs.pending_jobs import QueueKey
+from gpuctl.engine.jobs.project_queue import ProjectQueue
+from gpuctl.engine.jobs.runs import NOWHERE, Allocation, gpu_milli_of, record_of
 from gpuctl.engine.shares.accounts import project_owner
-from gpuctl.engine.shares.entitlement import forbidden, reason_to_run
+from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, reason_to_run, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
+from gpuctl.engine.victims.rules import NEVER, Cost, VictimRule, rules_of
+from gpuctl.engine.victims.search import find_victims, place_without
 from gpuctl.model.decision import Placement, Reason, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import RunPhase
+from gpuctl.model.units import Instant
+
+AFTER_ALL: Instant = 1 << 62
+"""When a run's missing workers are queued: of equal priority the jobs that wait come first."""
 
 
 class Hindrance(StrEnum):
@@ -35,13 +52,186 @@ class Hindrance(StrEnum):
     """Nothing is idle where its pods can go."""
 
 
-def resizes(
-    outcome: Outcome, runs: Iterable[UnderScaled], snapshot: Snapshot, allocations: Iterable[Allocation]
-) -> Iterator[Resize]:
-    """The runs that go on with fewer workers, and the under-scaled `runs` that go on with more.
+class _Room(NamedTuple):
+    """A way to make room: what it costs, the victims, by which rule, and the places that they leave."""
 
-    `allocations` are all runs in place.
-    """
+    cost: Cost
+    victims: Sequence[Allocation]
+    rule: VictimRule
+    placement: Placement
+
+
+class ScaleUp:
+    """The under-scaled runs of one cycle, and what they gain in its outcome. `allocations`: all runs in place."""
+
+    __slots__ = ("_snapshot", "_unrest", "outcome", "runs")
+
+    def __init__(self, snapshot: Snapshot, runs: Iterable[UnderScaled], allocations: Iterable[Allocation]) -> None:
+        self.runs = {run.job.id: run for run in runs}
+        self._snapshot = snapshot
+        self.outcome = Outcome()
+        changing = (each for each in allocations if each.leaving or each.run.phase is RunPhase.STARTING)
+        self._unrest = {node for each in (changing if self.runs else ()) for node in each.placement.nodes}
+
+    def keep(self) -> None:
+        """Reserve again the places of the last cycle that are idle or coming free, within every ceiling."""
+        for run in self.runs.values():
+            for worker in (run.allocation.run.reserved or NOWHERE).workers:
+                place = Placement(workers=(worker,))
+                is_open = is_place_for(run.option, place, self._snapshot) and run.can_use(worker)
+                is_due = is_open and self._missing(run) > 0 and self._is_allowed(run)
+                if is_due and is_free(self._snapshot.future_idle, Assignment(run.option, place)):
+                    self._gain(run, place, is_paid=True)
+
+    def queues(self, queues: Mapping[QueueKey, ProjectQueue]) -> Iterable[ProjectQueue]:
+        """The queues with an entry for each run that lacks workers. Cost: O(jobs of projects with such runs)."""
+        found = dict(queues)
+        for name, run in self.runs.items():
+            domain, domain_of = run.allocation.domain, self._snapshot.capacity.domain_of
+            if domain is not None and run.allocation.run.phase is RunPhase.RUNNING and self._missing(run):
+                key = run.allocation.project, domain
+                if found.get(key) is queues.get(key):
+                    found[key] = ProjectQueue(*key, queues.get(key))
+                options = JobOptions(run.job, (run.option,), domain_of)
+                found[key].join((name,), [PendingJob(run.job, run.allocation.run, AFTER_ALL, options, domain)])
+        return found.values()
+
+    def attempt(self, job: JobId, *, within_share: bool) -> bool:
+        """Attempt a worker more, or the workers for which one set of victims makes room; whether it gained any.
+
+        Cost: O(its nodes), and a victim search for each halving of the number of workers.
+        """
+        run, outcome = self.runs[job], self.outcome
+        missing = self._missing(run)
+        if not missing or job in outcome.pauses or job in outcome.given_up or job in outcome.shifts:
+            return False
+        # Idle GPUs beyond the share are not held for a run that can't take them now.
+        is_quiet = within_share or self._is_quiet(run)
+        if is_quiet and self._is_allowed(run) and self._is_due(run, 1, within_share=within_share):
+            place = place_in(run.usable(self._snapshot.idle), run.option)
+            if place is not None:
+                self._gain(run, place)
+                return True
+        best, low, high = None, 0, missing if run.option.request.gpu_milli else 0
+        while low < high:
+            middle = (low + high + 1) // 2
+            room = self._room(run, middle, within_share=within_share)
+            best, low, high = (room, middle, high) if room is not None else (best, low, middle - 1)
+        if best is None:
+            return False
+        outcome.pause(best.victims, best.rule, job)
+        self._snapshot.pause(best.victims)
+        self._gain(run, best.placement, is_paid=bool(best.victims))
+        return True
+
+    def _missing(self, run: UnderScaled) -> int:
+        """The workers that it lacks and could have in place."""
+        gained = self.outcome.regained.get(run.job.id)
+        has = len(run.workers) + (len(gained.workers) if gained is not None else 0)
+        return max(0, run.most(self._snapshot.capacity) - has)
+
+    def _is_allowed(self, run: UnderScaled) -> bool:
+        """Whether a worker more breaks no ceiling now."""
+        domain, milli = run.allocation.domain, run.option.request.gpu_milli
+        return domain is not None and forbidden(self._snapshot.accounts, run.job, domain, milli) is None
+
+    def _is_due(self, run: UnderScaled, count: int, victims: Iterable[Allocation] = (), *, within_share: bool) -> bool:
+        """Whether it may have so many workers in this pass: in the first one its project stays within its share."""
+        domain, project = run.allocation.domain, run.allocation.project
+        own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
+        milli = count * run.option.request.gpu_milli - own_milli
+        is_within = domain is not None and stays_within_share(self._snapshot.accounts, domain, project, milli)
+        return is_within or not within_share
+
+    def _room(self, run: UnderScaled, count: int, *, within_share: bool) -> _Room | None:
+        """Places that are coming free for so many workers, or that the cheapest victims leave."""
+        snapshot, option, domain = self._snapshot, run.option.of(count), run.allocation.domain
+        milli = option.request.total_milli
+        if domain is None or beyond_quota(snapshot.accounts, run.job, domain, milli) is not None:
+            return None
+        found: list[_Room] = []
+        for rule in rules_of(snapshot, run.job, domain, milli):
+            if rule.is_entitled and rule.is_plain and self._is_due(run, count, within_share=within_share):
+                coming = place_in(run.usable(snapshot.future_idle), option)
+                if coming is not None:
+                    return _Room(NEVER, (), rule, coming)
+            some = rule.among(_in_reach(run, rule))
+            leaving = (each for allocation in some.candidates() for each in (allocation, *allocation.leaves_with))
+            with snapshot.searching(run.usable(snapshot.future_idle, leaving)):
+                victims = find_victims(option, some)
+                placement = place_without(snapshot, option, victims) if victims else None
+            if victims and placement is not None and self._is_due(run, count, victims, within_share=within_share):
+                found.append(_Room(rule.cost(victims) or NEVER, victims, rule, placement))
+        return min(found, key=itemgetter(0), default=None)
+
+    def _gain(self, run: UnderScaled, place: Placement, *, is_paid: bool = False) -> None:
+        """Enter places that it gains. `is_paid`: others were paused for them."""
+        assignment = Assignment(run.option.of(len(place.workers)), place)
+        is_idle = is_free(self._snapshot.idle, assignment)
+        self._snapshot.occupy(run.job, assignment)
+        gained = self.outcome.regained.setdefault(
+            run.job.id, Regained(run.allocation.domain, run.option.request.gpu_milli)
+        )
+        gained.workers += place.workers
+        gained.paid += place.workers if is_paid else ()
+        gained.coming += () if is_idle else place.workers
+        self.outcome.all_unschedulable = False
+
+    def _is_quiet(self, run: UnderScaled) -> bool:
+        """Whether nothing starts, is to start, is leaving or scales up on its nodes."""
+        return self._hindrance(run, self.outcome.regained) is None
+
+    def _hindrance(self, run: UnderScaled, growing: Iterable[JobId]) -> Hindrance | None:
+        """What hinders a run, besides ceilings and room, from getting workers now. Its new pods may go to any node that
+        its run's pods name, so nothing else may be about to start on one of these.
+        """
+        if not self._unrest.isdisjoint(run.nodes) or not _taken_nodes(self.outcome).isdisjoint(run.nodes):
+            return Hindrance.UNREST
+        others = (self.runs[job] for job in growing if job != run.job.id)
+        return None if all(other.nodes.isdisjoint(run.nodes) for other in others) else Hindrance.NEIGHBOUR
+
+    # Decisions
+
+    def resizes(self) -> Iterator[Resize]:
+        """The runs that go on with fewer workers, and the under-scaled ones that go on with more.
+
+        What a run gained that can't scale up now stays in the outcome.
+        """
+        outcome, snapshot = self.outcome, self._snapshot
+        yield from _given_up(outcome, snapshot)
+        grown: list[JobId] = []
+        hindered: dict[JobId, Hindrance] = {}
+        for name in (*outcome.regained, *(self.runs.keys() - outcome.regained.keys())):
+            if name in outcome.pauses or name in outcome.given_up or name in outcome.shifts:
+                continue
+            run, gained = self.runs[name], outcome.regained.get(name)
+            if gained is not None and gained.coming:
+                free = len(gained.workers) - len(gained.coming)
+                numbers: dict[str, str | int] = {"free": free, "coming": len(gained.coming)}
+                outcome.trace.append(TraceStep(job=name, rule="regain", numbers=numbers))
+                continue
+            hindrance = self._hindrance(run, grown)
+            if gained is not None and hindrance is None:
+                numbers = {"from": len(run.workers), "to": len(run.workers) + len(gained.workers)}
+                outcome.trace.append(TraceStep(job=name, rule="grow", numbers=numbers))
+                run.workers += gained.workers
+                grown.append(name)
+                yield Resize(
+                    job=name,
+                    reason=_reason_to_run(run, snapshot),
+                    record=record_of(run.allocation.run, snapshot.now_ms),
+                    placement=Placement(workers=tuple(run.workers)),
+                )
+            if len(run.workers) < run.job.workers:
+                hindered[name] = hindrance or (Hindrance.ROOM if self._is_allowed(run) else Hindrance.CEILING)
+        for name in grown:
+            del outcome.regained[name]
+        for name in sorted(hindered):
+            outcome.trace.append(_step_of(self.runs[name], hindered[name], snapshot))
+
+
+def _given_up(outcome: Outcome, snapshot: Snapshot) -> Iterator[Resize]:
+    """The runs that give up workers for other jobs."""
     for job, gone in outcome.given_up.items():
         if job in outcome.pauses:
             continue
@@ -55,75 +245,24 @@ def resizes(
             placement=Placement(workers=workers),
             beneficiary=gone[0].beneficiary,
         )
-    busy = outcome.pauses.keys() | outcome.given_up.keys() | outcome.shifts.keys()
-    left = [run for run in runs if run.job.id not in busy]
-    grown, hindered = grow(left, snapshot, _busy_nodes(outcome, allocations) if left else set(), outcome.regained)
-    for each in grown:
-        outcome.regained.pop(each.job.id, None)
-        numbers = {"from": len(each.allocation.placement.workers), "to": len(each.workers)}
-        outcome.trace.append(TraceStep(job=each.job.id, rule="grow", numbers=numbers))
-        yield Resize(
-            job=each.job.id,
-            reason=_reason_to_run(each, snapshot),
-            record=record_of(each.allocation.run, snapshot.now_ms),
-            placement=Placement(workers=tuple(each.workers)),
-        )
-    for run_left in sorted((run for run in left if run.job.id in hindered), key=lambda run: run.job.id):
-        outcome.trace.append(_step_of(run_left, hindered[run_left.job.id], snapshot))
 
 
-def grow(
-    runs: Iterable[UnderScaled], snapshot: Snapshot, busy_nodes: set[NodeName], regained: Mapping[JobId, Regained]
-) -> tuple[list[UnderScaled], dict[JobId, Hindrance]]:
-    """Add workers to runs one by one, within every ceiling; the runs that grew, and what hinders the other ones.
-
-    A new pod may go to any node that its run's pods name, so nothing else may be about to start on one of these. Runs
-    that wait for regained places are in neither result.
-    """
-    left: list[UnderScaled] = []
-    hindered: dict[JobId, Hindrance] = {}
-    for run in runs:
-        if busy_nodes.isdisjoint(run.nodes):
-            left.append(run)
-        elif run.job.id not in regained:
-            hindered[run.job.id] = Hindrance.UNREST
-    grown: dict[JobId, UnderScaled] = {}
-    for run in sorted(left, key=lambda run: run.rank(snapshot)):
-        places = regained.get(run.job.id)
-        if places is not None and _is_apart(run, grown):
-            run.workers += places.now
-            grown[run.job.id] = run
-    asking = (run for run in left if run.job.id in grown or run.job.id not in regained)
-    left = [run for run in asking if len(run.workers) < run.job.workers]
-    while left:
-        first = min(left, key=lambda run: run.rank(snapshot))
-        hindrance = _hindrance(first, snapshot, grown)
-        worker = None if hindrance else first.next_worker(snapshot)
-        if worker is None:
-            left.remove(first)
-            hindered[first.job.id] = hindrance or Hindrance.ROOM
-            continue
-        snapshot.occupy(first.job, Assignment(first.option, Placement(workers=(worker,))))
-        first.workers.append(worker)
-        grown[first.job.id] = first
-        if len(first.workers) == first.job.workers:
-            left.remove(first)
-    return list(grown.values()), hindered
+def _in_reach(run: UnderScaled, rule: VictimRule) -> list[Allocation]:
+    """The candidates on the nodes that a run's pods may use, and those of its own project."""
+    return [
+        each
+        for each in rule.candidates()
+        if each.project == run.allocation.project or not run.nodes.isdisjoint(each.nodes())
+    ]
 
 
-def _hindrance(run: UnderScaled, snapshot: Snapshot, grown: Mapping[JobId, UnderScaled]) -> Hindrance | None:
-    """What hinders a run, besides room, from one worker more."""
-    if not _is_apart(run, grown):
-        return Hindrance.NEIGHBOUR
-    domain, milli = run.allocation.domain, run.option.request.gpu_milli
-    if domain is None or forbidden(snapshot.accounts, run.job, domain, milli) is not None:
-        return Hindrance.CEILING
-    return None
-
-
-def _is_apart(run: UnderScaled, grown: Mapping[JobId, UnderScaled]) -> bool:
-    """Whether no other run that grows has a node in common with it."""
-    return all(other is run or run.nodes.isdisjoint(other.nodes) for other in grown.values())
+def _taken_nodes(outcome: Outcome) -> set[NodeName]:
+    """The nodes on which a run starts, has a reservation, or leaves by this cycle's decision."""
+    placements = [assignment.placement for assignment, _ in (*outcome.started.values(), *outcome.reserved.values())]
+    placements += [shift.move.assignment.placement for shift in outcome.shifts.values()]
+    gone = (*outcome.pauses.values(), *(pause for pauses in outcome.given_up.values() for pause in pauses))
+    placements += [pause.allocation.placement for pause in gone]
+    return {worker.node for placement in placements for worker in placement.workers}
 
 
 def _step_of(run: UnderScaled, hindrance: Hindrance, snapshot: Snapshot) -> TraceStep:
@@ -134,15 +273,6 @@ def _step_of(run: UnderScaled, hindrance: Hindrance, snapshot: Snapshot) -> Trac
         "because": hindrance.value,
     }
     return TraceStep(job=run.job.id, rule="stay small", numbers=numbers)
-
-
-def _busy_nodes(outcome: Outcome, allocations: Iterable[Allocation]) -> set[NodeName]:
-    """The nodes on which a run starts, has a reservation or is leaving."""
-    assigned = [assignment.placement for assignment, _ in (*outcome.started.values(), *outcome.reserved.values())]
-    moved = [shift.move.assignment.placement for shift in outcome.shifts.values()]
-    coming = [Placement(workers=places.coming) for places in outcome.regained.values()]
-    changing = [each.placement for each in allocations if each.leaving or each.run.phase is RunPhase.STARTING]
-    return {worker.node for placement in (*assigned, *moved, *coming, *changing) for worker in placement.workers}
 
 
 def _reason_to_run(run: UnderScaled, snapshot: Snapshot) -> Reason:

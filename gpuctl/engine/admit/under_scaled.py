@@ -6,21 +6,23 @@ to the nodes they name and, where GPUs are claimed by name, to those GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from gpuctl.engine.capacity.fit import Request, holds, of_its_kind, slots_in
+from gpuctl.engine.capacity.fit import of_its_kind, slots_in
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
 from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs.demand import Demand, StaticFit
-from gpuctl.engine.jobs.job_class import Rank, job_rank
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.decision import Placement, WorkerPlacement
-from gpuctl.model.declared import DomainName, Way
-from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.declared import Way
+from gpuctl.model.ids import NodeName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ACTIVE
-from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.model.units import GpuMilli
+
+CLOSED: GpuMilli = 1 << 50
+"""Taken of a device that a run's pods can't use: more than could ever become free."""
 
 
 class UnderScaled:
@@ -64,31 +66,27 @@ class UnderScaled:
             return None
         return frozenset(index for worker in self.made_with.workers if worker.node == node for index in worker.gpus)
 
-    def rank(self, snapshot: Snapshot) -> tuple[GpuMilli, Rank]:
-        """The order in which runs scale up: the project furthest below its share, then the project's own order."""
-        allocation = self.allocation
-        over = 0 if allocation.domain is None else snapshot.accounts.over_share(allocation.domain, allocation.project)
-        return over, job_rank(self.job, allocation.run.queued_at_ms)
+    def can_use(self, worker: WorkerPlacement) -> bool:
+        """Whether a new pod can have this place."""
+        usable = self.devices_on(worker.node)
+        return worker.node in self.nodes and (usable is None or usable.issuperset(worker.gpus))
 
-    def next_worker(self, snapshot: Snapshot) -> WorkerPlacement | None:
-        """An idle place for one worker more."""
-        request = self.option.request
-        for node in sorted(self.nodes):
-            room = snapshot.idle.rooms.get(node)
-            if room is None or room.pool != self.option.pool.name or not holds(room, request):
+    def usable(self, free: FreeCapacity, besides: Iterable[Allocation] = ()) -> FreeCapacity:
+        """What is free where its pods can go; the nodes of `besides` are in it too, with nothing free."""
+        rooms: dict[NodeName, NodeFree] = {}
+        for name in {*self.nodes, *(node for allocation in besides for node in allocation.nodes())}:
+            room = free.rooms.get(name)
+            if room is None:
                 continue
-            usable = self.devices_on(node)
-            devices = _devices(
-                [
-                    (milli, i)
-                    for i, milli in enumerate(room.gpu_milli)
-                    if room.profile_of(i) == request.profile and (usable is None or i in usable)
-                ],
-                request,
-            )
-            if devices is not None:
-                return WorkerPlacement(node=node, gpus=devices)
-        return None
+            is_open = name in self.nodes
+            devices = self.devices_on(name) if is_open else frozenset()
+            gpu_milli = [
+                milli if devices is None or index in devices else milli - CLOSED
+                for index, milli in enumerate(room.gpu_milli)
+            ]
+            cpu_milli = room.cpu_milli if is_open else room.cpu_milli - CLOSED
+            rooms[name] = NodeFree(name, room.pool, gpu_milli, cpu_milli, room.mem_bytes, room.profiles, room.topology)
+        return FreeCapacity(rooms, free.counters, free.mix)
 
 
 def under_scaled(allocations: Iterable[Allocation], static_fit: StaticFit) -> Iterator[UnderScaled]:
@@ -108,24 +106,9 @@ def under_scaled(allocations: Iterable[Allocation], static_fit: StaticFit) -> It
                 yield UnderScaled(allocation, job, run.made_with, option.of(1))
 
 
-def asked_by(runs: Iterable[UnderScaled], demand: Demand) -> dict[tuple[DomainName, ProjectName], GpuMilli]:
-    """The demand of their projects before the runs' missing workers are counted."""
-    owners = ((run.allocation.domain, run.allocation.project) for run in runs)
-    return {(domain, project): demand.wanted(domain, project) for domain, project in owners if domain is not None}
-
-
 def count_growth(runs: Iterable[UnderScaled], capacity: Capacity, demand: Demand) -> None:
     """Count the missing workers that the runs could use as demand of their projects."""
     for run in runs:
         more = run.most(capacity) - len(run.workers)
         if more > 0 and run.allocation.domain is not None:
             demand.grow(run.allocation.domain, run.allocation.project, more * run.option.request.gpu_milli)
-
-
-def _devices(free: Sequence[tuple[GpuMilli, int]], request: Request) -> tuple[int, ...] | None:
-    """Whole devices, or the one with the least room that is enough."""
-    if request.fraction_milli:
-        enough = [entry for entry in free if entry[0] >= request.fraction_milli]
-        return (min(enough)[1],) if enough else None
-    whole = [index for milli, index in free if milli >= WHOLE_GPU][: request.devices]
-    return tuple(whole) if len(whole) == request.devices else None

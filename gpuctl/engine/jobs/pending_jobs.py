@@ -23,9 +23,9 @@ from gpuctl.engine.jobs.runs import record_of
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
-from gpuctl.model.job import Job, JobType
+from gpuctl.model.job import Job
 from gpuctl.model.state import Run
-from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.model.units import Instant
 
 QueueKey: TypeAlias = tuple[ProjectName, DomainName]
 
@@ -130,13 +130,6 @@ class PendingJobs:
         """A project's queues; each domain has one at most."""
         found = (self.queues.get((project, domain)) for domain in self.domains)
         return [queue for queue in found if queue is not None]
-
-    def training_milli(self, project: ProjectName, domain: DomainName) -> GpuMilli:
-        """What a project's pending training that can be paused asks for. Cost: O(classes)."""
-        queue = self.queues.get((project, domain))
-        classes = queue.job_classes.values() if queue is not None else ()
-        training = (each for each in classes if each.first.job.type is JobType.TRAINING and each.first.job.preemptible)
-        return sum(each.first.gpu_milli * len(each.jobs) for each in training)
 
     def join(self, jobs: Iterable[tuple[Job, Run | None]], now_ms: Instant) -> None:
         """Add pending jobs; one without a run is queued from now. Cost: what a class has in common is read once."""

@@ -54,13 +54,16 @@ class ProjectQueue:
 
     __slots__ = ("_needs", "_order", "domain", "job_classes", "project", "ranked")
 
-    def __init__(self, project: ProjectName, domain: DomainName) -> None:
+    def __init__(self, project: ProjectName, domain: DomainName, others: ProjectQueue | None = None) -> None:
+        """`others`: a queue whose jobs are in this one too."""
         self.project = project
         self.domain = domain
         self.job_classes: dict[Kind, JobClass] = {}
         self.ranked: list[tuple[Rank, JobClass]] = []
         self._order: tuple[JobId, ...] | None = None
         self._needs: LeastNeeds | None = None
+        for kind, job_class in (others.job_classes if others is not None else {}).items():
+            self.join(kind, job_class.jobs)
 
     def join(self, kind: Kind, jobs: list[PendingJob]) -> None:
         """Add jobs of one kind. Cost: O(log jobs) for one."""

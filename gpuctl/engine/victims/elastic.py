@@ -4,8 +4,7 @@ In the snapshot an elastic run is one allocation of the workers it can't do with
 Workers leave in the order in which their Job drops them, the highest index first; with the others all leave. So the
 searches see an elastic run as several evictions, of its last worker, of its last two, and so on, and of the whole run;
 a set holds one of them. Surplus first: of sets that lose as many GPUs, one that stops no run is the cheapest.
-How they get workers back is `admit/regain_workers` and
-`admit/scale_up`.
+How they get workers back is `admit/scale_up`.
 """
 
 from __future__ import annotations

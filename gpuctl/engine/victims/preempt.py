@@ -46,7 +46,7 @@ def displaced_milli(snapshot: Snapshot, run: Allocation) -> GpuMilli:
     takes the place of the second.
     """
     job, domain = run.job, run.domain
-    if job is None or domain is None or run.is_extra:
+    if job is None or domain is None:
         return 0
 
     lower = preemptible_by(snapshot, job, domain, 0)

@@ -17,7 +17,7 @@ from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.preempt import displaced_milli, makes_way, preempt_key, preemptible_by
+from gpuctl.engine.victims.preempt import displaced_milli, preempt_key, preemptible_by
 from gpuctl.engine.victims.reclaim import (
     Beneficiary,
     ReclaimStrategy,
@@ -173,18 +173,6 @@ class VictimRule:
         least = self.snapshot.min_runtime.after(allocation.run.starts)
         least_ms = min(least.guarantee_ms, least.moves_ms) if self.is_guaranteed else least.moves_ms
         return self.snapshot.has_run(allocation, least_ms)
-
-    def takes(self, allocation: Allocation) -> bool:
-        """Whether a run that can be paused could make way for the job, were it the only victim."""
-        if allocation.project != self.job.id.project:
-            return bool(self.of(allocation.project, [allocation]))
-        theirs = allocation.job
-        is_settled = allocation.run.job in self.snapshot.settled.get(self.job.id.project, ())
-        return (
-            theirs is not None
-            and not is_settled
-            and makes_way(self.snapshot, theirs, self.job, self.domain, self.milli)
-        )
 
     def _most_milli(self, project: ProjectName, strategy: ReclaimStrategy | None) -> GpuMilli:
         losers = (owner for owner in self.snapshot.accounts.tree.chain(project) if owner not in self.chain)

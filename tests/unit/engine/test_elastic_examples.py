@@ -75,7 +75,8 @@ def test_under_a_limit_surplus_goes_for_a_job_that_ranks_above_and_a_run_only_be
 def test_under_a_limit_no_more_surplus_goes_than_that_asks_and_none_beside_a_run_that_is_enough() -> None:
     elastic = job("a/f", workers=3, min_workers=1, priority=1)
     cases = (
-        (elastic, 1000, 4000, job("a/x"), at((2, 0)), {"a/f": 2}),
+        (elastic, 1000, 4000, job("a/x", priority=1), at((2, 0)), {"a/f": 2}),
+        (elastic, 1000, 4000, job("a/x"), at((2, 0)), {"a/x": 0}),  # Else the run would regain what it gave up from it.
         (replace(elastic, min_workers=2), 2000, 5000, job("a/x", 2000), two(2, 0), {"a/x": 0}),
     )
     for elastic, wanted, limit, other, there, expected in cases:

@@ -87,14 +87,20 @@ def test_two_of_one_project_that_regain_on_one_node_do_so_one_after_the_other() 
     assert "stay small" in told(world, tree, "a/f")
 
 
-@pytest.mark.parametrize("phase", [RunPhase.STOPPING, RunPhase.STARTING])
-def test_while_another_leaves_or_starts_on_its_node_it_stays_as_it_is(phase: RunPhase) -> None:
+@pytest.mark.parametrize(
+    ("phase", "step"),
+    [(RunPhase.STOPPING, ("regain", "coming", 1)), (RunPhase.STARTING, ("stay small", "because", "unrest"))],
+)
+def test_while_another_leaves_or_starts_on_its_node_it_stays_as_it_is(
+    phase: RunPhase, step: tuple[str, str, str | int]
+) -> None:
     tree = borrowing(FIRST, job("b/x"))
     world = world_of(tree, a_e=at((1, 0)), b_x=at((1, 1)))
     key = JobId.parse("b/x"), FIRST.digest
     world.runs[key] = replace(world.runs[key], phase=phase)
     assert isinstance(all_decided(world, tree)["a/e"], Keep)
-    assert told(world, tree, "a/e")["stay small"]["because"] == "unrest"
+    rule, name, value = step
+    assert told(world, tree, "a/e")[rule][name] == value
 
 
 def test_while_it_starts_itself_it_stays_as_it_is() -> None:

@@ -1,14 +1,15 @@
-"""What an elastic run is owed, where it may have it, and who makes way."""
+"""What an elastic run below its workers may have, where it may have it, and what makes way for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 from elastic_worlds import at, decided, told, workers, world_of
-from worlds import declared, department, job, pool, project
+from worlds import World, declared, department, job, pool, project
 
-from gpuctl.model.decision import Reclaim, Resize
+from gpuctl.model.decision import Admit, Keep, Pending, Preempt, Reclaim, Resize
 from gpuctl.model.declared import Declared, Project, SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
@@ -57,26 +58,23 @@ def test_nobody_makes_way_for_a_run_whose_pods_are_not_there_yet() -> None:
     assert not any(isinstance(d, Reclaim) for d in decided(world, tree).values())
 
 
-def test_what_its_project_waits_for_comes_off_what_is_owed() -> None:
-    tree = tree_of(owed(), ELASTIC, job("a/w", 2000, priority=-1))
-    world = world_of(tree, a_e=at((1, 0)))
-    assert told(world, tree, "a/e")["regain"] == {"free": 1, "coming": 0}
-
-
-def test_nothing_is_owed_while_one_of_its_project_waits_that_ranks_above_it() -> None:
-    tree = tree_of(owed(), ELASTIC, job("a/w", 2000, priority=1))
-    assert "regain" not in told(world_of(tree, a_e=at((1, 0))), tree, "a/e")
+@pytest.mark.parametrize(("priority", "size"), [(-1, 4), (0, 1), (1, 1)])
+def test_the_jobs_that_wait_in_its_project_come_first_unless_their_priority_is_lower(priority: int, size: int) -> None:
+    tree = tree_of(owed(), ELASTIC, job("a/w", 3000, priority=priority))
+    found = decided(world_of(tree, a_e=at((1, 0))), tree)
+    assert isinstance(found["a/w"], Admit)
+    assert workers(found["a/e"]) == size
 
 
 def test_who_waits_in_another_project_does_not_matter_however_high_its_priority() -> None:
     tree = tree_of(owed(), ELASTIC, job("b/w", 2000, priority=9))
-    assert told(world_of(tree, a_e=at((1, 0))), tree, "a/e")["regain"] == {"free": 3, "coming": 0}
+    assert told(world_of(tree, a_e=at((1, 0))), tree, "a/e")["grow"] == {"from": 1, "to": 4}
 
 
 def test_a_departments_limit_bounds_what_is_owed() -> None:
     projects = [project("a", 4000, department="r"), project("b", 4000)]
     tree = tree_of(projects, ELASTIC, departments=(department("r", 4000, limit=3000),))
-    assert told(world_of(tree, a_e=at((1, 0))), tree, "a/e")["regain"] == {"free": 2, "coming": 0}
+    assert told(world_of(tree, a_e=at((1, 0))), tree, "a/e")["grow"] == {"from": 1, "to": 3}
     tree = tree_of(projects, ELASTIC, departments=(department("r", 4000, limit=1000),))
     assert "regain" not in told(world_of(tree, a_e=at((1, 0))), tree, "a/e")
 
@@ -85,7 +83,7 @@ def test_two_runs_of_a_project_share_what_it_is_owed() -> None:
     second = job("a/f", workers=4, min_workers=1)
     tree = tree_of([project("a", 5000), project("b", 3000)], ELASTIC, second)
     world = world_of(tree, a_e=at((1, 0)), a_f=at((2, 0)))
-    assert told(world, tree, "a/e")["regain"] == {"free": 3, "coming": 0}
+    assert told(world, tree, "a/e")["grow"] == {"from": 1, "to": 4}
     assert "regain" not in told(world, tree, "a/f")
 
 
@@ -94,8 +92,8 @@ def test_a_run_that_can_hold_few_more_leaves_the_rest_of_what_is_owed_to_others(
     second = job("a/f", workers=4, min_workers=1)
     tree = tree_of([project("a", 8000), project("b", 0)], first, second)
     world = world_of(tree, a_e=at((1, 0), (1, 1)), a_f=at((2, 0)))
-    assert told(world, tree, "a/e")["regain"] == {"free": 2, "coming": 0}
-    assert told(world, tree, "a/f")["regain"] == {"free": 3, "coming": 0}
+    assert told(world, tree, "a/e")["grow"] == {"from": 2, "to": 4}
+    assert told(world, tree, "a/f")["grow"] == {"from": 1, "to": 4}
 
 
 def test_places_that_are_coming_free_are_waited_for_before_anybody_is_paused() -> None:
@@ -158,7 +156,7 @@ def test_a_node_that_is_gone_is_no_place() -> None:
     world = world_of(tree, a_e=at((1, 0)))
     key = JobId.parse("a/e"), ELASTIC.digest
     world.runs[key] = replace(world.runs[key], made_with=at((1, 0), (3, 0)))
-    assert told(world, tree, "a/e")["regain"] == {"free": 3, "coming": 0}
+    assert told(world, tree, "a/e")["grow"] == {"from": 1, "to": 4}
 
 
 def test_a_department_at_its_limit_by_what_others_of_it_have_borrowed_bounds_what_is_owed() -> None:
@@ -166,7 +164,7 @@ def test_a_department_at_its_limit_by_what_others_of_it_have_borrowed_bounds_wha
     borrows = job("c/x", workers=4)
     tree = tree_of(projects, ELASTIC, borrows, departments=(department("r", 6000, limit=7000),))
     world = world_of(tree, a_e=at((1, 0)), c_x=at((2, 0), (2, 1), (2, 2), (2, 3)))
-    assert told(world, tree, "a/e")["regain"] == {"free": 2, "coming": 0}
+    assert told(world, tree, "a/e")["grow"] == {"from": 1, "to": 3}
 
 
 def test_surplus_that_leaves_before_what_is_on_its_node_goes_too() -> None:
@@ -176,3 +174,41 @@ def test_surplus_that_leaves_before_what_is_on_its_node_goes_too() -> None:
     found = decided(world, tree)["b/f"]
     assert isinstance(found, Resize)
     assert found.placement == at((2, 0))
+
+
+def claims() -> tuple[World, Declared]:
+    """A project within its share of 4 whose run has 2 of 3 workers on a full node; another holds 4 on it and beyond."""
+    jobs = [job("a/e", workers=3, min_workers=1), job("a/low"), job("b/f", workers=5, min_workers=1)]
+    tree = declared([project("a", 0, weight=1), project("b", 0, weight=1)], jobs, [COUNTED])
+    places = {"a_e": at((1, 0), (1, 1)), "a_low": at((2, 0)), "b_f": at((1, 2), (2, 1), (2, 2), (2, 3), (1, 3))}
+    return world_of(tree, **places), tree
+
+
+def test_workers_are_regained_by_fairness_too() -> None:
+    world, tree = claims()
+    found = decided(world, tree)
+    assert isinstance(found["b/f"], Resize)
+    assert workers(found["b/f"]) == 4
+    assert told(world, tree, "a/e")["regain"] == {"free": 0, "coming": 1}
+    assert isinstance(found["a/e"], Keep)
+    assert found["a/e"].reserved == at((1, 3))
+
+
+def test_what_others_were_paused_for_stays_reserved_for_the_run_until_it_is_free() -> None:
+    """A job that comes meanwhile is within its project's guarantee, and does not get that place."""
+    world, tree = claims()
+    world.cycle(tree)
+    later = replace(tree, projects=(*tree.projects, project("c", 1000)), jobs=(*tree.jobs, job("c/new")))
+    found = decided(world, later)
+    assert isinstance(found["a/e"], Resize)
+    assert found["a/e"].placement == at((1, 0), (1, 1), (1, 3))
+    assert isinstance(found["c/new"], Pending)
+
+
+def test_workers_are_regained_from_work_of_lower_priority() -> None:
+    jobs = [job("a/e", workers=2, min_workers=1, priority=1), job("a/low", workers=3)]
+    tree = declared([project("a", 0, weight=1)], jobs, [pool(nodes=(4,), sharing=Sharing.DEVICE_PLUGIN)])
+    world = world_of(tree, a_e=at((1, 0)), a_low=at((1, 1), (1, 2), (1, 3)))
+    assert isinstance(decided(world, tree)["a/low"], Preempt)
+    world.settle(tree)
+    assert workers(decided(world, tree)["a/e"]) == 2

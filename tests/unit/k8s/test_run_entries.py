@@ -28,6 +28,7 @@ entries = st.builds(
     charge=st.none() | st.builds(Charge, gpu_milli=amounts, cpu_milli=amounts, mem_bytes=amounts),
     reason=st.none() | st.just(Reason(code="GPU5003", params=(("quota", 4),))),
     min_workers=st.none() | st.integers(1, 8),
+    reserved=places,
 )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from objects_by_hand import NOON, RUN_LABELS, deployment, job, only_run, pod
+from objects_by_hand import NOON, NOON_MS, RUN_LABELS, UID, decided_on, deployment, job, on_record, only_run, pod
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_placement
-from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
 from gpuctl.model.ids import NodeName
-from gpuctl.model.state import Body, RunPhase
+from gpuctl.model.state import Body, Charge, RunEntry, RunPhase
 
 
 def place(*workers: tuple[str, int]) -> Placement:
@@ -100,3 +100,17 @@ def test_where_the_controller_removed_a_healthy_replica_the_lost_one_is_still_a_
     run = only_run(service(place(("n1", 0), ("n1", 1))), *replicas("n1", "n2"), *going)
     assert run.placement is not None
     assert [worker.node for worker in run.placement.workers] == ["n1", "n1", "n2"]
+
+
+@pytest.mark.parametrize(("is_let_go", "kept"), [(True, place(("n2", 0))), (False, None)])
+def test_places_reserved_for_workers_that_it_lacks_are_read_off_the_ledger(
+    *, is_let_go: bool, kept: Placement | None
+) -> None:
+    now = place(("n1", 0), ("n1", 1))
+    entry = RunEntry(
+        uid=UID, record=RunRecord(queued_at_ms=NOON_MS, starts=1), is_let_go=is_let_go, placement=now,
+        started_with=STARTED_WITH, charge=Charge(gpu_milli=1000), min_workers=1, reserved=place(("n2", 0)),
+    )  # fmt: skip
+    (run,) = decided_on(on_record(entry), elastic(now), worker(0, "n1"), worker(1, "n1")).runs
+    assert run.phase is RunPhase.RUNNING
+    assert run.reserved == kept

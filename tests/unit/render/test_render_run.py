@@ -23,7 +23,8 @@ from gpuctl.model.decision import (
 )
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.job import Container, JobType, NewClaimVolume
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, Run, RunPhase
+from gpuctl.plan.entries import next_entry
 from gpuctl.render.canonical import in_order
 
 OTHER = JobId(ProjectName("team-d"), "d-1")
@@ -57,6 +58,19 @@ def test_a_run_that_is_kept_is_written_as_it_was_admitted() -> None:
     kept = Keep(job=one.id, reason=admitted.reason, record=admitted.record, placement=admitted.placement)
     assert run_body(declared(one), kept) == run_body(declared(one), admitted)
     assert run_body(declared(one), kept)["spec"]["activeDeadlineSeconds"] == 3540
+
+
+def test_places_reserved_for_workers_that_a_run_lacks_are_written_on_it_and_in_its_entry() -> None:
+    one, more = job(), place(("dgx1-2", (5,)))
+    admitted = admit(one, ("dgx1-2", (3,)))
+    kept = Keep(job=one.id, reason=admitted.reason, record=admitted.record, placement=admitted.placement, reserved=more)
+    body = run_body(declared(one), kept)
+    assert body["metadata"]["annotations"][names.RESERVED_ANNOTATION] == '[{"node":"dgx1-2","gpus":[5]}]'
+    run = Run(job=one.id, digest=one.digest, phase=RunPhase.RUNNING, starts=1)
+    entry = next_entry(body, None, "uid", run, 0)
+    assert entry.reserved == more
+    paused = run_body(declared(one), Preempt(job=one.id, reason=WHY, record=admitted.record, beneficiary=one.id))
+    assert next_entry(paused, entry, "uid", run, 0).reserved is None
 
 
 def test_a_waiting_run_is_suspended_and_goes_nowhere_yet() -> None:
