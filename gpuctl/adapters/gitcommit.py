@@ -18,7 +18,7 @@ from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
 from gpuctl.app.editing_ports import Committed, ReviewPlace
 from gpuctl.model.ids import NO_REVISION, Revision
 
-_UNDER_WAY = {
+UNDER_WAY = {
     "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
     "rebase-merge": "a rebase", "rebase-apply": "a rebase",
 }  # fmt: skip
@@ -36,11 +36,11 @@ def begin_commit(folder: Path, file: Path, before: bytes | None, branch: str | N
     """
     repository, _ = Repository.containing(folder)
     top = repository.folder
-    for part, what in _UNDER_WAY.items():
+    for part, what in UNDER_WAY.items():
         if repository.own_path(part).exists():
             raise unavailable("GPU6113", what=what, folder=str(top))
     path = file.resolve().relative_to(top.resolve()).as_posix()
-    here = _Here(top)
+    here = WorkTree(top)
     head = here.run("symbolic-ref", "--quiet", "HEAD")
     current = head.text.removeprefix(_HEADS) if not head.code else ""
     if not current and branch is None:
@@ -69,7 +69,7 @@ class _Entry:
     is_converted: bool = False
 
 
-class _Here:
+class WorkTree:
     """Commands in the working tree. What its settings would have run is switched off by `gitrun`."""
 
     def __init__(self, top: Path) -> None:
@@ -143,7 +143,7 @@ class GitDraft:
     `current`: the branch that is checked out, "" for none; `branch`: that of the commit.
     """
 
-    here: _Here
+    here: WorkTree
     repository: Repository
     path: str
     current: str

@@ -204,7 +204,7 @@ def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic
 
 def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Instant) -> Iterator[Diagnostic]:
     """The refusal of what a freeze window of base forbids now."""
-    if base is None:
+    if base is None or not base.cluster.freeze:
         return
     ended = (each.job for each in effect.stopped if each.why is not Stop.REMOVED)
     anew = (each.job for each in effect.started if each.anew)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpuctl.app.gates import Gate
     from gpuctl.app.planning import Side
     from gpuctl.compile import Compiled
+    from gpuctl.views.plan_report import PlanReport
 
 EXIT_CHANGES = 2
 EXIT_REFUSED = 3
@@ -42,6 +43,7 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
         "gpuctl plan clusters/tr4858 --base origin/main",
         "gpuctl plan clusters/tr4858 --base origin/main --head HEAD -o markdown > comment.md",
         "gpuctl plan clusters/tr4858 --rollback HEAD~3 --context prod",
+        "gpuctl plan clusters/tr4858 --rollback HEAD~3 --commit",
         "gpuctl plan clusters/tr4858 --base origin/main --context prod --fail-on stopped,deleted",
         f"gpuctl plan clusters/tr4858 --base origin/main --state <(kubectl get -A -o json {STATE_KINDS})",
     ),
@@ -52,6 +54,7 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
 @click.option("--head", metavar="REV", help="The revision with the change. Default: the working tree.")
 @click.option("--direct", is_flag=True, help="Compare base and head as they are, without merging them.")
 @click.option("--rollback", metavar="REV", help="Plan going back to this earlier commit of base. Default base: HEAD.")
+@click.option("--commit", is_flag=True, help="With --rollback: commit it too, on the branch that is checked out.")
 @click.option("--kubeconfig", metavar="FILE", help="Compute the effect on this cluster, as it is now.")
 @click.option("--context", metavar="NAME", help="The same, by a context of kubectl's kubeconfig.")
 @click.option(
@@ -82,6 +85,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     head: str | None,
     direct: bool,
     rollback: str | None,
+    commit: bool,
     gates: tuple[Gate, ...],
     output: str,
     **cluster: Any,
@@ -91,7 +95,8 @@ def plan(  # noqa: PLR0913 - an argument for each option
     Base is compared with the merge of base and head, so what base has gained meanwhile is no part of the change. The
     merge is computed in a temporary folder. If it has conflicts, head is compared with the commit where the two part.
 
-    --rollback plans the cluster's folder as it was at an earlier commit of base; all other files stay.
+    --rollback plans the cluster's folder as it was at an earlier commit of base; all other files stay. With --commit it
+    is committed too, unless a guard or --fail-on refuses it, or the folder has changes that are not committed.
 
     The effect on jobs is the engine's own decision: which jobs would start, be paused (and for which job), be moved or
     wait, and until when. It is computed on the cluster that is named, as it is now. Without a cluster it starts from
@@ -109,9 +114,9 @@ def plan(  # noqa: PLR0913 - an argument for each option
     """
     from gpuctl.app.gates import failed  # noqa: PLC0415
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
-    from gpuctl.views import plan_markdown, plan_text  # noqa: PLC0415
-    from gpuctl.views import plan_report as report_form  # noqa: PLC0415
 
+    if commit and rollback is None:
+        raise click.UsageError("--commit goes with --rollback")
     collect_seldom()
     compared = _read(folder, Revisions(base=base, head=head, direct=direct, rollback=rollback))
     revisions = compared.comparison
@@ -126,6 +131,17 @@ def plan(  # noqa: PLR0913 - an argument for each option
     foreseen = None if after is None else _foreseen(base_declared, after.declared, basis)
     report = plan_report(before, after, revisions, foreseen)
     report = replace(report, failed=tuple(failed(report, gates)), version=__version__)
+    _show(report, output)
+    if commit:
+        _commit(folder, report)
+    if not report.empty:
+        raise click.exceptions.Exit(EXIT_REFUSED if report.refused else EXIT_CHANGES)
+
+
+def _show(report: PlanReport, output: str) -> None:
+    from gpuctl.views import plan_markdown, plan_text  # noqa: PLC0415 - only the form that is wanted
+    from gpuctl.views import plan_report as report_form  # noqa: PLC0415
+
     if output == "json":
         print_json(report_form.document(report))
     elif output == "markdown":
@@ -133,8 +149,19 @@ def plan(  # noqa: PLR0913 - an argument for each option
     else:
         for line in plan_text.text(report):
             say(*line)
-    if not report.empty:
-        raise click.exceptions.Exit(EXIT_REFUSED if report.refused else EXIT_CHANGES)
+
+
+def _commit(folder: Path, report: PlanReport) -> None:
+    """Commit a rollback that is planned, and not refused."""
+    from gpuctl.adapters.gitrollback import commit_rollback  # noqa: PLC0415 - only now
+
+    if report.empty:
+        say("Nothing is committed: there is nothing to roll back", err=True)
+    elif report.refused:
+        say("Nothing is committed: the rollback is refused", err=True)
+    else:
+        made, branch = commit_rollback(folder, report.compared)
+        say(f"Committed {made[:10]} on {branch}", err=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

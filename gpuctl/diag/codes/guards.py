@@ -117,4 +117,18 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Wait: it is taken up when the window ends. If it can't wait, push a commit, which may be empty, whose "
         "message ends with the `Gpuctl-Confirm:` line that is shown.",
     ),
+    CodeEntry(
+        code="GPU6014",
+        title="the folder to roll back has changes",
+        message="{folder} has changes that are not committed, which the rollback would overwrite: {files}",
+        why="`plan --rollback REV --commit` makes the folder as it was at that commit, in the working tree too.",
+        fix="Commit the changes or `git stash --include-untracked` them first.",
+    ),
+    CodeEntry(
+        code="GPU6015",
+        title="the base of the rollback is not checked out",
+        message="{base} is not the commit that branch {branch} is at, so the rollback can't be committed on it",
+        why="The commit goes onto the branch that is checked out, and has to be what was planned.",
+        fix="Check the branch out first, or leave out `--base`.",
+    ),
 )
