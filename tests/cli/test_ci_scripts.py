@@ -1,0 +1,103 @@
+"""The scripts of the GitHub action and of the GitLab template, run as the services run them, on a real repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+from subprocess import run as execute
+from typing import Any
+
+import pytest
+import yaml
+from commands import AT_MS, ROOT
+
+from gpuctl.adapters.git import WorkingCopy
+
+JOB = "clusters/tr4858/projects/team-d/jobs/d-2-gg.yaml"
+NEW = """\
+apiVersion: gpuctl.dev/v1
+kind: Job
+metadata: {name: d-2-gg, project: team-d}
+spec: {image: x, gpus: 2}
+"""
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+TEMPLATE: dict[str, Any] = yaml.safe_load((ROOT / "templates" / "gitlab-ci.yml").read_text())
+
+
+@pytest.fixture
+def change(repository: WorkingCopy, tmp_path: Path) -> Path:
+    """A branch with a new job on top of `origin/main`."""
+    top = tmp_path / "repository"
+    execute(["git", "update-ref", "refs/remotes/origin/main", "HEAD"], cwd=top, check=True)
+    repository.write(JOB, NEW.encode())
+    repository.commit("a new job", AT_MS)
+    return top
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    bin_ = tmp_path / "bin"
+    bin_.mkdir(exist_ok=True)
+    (bin_ / "gpuctl").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gpuctl "$@"\n')
+    (bin_ / "gpuctl").chmod(0o755)
+    return {"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(tmp_path), **more}
+
+
+def step(name: str, top: Path, tmp_path: Path, **inputs: str) -> CompletedProcess[str]:
+    """A step of the action, with the variables that the service documents, in the shell that it uses."""
+    (found,) = (one for one in ACTION["runs"]["steps"] if one["name"] == name)
+    given = {name: str(entry["default"]) for name, entry in ACTION["inputs"].items()} | inputs
+    variables = {key: given[text.removeprefix("${{ inputs.").removesuffix(" }}")] for key, text in found["env"].items()}
+    github = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    script = tmp_path / "script.sh"
+    script.write_text(found["run"])
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
+    env = environment(tmp_path, **github, **variables)
+    return execute(command, cwd=top, env=env, check=False, capture_output=True, text=True)
+
+
+def test_the_action_marks_mistakes_of_the_change(change: Path, tmp_path: Path) -> None:
+    done = step("validate", change, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    (change / JOB).write_text(NEW.replace("gpus: 2", "gpus: many"))
+    done = step("validate", change, tmp_path, clusters="clusters/tr4858")
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"::error file={JOB},line=4,")
+
+
+def test_the_action_writes_the_plan_into_the_summary(change: Path, tmp_path: Path) -> None:
+    assert step("plan", change, tmp_path).returncode == 0
+    assert "d-2-gg" in (tmp_path / "summary.md").read_text()
+    assert step("plan", change, tmp_path, **{"fail-on": "paused"}).returncode == 3
+    assert step("plan", change, tmp_path, base="nowhere").returncode == 1
+
+
+def test_no_input_is_run_by_the_action(change: Path, tmp_path: Path) -> None:
+    for given in ("$(touch ran)", "`touch ran`; touch ran", "--help"):
+        for name in ("validate", "plan"):
+            assert step(name, change, tmp_path, clusters=given, base=given).returncode
+    assert not (change / "ran").exists()
+    assert not any("${{" in one["run"] for one in ACTION["runs"]["steps"])
+
+
+def gitlab(top: Path, tmp_path: Path, **variables: str) -> CompletedProcess[str]:
+    """The job of the template: all parts of its script in one shell, which ends at the first that fails."""
+    base = execute(["git", "rev-parse", "origin/main"], cwd=top, check=True, capture_output=True, text=True)
+    given = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": base.stdout.strip(), **TEMPLATE["variables"], **variables}
+    script = "\n".join(["set -eo pipefail", *TEMPLATE["gpuctl"]["script"]])
+    env = environment(tmp_path, **given)
+    return execute(["bash", "-c", script], cwd=top, env=env, check=False, capture_output=True, text=True)
+
+
+def test_the_template_reports_mistakes_and_shows_the_plan(change: Path, tmp_path: Path) -> None:
+    done = gitlab(change, tmp_path)
+    assert (done.returncode, json.loads((change / "gpuctl-quality.json").read_text())) == (0, [])
+    assert "d-2-gg  2 GPUs  starts" in done.stdout
+    assert gitlab(change, tmp_path, GPUCTL_FAIL_ON="paused").returncode == 3
+    (change / JOB).write_text(NEW.replace("gpus: 2", "gpus: many"))
+    done = gitlab(change, tmp_path, GPUCTL_CLUSTERS="clusters/tr4858")
+    assert done.returncode == 1
+    (told,) = json.loads((change / TEMPLATE["gpuctl"]["artifacts"]["reports"]["codequality"]).read_text())
+    assert told["location"] == {"path": JOB, "lines": {"begin": 4}}
