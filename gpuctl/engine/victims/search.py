@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.engine.capacity.gang import PoolOption, place_in, slots_by_node
+from gpuctl.engine.capacity.gang import PoolOption, has_place, place_in, slots_by_node
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
@@ -61,6 +61,17 @@ def by_node(snapshot: Snapshot, option: PoolOption, evictions: Iterable[Eviction
     return found
 
 
+def _slots(snapshot: Snapshot, option: PoolOption) -> dict[NodeName, int]:
+    """How many workers each node holds once those that leave have left.
+
+    That one worker has no place anywhere is known from the attempt before, so that no node is read for it. That earns
+    1.5x of an event after which many single workers are searched for.
+    """
+    free = snapshot.future_idle
+    is_gang = option.request.workers > 1
+    return slots_by_node(free, option) if is_gang or has_place(free, option) else {}
+
+
 def place_without(snapshot: Snapshot, option: PoolOption, victims: Sequence[Allocation]) -> Placement | None:
     """Where all workers go once these have left. Cost: O(victims), and a placement."""
     snapshot.future_idle.give_back_all(victims)
@@ -96,7 +107,7 @@ class EvictionWalk:
         self._steps = steps
         self._wanted = option.request.workers
         self._on_node = by_node(self._snapshot, option, evictions)
-        rooms, slots = self._snapshot.future_idle.rooms, slots_by_node(self._snapshot.future_idle, option)
+        rooms, slots = self._snapshot.future_idle.rooms, _slots(self._snapshot, option)
         elsewhere = sum(count for name, count in slots.items() if name not in self._on_node)
         self._nodes = WhatIfNodes([rooms[name] for name in self._on_node], option.request, elsewhere)
         leaving = {name: [h for e in on for h in e.allocations[:1]] for name, on in self._on_node.items()}
@@ -274,7 +285,7 @@ def cheapest_of_few(
             snapshot.counters.cut_off += 1
         return first
     names = {node for eviction in evictions for allocation in eviction.allocations for node in allocation.nodes()}
-    rooms, slots = snapshot.future_idle.rooms, slots_by_node(snapshot.future_idle, option)
+    rooms, slots = snapshot.future_idle.rooms, _slots(snapshot, option)
     elsewhere = sum(count for name, count in slots.items() if name not in names)
     here = [rooms[name] for name in sorted(names & rooms.keys()) if rooms[name].pool == option.pool.name]
     nodes = WhatIfNodes(here, option.request, elsewhere)
