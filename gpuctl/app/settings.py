@@ -63,6 +63,7 @@ _POOL: Mapping[str, Words] = {
 _POLICY: Mapping[str, Words] = {
     "min_runtime": ("minRuntime", _min_runtime),
     "starvation_guard_ms": ("starvationGuard", _time),
+    "start_timeout_ms": ("startTimeout", _time),
     "consolidation": ("consolidation", _plain),
     "quota_shrink": ("quotaShrink", _plain),
     "fairness_half_life_ms": ("fairness.halfLife", _time),

@@ -14,6 +14,7 @@ from gpuctl.compile.fields_v1 import (
     Name,
     Spec,
     Subdomain,
+    at_least_a_minute,
     form_of,
     positive,
     unique,
@@ -65,6 +66,12 @@ class Scheduling(Spec):
         "10m",
         validate_default=True,
         description="The oldest blocked job gets a reservation after this; smaller ones backfill around it.",
+    )
+    start_timeout: Annotated[Duration, AfterValidator(at_least_a_minute)] = Field(
+        "15m",
+        validate_default=True,
+        description="A run whose workers do not all run by then is stopped, so that other jobs get its GPUs. It is "
+        "tried again after 1, 5 and then every 30 minutes. At least 1m.",
     )
     consolidation: bool = Field(
         default=True, description="Preemptible jobs may be moved when that lets a job within its fair share start."

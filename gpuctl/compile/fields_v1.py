@@ -96,6 +96,13 @@ def positive(value: int | None) -> int | None:
     return value
 
 
+def at_least_a_minute(value: int) -> int:
+    """A minute or more, in milliseconds."""
+    if value < 60_000:
+        raise WrongValue("GPU2018", found=f"{value // 1000}s", rule="it must be at least 1m")
+    return value
+
+
 def form_of(value: Any) -> str:
     """The tag of what may be a mapping or plain."""
     return "(mapping)" if isinstance(value, dict) else "(plain)"

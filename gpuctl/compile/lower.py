@@ -61,6 +61,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
         scheduling=model.SchedulingPolicy(
             min_runtime=_min_runtime(choices.min_runtime),
             starvation_guard_ms=choices.starvation_guard,
+            start_timeout_ms=choices.start_timeout,
             consolidation=choices.consolidation,
             quota_shrink=model.QuotaShrink(choices.quota_shrink),
             fairness_half_life_ms=choices.fairness.half_life,

@@ -8,6 +8,7 @@ from gpuctl.model.decision import JobState, Reason
 from gpuctl.model.declared import NodePool, Sharing
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
+from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.units import GpuMilli, format_gpus
 
 IN_QUOTA = "GPU5001"
@@ -15,6 +16,7 @@ ON_IDLE = "GPU5003"
 FOR_PAUSED = "GPU5018"
 FOR_STOPPING = "GPU5019"
 FOR_START = "GPU5023"
+START_FAILED = "GPU5092"
 GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
@@ -224,6 +226,11 @@ def node_closed(node: NodeName) -> Reason:
 def given_twice(node: NodeName) -> Reason:
     """Its device holds more than one device's worth."""
     return _reason("GPU5035", node=node)
+
+
+def start_failed(problem: PodProblem | None, starts: int) -> Reason:
+    """It was stopped because it did not come to run, and is tried again later."""
+    return _reason(START_FAILED, starts=starts, problem="its pods do not run" if problem is None else problem.reason)
 
 
 def suspended() -> Reason:

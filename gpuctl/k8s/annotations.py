@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from gpuctl.k8s import names
 from gpuctl.k8s.bounds import MOST_AMOUNT, MOST_WORKERS, is_amount, is_short, whole_number
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
-from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
+from gpuctl.model.decision import NOT_YET, Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import Charge
@@ -180,17 +180,24 @@ def encode_record(record: RunRecord) -> dict[str, str]:
     }
     if record.paused_for is not None:
         facts[names.PAUSED_FOR_ANNOTATION] = str(record.paused_for)
+    if record.failed_starts:
+        facts[names.FAILED_STARTS_ANNOTATION] = str(record.failed_starts)
+    if record.starting_ms:
+        facts[names.STARTING_ANNOTATION] = str(record.starting_ms)
     return facts
 
 
 def decode_record(annotations: Mapping[str, Any], created_at_ms: Instant) -> RunRecord:
     """What the annotations remember; a run without a readable queue time waits since its object was made."""
     queued_at_ms = decode_instant(annotations.get(names.QUEUED_AT_ANNOTATION))
+    starting = annotations.get(names.STARTING_ANNOTATION)
     return RunRecord(
         queued_at_ms=created_at_ms if queued_at_ms is None else queued_at_ms,
         starts=_count(annotations.get(names.STARTS_ANNOTATION)),
         ran_ms=_count(annotations.get(names.RAN_ANNOTATION)),
         paused_for=decode_job(annotations.get(names.PAUSED_FOR_ANNOTATION)),
+        failed_starts=_count(annotations.get(names.FAILED_STARTS_ANNOTATION)),
+        starting_ms=NOT_YET if starting == str(NOT_YET) else _count(starting),
     )
 
 

@@ -28,7 +28,7 @@ from gpuctl.k8s.bounds import MOST_AMOUNT, MOST_WORKERS, is_amount, is_short, wh
 from gpuctl.k8s.objects import annotations_of, instant, mapping
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.k8s.workloads import is_let_go
-from gpuctl.model.decision import RunRecord
+from gpuctl.model.decision import NOT_YET, RunRecord
 from gpuctl.model.state import Body, RunEntry
 
 
@@ -41,6 +41,8 @@ def entry_value(entry: RunEntry) -> dict[str, object]:
         "starts": record.starts,
         "ranMs": record.ran_ms,
         "pausedFor": record.paused_for and str(record.paused_for),
+        "failedStarts": record.failed_starts,
+        "startingMs": record.starting_ms,
         "letGo": entry.is_let_go,
         "letGoAt": None if entry.let_go_at_ms is None else format_timestamp(entry.let_go_at_ms),
         "placement": entry.placement and placement_value(entry.placement),
@@ -69,6 +71,8 @@ def entry_of(value: object) -> RunEntry:
             starts=_amount(value, "starts"),
             ran_ms=_amount(value, "ranMs"),
             paused_for=_part(value, "pausedFor", decode_job),
+            failed_starts=_amount(value, "failedStarts"),
+            starting_ms=NOT_YET if value.get("startingMs") == NOT_YET else _amount(value, "startingMs"),
         ),
         is_let_go=let_go,
         let_go_at_ms=_part(value, "letGoAt", decode_instant),

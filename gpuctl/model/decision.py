@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
-from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.model.units import DurationMs, GpuMilli, Instant
 from gpuctl.model.usage import Usage
 
 
@@ -53,6 +53,9 @@ class Placement:
 class RunRecord(NamedTuple):
     """What is remembered of a run from cycle to cycle, on its object: see `state.Run` for the fields.
 
+    `failed_starts`: how often in a row it did not come to run within startTimeout. `starting_ms`: how long the present
+    start took until the run's workers ran, where that was long; 0: it was not.
+
     A named tuple, for each decision has one of its own and it is made in a third of the time.
     """
 
@@ -60,6 +63,12 @@ class RunRecord(NamedTuple):
     starts: int = 0
     ran_ms: int = 0
     paused_for: JobId | None = None
+    failed_starts: int = 0
+    starting_ms: DurationMs = 0
+
+
+NOT_YET: DurationMs = -1
+"""The `starting_ms` of a start that takes long, and is not over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
 from gpuctl.model.pod_problem import PodProblem
-from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
+from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
 from gpuctl.model.usage import Usage
 
 Body: TypeAlias = Mapping[str, Any]
@@ -122,6 +122,9 @@ class Run:
     `ended` are the numbers of workers of its placement that have ended for good and hold nothing. `ends_as`, while
     STOPPING, is the final phase that is certain though its pods, or its object's status, are not that far.
 
+    `failed_starts`, `starting_ms`: see `RunRecord`. `let_go_at_ms`: when it was let go, `begun`: whether all its
+    workers have run since; both are of interest until it runs, and no difference by themselves.
+
     `problem` is the worst of its pods'. It is for people: two runs that differ by it alone are equal, for it may come
     and go with each try of a kubelet.
     """
@@ -148,12 +151,18 @@ class Run:
     made_with: Placement | None = None
     ended: frozenset[int] = frozenset()
     ends_as: RunPhase | None = None
+    failed_starts: int = 0
+    starting_ms: DurationMs = 0
+    let_go_at_ms: Instant | None = field(default=None, compare=False)
+    begun: bool = field(default=False, compare=False)
     problem: PodProblem | None = field(default=None, compare=False)
 
     @property
     def record(self) -> RunRecord:
         """What is remembered of it as long as it stays as it is."""
-        return RunRecord(self.queued_at_ms, self.starts, self.ran_ms, self.paused_for)
+        return RunRecord(
+            self.queued_at_ms, self.starts, self.ran_ms, self.paused_for, self.failed_starts, self.starting_ms
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

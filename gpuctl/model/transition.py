@@ -68,7 +68,7 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
         case Resize(placement=placement):
             return resized(run, placement)
         case Keep(reserved=reserved) if run.phase in ACTIVE:
-            return replace(run, reserved=reserved)
+            return replace(_recorded(run, record), reserved=reserved)
         case TimeOut():
             return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
         case _:
@@ -136,10 +136,12 @@ def stopped(run: Run) -> Run:
 
 
 def _waiting(run: Run, reserved: Placement | None) -> Run:
-    """Why a run waits is in no record: a reason stands on it only as long as a place is reserved for it."""
+    """Why a run waits is in no record: a reason stands on it only as long as a place is reserved for it, or its start
+    has failed."""
+    keeps_reason = reserved is not None or run.failed_starts > 0
     return replace(
         run, phase=RunPhase.QUEUED, placement=reserved, reserved=None, leaving=None, made_with=None, unbound=(),
-        unstarted=False, started_at_ms=None, idle_since_ms=None, reason=None if reserved is None else run.reason,
+        unstarted=False, started_at_ms=None, idle_since_ms=None, reason=run.reason if keeps_reason else None,
     )  # fmt: skip
 
 
@@ -152,7 +154,13 @@ def resized(run: Run, placement: Placement) -> Run:
 
 def _recorded(run: Run, record: RunRecord) -> Run:
     return replace(
-        run, queued_at_ms=record.queued_at_ms, starts=record.starts, ran_ms=record.ran_ms, paused_for=record.paused_for
+        run,
+        queued_at_ms=record.queued_at_ms,
+        starts=record.starts,
+        ran_ms=record.ran_ms,
+        paused_for=record.paused_for,
+        failed_starts=record.failed_starts,
+        starting_ms=record.starting_ms,
     )
 
 

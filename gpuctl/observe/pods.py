@@ -122,6 +122,13 @@ class Pod:
         return Devices(gpus=self.requests.gpus, slices=self.requests.slices, claims=self.claims)
 
     @property
+    def has_run(self) -> bool:
+        """Whether a container of it was started: not if a node refused the whole pod."""
+        return (
+            self.running or self.succeeded or (self.failed and (self.problem is None or bool(self.problem.container)))
+        )
+
+    @property
     def failed(self) -> bool:
         """Whether it has ended, and not well."""
         return not self.live and not self.succeeded

@@ -249,8 +249,18 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         made_with=crew.made_with,
         ended=held.ended,
         ends_as=ends_as,
+        failed_starts=record.failed_starts,
+        starting_ms=record.starting_ms,
+        let_go_at_ms=entry.let_go_at_ms if entry.is_let_go and phase in ACTIVE else None,
+        begun=phase is RunPhase.RUNNING or (phase is RunPhase.STARTING and _has_begun(workload, pods)),
         problem=_problem(body, phase, pods),
     )
+
+
+def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool:
+    """Whether all workers have run, though not all do now: one that failed may be made again."""
+    ran = [pod for pod in pods if pod.has_run]
+    return max(len({pod.index for pod in ran}), sum(pod.live for pod in ran)) >= workload.least
 
 
 def _problem(body: Body, phase: RunPhase, pods: Sequence[Pod]) -> PodProblem | None:
@@ -299,7 +309,7 @@ def _record(workload: _Workload, phase: RunPhase, started_at_ms: Instant | None)
     if phase is RunPhase.QUEUED and entry.is_let_go:
         suspended_at_ms = instant(condition(workload.body, "Suspended"), "lastTransitionTime") or 0
         ran_ms = record.ran_ms + max(0, suspended_at_ms - (entry.let_go_at_ms or suspended_at_ms))
-        return record._replace(starts=max(0, record.starts - 1), ran_ms=ran_ms)
+        return record._replace(starts=max(0, record.starts - 1), ran_ms=ran_ms, starting_ms=0)
     if phase in ACTIVE and not entry.is_let_go and started_at_ms is not None:
         counted_ms = max(0, record.queued_at_ms - started_at_ms)
         return record._replace(ran_ms=max(0, record.ran_ms - counted_ms))
@@ -309,7 +319,7 @@ def _record(workload: _Workload, phase: RunPhase, started_at_ms: Instant | None)
 def _reason(entry: RunEntry, phase: RunPhase) -> Reason | None:
     """A ledger says why a run was started, stopped or given a place, which is not why it waits now."""
     waits = phase is RunPhase.QUEUED and entry.placement is None
-    return None if waits and entry.uid else entry.reason
+    return None if waits and entry.uid and not entry.record.failed_starts else entry.reason
 
 
 def _crew(  # noqa: PLR0913, PLR0917 - what is known of the run

@@ -9,6 +9,7 @@ from typing import assert_never
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_placement, encode_reason, encode_record
 from gpuctl.model.decision import (
+    NOT_YET,
     Admit,
     Decision,
     Displace,
@@ -106,8 +107,10 @@ def _within(workers: int, placement: Placement | None) -> Placement | None:
 def _left_s(decision: Admit | Keep | Resize, job: Job) -> int | None:
     """What is left of maxDuration when this start began, in whole seconds rounded up, at least one.
 
-    The clock of activeDeadlineSeconds starts anew with each resume, so what ran before must be taken off.
+    The clock of activeDeadlineSeconds starts anew with each resume, so what ran before must be taken off. It
+    begins with the start, so the time of one that took long is added; until such a start is over there is no deadline.
     """
-    if job.max_duration_ms is None:
+    record = decision.record
+    if job.max_duration_ms is None or record.starting_ms == NOT_YET:
         return None
-    return max(1, -(-(job.max_duration_ms - decision.record.ran_ms) // 1000))
+    return max(1, -(-(job.max_duration_ms - record.ran_ms + record.starting_ms) // 1000))

@@ -36,7 +36,14 @@ def differing(seen: Run | None, wanted: Run | None) -> dict[str, tuple[object, o
     """
     if seen is None or wanted is None:
         return {} if seen is wanted else {"run": (seen, wanted)}
-    left_out = {"unbound", "unstarted", *(["gpu_milli"] if wanted.starts == 0 else [])}
+    left_out = {
+        "unbound",
+        "unstarted",
+        "let_go_at_ms",
+        "begun",
+        "problem",
+        *(["gpu_milli"] if wanted.starts == 0 else []),
+    }
     names = [field.name for field in fields(Run) if field.name not in left_out]
     return {n: (getattr(seen, n), getattr(wanted, n)) for n in names if getattr(seen, n) != getattr(wanted, n)}
 

@@ -354,4 +354,16 @@ ELASTIC = (
     ),
 )
 
-ENTRIES: tuple[CodeEntry, ...] = (*RUNS, *WAITS, *BARRED, *PAUSED, *STOPPED, *ENDED, *KEPT, *ELASTIC)
+STARTS = (
+    CodeEntry(
+        code="GPU5092",
+        title="does not start",
+        message="waits to be tried again: starts in a row that came to nothing: {starts}, the last by {problem}",
+        why="Its workers did not all run within scheduling.startTimeout, so it was stopped and its GPUs went to other "
+        "jobs. It is tried again after 1 minute, then 5, then every 30; until then no GPU is reserved for it.",
+        fix="Correct what the reason names: the image, a Secret or ConfigMap, a claim. A changed declaration is a new "
+        "run and is tried at once. A larger scheduling.startTimeout gives large images more time.",
+    ),
+)
+
+ENTRIES: tuple[CodeEntry, ...] = (*RUNS, *WAITS, *BARRED, *PAUSED, *STOPPED, *ENDED, *KEPT, *ELASTIC, *STARTS)

@@ -59,6 +59,7 @@ class CarriedState:
     def __init__(self, declared: Declared, capacity: Capacity, tree: OwnerTree, static_fit: StaticFit) -> None:
         self._capacity = capacity
         self._pinned = declared.pinned
+        self._start_timeout_ms = declared.cluster.scheduling.start_timeout_ms
         self._blocked: Mapping[JobId, str] = {}
         self._ledgers: Mapping[ProjectName, Ledger] = {}
         self._now_ms: Instant = 0
@@ -326,7 +327,7 @@ class CarriedState:
             decision = by_itself(job, run, declared, state, self._now_ms)
             self.demand.see(job, ends=isinstance(decision, Finished | Suspended | TimeOut))
             if decision is None and run is not None and run.phase in ACTIVE:
-                decision = stopped(job, run, self._capacity, twice, self._now_ms)
+                decision = stopped(job, run, self._capacity, twice, self._now_ms, self._start_timeout_ms)
                 if decision is None:
                     staying.append((job, run))
                     continue
@@ -337,7 +338,7 @@ class CarriedState:
                 runs.append(run)
                 if run is None:
                     self._read_always.add(job_id)
-        for (job, run), keep in zip(staying, kept(staying), strict=True):
+        for (job, run), keep in zip(staying, kept(staying, self._now_ms, self._start_timeout_ms), strict=True):
             self._note(job, run, keep)
         self.pending_jobs.join(zip(pending, runs, strict=True), self._now_ms)
         return leaving, self._enter(filter(self._in_place.__contains__, jobs), declared)
@@ -391,7 +392,7 @@ class CarriedState:
         self.decisions[job_id] = decision
         if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
             self.moving[job_id] = job, run
-        at_ms = next_change_ms(job, run, decision, self._now_ms, self.snapshot.min_runtime)
+        at_ms = next_change_ms(job, run, decision, self._now_ms, self.snapshot.min_runtime, self._start_timeout_ms)
         if at_ms is not None and at_ms <= self._now_ms:
             self._read_always.add(job_id)
         elif at_ms is not None:

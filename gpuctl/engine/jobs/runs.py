@@ -97,7 +97,8 @@ def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRec
     if run.phase not in ACTIVE:
         return record_of(run, now_ms)
     ran = run.ran_ms + interactive.running_ms(run, now_ms)
-    return RunRecord(queued_at_ms=now_ms, starts=run.starts, ran_ms=ran, paused_for=paused_for)
+    failed = 0 if run.begun else run.failed_starts
+    return RunRecord(now_ms, starts=run.starts, ran_ms=ran, paused_for=paused_for, failed_starts=failed)
 
 
 def record_of(run: Run | None, now_ms: Instant) -> RunRecord:
@@ -110,7 +111,12 @@ def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
     if not run.unstarted:
         return paused_record(run, now_ms, None)
     starts = max(0, run.starts - 1)
-    return RunRecord(queued_at_ms=run.queued_at_ms, starts=starts, ran_ms=run.ran_ms, paused_for=run.paused_for)
+    return RunRecord(run.queued_at_ms, starts, run.ran_ms, run.paused_for, run.failed_starts)
+
+
+def _failed_record(run: Run, now_ms: Instant) -> RunRecord:
+    """The record of a run whose start is given up: it waits from now, and did not start."""
+    return RunRecord(now_ms, max(0, run.starts - 1), run.ran_ms, failed_starts=run.failed_starts + 1)
 
 
 def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Allocation, ...]:
@@ -119,8 +125,13 @@ def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Alloc
     return (allocation,) if run.leaving is None else (allocation, _left_behind(allocation, run.leaving))
 
 
-def next_change_ms(
-    job: Job, run: Run | None, decision: Decision | None, now_ms: Instant, min_runtime: MinRuntime
+def next_change_ms(  # noqa: PLR0913, PLR0917 - what a decision depends on
+    job: Job,
+    run: Run | None,
+    decision: Decision | None,
+    now_ms: Instant,
+    min_runtime: MinRuntime,
+    start_timeout_ms: DurationMs,
 ) -> Instant | None:
     """When time alone may change a job's decision: `now_ms` if at any time; None: never."""
     if run is None or isinstance(decision, Displace | Resize):
@@ -128,8 +139,11 @@ def next_change_ms(
     if isinstance(decision, Suspended) and run.phase in ACTIVE:
         return now_ms
     if not isinstance(decision, _TIMED):
-        return None
+        return interactive.retry_at_ms(run) if isinstance(decision, Pending) else None
     times = list(interactive.min_runtime_ends(run, min_runtime)) if job.preemptible else []
+    if run.phase is RunPhase.STARTING:
+        starting = interactive.slow_at_ms(run), interactive.start_over_ms(run, start_timeout_ms)
+        times += [at_ms for at_ms in starting if at_ms is not None]
     if run.started_at_ms is not None and job.max_duration_ms is not None:
         end_ms = interactive.latest_end_ms(job, run, now_ms)
         if end_ms is not None:
@@ -213,7 +227,8 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
     why = _hindrance(job, declared) if declared.pinned or declared.blocked else None
     if why is None and not job.suspend and (run is None or run.phase is not STOPPING):
-        return None if job.max_duration_ms is None else _spent(job.id, run, job.max_duration_ms)
+        spent = None if job.max_duration_ms is None else _spent(job.id, run, job.max_duration_ms)
+        return spent or _not_yet_again(job.id, run, now_ms)
     record = record_of(run, now_ms)
     if why is not None:
         if run is not None and run.phase in ACTIVE:
@@ -225,6 +240,14 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     if run is not None and run.phase is STOPPING:
         return Pending(job=job.id, reason=run.reason or reasons.still_stopping(), record=record)
     return None
+
+
+def _not_yet_again(job: JobId, run: Run | None, now_ms: Instant) -> Pending | None:
+    """A run that did not start waits a while, without any claim: whatever it lacks may still be missing."""
+    retry_ms = interactive.retry_at_ms(run)
+    if run is None or retry_ms is None or now_ms >= retry_ms:
+        return None
+    return Pending(job=job, reason=run.reason or reasons.start_failed(None, run.failed_starts), record=run.record)
 
 
 def _hindrance(job: Job, declared: Declared) -> Reason | None:
@@ -254,10 +277,16 @@ def _spent(job: JobId, run: Run | None, limit_ms: DurationMs) -> Finished | None
     return Finished(job=job, reason=reasons.ended(state), record=run.record, state=state)
 
 
-def stopped(
-    job: Job, run: Run, capacity: Capacity, twice: Mapping[RunKey, NodeName], now_ms: Instant
+def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
+    job: Job,
+    run: Run,
+    capacity: Capacity,
+    twice: Mapping[RunKey, NodeName],
+    now_ms: Instant,
+    start_timeout_ms: DurationMs,
 ) -> Decision | None:
-    """Why a running run does not go on as it is: it is over a limit, or can't have all of its places any more.
+    """Why a running run does not go on as it is: it is over a limit, does not come to run, or can't have all of its
+    places any more.
 
     A place is lost with its node, or if its pod is not there yet and its node takes no new pods. A run that can do with
     fewer workers goes on with those that keep theirs, as far as its kind of object lets it give up the others.
@@ -265,6 +294,10 @@ def stopped(
     limit = interactive.limit_reached(job, run, now_ms)
     if limit is not None:
         return TimeOut(job=job.id, reason=limit, record=run.record)
+    over_ms = interactive.start_over_ms(run, start_timeout_ms)
+    if over_ms is not None and over_ms <= now_ms:
+        failed = reasons.start_failed(run.problem, run.failed_starts + 1)
+        return Displace(job=job.id, reason=failed, record=_failed_record(run, now_ms))
     nodes = capacity.nodes
     lost = {at: worker.node for at, worker in _staying(run) if worker.node not in nodes or not nodes[worker.node].ready}
     closed = _closed_places(run, capacity) if run.unbound else {}
@@ -312,13 +345,13 @@ def _workers_without(job: Job, run: Run, lost: AbstractSet[int]) -> tuple[Worker
     return staying if len(staying) >= job.min_workers else ()
 
 
-def kept(staying: Sequence[tuple[Job, Run]]) -> list[Keep]:
+def kept(staying: Sequence[tuple[Job, Run]], now_ms: Instant, start_timeout_ms: DurationMs) -> list[Keep]:
     """The decisions for runs that go on as they were."""
     return [
         Keep(
             job=job.id,
             reason=run.reason or reasons.runs_in_quota(job.id.project),
-            record=run.record,
+            record=interactive.going_record(run, now_ms, start_timeout_ms),
             placement=run.placement or NOWHERE,
         )
         for job, run in staying
