@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from gpuctl.adapters.clock import VirtualClock
@@ -13,6 +15,8 @@ from gpuctl.app.notes import notes_of
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Note
 from gpuctl.compile import compile_tree
+from gpuctl.k8s import kinds
+from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
 from gpuctl.model.source import SourceFile, SourceTree
@@ -96,3 +100,55 @@ def test_pods_that_the_server_refuses_are_told_though_there_is_none() -> None:
     lab.pass_time(10_000)
     assert lab.status(STUCK) == "FailedCreate"
     assert [note.reason for note in lab.notes if note.type == "Warning"] == ["FailedCreate"]
+
+
+def test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process() -> None:
+    """How often, and when next, is on record: a new process goes on where the last one was."""
+    lab = Lab(declared())
+    lab.cluster.set_stuck(STUCK, "ImagePullBackOff")
+    lab.cluster.set_stuck(NEXT, "ImagePullBackOff")
+    tries: list[int] = []
+    running = False
+    for _ in range(4 * 60):
+        lab.pass_time(30_000, step_ms=15_000)
+        (run,) = [run for run in lab.cycle().state.runs if run.job == STUCK]
+        if (run.phase.value == "Starting") and not running:
+            tries.append((lab.clock.now_ms() - ZERO_MS) // 60_000)
+        running = run.phase.value == "Starting"
+        lab.context = CycleContext(object_cache=ObjectCache(lab.cluster), clock=lab.clock)
+    assert run.failed_starts >= 3
+    assert run.starts == int(running)
+    gaps = [later - earlier for earlier, later in pairwise(tries)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] >= 45
+
+
+def test_a_service_that_crashes_is_told_and_not_stopped() -> None:
+    service = "kind: Job\nmetadata: {name: stuck, project: a}\nspec: {type: inference, image: x, gpus: 2}\n"
+    lab = Lab(declared(**{"stuck.yaml": service}))
+    lab.pass_time(60_000)
+    assert lab.status(STUCK) == "Running"
+    lab.cluster.set_stuck(STUCK, "CrashLoopBackOff")
+    (pod,) = [body for body in lab.cluster.list(kinds.POD).items if body["metadata"]["name"].startswith("stuck")]
+    crashed = {
+        "name": "main",
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 7}},
+    }
+    lab.cluster.update({**pod, "status": {**pod["status"], "containerStatuses": [crashed]}})
+    lab.pass_time(3_600_000, step_ms=60_000)
+    (run,) = [run for run in lab.cycle().state.runs if run.job == STUCK]
+    assert (run.phase.value, run.failed_starts) == ("Running", 0)
+
+
+def test_a_pod_made_again_hours_later_is_no_start_that_fails() -> None:
+    """A node was drained: the run has run, so its time counts, and it is not given up."""
+    lab = Lab(declared())
+    lab.pass_time(7_200_000, step_ms=300_000)
+    (pod,) = [body for body in lab.cluster.list(kinds.POD).items if body["metadata"]["name"].startswith("stuck")]
+    lab.cluster.set_stuck(STUCK, "ImagePullBackOff")
+    lab.cluster.delete(ref_of(pod), pod["metadata"]["uid"], pod["metadata"]["resourceVersion"])
+    lab.pass_time(120_000)
+    (run,) = [run for run in lab.cycle().state.runs if run.job == STUCK]
+    assert run.starting_ms == 0
+    assert run.phase.value != "Queued"
