@@ -116,6 +116,7 @@ def test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_proce
             tries.append((lab.clock.now_ms() - ZERO_MS) // 60_000)
         running = run.phase.value == "Starting"
         lab.context = CycleContext(object_cache=ObjectCache(lab.cluster), clock=lab.clock)
+    (run,) = [run for run in lab.cycle().state.runs if run.job == STUCK]
     assert run.failed_starts >= 3
     assert run.starts == int(running)
     gaps = [later - earlier for earlier, later in pairwise(tries)]
