@@ -120,7 +120,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     collect_seldom()
     compared = _read(folder, Revisions(base=base, head=head, direct=direct, rollback=rollback))
     revisions = compared.comparison
-    before, after = _compiled(compared)
+    before, after = _compiled(compared, is_live=any(cluster.values()))
     left_out = () if before is None else tuple(sorted(before.declared.pinned))
     revisions = replace(revisions, left_out=left_out)
     if before is None and after is None:
@@ -245,13 +245,13 @@ def _no_state(file: IO[str], why: str) -> Failure:
     return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint)
 
 
-def _compiled(compared: Compared) -> Iterator[Side | None]:
+def _compiled(compared: Compared, *, is_live: bool) -> Iterator[Side | None]:
     """Compile both trees; None for a missing folder. Mistakes end the command with exit 1; of base, only where they
     are in the cluster's own files: else what compiles of it is compared, and the projects that don't are pinned.
 
     Files that are equal in both trees are read once; a mistake of several declarations of the second is marked at one
-    that differs. Both get the digests of their contents, which a commit could
-    confirm and which a cluster has on record, unless the merge is not known.
+    that differs. Head gets the digests of its contents, which a commit could confirm, unless the merge is not known;
+    base too where the effect begins in a cluster, which has them on record.
     """
     from gpuctl.app.planning import Side  # noqa: PLC0415
     from gpuctl.app.revisions import as_seen, contents_of, sound_parts  # noqa: PLC0415
@@ -274,7 +274,8 @@ def _compiled(compared: Compared) -> Iterator[Side | None]:
             tell(compiled.diagnostics)
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
-        contents = contents_of(tree, compiled) if is_known and not left_out else {}
+        is_needed = is_known and not left_out and (is_live or tree is compared.after)
+        contents = contents_of(tree, compiled) if is_needed else {}
         before = compiled
         breaches = tuple(found for found in (*compiled.diagnostics, *compiled.audits) if found.policy)
         declared = replace(compiled.declared, project_contents=contents, pinned=frozenset(left_out))
