@@ -206,7 +206,11 @@ class InteractiveLimits(Spec):
     """Limits of interactive jobs."""
 
     max_duration: Limit | None = Field(None, description="An interactive job ends after running this long: 8h.")
-    idle_timeout: Limit | None = Field(None, description="An interactive job ends after its GPUs idled this long: 1h.")
+    idle_timeout: Limit | None = Field(
+        None,
+        description="An interactive job ends after its GPUs idled this long: 1h. Where nothing writes the annotation "
+        "gpuctl.dev/idle-since on its pods, it ends no job.",
+    )
 
 
 class TrainingLimits(Spec):
@@ -275,7 +279,9 @@ class Expose(Spec):
 
     port: int = Field(ge=1, le=65535, description="The port the container listens on.")
     via: Literal["ingress", "service", "portForward"] = Field(
-        "service", description="An Ingress at /<project>/<job>, a Service, or port-forwarding only."
+        "service",
+        description="An Ingress at /<project>/<job>, a Service, or portForward: neither; the port is reached by "
+        "kubectl port-forward alone.",
     )
 
 
