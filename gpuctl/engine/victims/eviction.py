@@ -195,7 +195,6 @@ class EvictionSearch:
             self._consider(chosen, _State(price, lost, stopped, loss, moved, totals))
 
     def _extend(self, start: int, chosen: tuple[Eviction, ...], state: _State) -> None:
-        self._steps.take()
         if self._nodes.slots >= self._wanted and self._consider(chosen, state):
             return
         short = self._nodes.short_milli(self._wanted)
@@ -204,6 +203,7 @@ class EvictionSearch:
             if rest.total_milli < short or self._steps.are_over or self._is_beaten(state, short, rest):
                 return
             eviction = self._evictions[position]
+            self._steps.take()  # a set that the rule refuses costs as much as one that it allows
             after = self._with(state, position)
             if after is None or any(each.job == eviction.job for each in chosen):
                 continue

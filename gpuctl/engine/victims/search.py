@@ -289,6 +289,7 @@ def cheapest_of_few(
     elsewhere = sum(count for name, count in slots.items() if name not in names)
     here = [rooms[name] for name in sorted(names & rooms.keys()) if rooms[name].pool == option.pool.name]
     nodes = WhatIfNodes(here, option.request, elsewhere)
+    nodes.limit(_all_of(evictions))
     steps = Steps(MAX_STEPS)
     found = EvictionSearch(rule, nodes, option.request.workers, evictions, steps, accepts, first).run({})
     snapshot.counters.cut_off += found is None and steps.are_over
