@@ -74,6 +74,8 @@ def plan_report(
         effect=foreseen.effect if foreseen is not None else None,
         ground=foreseen.ground if foreseen is not None else None,
         refusals=foreseen.refusals if foreseen is not None else Refusals(),
+        cluster=next((side.cluster.name for side in (head, base) if side is not None), ""),
+        owners={each.name: each.owners for each in base.projects if each.owners} if base is not None else {},
     )
 
 

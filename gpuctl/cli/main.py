@@ -19,6 +19,7 @@ COMMANDS = {
     "validate": "gpuctl.cli.validate:validate",
     "render": "gpuctl.cli.render:render",
     "plan": "gpuctl.cli.plan:plan",
+    "comment": "gpuctl.cli.comment:comment",
     "simulate": "gpuctl.cli.simulate:simulate",
     "reconcile": "gpuctl.cli.reconcile:reconcile",
     "demo": "gpuctl.cli.demo:demo",

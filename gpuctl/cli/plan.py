@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -37,6 +37,47 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
 """The resources that --state needs from `kubectl get`."""
 
 
+PLAN_OPTIONS = (
+    click.argument("folder", metavar="DIR", type=click.Path(path_type=Path)),
+    click.option("--base", metavar="REV", help="The revision to compare with: a branch, tag or commit."),
+    click.option("--head", metavar="REV", help="The revision with the change. Default: the working tree."),
+    click.option("--direct", is_flag=True, help="Compare base and head as they are, without merging them."),
+    click.option(
+        "--rollback", metavar="REV", help="Plan going back to this earlier commit of base. Default base: HEAD."
+    ),
+    click.option("--kubeconfig", metavar="FILE", help="Compute the effect on this cluster, as it is now."),
+    click.option("--context", metavar="NAME", help="The same, by a context of kubectl's kubeconfig."),
+    click.option(
+        "--embedded",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The same, on the embedded cluster in this file.",
+    ),
+    click.option(
+        "--state",
+        metavar="FILE",
+        type=click.File(encoding="utf-8"),
+        help="The same, on the objects in this file; - is standard input.",
+    ),
+    click.option(
+        "--fail-on",
+        "gates",
+        metavar="WHAT,...",
+        default="",
+        callback=lambda _context, _option, text: tuple(_gates(text)),
+        help="Exit with 3 if jobs or objects are: paused, stopped, moved, starved, deleted.",
+    ),
+)
+"""What is planned, and on which cluster: of `plan` and `comment`."""
+
+
+def plan_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the argument and options of a plan; `made_plan` takes their values."""
+    for option in reversed(PLAN_OPTIONS):
+        function = option(function)
+    return function
+
+
 @command(
     "plan",
     examples=(
@@ -49,47 +90,10 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
     ),
     failed=EXIT_FAILED,
 )
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--base", metavar="REV", help="The revision to compare with: a branch, tag or commit.")
-@click.option("--head", metavar="REV", help="The revision with the change. Default: the working tree.")
-@click.option("--direct", is_flag=True, help="Compare base and head as they are, without merging them.")
-@click.option("--rollback", metavar="REV", help="Plan going back to this earlier commit of base. Default base: HEAD.")
+@plan_options
 @click.option("--commit", is_flag=True, help="With --rollback: commit it too, on the branch that is checked out.")
-@click.option("--kubeconfig", metavar="FILE", help="Compute the effect on this cluster, as it is now.")
-@click.option("--context", metavar="NAME", help="The same, by a context of kubectl's kubeconfig.")
-@click.option(
-    "--embedded",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The same, on the embedded cluster in this file.",
-)
-@click.option(
-    "--state",
-    metavar="FILE",
-    type=click.File(encoding="utf-8"),
-    help="The same, on the objects in this file; - is standard input.",
-)
-@click.option(
-    "--fail-on",
-    "gates",
-    metavar="WHAT,...",
-    default="",
-    callback=lambda _context, _option, text: tuple(_gates(text)),
-    help="Exit with 3 if jobs or objects are: paused, stopped, moved, starved, deleted.",
-)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
-def plan(  # noqa: PLR0913 - an argument for each option
-    folder: Path,
-    *,
-    base: str | None,
-    head: str | None,
-    direct: bool,
-    rollback: str | None,
-    commit: bool,
-    gates: tuple[Gate, ...],
-    output: str,
-    **cluster: Any,
-) -> None:
+def plan(folder: Path, *, commit: bool, output: str, **given: Any) -> None:
     """Show what merging a change does to jobs, objects and quotas.
 
     Base is compared with the merge of base and head, so what base has gained meanwhile is no part of the change. The
@@ -112,11 +116,30 @@ def plan(  # noqa: PLR0913 - an argument for each option
 
     Exit code: 0 no change, 2 changes, 3 changes that a guard or --fail-on refuses, 1 error.
     """
+    if commit and given["rollback"] is None:
+        raise click.UsageError("--commit goes with --rollback")
+    report = made_plan(folder, **given)
+    _show(report, output)
+    if commit:
+        _commit(folder, report)
+    if not report.empty:
+        raise click.exceptions.Exit(EXIT_REFUSED if report.refused else EXIT_CHANGES)
+
+
+def made_plan(  # noqa: PLR0913 - an argument for each option
+    folder: Path,
+    *,
+    base: str | None,
+    head: str | None,
+    direct: bool,
+    rollback: str | None,
+    gates: tuple[Gate, ...],
+    **cluster: Any,
+) -> PlanReport:
+    """The plan that the options name. Mistakes in the declarations are shown, and end the command with exit 1."""
     from gpuctl.app.gates import failed  # noqa: PLC0415
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
 
-    if commit and rollback is None:
-        raise click.UsageError("--commit goes with --rollback")
     collect_seldom()
     compared = _read(folder, Revisions(base=base, head=head, direct=direct, rollback=rollback))
     revisions = compared.comparison
@@ -130,12 +153,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     base_declared = None if before is None else before.declared
     foreseen = None if after is None else _foreseen(base_declared, after.declared, basis)
     report = plan_report(before, after, revisions, foreseen)
-    report = replace(report, failed=tuple(failed(report, gates)), version=__version__)
-    _show(report, output)
-    if commit:
-        _commit(folder, report)
-    if not report.empty:
-        raise click.exceptions.Exit(EXIT_REFUSED if report.refused else EXIT_CHANGES)
+    return replace(report, failed=tuple(failed(report, gates)), version=__version__)
 
 
 def _show(report: PlanReport, output: str) -> None:
@@ -145,7 +163,7 @@ def _show(report: PlanReport, output: str) -> None:
     if output == "json":
         print_json(report_form.document(report))
     elif output == "markdown":
-        show("".join(f"{line}\n" for line in plan_markdown.markdown(report)))
+        show(plan_markdown.markdown(report))
     else:
         for line in plan_text.text(report):
             say(*line)

@@ -12,7 +12,8 @@ from typing import Any
 
 _MARKS = re.compile(r"([\\`*_\[\]<|~&])")
 _LINKS = re.compile(r"(?<=www)\.|:(?=//)", re.IGNORECASE)
-_MENTIONS = re.compile(r"([@#])(?=\w)")
+_MENTIONS = re.compile(r"([@#!$%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
+"""What GitHub or GitLab would link: people, issues, merge requests, snippets, milestones."""
 
 
 def printable(text: str) -> str:
@@ -41,7 +42,7 @@ def yaml_text(text: str) -> str:
 def markdown_text(text: str) -> str:
     """Text for Markdown, with markup, links and mentions escaped."""
     plain = _MARKS.sub(r"\\\1", printable(text))
-    return _MENTIONS.sub(r"\1<!-- -->", _LINKS.sub(r"\\\g<0>", plain))
+    return _MENTIONS.sub(r"\g<0><!-- -->", _LINKS.sub(r"\\\g<0>", plain))
 
 
 def markdown_code(text: str) -> str:

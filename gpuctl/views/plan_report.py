@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +88,7 @@ class PlanReport:
     """The difference between two revisions; objects by project, the cluster's own first.
 
     `effect`: what it does to jobs, from the state that `ground` describes; None where no such state is known.
-    `version`: gpuctl's.
+    `version`: gpuctl's. `cluster`: the cluster's name. `owners`: those of each project that base declares.
     """
 
     compared: Comparison
@@ -101,6 +101,8 @@ class PlanReport:
     refusals: Refusals = field(default_factory=Refusals)
     failed: tuple[Failed, ...] = ()
     version: str = ""
+    cluster: str = ""
+    owners: Mapping[ProjectName, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:

@@ -86,7 +86,7 @@ def _plan(report: plan_report.PlanReport) -> None:
     print_json(plan_report.document(report))
     for line in plan_text.text(report):
         say(*line)
-    show("".join(f"{line}\n" for line in plan_markdown.markdown(report)))
+    show(plan_markdown.markdown(report))
 
 
 def _explanation(told: Explanation) -> None:
