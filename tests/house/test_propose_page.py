@@ -16,7 +16,7 @@ CHANGED = "clusters/tr4858/projects/team-a/project.yaml"
 
 
 def test_its_commands_do_what_it_says(tmp_path: Path) -> None:
-    copy = WorkingCopy(tmp_path)
+    copy = WorkingCopy.create(tmp_path)
     for path in sorted((ROOT / "clusters" / "tr4858").rglob("*.yaml")):
         copy.write(path.relative_to(ROOT).as_posix(), path.read_bytes())
     copy.commit("start", 1_700_000_000_000)
