@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from subprocess import run as execute
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from codehosts import REPOSITORY, TOKEN, GitHubHost, GitLabHost, served
 from commands import AT_MS, ROOT
 
 from gpuctl.adapters.git import WorkingCopy
@@ -45,16 +47,19 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
     return {"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(tmp_path), **more}
 
 
-def step(name: str, top: Path, tmp_path: Path, **inputs: str) -> CompletedProcess[str]:
-    """A step of the action, with the variables that the service documents, in the shell that it uses."""
+def step(
+    name: str, top: Path, tmp_path: Path, ci: Mapping[str, str] | None = None, **inputs: str
+) -> CompletedProcess[str]:
+    """A step of the action, with the variables that the service documents and `ci`, in the shell that it uses."""
     (found,) = (one for one in ACTION["runs"]["steps"] if one["name"] == name)
-    given = {name: str(entry["default"]) for name, entry in ACTION["inputs"].items()} | inputs
+    given = {name: str(entry["default"]) for name, entry in ACTION["inputs"].items()}
+    given |= {"comment": "false", "token": TOKEN, **inputs}
     variables = {key: given[text.removeprefix("${{ inputs.").removesuffix(" }}")] for key, text in found["env"].items()}
     github = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     script = tmp_path / "script.sh"
     script.write_text(found["run"])
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
-    env = environment(tmp_path, **github, **variables)
+    env = environment(tmp_path, **github, **variables, **(ci or {}))
     return execute(command, cwd=top, env=env, check=False, capture_output=True, text=True)
 
 
@@ -72,6 +77,30 @@ def test_the_action_writes_the_plan_into_the_summary(change: Path, tmp_path: Pat
     assert "d-2-gg" in (tmp_path / "summary.md").read_text()
     assert step("plan", change, tmp_path, **{"fail-on": "paused"}).returncode == 3
     assert step("plan", change, tmp_path, base="nowhere").returncode == 1
+
+
+def test_the_action_comments_on_the_pull_request(change: Path, tmp_path: Path) -> None:
+    with served(GitHubHost()) as host:
+        (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7}}))
+        ci = {"GITHUB_API_URL": host.url, "GITHUB_REPOSITORY": REPOSITORY, "NO_PROXY": "127.0.0.1"}
+        ci |= {"GITHUB_EVENT_PATH": str(tmp_path / "event.json")}
+        done = step("plan", change, tmp_path, ci, comment="true")
+        assert done.returncode == 0, done.stderr
+        assert step("plan", change, tmp_path, ci, comment="true", **{"fail-on": "paused"}).returncode == 3
+    (comment,) = host.comments
+    assert "d-2-gg" in comment["body"]
+    assert host.labels == ["gpuctl/pauses", "gpuctl/refused"]
+    assert "d-2-gg" in (tmp_path / "summary.md").read_text()
+    assert TOKEN not in done.stdout + done.stderr
+
+
+def test_the_template_comments_on_the_merge_request(change: Path, tmp_path: Path) -> None:
+    with served(GitLabHost()) as host:
+        where = {"CI_API_V4_URL": host.url, "CI_PROJECT_ID": REPOSITORY, "CI_MERGE_REQUEST_IID": "7"}
+        done = gitlab(change, tmp_path, GITLAB_TOKEN=TOKEN, NO_PROXY="127.0.0.1", **where)
+        assert done.returncode == 0, done.stderr
+    assert "d-2-gg" in host.comments[0]["body"]
+    assert TOKEN not in done.stdout + done.stderr
 
 
 def test_no_input_is_run_by_the_action(change: Path, tmp_path: Path) -> None:
