@@ -199,7 +199,7 @@ def entry_of(checked: Checked) -> Entry:
     facts |= {"why": checked.why} if checked.why else {}
     for fate in Fate:
         jobs = [str(job) for job, each in sorted(checked.fates) if each is fate]
-        facts |= {fate.value: tuple(_few(jobs))} if jobs else {}
+        facts |= {f"predicted_{fate.value}": tuple(_few(jobs))} if jobs else {}
     if checked.differences:
         facts["differences"] = tuple(_few([told(each) for each in checked.differences]))
     level = Level.ERROR if checked.result is Result.BUG else Level.INFO

@@ -25,7 +25,7 @@ from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.dirty import DirtyProjects
-from gpuctl.engine.jobs.interactive import running_ms
+from gpuctl.engine.jobs.interactive import since_start_ms
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.engine.shares.accounts import Accounts
@@ -197,7 +197,7 @@ class Snapshot:
 
     def has_run(self, allocation: Allocation, least_ms: DurationMs) -> bool:
         """Whether a run has run so long. A surplus worker has no minRuntime: the run that gives it up goes on."""
-        return allocation.is_extra or running_ms(allocation.run, self.now_ms) >= least_ms
+        return allocation.is_extra or since_start_ms(allocation.run, self.now_ms) >= least_ms
 
     def is_young(self, allocation: Allocation) -> bool:
         """Whether fairness leaves a run alone because it started a short time ago."""

@@ -112,4 +112,4 @@ def test_what_is_planned_is_what_happens(
     (end,) = ends
     assert end["result"] == REFUSED.get(name, "as-predicted"), end
     fates = ("started", "paused", "moved", "resized", "stopped")
-    assert {key: set(end[key]) for key in fates if key in end} == wanted
+    assert {key: set(end[told]) for key in fates if (told := f"predicted_{key}") in end} == wanted

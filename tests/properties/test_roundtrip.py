@@ -12,6 +12,7 @@ from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.objects import ref_of
 from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.decision import (
+    NOT_YET,
     Admit,
     Decision,
     Pending,
@@ -79,7 +80,15 @@ def placements(job: Job) -> st.SearchStrategy[Placement]:
 
 amounts = st.integers(0, 10**12)
 job_ids = st.builds(JobId, st.sampled_from(("a", "team")).map(ProjectName), st.sampled_from(("x", "y-1")))
-records = st.builds(RunRecord, queued_at_ms=amounts, starts=amounts, ran_ms=amounts, paused_for=st.none() | job_ids)
+records = st.builds(
+    RunRecord,
+    queued_at_ms=amounts,
+    starts=amounts,
+    ran_ms=amounts,
+    paused_for=st.none() | job_ids,
+    failed_starts=amounts,
+    starting_ms=st.just(NOT_YET) | amounts,
+)
 params = st.dictionaries(
     st.sampled_from(("job", "node", "quota")), st.integers(-(2**63) + 1, 2**63 - 1) | st.text('a/é"\\\n ')
 )
@@ -191,10 +200,7 @@ def test_what_is_decided_is_read_back(cycle: tuple[Declared, Schedule]) -> None:
     assert runs.keys() == {job.id for job in declared.jobs}
     for decision, job in zip(schedule.decisions, declared.jobs, strict=True):
         run = runs[job.id]
-        record = RunRecord(
-            queued_at_ms=run.queued_at_ms, starts=run.starts, ran_ms=run.ran_ms, paused_for=run.paused_for
-        )
-        assert (run.digest, run.reason, record) == (job.digest, decision.reason, decision.record)
+        assert (run.digest, run.reason, run.record) == (job.digest, decision.reason, decision.record)
         assert (run.gpu_milli, run.cpu_milli, run.mem_bytes) == (job.gpu_milli, job.cpu_milli, job.mem_bytes)
         if isinstance(decision, Admit):
             assert (run.phase, run.placement) == (RunPhase.STARTING, decision.placement)

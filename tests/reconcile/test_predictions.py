@@ -58,7 +58,7 @@ def test_a_reclaim_is_predicted_and_checked(stage: Stage) -> None:
     stage.play(120)
     (line,) = ends(stage)
     assert (line["level"], line["revision"], line["result"]) == ("info", revision[:12], "as-predicted")
-    assert (line["started"], line["paused"]) == (["b/m"], ["a/j1"])
+    assert (line["predicted_started"], line["predicted_paused"]) == (["b/m"], ["a/j1"])
     assert "differences" not in line
     assert counted.ends == [("as-predicted", {})]
     (note,) = [note for note in stage.notes if note.regarding.kind == CONFIG_MAP[1]]
@@ -79,7 +79,7 @@ def test_the_reports_story_does_what_was_predicted(tmp_path: Path) -> None:
         stage.copy.commit(f"commit {number}", stage.clock.now_ms())
         stage.play(60 * number, path=FOLDER)
     assert [line["result"] for line in ends(stage)] == ["as-predicted"] * len(commits)
-    assert sum(len(line.get("paused", ())) for line in ends(stage)) > 0
+    assert sum(len(line.get("predicted_paused", ())) for line in ends(stage)) > 0
 
 
 def test_nothing_is_said_of_commits_that_change_nothing(stage: Stage) -> None:

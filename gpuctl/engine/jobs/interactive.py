@@ -22,11 +22,17 @@ RETRIES_MS: tuple[DurationMs, ...] = (60_000, 300_000, 1_800_000)
 """How long a run waits after its first, second and each further start in a row that was given up."""
 
 
+def since_start_ms(run: Run, now_ms: Instant) -> DurationMs:
+    """Time since the last start, however long it took to run: a tenant can make its pods start anew, and be no younger.
+
+    0 before a start, or when the clock stepped back.
+    """
+    return 0 if run.started_at_ms is None else max(0, now_ms - run.started_at_ms)
+
+
 def running_ms(run: Run, now_ms: Instant) -> DurationMs:
-    """Time since the last start; 0 before a start, or when the clock stepped back."""
-    if run.started_at_ms is None or run.starting_ms == NOT_YET:
-        return 0
-    return max(0, now_ms - run.started_at_ms - run.starting_ms)
+    """The time since the last start that counts for limits: without that of a start that took long."""
+    return 0 if run.starting_ms == NOT_YET else max(0, since_start_ms(run, now_ms) - run.starting_ms)
 
 
 def start_over_ms(run: Run, timeout_ms: DurationMs) -> Instant | None:
