@@ -48,7 +48,7 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
 
 
 def step(
-    name: str, top: Path, tmp_path: Path, ci: Mapping[str, str] | None = None, **inputs: str
+    name: str, top: Path, tmp_path: Path, inputs: Mapping[str, str], ci: Mapping[str, str] | None = None
 ) -> CompletedProcess[str]:
     """A step of the action, with the variables that the service documents and `ci`, in the shell that it uses."""
     (found,) = (one for one in ACTION["runs"]["steps"] if one["name"] == name)
@@ -64,19 +64,19 @@ def step(
 
 
 def test_the_action_marks_mistakes_of_the_change(change: Path, tmp_path: Path) -> None:
-    done = step("validate", change, tmp_path)
+    done = step("validate", change, tmp_path, {})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     (change / JOB).write_text(NEW.replace("gpus: 2", "gpus: many"))
-    done = step("validate", change, tmp_path, clusters="clusters/tr4858")
+    done = step("validate", change, tmp_path, {"clusters": "clusters/tr4858"})
     assert done.returncode == 1
     assert done.stdout.startswith(f"::error file={JOB},line=4,")
 
 
 def test_the_action_writes_the_plan_into_the_summary(change: Path, tmp_path: Path) -> None:
-    assert step("plan", change, tmp_path).returncode == 0
+    assert step("plan", change, tmp_path, {}).returncode == 0
     assert "d-2-gg" in (tmp_path / "summary.md").read_text()
-    assert step("plan", change, tmp_path, **{"fail-on": "paused"}).returncode == 3
-    assert step("plan", change, tmp_path, base="nowhere").returncode == 1
+    assert step("plan", change, tmp_path, {"fail-on": "paused"}).returncode == 3
+    assert step("plan", change, tmp_path, {"base": "nowhere"}).returncode == 1
 
 
 def test_the_action_comments_on_the_pull_request(change: Path, tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_the_action_comments_on_the_pull_request(change: Path, tmp_path: Path) -
         (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7}}))
         ci = {"GITHUB_API_URL": host.url, "GITHUB_REPOSITORY": REPOSITORY, "NO_PROXY": "127.0.0.1"}
         ci |= {"GITHUB_EVENT_PATH": str(tmp_path / "event.json")}
-        done = step("plan", change, tmp_path, ci, comment="true")
+        done = step("plan", change, tmp_path, {"comment": "true"}, ci)
         assert done.returncode == 0, done.stderr
-        assert step("plan", change, tmp_path, ci, comment="true", **{"fail-on": "paused"}).returncode == 3
+        assert step("plan", change, tmp_path, {"comment": "true", "fail-on": "paused"}, ci).returncode == 3
     (comment,) = host.comments
     assert "d-2-gg" in comment["body"]
     assert host.labels == ["gpuctl/pauses", "gpuctl/refused"]
@@ -106,7 +106,7 @@ def test_the_template_comments_on_the_merge_request(change: Path, tmp_path: Path
 def test_no_input_is_run_by_the_action(change: Path, tmp_path: Path) -> None:
     for given in ("$(touch ran)", "`touch ran`; touch ran", "--help"):
         for name in ("validate", "plan"):
-            assert step(name, change, tmp_path, clusters=given, base=given).returncode
+            assert step(name, change, tmp_path, {"clusters": given, "base": given}).returncode
     assert not (change / "ran").exists()
     assert not any("${{" in one["run"] for one in ACTION["runs"]["steps"])
 
