@@ -21,8 +21,10 @@ from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.adapters.githistory import Removal, removal_of
 from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.adapters.gitsignatures import Checked, Signers
+from gpuctl.adapters.newfiles import NewFolder
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
+from gpuctl.app.beginning import NewRepository
 from gpuctl.app.bench.cluster_ports import Controller, Yard
 from gpuctl.app.bench.cluster_tree import CLUSTER as BENCH_CLUSTER
 from gpuctl.app.bench.cluster_tree import FOLDER as BENCH_FOLDER
@@ -399,9 +401,19 @@ def blueprint(pools: Sequence[NodePool]) -> Sequence[Body]:
     return [body for kind in (DEVICE_CLASS, NODE, RESOURCE_SLICE) for body in made.list(kind).items]
 
 
+def example_policies(names: Sequence[str]) -> dict[str, bytes]:
+    """The content of files of the project's `policies/`: beside the package in a wheel, or in a checkout."""
+    folder = resources.files("gpuctl").joinpath("examples", "policies")
+    folder = folder if folder.is_dir() else Path(__file__).resolve().parent.parent / "policies"
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def new_repository(folder: Path) -> NewRepository:
+    """The folder that is to be a repository."""
+    return NewFolder(folder, WorkingCopy.create)
+
+
 def example_cluster() -> Traversable:
     """The example cluster: beside the package in a wheel, in `clusters/` of a checkout."""
     packaged = resources.files("gpuctl").joinpath("examples", "tr4858")
-    if packaged.is_dir():
-        return packaged
-    return Path(__file__).resolve().parent.parent / EXAMPLE
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parent.parent / EXAMPLE

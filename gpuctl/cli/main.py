@@ -16,6 +16,7 @@ from gpuctl.cli.nearest import nearest
 from gpuctl.cli.terminal import show
 
 COMMANDS = {
+    "init": "gpuctl.cli.init:init",
     "validate": "gpuctl.cli.validate:validate",
     "render": "gpuctl.cli.render:render",
     "plan": "gpuctl.cli.plan:plan",

@@ -36,3 +36,46 @@ def _tidy(node: Any, *, named: bool = False) -> Any:
         for key, value in node.items()
         if named or key != "title"
     }
+
+
+def any_kind() -> dict[str, Any]:
+    """One schema for a document of any kind: what `kind` says decides which fields there may be.
+
+    For editors, which know one schema a file; a file may have documents of several kinds.
+    """
+    definitions: dict[str, Any] = {}
+    cases = []
+    for kind, schema in schemas().items():
+        body = {key: value for key, value in schema.items() if key not in {"$schema", "$id", "$defs"}}
+        definitions[kind] = _with_prefix(body, f"{kind}.")
+        parts = schema.get("$defs", {})
+        definitions |= {f"{kind}.{name}": _with_prefix(part, f"{kind}.") for name, part in parts.items()}
+        cases.append({
+            "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
+            "then": {"$ref": f"#/$defs/{kind}"},
+        })
+    return {
+        "$schema": DIALECT,
+        "$id": f"https://gpuctl.dev/{LOCATION}/declaration.json",
+        "title": "Declaration",
+        "description": "A document of any kind.",
+        "type": "object",
+        "properties": {"kind": {"enum": list(KINDS), "description": "What this declares."}},
+        "required": ["kind"],
+        "allOf": cases,
+        "$defs": definitions,
+    }
+
+
+def _with_prefix(node: Any, prefix: str) -> Any:
+    """The schema with each reference to a definition as one whose name has the prefix."""
+    if isinstance(node, list):
+        return [_with_prefix(entry, prefix) for entry in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: value.replace("#/$defs/", f"#/$defs/{prefix}")
+        if key == "$ref" and isinstance(value, str)
+        else _with_prefix(value, prefix)
+        for key, value in node.items()
+    }

@@ -27,7 +27,20 @@ def test_every_module_says_what_it_knows(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
-CORE = ("diag", "model", "k8s", "compile", "observe", "engine", "render", "plan", "simulate", "views", "install")
+CORE = (
+    "diag",
+    "model",
+    "k8s",
+    "compile",
+    "observe",
+    "engine",
+    "render",
+    "plan",
+    "simulate",
+    "views",
+    "install",
+    "scaffold",
+)
 SHOWS_GPUS = ROOT / "gpuctl" / "simulate" / "expect.py"  # 0.5 in a report's JSON; nothing is computed with it
 FOR_CEL = ROOT / "gpuctl" / "compile" / "cel_scope.py"  # its numbers with a point are doubles; only policies see them
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gpuctl.diag.catalogue import catalogue
 from gpuctl.diag.codes import (
+    beginning,
     checks,
     cluster,
     connection,
@@ -42,6 +43,7 @@ CODES = catalogue(
         checks,
         editing,
         forge,
+        beginning,
         cluster,
         connection,
         service,

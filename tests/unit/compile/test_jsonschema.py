@@ -9,7 +9,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from gpuctl.compile.jsonschema import LOCATION, schemas
+from gpuctl.compile.jsonschema import LOCATION, any_kind, schemas
 
 ROOT = Path(__file__).parents[3]
 Golden = Callable[[Path, str], None]
@@ -56,3 +56,22 @@ def test_the_examples_match_the_schemas() -> None:
     for path, document in _declarations():
         errors = list(Draft202012Validator(known[document["kind"]]).iter_errors(document))
         assert not errors, (path, errors)
+
+
+def test_the_schema_of_any_kind_is_current(golden: Golden) -> None:
+    Draft202012Validator.check_schema(any_kind())
+    golden(ROOT / LOCATION / "declaration.json", json.dumps(any_kind(), indent=2) + "\n")
+
+
+def test_the_schema_of_any_kind_judges_as_that_of_the_kind() -> None:
+    known, whole = schemas(), Draft202012Validator(any_kind())
+    broken = 0
+    for _, document in _declarations():
+        other = {**document, "spec": {**document["spec"], "gpus": "many", "quota": []}}
+        for each in (document, {**document, "metadata": {}}, other):
+            told = {error.message for error in whole.iter_errors(each)}
+            assert told == {error.message for error in Draft202012Validator(known[each["kind"]]).iter_errors(each)}
+            broken += bool(told)
+    assert broken
+    assert not whole.is_valid({"kind": "Deployment"})
+    assert not whole.is_valid({"spec": {}})

@@ -1,0 +1,105 @@
+"""`gpuctl init`: a repository for a cluster, to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from gpuctl.cli.command import command
+from gpuctl.cli.declarations import tell
+from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.output import tally
+from gpuctl.cli.terminal import say
+from gpuctl.diag.codes import CODES
+from gpuctl.diag.diagnostic import has_errors
+from gpuctl.diag.wording import message
+
+if TYPE_CHECKING:
+    from gpuctl.scaffold import Pool
+
+
+@command(
+    "init",
+    examples=(
+        "gpuctl init gpus --cluster prod --pool name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi --owner @example/ml",
+        "gpuctl init --cluster lab --pool name=a100,nodes=a-[01-16],gpus=8,memory=80Gi,sharing=dra --ci gitlab",
+    ),
+    failed=EXIT_FAILED,
+)
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--cluster", required=True, metavar="NAME", help="The cluster's name; its folder is clusters/NAME.")
+@click.option("--pool", "pools", metavar="KEY=VALUE,...", multiple=True, required=True,
+              help="A node pool: name, nodes, gpus (of a node), memory (of a GPU), product, sharing.")  # fmt: skip
+@click.option("--project", default="team-a", show_default=True, metavar="NAME", help="The first project.")
+@click.option("--owner", "owners", multiple=True, metavar="@TEAM",
+              help="An owner of the project, who CODEOWNERS has review it. Repeatable.")  # fmt: skip
+@click.option("--ci", type=click.Choice(["github", "gitlab"]), default="github", show_default=True,
+              help="Whose CI checks changes.")  # fmt: skip
+def init(  # noqa: PLR0913 - an argument for each option
+    folder: Path,
+    *,
+    cluster: str,
+    pools: tuple[str, ...],
+    project: str,
+    owners: tuple[str, ...],
+    ci: Literal["github", "gitlab"],
+) -> None:
+    """Begin a repository: a cluster, a project, a job, two policies, CODEOWNERS, CI and editor settings.
+
+    DIR, by default the current folder, becomes a Git repository if it is none; nothing is committed. No file is
+    replaced: if one is there already, all such files are named, and nothing is written.
+
+    Exit code: 0 done, 1 refused, 2 internal error.
+    """
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.beginning import Taken, begin, mistakes  # noqa: PLC0415
+    from gpuctl.scaffold import POLICIES, Beginning, files  # noqa: PLC0415
+
+    try:
+        wanted = Beginning(cluster=cluster, pools=tuple(map(_pool, pools)), project=project, owners=owners, ci=ci)
+        made = files(wanted, wiring.example_policies(POLICIES))
+    except ValueError as error:
+        raise Failure("GPU9002", f"--cluster or --project: {error}", hint="gpuctl init --help") from error
+    found = mistakes(made, f"clusters/{cluster}")
+    tell(found)
+    if has_errors(found):
+        text = message("GPU6403", {"errors": tally(found)})
+        raise Failure("GPU6403", text, hint=CODES["GPU6403"].fix, exit_code=EXIT_FAILED)
+    try:
+        is_new = begin(made, wiring.new_repository(folder))
+    except Taken as taken:
+        for path in taken.paths:
+            say(f"{path} is there already", err=True)
+        raise
+    say(f"{'A new repository' if is_new else 'The repository'} in {folder}:")
+    for path in made:
+        say(f"  {path}")
+    say()
+    _say_next(folder, cluster, ci)
+
+
+def _pool(text: str) -> Pool:
+    from gpuctl.scaffold import pool_of  # noqa: PLC0415 - only now
+
+    try:
+        return pool_of(text)
+    except ValueError as error:
+        said = message("GPU6402", {"text": text, "why": str(error)})
+        raise Failure("GPU6402", said, hint=CODES["GPU6402"].fix, exit_code=EXIT_FAILED) from error
+
+
+def _say_next(folder: Path, cluster: str, ci: str) -> None:
+    say("next:")
+    if folder != Path():
+        say(f"  cd {folder}")
+    workflow = ".github/workflows/gpuctl.yml" if ci == "github" else ".gitlab-ci.yml"
+    for line in (
+        f"gpuctl validate clusters/{cluster}",
+        "git add . && git commit -m 'The cluster, a project, a job'",
+        f"gpuctl plan clusters/{cluster} --base HEAD      # after a change: what it does to jobs",
+        f"gpuctl install --repo URL --path clusters/{cluster} --guard | kubectl apply -f -",
+    ):
+        say(f"  {line}")
+    say(f"In {workflow}, say where your organisation keeps gpuctl, in place of ORGANISATION and REVISION.")

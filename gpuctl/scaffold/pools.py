@@ -1,0 +1,65 @@
+"""A node pool in one line: `name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpuctl.diag.wording import one_of
+
+KEYS = ("name", "nodes", "gpus", "memory", "product", "sharing")
+MOST_NODES = 20_000
+_RANGE = re.compile(r"([^\[\]]*)\[(\d{1,9})-(\d{1,9})\]([^\[\]]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A pool as it was said; whether names and amounts are right is the compiler's to say. `gpus`: of each node."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    gpus: int = 0
+    memory: str = ""
+    product: str = ""
+    sharing: str = ""
+
+
+def pool_of(text: str) -> Pool:
+    """Read KEY=VALUE, separated by commas; `nodes` may be there several times. Raises ValueError with the reason."""
+    said: dict[str, str] = {}
+    nodes: list[str] = []
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if key not in KEYS or not equals or not value:
+            raise ValueError(f"{part!r} is not KEY=VALUE with a key of {one_of(KEYS)}")
+        if key in said:
+            raise ValueError(f"{key} is there twice")
+        if key == "nodes":
+            nodes += _named(value, MOST_NODES - len(nodes))
+        else:
+            said[key] = value
+    if "name" not in said:
+        raise ValueError("it has no name")
+    gpus = said.pop("gpus", "0")
+    if not re.fullmatch(r"[0-9]{1,4}", gpus):
+        raise ValueError(f"gpus={gpus} is not a number of GPUs")
+    return Pool(nodes=tuple(nodes), gpus=int(gpus), **said)
+
+
+def _named(text: str, most: int) -> list[str]:
+    """The names of a range, `dgx1-[1-2]`, at most so many; leading zeros give each number the same width."""
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        if "[" in text or "]" in text:
+            raise ValueError(f"nodes={text} is neither a name nor a range such as dgx1-[1-2]")
+        names = [text]
+    else:
+        before, first, last, after = found.groups()
+        if int(first) > int(last):
+            raise ValueError(f"nodes={text} ends before it begins")
+        if int(last) - int(first) >= most:
+            raise ValueError(f"a pool has at most {MOST_NODES} nodes")
+        names = [f"{before}{number:0{len(first)}}{after}" for number in range(int(first), int(last) + 1)]
+    if len(names) > most:
+        raise ValueError(f"a pool has at most {MOST_NODES} nodes")
+    return names

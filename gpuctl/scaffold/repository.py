@@ -1,0 +1,121 @@
+"""The files of a new repository, by path."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuctl.compile.amounts import label
+from gpuctl.compile.jsonschema import any_kind
+from gpuctl.edit.values import Value, block
+from gpuctl.scaffold.pools import Pool
+
+POLICIES = ("images-with-a-version.yaml", "max-duration-required.yaml")
+"""The files of the policies that a new repository begins with."""
+
+SCHEMA = ".vscode/gpuctl.schema.json"
+_API = "gpuctl.dev/v1"
+_IMAGE = "nvidia/cuda:12.6.3-base-ubuntu24.04"
+
+_GITHUB = """\
+# Checks declarations in pull requests, and writes as a comment what a change does to running jobs.
+name: gpuctl
+on: [pull_request]
+permissions: {contents: read, pull-requests: write}
+jobs:
+  gpuctl:
+    runs-on: ubuntu-latest
+    steps:
+    - uses: actions/checkout@v4
+      with: {fetch-depth: 0}
+    # Where your organisation keeps gpuctl, and the commit of it that you use.
+    - uses: ORGANISATION/gpuctl@REVISION
+"""
+
+_GITLAB = """\
+# Checks declarations in merge requests, and shows what a change does to running jobs.
+# Where your organisation keeps gpuctl, and the commit of it that you use.
+include: {project: ORGANISATION/gpuctl, ref: REVISION, file: templates/gitlab-ci.yml}
+variables: {GPUCTL_IMAGE: "REGISTRY/gpuctl:REVISION"}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What a new repository is for. `owners`: of the first project, as CODEOWNERS names them."""
+
+    cluster: str
+    pools: tuple[Pool, ...]
+    project: str
+    owners: tuple[str, ...] = ()
+    ci: Literal["github", "gitlab"] = "github"
+
+
+def files(beginning: Beginning, policies: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Every file of the repository by its path from the top. `policies`: the content of each file of POLICIES.
+
+    Raises ValueError where the cluster or the project has a name that no folder can have.
+    """
+    folder = f"clusters/{label(beginning.cluster)}"
+    project = f"{folder}/projects/{label(beginning.project)}"
+    texts = {
+        f"{folder}/cluster.yaml": _cluster(beginning),
+        f"{project}/project.yaml": _project(beginning),
+        f"{project}/jobs/hello.yaml": _job(beginning),
+    }
+    made = {path: f"{_modeline(path)}\n{text}\n" for path, text in texts.items()}
+    made |= {f"policies/{name}": f"{_modeline('policies/x')}\n{policies[name].decode()}" for name in POLICIES}
+    made[SCHEMA] = json.dumps(any_kind(), indent=1) + "\n"
+    settings = {"yaml.schemas": {f"./{SCHEMA}": ["clusters/**/*.yaml", "policies/*.yaml"]}}
+    made[".vscode/settings.json"] = json.dumps(settings, indent=2) + "\n"
+    if beginning.owners:
+        made["CODEOWNERS"] = f"/{project}/ {' '.join(beginning.owners)}\n"
+    made[".github/workflows/gpuctl.yml" if beginning.ci == "github" else ".gitlab-ci.yml"] = (
+        _GITHUB if beginning.ci == "github" else _GITLAB
+    )
+    return {path: text.encode() for path, text in sorted(made.items())}
+
+
+def _modeline(path: str) -> str:
+    """The line by which an editor without settings finds the schema."""
+    return f"# yaml-language-server: $schema={posixpath.relpath(SCHEMA, posixpath.dirname(path))}"
+
+
+def _declared(kind: str, metadata: dict[str, Value], spec: dict[str, Value]) -> str:
+    return "\n".join(block({"apiVersion": _API, "kind": kind, "metadata": metadata, "spec": spec}))
+
+
+def _cluster(beginning: Beginning) -> str:
+    pools: list[Value] = []
+    for pool in beginning.pools:
+        said: dict[str, Value] = {
+            "name": pool.name,
+            "nodes": list(pool.nodes),
+            "gpusPerNode": pool.gpus,
+            "gpuMemory": pool.memory,
+            "gpuProduct": pool.product,
+            "sharing": pool.sharing,
+        }
+        pools.append({key: value for key, value in said.items() if value})
+    return _declared("Cluster", {"name": beginning.cluster}, {"nodePools": pools})
+
+
+def _project(beginning: Beginning) -> str:
+    spec: dict[str, Value] = {"quota": max((pool.gpus for pool in beginning.pools if pool.nodes), default=0)}
+    if beginning.owners:
+        spec["owners"] = list(beginning.owners)
+    return _declared("Project", {"name": beginning.project}, spec)
+
+
+def _job(beginning: Beginning) -> str:
+    spec: dict[str, Value] = {
+        "type": "training",
+        "image": _IMAGE,
+        "command": ["nvidia-smi"],
+        "gpus": 1,
+        "maxDuration": "1h",
+    }
+    return _declared("Job", {"name": "hello", "project": beginning.project}, spec)

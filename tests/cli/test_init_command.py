@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from subprocess import run as execute
+
+import pytest
+import yaml
+from commands import ROOT, Run
+from jsonschema import Draft202012Validator
+
+from gpuctl.compile.jsonschema import any_kind
+from gpuctl.scaffold import POLICIES
+
+POOL = "name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi"
+OPTIONS = ("--cluster", "prod", "--pool", POOL, "--owner", "@example/ml")
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    files = (each for each in folder.rglob("*") if each.is_file() or each.is_symlink())
+    return {str(each.relative_to(folder)): each.read_bytes() for each in files if ".git" not in each.parts}
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+def test_what_it_makes_is_valid(run: Run, tmp_path: Path, ci: str) -> None:
+    top = tmp_path / "gpus"
+    result = run("init", str(top), *OPTIONS, "--ci", ci)
+    assert result.exit_code == 0, result.stderr
+    for path in held(top):
+        assert f"  {path}\n" in result.stdout
+    validated = run("validate", str(top / "clusters" / "prod"))
+    assert (validated.exit_code, validated.stderr) == (0, "")
+    assert "valid, 1 job" in validated.stdout
+    assert "warning" not in validated.output
+    assert run("fmt", "--check", str(top / "clusters")).exit_code == 0
+    assert (top / "CODEOWNERS").read_text() == "/clusters/prod/projects/team-a/ @example/ml\n"
+    workflow = top / (".github/workflows/gpuctl.yml" if ci == "github" else ".gitlab-ci.yml")
+    assert "ORGANISATION/gpuctl" in str(yaml.safe_load(workflow.read_text()))
+    assert (top / ".git" / "HEAD").is_file()
+    commits = execute(["git", "rev-list", "--all"], cwd=top, capture_output=True, check=True)
+    assert commits.stdout == b""
+
+
+def test_every_declaration_names_the_schema_that_editors_use(run: Run, tmp_path: Path) -> None:
+    assert run("init", str(tmp_path), *OPTIONS).exit_code == 0
+    schema = tmp_path / ".vscode" / "gpuctl.schema.json"
+    assert json.loads(schema.read_text()) == any_kind()
+    settings = json.loads((tmp_path / ".vscode" / "settings.json").read_text())["yaml.schemas"]
+    assert settings == {"./.vscode/gpuctl.schema.json": ["clusters/**/*.yaml", "policies/*.yaml"]}
+    declared = [*(tmp_path / "clusters").rglob("*.yaml"), *(tmp_path / "policies").iterdir()]
+    assert len(declared) == 5
+    for path in declared:
+        line = path.read_text().partition("\n")[0]
+        named = line.removeprefix("# yaml-language-server: $schema=")
+        assert (path.parent / named).resolve() == schema.resolve()
+        assert Draft202012Validator(any_kind()).is_valid(yaml.safe_load(path.read_text()))
+
+
+def test_without_owners_there_is_no_codeowners(run: Run, tmp_path: Path) -> None:
+    assert run("init", str(tmp_path), *OPTIONS[:4]).exit_code == 0
+    assert "CODEOWNERS" not in held(tmp_path)
+
+
+def test_every_file_that_is_there_is_named_and_none_is_written(run: Run, tmp_path: Path) -> None:
+    assert run("init", str(tmp_path / "whole"), *OPTIONS).exit_code == 0
+    paths = sorted(held(tmp_path / "whole"))
+    assert len(paths) == 9
+    for path in paths:
+        (tmp_path / "half" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "half" / path).write_text("mine")
+    (tmp_path / "half" / paths[0]).unlink()
+    before = held(tmp_path / "half")
+    result = run("init", str(tmp_path / "half"), *OPTIONS)
+    assert result.exit_code == 1
+    assert [line.removesuffix(" is there already") for line in result.stderr.splitlines()[:-2]] == paths[1:]
+    assert "GPU6401: something is in the place of 8 of the 9 files" in result.stderr
+    assert held(tmp_path / "half") == before
+    assert not (tmp_path / "half" / ".git").exists()
+
+
+@pytest.mark.parametrize("name", ["clusters", ".vscode", "policies", "CODEOWNERS", "clusters/prod"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_no_link_leads_out(run: Run, tmp_path: Path, name: str, is_there: bool) -> None:  # noqa: FBT001
+    top, outside = tmp_path / "gpus", tmp_path / "outside"
+    (top / name).parent.mkdir(parents=True)
+    if is_there:
+        outside.mkdir()
+    (top / name).symlink_to(outside)
+    result = run("init", str(top), *OPTIONS)
+    assert (result.exit_code, "GPU6401" in result.stderr) == (1, True)
+    assert [each.name for each in top.iterdir()] == [name.partition("/")[0]]
+    assert not is_there or not list(outside.iterdir())
+
+
+def test_what_was_written_goes_when_the_rest_can_not_be(tmp_path: Path) -> None:
+    limited = ["sh", "-c", 'ulimit -f 60; exec "$0" "$@"', sys.executable, "-m", "gpuctl"]  # 30 KiB a file
+    top = tmp_path / "gpus"
+    done = execute([*limited, "init", str(top), *OPTIONS], capture_output=True, text=True, check=False)
+    assert (done.returncode, "GPU6404" in done.stderr) == (1, True), done.stderr
+    assert (top / ".github" / "workflows").is_dir()
+    assert held(top) == {}
+
+
+def test_a_folder_inside_another_repository_is_refused(run: Run, tmp_path: Path) -> None:
+    execute(["git", "init", "-q", str(tmp_path)], check=True)
+    result = run("init", str(tmp_path / "gpus"), *OPTIONS)
+    assert (result.exit_code, "GPU6405" in result.stderr) == (1, True)
+    assert not (tmp_path / "gpus").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--cluster", "../x"), "GPU9002"),
+        (("--project", "a/b"), "GPU9002"),
+        (("--owner", "ml: x"), "GPU6403"),
+        (("--pool", "name=b,nodes=b1,gpus=8,memory=3x"), "GPU6403"),
+        (("--pool", "name=dgx,nodes=c1,gpus=8"), "GPU6403"),
+        (("--pool", "name=b,gpus=x"), "GPU6402"),
+        (("--pool", "nodes=b1"), "GPU6402"),
+        (("--pool", "name=b,nodes=b[1-999999999]"), "GPU6402"),
+        (("--pool", "name=b,nodes=b[2-1]"), "GPU6402"),
+        (("--pool", "name=b,nodes=b[1-"), "GPU6402"),
+        (("--pool", "name=b,name=c"), "GPU6402"),
+        (("--pool", "name=b,colour=red"), "GPU6402"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(
+    run: Run, tmp_path: Path, options: tuple[str, ...], code: str
+) -> None:
+    result = run("init", str(tmp_path / "gpus"), *OPTIONS, *options)
+    assert (result.exit_code, code in result.stderr) == (1, True), result.output
+    assert not (tmp_path / "gpus").exists()
+
+
+def test_the_wheel_has_its_policies() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    for name in POLICIES:
+        assert f'"policies/{name}" = "gpuctl/examples/policies/{name}"' in text
