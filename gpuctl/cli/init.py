@@ -46,10 +46,11 @@ def init(  # noqa: PLR0913 - an argument for each option
     owners: tuple[str, ...],
     ci: Literal["github", "gitlab"],
 ) -> None:
-    """Begin a repository: a cluster, a project, a job, two policies, CODEOWNERS, CI and editor settings.
+    """Begin a repository for a cluster.
 
-    DIR, by default the current folder, becomes a Git repository if it is none; nothing is committed. No file is
-    replaced: if one is there already, all such files are named, and nothing is written.
+    It holds a cluster, a project, a job, two policies, CODEOWNERS, CI and editor settings. DIR, by default the current
+    folder, becomes a Git repository if it is none; nothing is committed. No file is replaced: if one is there already,
+    all such files are named, and nothing is written.
 
     Exit code: 0 done, 1 refused, 2 internal error.
     """
