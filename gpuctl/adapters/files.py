@@ -85,7 +85,7 @@ def replace_file(path: Path, root: Path, before: bytes | None, after: bytes | No
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Write beside the file and rename: whoever reads it meanwhile has the one or the other."""
+    """Write beside the file and rename: a reader finds the old content or the new, and never a part."""
     file.parent.mkdir(parents=True, exist_ok=True)
     mode = S_IMODE(file.stat().st_mode) if file.exists() else None
     beside = file.with_name(f".{file.name[:200]}.{os.getpid()}.tmp")

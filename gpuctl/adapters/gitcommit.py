@@ -18,11 +18,11 @@ from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
 from gpuctl.app.editing_ports import Committed, ReviewPlace
 from gpuctl.model.ids import NO_REVISION, Revision
 
-UNDER_WAY = {
+_UNDER_WAY = {
     "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
     "rebase-merge": "a rebase", "rebase-apply": "a rebase",
 }  # fmt: skip
-_HEADS = "refs/heads/"
+HEADS = "refs/heads/"
 _FILE_MODE = "100644"
 _FILE_MODES = frozenset({_FILE_MODE, "100755"})
 _UNSIGNED = "commit.gpgSign is set, but gpuctl signs nothing: `git commit --amend --no-edit -S` does"
@@ -36,13 +36,10 @@ def begin_commit(folder: Path, file: Path, before: bytes | None, branch: str | N
     """
     repository, _ = Repository.containing(folder)
     top = repository.folder
-    for part, what in UNDER_WAY.items():
-        if repository.own_path(part).exists():
-            raise unavailable("GPU6113", what=what, folder=str(top))
+    check_nothing_under_way(repository)
     path = file.resolve().relative_to(top.resolve()).as_posix()
     here = WorkTree(top)
-    head = here.run("symbolic-ref", "--quiet", "HEAD")
-    current = head.text.removeprefix(_HEADS) if not head.code else ""
+    current = here.branch()
     if not current and branch is None:
         raise unavailable("GPU6112", folder=str(top))
     if branch is not None and branch != current:
@@ -58,6 +55,13 @@ def begin_commit(folder: Path, file: Path, before: bytes | None, branch: str | N
         committer=here.person("COMMITTER"),
         entry=here.clean_entry(path, before),
     )
+
+
+def check_nothing_under_way(repository: Repository) -> None:
+    """Refuse to commit in the middle of a merge or its like. Raises SourceUnavailable GPU6113."""
+    for part, what in _UNDER_WAY.items():
+        if repository.own_path(part).exists():
+            raise unavailable("GPU6113", what=what, folder=str(repository.folder))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,11 @@ class WorkTree:
         if answer.code:
             raise unavailable("GPU6116", why=last_line(answer.error))
 
+    def branch(self) -> str:
+        """The branch that is checked out; "" for none."""
+        head = self.run("symbolic-ref", "--quiet", "HEAD")
+        return head.text.removeprefix(HEADS) if not head.code and head.text.startswith(HEADS) else ""
+
     def parent(self) -> Revision:
         """The commit that is checked out; NO_REVISION before the first one."""
         answer = self.run("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
@@ -107,9 +116,9 @@ class WorkTree:
 
     def check_new_branch(self, branch: str) -> None:
         """Refuse a name that is none, or that a branch has. Raises GPU6114."""
-        if branch.startswith("-") or self.run("check-ref-format", f"{_HEADS}{branch}").code or branch == "HEAD":
+        if branch.startswith("-") or self.run("check-ref-format", f"{HEADS}{branch}").code or branch == "HEAD":
             raise unavailable("GPU6114", branch=branch, why="that is no name of a branch")
-        if not self.run("show-ref", "--verify", "--quiet", f"{_HEADS}{branch}").code:
+        if not self.run("show-ref", "--verify", "--quiet", f"{HEADS}{branch}").code:
             raise unavailable("GPU6114", branch=branch, why="there is one of that name")
 
     def clean_entry(self, path: str, before: bytes | None) -> _Entry:
@@ -156,9 +165,7 @@ class GitDraft:
     def commit(self, after: bytes | None, text: str) -> Committed:
         """Commit the file, and have the index say so. Raises SourceUnavailable GPU6116."""
         content = after.replace(b"\r\n", b"\n") if after is not None and self.entry.is_converted else after
-        blob = (
-            self.here.fed("hash-object", "-w", "--no-filters", "--stdin", feed=content) if content is not None else ""
-        )
+        blob = ""
         if content is None:
             self.here.must("update-index", "--force-remove", "--", self.path)
         else:
@@ -166,7 +173,7 @@ class GitDraft:
             self.here.must("update-index", "--add", "--cacheinfo", f"{self.entry.mode},{blob},{self.path}")
         made = self._committed(blob, f"{text.strip()}\n".encode("utf-8", "replace"))
         if self.branch != self.current:
-            self.here.must("symbolic-ref", "-m", f"gpuctl: to {self.branch}", "HEAD", f"{_HEADS}{self.branch}")
+            self.here.must("symbolic-ref", "-m", f"gpuctl: to {self.branch}", "HEAD", f"{HEADS}{self.branch}")
         signs = self.here.run("config", "--type=bool", "--get", "commit.gpgSign").text == "true"
         return Committed(revision=made, branch=self.branch, previous=self.current, notes=(_UNSIGNED,) if signs else ())
 
@@ -191,7 +198,7 @@ class GitDraft:
         if not url or remote == ".":
             raise unavailable("GPU6115", remote=remote, why="it has no address: `git remote add origin URL`")
         address, _ = allowed_url(url if "://" in url else self._from_top(url))
-        target = f"{made.revision}:{_HEADS}{self.branch}"
+        target = f"{made.revision}:{HEADS}{self.branch}"
         with scratch_repository(self.repository, made.revision) as scratch:
             at = f"--git-dir={scratch.repository.folder}"
             answer = Git().run(at, "push", "--quiet", "--no-verify", "--", address, target, remote=True)
@@ -209,7 +216,7 @@ class GitDraft:
         """Make the commit and move the branch, in one step that fails if the branch has moved meanwhile."""
         change = b"M %s %s %s" % (self.entry.mode.encode(), blob.encode(), quoted_path(self.path))
         orders = [
-            b"commit %s%s" % (_HEADS.encode(), self.branch.encode()),
+            b"commit %s%s" % (HEADS.encode(), self.branch.encode()),
             b"mark :1",
             b"author " + os.fsencode(self.author),
             b"committer " + os.fsencode(self.committer),

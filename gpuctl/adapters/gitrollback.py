@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpuctl.adapters.gitcommit import UNDER_WAY, WorkTree
+from gpuctl.adapters.gitcommit import HEADS, WorkTree, check_nothing_under_way
 from gpuctl.adapters.gitmerge import quoted_path
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.gitrun import unavailable
@@ -16,7 +16,6 @@ from gpuctl.diag.wording import all_of
 from gpuctl.model.comparison import Comparison
 from gpuctl.model.ids import Revision
 
-_HEADS = "refs/heads/"
 _SHOWN_FILES = 5
 
 
@@ -28,13 +27,11 @@ def commit_rollback(folder: Path, compared: Comparison) -> tuple[Revision, str]:
     """
     repository, path = Repository.containing(folder)
     here = WorkTree(repository.folder)
-    for part, what in UNDER_WAY.items():
-        if repository.own_path(part).exists():
-            raise unavailable("GPU6113", what=what, folder=str(repository.folder))
-    head = here.run("symbolic-ref", "--quiet", "HEAD")
-    if head.code or not head.text.startswith(_HEADS):
+    check_nothing_under_way(repository)
+    branch = here.branch()
+    if not branch:
         raise unavailable("GPU6112", folder=str(repository.folder))
-    parent, branch = here.parent(), head.text.removeprefix(_HEADS)
+    parent = here.parent()
     if parent != compared.base_commit:
         raise unavailable("GPU6015", base=compared.base, branch=branch)
     people = here.person("AUTHOR"), here.person("COMMITTER")
@@ -42,7 +39,7 @@ def commit_rollback(folder: Path, compared: Comparison) -> tuple[Revision, str]:
     tree = repository.folder_at(compared.head_commit, path)
     text = _text(compared).encode()
     orders = [
-        b"commit " + os.fsencode(head.text),
+        b"commit " + os.fsencode(f"{HEADS}{branch}"),
         b"mark :1",
         b"author " + os.fsencode(people[0]),
         b"committer " + os.fsencode(people[1]),

@@ -60,13 +60,14 @@ class Signers:
     """Whose signatures count, in files that are read anew for each check; None: no key of that kind counts.
 
     `allowed_signers` is SSH's (ssh-keygen, ALLOWED SIGNERS); `openpgp_keys` holds exported public keys. `read` reads a
-    file up to a number of bytes and one more.
+    file up to a number of bytes and one more. `most_commits` are checked at once.
     """
 
     checked: Checked
     read: Callable[[Path, int], bytes]
     allowed_signers: Path | None = None
     openpgp_keys: Path | None = None
+    most_commits: int = MAX_COMMITS
 
 
 class Signatures:
@@ -102,11 +103,11 @@ class Signatures:
         alone = self._signers.checked is Checked.HEAD or not since
         asked = [head, *(() if alone else (f"^{old}" for old in sorted(since) if old != NO_REVISION))]
         for count, (revision, letter, key) in enumerate(self._signatures(clone, asked, openpgp, alone=alone), start=1):
-            if count > MAX_COMMITS:
+            if count > self._signers.most_commits:
                 raise unavailable(
                     "GPU8021",
                     revision=head,
-                    why=f"more than {MAX_COMMITS} commits since the last good one need a check",
+                    why=f"more than {self._signers.most_commits} commits since the last good one need a check",
                 )
             if letter != _GOOD:
                 why = _WHY.get(letter, "its signature can't be checked").format(key=key or "unknown")
@@ -118,7 +119,7 @@ class Signatures:
         """Each commit, newest first, with git's letter for its signature and the key's fingerprint."""
         allowed = str((self._signers.allowed_signers or Path("/dev/null")).absolute())
         settings = [word for s in (*_SETTINGS, f"gpg.ssh.allowedSignersFile={allowed}") for word in ("-c", s)]
-        most = 1 if alone else MAX_COMMITS + 1
+        most = 1 if alone else self._signers.most_commits + 1
         command = ("log", "--ignore-missing", "--stdin", "-z", f"--max-count={most}", "--format=%H%n%G?%n%GF")
         damaged = unavailable("GPU8013", folder=str(clone))
         environment = {"GNUPGHOME": self._home(openpgp)}

@@ -30,12 +30,12 @@ class Held:
     def refusal(
         self, in_force: Desired, newest: Desired, confirmed: frozenset[str], state: ClusterState, now_ms: Instant
     ) -> Diagnostic | None:
-        """Why the newest commit is not to be enforced now; None if it may be.
+        """Why the newest commit is not to be enforced while a window is open; None if it may be.
 
-        Cost: while no window is open, the windows; in one, two predictions a minute.
+        Cost: two predictions a minute.
         """
         before, after = in_force.declared, newest.declared
-        if before is None or after is None or not is_frozen(before, now_ms):
+        if before is None or after is None:
             return None
         is_known = self._of is not None and self._of[0] is in_force and self._of[1] is newest
         if not is_known or now_ms >= self._due_ms:

@@ -76,7 +76,7 @@ class GitHub:
         return self._opened(made, what, is_new=True)
 
     def _comment(self, number: int, marker: str, what: str) -> Mapping[str, Any] | None:
-        """The oldest comment of this account with the marker. One of somebody else could be edited by its author."""
+        """The oldest comment of this account with the marker. A comment of another account could be edited there."""
         me: str | None = None
         is_known = False
         for each in self._requests.pages(f"{self._repo}/issues/{number}/comments?", what=what):

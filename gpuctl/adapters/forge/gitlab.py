@@ -70,7 +70,7 @@ class GitLab:
         return self._opened(made, what, is_new=True)
 
     def _note(self, path: str, marker: str, what: str) -> Mapping[str, Any] | None:
-        """The oldest note of this account with the marker. One of somebody else could be edited by its author."""
+        """The oldest note of this account with the marker. A note of another account could be edited there."""
         me: object = None
         for each in self._requests.pages(f"{path}?sort=asc&order_by=created_at", what=what):
             if each.get("system") or not str(each.get("body") or "").startswith(marker):
