@@ -6,7 +6,6 @@ sam, who may edit. Each has only the rights that `access` of the project gives. 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -116,15 +115,11 @@ class Place:
         self, method: str, path: str, body: object = None, *, user: str = "", media: str = "", code: int = FORBIDDEN
     ) -> str:
         """What the server says to it: "" where it was taken. A refusal with another code fails the test."""
-        try:
-            self.plane.call(method, path, body, user=user, media=media)
-        except HTTPError as error:
-            refused = error
-        else:
+        refused = self.plane.refused(method, path, body, user=user, media=media)
+        if refused is None:
             return ""
-        with refused:
-            said = str(json.loads(refused.read())["message"])
-        assert refused.code == code, said
+        answered, said = refused
+        assert answered == code, said
         return said
 
     def tries(self, user: str, project: str, body: Body) -> str:

@@ -77,7 +77,7 @@ INPUTS: tuple[tuple[str, str, str], ...] = tuple(
             for more in (
                 "command: [sh, -c, x]", "command: [/bin/sh, -c, x]", "command: [python, sh]", "args: [sh]",
                 "args: [--debug]",
-                "args: [a, --verbose=2]", "command: [x, --debug]", "workingDir: /work/x", "workingDir: /root",
+                "args: [a, --verbose=2]", "command: [x, --debug]", "workingDir: /data/x", "workingDir: /root",
                 "type: interactive, workingDir: /", "type: inference",
                 "type: inference, imagePullPolicy: Always",
                 "imagePullPolicy: Never", "largeShm: true, resources: {memory: 1Gi}", "env: {A: sh}",
@@ -138,15 +138,11 @@ class Guarded:
         """The server's words; "" where it takes the object. `where`: a namespace, or a path for a dry run."""
         ref = ref_of(body)
         path = where if "/" in where else f"{collection((ref.api_version, ref.kind), where)}?dryRun=All"
-        try:
-            self.plane.call("POST", path, body)
-        except HTTPError as error:
-            refused = error
-        else:
+        refused = self.plane.refused("POST", path, body)
+        if refused is None:
             return ""
-        with refused:
-            said = str(json.loads(refused.read())["message"])
-        assert refused.code in {403, 422}, said
+        code, said = refused
+        assert code in {403, 422}, said
         return said
 
 

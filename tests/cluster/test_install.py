@@ -85,15 +85,11 @@ class Installed:
 
     def refusal(self, method: str, path: str, body: object = None, *, token: str = ADMIN, media: str = "") -> str:
         """The server's words, which must be a 403."""
-        try:
-            self.plane.call(method, path, body, token=token, media=media)
-        except HTTPError as error:
-            refused = error
-        else:
+        refused = self.plane.refused(method, path, body, token=token, media=media)
+        if refused is None:
             return "it was taken"
-        with refused:
-            said = str(json.loads(refused.read())["message"])
-        assert refused.code == 403, said
+        code, said = refused
+        assert code == 403, said
         return said
 
     def only(self, path: str, label: str) -> Any:

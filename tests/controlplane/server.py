@@ -119,6 +119,15 @@ class ControlPlane:
                 process.wait()
         self._processes.clear()
 
+    def refused(self, method: str, path: str, body: object = None, **how: str) -> tuple[int, str] | None:
+        """The code and the words with which the server refuses a request; None where it takes it. `how`: as `call`."""
+        try:
+            self.call(method, path, body, **how)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, str(json.loads(error.read())["message"])
+        return None
+
     def call(
         self, method: str, path: str, body: object = None, *, token: str = ADMIN, media: str = "", user: str = ""
     ) -> Any:

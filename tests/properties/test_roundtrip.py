@@ -6,20 +6,19 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from records import run_records
 
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.objects import ref_of
 from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.decision import (
-    NOT_YET,
     Admit,
     Decision,
     Pending,
     Placement,
     Reason,
     Reclaim,
-    RunRecord,
     Schedule,
     Suspended,
     WorkerPlacement,
@@ -80,15 +79,7 @@ def placements(job: Job) -> st.SearchStrategy[Placement]:
 
 amounts = st.integers(0, 10**12)
 job_ids = st.builds(JobId, st.sampled_from(("a", "team")).map(ProjectName), st.sampled_from(("x", "y-1")))
-records = st.builds(
-    RunRecord,
-    queued_at_ms=amounts,
-    starts=amounts,
-    ran_ms=amounts,
-    paused_for=st.none() | job_ids,
-    failed_starts=amounts,
-    starting_ms=st.just(NOT_YET) | amounts,
-)
+records = run_records(amounts, job_ids)
 params = st.dictionaries(
     st.sampled_from(("job", "node", "quota")), st.integers(-(2**63) + 1, 2**63 - 1) | st.text('a/é"\\\n ')
 )

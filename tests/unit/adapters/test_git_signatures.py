@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.adapters import gitsignatures
 from gpuctl.adapters.files import read_regular
 from gpuctl.adapters.git import GitSource, WorkingCopy
-from gpuctl.adapters.gitsignatures import Checked, Signers
+from gpuctl.adapters.gitsignatures import MAX_COMMITS, Checked, Signers
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.ids import Revision
 
@@ -56,8 +55,16 @@ class Town:
         who = ("-c", "user.name=Eve", "-c", "user.email=eve@x")
         return run("git", "-C", str(self.copy.folder), *who, *args, **environment)
 
-    def source(self, checked: Checked = Checked.EACH, openpgp: Path | None = None) -> GitSource:
-        signers = Signers(checked=checked, read=read_regular, allowed_signers=self.allowed, openpgp_keys=openpgp)
+    def source(
+        self, checked: Checked = Checked.EACH, openpgp: Path | None = None, most: int = MAX_COMMITS
+    ) -> GitSource:
+        signers = Signers(
+            checked=checked,
+            read=read_regular,
+            allowed_signers=self.allowed,
+            openpgp_keys=openpgp,
+            most_commits=most,
+        )
         made = GitSource(str(self.copy.folder), "clusters/one", "main", self.folder / "work", signers=signers)
         made.head()
         self.sources.append(made)
@@ -170,11 +177,10 @@ def test_settings_of_the_repository_change_nothing(town: Town) -> None:
     assert not ran.exists()
 
 
-def test_more_commits_than_are_checked_at_once_are_refused(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gitsignatures, "MAX_COMMITS", 2)
+def test_more_commits_than_are_checked_at_once_are_refused(town: Town) -> None:
     commits = [town.commit("ann") for _ in range(3)]
-    assert refusal(town.source(), [town.first], commits[1]) == ""
-    assert "more than 2 commits" in refusal(town.source(), [town.first], commits[2])
+    assert refusal(town.source(most=2), [town.first], commits[1]) == ""
+    assert "more than 2 commits" in refusal(town.source(most=2), [town.first], commits[2])
 
 
 @pytest.mark.parametrize("content", [None, b"#" * (1 << 19)])

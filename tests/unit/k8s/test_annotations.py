@@ -1,9 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from records import run_records
 
 from gpuctl.k8s import annotations as codec
-from gpuctl.model.decision import NOT_YET, Placement, Reason, RunRecord, WorkerPlacement
+from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.state import Charge
@@ -36,15 +37,7 @@ numbers = st.integers(-(2**63) + 1, 2**63 - 1)
 params = st.dictionaries(names, st.text('z "\\\né') | numbers).map(lambda found: tuple(sorted(found.items())))
 reasons = st.builds(Reason, code=names, params=params)
 job_ids = st.builds(JobId, names.map(ProjectName), names)
-records = st.builds(
-    RunRecord,
-    queued_at_ms=amounts,
-    starts=amounts,
-    ran_ms=amounts,
-    paused_for=st.none() | job_ids,
-    failed_starts=amounts,
-    starting_ms=st.just(NOT_YET) | amounts,
-)
+records = run_records(amounts, job_ids)
 allowances = st.dictionaries(
     names.map(DomainName), st.builds(Allowance, quota_milli=amounts, limit_milli=st.none() | amounts, weight=amounts)
 )

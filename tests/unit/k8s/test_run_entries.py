@@ -5,9 +5,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from records import run_records
 
 from gpuctl.k8s.run_entries import entry_of, entry_value
-from gpuctl.model.decision import NOT_YET, Placement, Reason, RunRecord, WorkerPlacement
+from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.state import Charge, RunEntry
 
@@ -20,15 +21,7 @@ jobs = st.builds(JobId, names.map(ProjectName), names)
 entries = st.builds(
     RunEntry,
     uid=names,
-    record=st.builds(
-        RunRecord,
-        queued_at_ms=instants,
-        starts=amounts,
-        ran_ms=amounts,
-        paused_for=st.none() | jobs,
-        failed_starts=amounts,
-        starting_ms=st.just(NOT_YET) | amounts,
-    ),
+    record=run_records(amounts, jobs, instants),
     is_let_go=st.booleans(),
     let_go_at_ms=st.none() | instants,
     placement=places,
