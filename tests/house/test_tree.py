@@ -3,9 +3,11 @@
 import ast
 import re
 import tomllib
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(p for p in (ROOT / "gpuctl").rglob("*.py"))
@@ -87,8 +89,26 @@ def test_every_dependency_is_locked_with_hashes(lock: str, extra: str) -> None:
     wanted = [*project["dependencies"], *project["optional-dependencies"]["build"]]
     wanted += project["optional-dependencies"][extra]
     text = (ROOT / lock).read_text()
-    locked = set(re.findall(r"^([\w.-]+)==", text, flags=re.MULTILINE))
+    locked = set(re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==", text, flags=re.MULTILINE))
     names = {re.split(r"[<>=\[ ]", requirement)[0].lower().replace(".", "-") for requirement in wanted} - {"gpuctl"}
     assert names <= locked
     assert text.count("--hash=sha256:") >= len(locked)
     assert "://" not in text
+
+
+def _asked(package: str) -> list[Requirement]:
+    try:
+        return [Requirement(line) for line in requires(package) or ()]
+    except PackageNotFoundError:  # locked for another platform
+        return []
+
+
+@pytest.mark.parametrize("lock", ["requirements.txt", "requirements-dev.txt"])
+def test_an_extra_that_a_locked_package_asks_for_is_in_its_pin(lock: str) -> None:
+    """Without it pip looks at the newest release first, and refuses that for its missing hash."""
+    pins = dict(re.findall(r"^([\w.-]+)(?:\[([\w,-]+)\])?==", (ROOT / lock).read_text(), flags=re.MULTILINE))
+    for package in pins:
+        for asked in _asked(package):
+            name = asked.name.lower().replace("_", "-").replace(".", "-")
+            if asked.extras and name in pins and (asked.marker is None or asked.marker.evaluate({"extra": ""})):
+                assert asked.extras <= set(pins[name].split(",")), f"{package} asks for {asked}"
