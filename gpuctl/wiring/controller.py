@@ -1,0 +1,172 @@
+"""The controller, with the adapters of an embedded or a real cluster behind its ports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpuctl.adapters.background import ThreadBackground
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.files import read_regular
+from gpuctl.adapters.git import GitSource
+from gpuctl.adapters.gitsignatures import Checked, Signers
+from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
+from gpuctl.adapters.signals import StopOnSignal
+from gpuctl.app.kept import Keep
+from gpuctl.app.loop import LoopSettings, run
+from gpuctl.app.ports import Cluster, Leadership, Machines, Recorder, Reference, WorldFault
+from gpuctl.app.reconciler import ALONE, AT_ONCE, UNRECORDED, Outside
+from gpuctl.app.report import Entry, Journal, Level
+from gpuctl.app.timekeeping import NO_REFERENCE
+from gpuctl.model.units import DurationMs
+
+IN_MEMORY = ":memory:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follow:
+    """Which branch the controller follows, and how. `workdir` None: the user's cache folder.
+
+    `verify`: which commits need a signature, by a key in `allowed_signers` or `openpgp_keys`; None: none does.
+    """
+
+    url: str
+    path: str
+    branch: str | None
+    workdir: str | None
+    once: bool
+    interval_ms: DurationMs
+    verify: str | None = None
+    allowed_signers: str | None = None
+    openpgp_keys: str | None = None
+
+    @property
+    def signers(self) -> Signers | None:
+        """Whose signatures count; None where none is needed."""
+        if self.verify is None:
+            return None
+        return Signers(
+            checked=Checked(self.verify),
+            read=read_regular,
+            allowed_signers=None if self.allowed_signers is None else Path(self.allowed_signers),
+            openpgp_keys=None if self.openpgp_keys is None else Path(self.openpgp_keys),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The cluster that is reconciled: an embedded one (a file, or IN_MEMORY), else a kubeconfig's.
+
+    `write_qps` and `write_burst` bound the controller's writes to an API server; None: as WriteLimits has it.
+    """
+
+    embedded: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+    write_qps: int | None = None
+    write_burst: int | None = None
+
+
+def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
+    """Run the controller until it is told to stop. Returns the exit code. Raises WorldFault if it can't begin."""
+    with StopOnSignal() as stop, ExitStack() as stack:
+        workdir = Path(follow.workdir) if follow.workdir else _cache_folder(stack)
+        source = stack.enter_context(
+            closing(GitSource(follow.url, follow.path, follow.branch, workdir, stop.requested, signers=follow.signers))
+        )
+        background = AT_ONCE if follow.once else stack.enter_context(closing(ThreadBackground(stop.wake)))
+        ports = (
+            _embedded_ports(target, stack) if target.embedded else _kubernetes_ports(target, stop.wake, stack, journal)
+        )
+        if metrics_address:
+            stack.enter_context(MetricsServer(ports.meters, metrics_address))
+        outside = Outside(
+            source=source,
+            cluster=ports.cluster,
+            machines=ports.machines,
+            clock=SystemClock(),
+            leadership=ports.leadership,
+            meters=ports.meters,
+            recorder=ports.recorder,
+            background=background,
+            reference=ports.reference,
+        )
+        settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
+        return run(settings, outside, journal, stop)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ClusterPorts:
+    """The ports of the cluster that the controller works on. `react_ms`: how often it polls the cluster for changes."""
+
+    cluster: Cluster
+    machines: Machines
+    leadership: Leadership
+    meters: PrometheusMeters
+    react_ms: DurationMs
+    recorder: Recorder = UNRECORDED
+    reference: Reference = NO_REFERENCE
+
+
+def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
+    path = None if target.embedded == IN_MEMORY else target.embedded
+    cluster = stack.enter_context(closing(EmbeddedCluster(SystemClock(), path)))
+    return _ClusterPorts(cluster=cluster, machines=cluster, leadership=ALONE, meters=PrometheusMeters(), react_ms=250)
+
+
+def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack, journal: Journal) -> _ClusterPorts:
+    """The ports of a real cluster, which the replica with the Lease writes, and whose watches wake the loop.
+
+    What the server lacks is journaled once, if it can be reached now.
+    """
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.lease import LeaseLeadership, new_identity  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.recorder import EventRecorder  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.timings import limited  # noqa: PLC0415
+
+    connection = stack.enter_context(closing(connect(target.kubeconfig, target.context)))
+
+    def leads() -> bool:
+        return leadership.held()
+
+    meters = PrometheusMeters(leads)
+    me = new_identity()
+    leadership = LeaseLeadership(connection, identity=me, on_change=wake, on_request=meters.request)
+    stack.enter_context(closing(leadership))
+    writes = limited(target.write_qps, target.write_burst)
+    cluster = KubernetesCluster(
+        connection, permit=leadership.held, on_news=wake, on_request=meters.request, writes=writes, keep=Keep()
+    )
+    stack.enter_context(closing(cluster))
+    recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)
+    stack.enter_context(closing(recorder))
+    with suppress(WorldFault):
+        lacking = discover(cluster.requests).told
+        if lacking is not None:
+            facts = dict(zip(("code", "message"), lacking, strict=True))
+            journal.tell(SystemClock().now_ms(), Entry(event="server", level=Level.WARNING, fields=facts))
+    return _ClusterPorts(
+        cluster=cluster,
+        machines=StandingMachines(),
+        leadership=leadership,
+        meters=meters,
+        react_ms=1_000,
+        recorder=recorder,
+        reference=connection.time,
+    )
+
+
+def _cache_folder(stack: ExitStack) -> Path:
+    """The folder for clones: the user's cache folder, or without a home, one that is removed after this command."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
+    if not base.startswith("/"):
+        return Path(stack.enter_context(TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True)))
+    return Path(base, "gpuctl")

@@ -1,0 +1,144 @@
+"""What commands read and edit: clusters, folders, repositories, code hosts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuctl.adapters.clock import PassingClock, SystemClock
+from gpuctl.adapters.console import ProcessConsole
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.files import read_regular, read_tree
+from gpuctl.adapters.git import WorkingCopy
+from gpuctl.adapters.githistory import Removal, removal_of
+from gpuctl.adapters.gitmerge import Compared, compare, roll_back
+from gpuctl.adapters.newfiles import NewFolder
+from gpuctl.app.beginning import NewRepository
+from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable
+from gpuctl.app.simulation import ReadTree
+from gpuctl.k8s.kinds import SCOPES, within
+from gpuctl.model.ids import JobId
+from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
+from gpuctl.model.units import Instant
+
+if TYPE_CHECKING:
+    from gpuctl.adapters.checkout import FolderCheckout
+    from gpuctl.adapters.forge import ForgeOptions
+
+
+def now_ms() -> Instant:
+    """The machine's time."""
+    return SystemClock().now_ms()
+
+
+def clock() -> Clock:
+    """The machine's clock."""
+    return SystemClock()
+
+
+@contextmanager
+def reading_embedded(path: str) -> Iterator[Cluster]:
+    """Open the embedded cluster of a file as it is now, also while a controller uses it. The file is not written."""
+    with closing(EmbeddedCluster.copy_of(path, SystemClock())) as cluster:
+        yield cluster
+
+
+@contextmanager
+def looking(kubeconfig: str | None, context: str | None, namespace: str | None) -> Iterator[tuple[Cluster, Sessions]]:
+    """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, and to its containers.
+
+    `namespace`: namespaced kinds are read only there, for users who may read no other namespace.
+    """
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
+
+    scopes = SCOPES if namespace is None else within(namespace)
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(connect(kubeconfig, context)))
+        yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
+
+
+def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:
+    """The code and the message for what the server lacks of what gpuctl uses; None if it serves all."""
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.requests import Requests  # noqa: PLC0415
+
+    with closing(connect(kubeconfig, context)) as connection, closing(Requests(connection)) as requests:
+        return discover(requests).told
+
+
+@contextmanager
+def forge(options: ForgeOptions) -> Iterator[Forge]:
+    """Talk to the code host that options, or else the environment of the CI job, name.
+
+    The token comes from the environment or a file. Raises ForgeFault: GPU6201, GPU6202.
+    """
+    from gpuctl.adapters.forge import open_forge  # noqa: PLC0415 - slow to import
+
+    with closing(open_forge(options, os.environ, PassingClock())) as opened:
+        yield opened
+
+
+def forge_number(options: ForgeOptions) -> int:
+    """The number of the pull or merge request that the CI job is for. Raises ForgeFault: GPU6202."""
+    from gpuctl.adapters.forge import number_of  # noqa: PLC0415 - slow to import
+
+    return number_of(options, os.environ)
+
+
+def console() -> ProcessConsole:
+    """The terminal, or the pipes, of the command."""
+    return ProcessConsole()
+
+
+def scenario_reader(scenario: Path) -> ReadTree:
+    """A reader of what a scenario names: cluster folders and files, relative to the scenario's own folder."""
+
+    def read(name: str) -> SourceTree:
+        path = Path(os.path.normpath(scenario.parent / name))
+        try:
+            if path.is_dir():
+                return read_tree(str(path))
+            content = read_regular(path, MAX_FILE_BYTES)
+        except OSError as error:
+            raise SourceUnavailable("GPU3904", error.strerror or "not readable") from error
+        return SourceTree(cluster_dir=str(path.parent), files={str(path): SourceFile(content=content)})
+
+    return read
+
+
+def removal(job: JobId | str) -> Removal | None:
+    """The commit that removed a job, in the repository of the current folder; None where that is not known."""
+    with suppress(SourceUnavailable):
+        return removal_of(Path.cwd(), job)
+    return None
+
+
+def checkout(folder: str) -> FolderCheckout:
+    """The working tree that a cluster's folder is in, to be edited."""
+    from gpuctl.adapters.checkout import FolderCheckout  # noqa: PLC0415 - only for edits
+
+    return FolderCheckout(Path(folder), forge)
+
+
+def compared_revisions(folder: Path, base: str, head: str | None, *, direct: bool) -> Compared:
+    """Read a cluster's folder before and after merging head, or the working tree, into base.
+
+    `direct`: base and head themselves. Raises SourceUnavailable: no repository, no such revision.
+    """
+    return compare(folder, base, head, read_tree, direct=direct)
+
+
+def rolled_back(folder: Path, base: str, to: str) -> Compared:
+    """Read a cluster's folder at base, and as it would be after a rollback to an earlier commit."""
+    return roll_back(folder, base, to)
+
+
+def new_repository(folder: Path) -> NewRepository:
+    """The folder that is to be a repository."""
+    return NewFolder(folder, WorkingCopy.create)
