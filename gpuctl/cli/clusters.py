@@ -125,14 +125,16 @@ def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None) -> Live:
     """Read an open cluster; `needed`: the kinds that must be readable, by default those of jobs."""
     from gpuctl.app.inspect import WORKLOADS, live  # noqa: PLC0415 - only now
     from gpuctl.app.ports import Forbidden  # noqa: PLC0415
+    from gpuctl.app.rights import RightMissing  # noqa: PLC0415
+    from gpuctl.views.rights import team_grant  # noqa: PLC0415
 
     try:
         current = live(cluster, WORKLOADS if needed is None else needed)
     except Forbidden as fault:
         if needed is not None:
             raise
-        hint = "-n NAMESPACE reads only that namespace, if you have the right"
-        raise Failure(fault.code, str(fault), hint=hint) from fault
+        grant = f"; {team_grant(fault.right)}" if isinstance(fault, RightMissing) else ""
+        raise Failure(fault.code, str(fault), hint=f"-n NAMESPACE reads only that namespace{grant}") from fault
     for unread in current.unread:
         say(f"note: {unread.code}: {unread}", err=True)
     return current

@@ -8,8 +8,10 @@ from typing import IO, Any
 import click
 
 from gpuctl.app.ports import WorldFault
+from gpuctl.app.rights import RightMissing
 from gpuctl.cli.terminal import say
 from gpuctl.diag.codes import CODES
+from gpuctl.views.rights import grant_of
 from gpuctl.views.styled import Segment
 
 EXIT_FAILED = 1
@@ -40,8 +42,9 @@ def usage_failure(error: click.UsageError, instead: str = "") -> Failure:
 
 
 def world_failure(fault: WorldFault) -> Failure:
-    """A fault of the outside world, with what to do."""
-    return Failure(fault.code, str(fault), hint=f"{CODES[fault.code].fix}   more: gpuctl explain {fault.code}")
+    """A fault of the outside world, with what to do: for a missing right, who may do what about it."""
+    fix = grant_of(fault.right) if isinstance(fault, RightMissing) else CODES[fault.code].fix
+    return Failure(fault.code, str(fault), hint=f"{fix}   more: gpuctl explain {fault.code}")
 
 
 def internal_failure(error: Exception) -> Failure:

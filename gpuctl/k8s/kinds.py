@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuctl.k8s.names import MANAGED_BY, MANAGED_BY_LABEL, SYSTEM_NAMESPACE
+from gpuctl.k8s.names import MANAGED_BY, MANAGED_BY_LABEL, PUBLISHED, SYSTEM_NAMESPACE
 
 Kind = tuple[str, str]
 """(apiVersion, kind)."""
@@ -50,10 +50,11 @@ ADMISSION_POLICY_BINDING: Kind = (_ADMISSION, "ValidatingAdmissionPolicyBinding"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which objects of a kind are read: those of one namespace, or with a label. Empty: all."""
+    """Which objects of a kind are read: those of one namespace, with a label, by their fields. Empty: all."""
 
     namespace: str = ""
     label_selector: str = ""
+    field_selector: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,10 @@ _APPLY = ("create", "patch")
 """Server-side apply is a patch; the server asks for the right to create too when there is nothing yet."""
 _WRITE = (*_APPLY, "delete")
 _LABELLED = Scope(label_selector=f"{MANAGED_BY_LABEL}={MANAGED_BY}")
+_UNPUBLISHED = Scope(
+    namespace=SYSTEM_NAMESPACE, field_selector=",".join(f"metadata.name!={name}" for name in PUBLISHED)
+)
+"""Ledgers. What the leader publishes beside them is read by people only, and must not wake the loop."""
 _DRA = "pools with `sharing: dra`"
 
 KINDS: Mapping[Kind, KindInfo] = {
@@ -95,8 +100,7 @@ KINDS: Mapping[Kind, KindInfo] = {
     POD: KindInfo(plural="pods", observed=True),
     SERVICE: KindInfo(plural="services", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=2),
     CONFIG_MAP: KindInfo(
-        plural="configmaps", observed=True, scope=Scope(namespace=SYSTEM_NAMESPACE), writes=_WRITE, own_namespace=True,
-        prune_rank=11,
+        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=11,
     ),
     CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=6),
     RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=8),
@@ -162,8 +166,11 @@ def group_of(kind: Kind) -> str:
     return kind[0].rpartition("/")[0]
 
 
-def within(namespace: str) -> Mapping[Kind, Scope]:
-    """The scopes of a reader of one namespace: of kinds that have one, only that; the ledgers are where they are."""
-    namespaced = KINDS.keys() - CLUSTER_SCOPED - {CONFIG_MAP}
+def for_people(namespace: str = "") -> Mapping[Kind, Scope]:
+    """The scopes of a person's commands: what is published is among the ledgers.
+
+    `namespace`: of kinds that have one, only that; the ledgers are where they are.
+    """
+    namespaced = KINDS.keys() - CLUSTER_SCOPED - {CONFIG_MAP} if namespace else frozenset[Kind]()
     own = {kind: Scope(namespace=namespace, label_selector=KINDS[kind].scope.label_selector) for kind in namespaced}
-    return {**SCOPES, **own}
+    return {**SCOPES, CONFIG_MAP: Scope(namespace=SYSTEM_NAMESPACE), **own}

@@ -19,7 +19,7 @@ from gpuctl.adapters.newfiles import NewFolder
 from gpuctl.app.beginning import NewRepository
 from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable
 from gpuctl.app.simulation import ReadTree
-from gpuctl.k8s.kinds import SCOPES, within
+from gpuctl.k8s.kinds import for_people
 from gpuctl.model.ids import JobId
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
 from gpuctl.model.units import Instant
@@ -56,7 +56,7 @@ def looking(kubeconfig: str | None, context: str | None, namespace: str | None) 
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
 
-    scopes = SCOPES if namespace is None else within(namespace)
+    scopes = for_people(namespace or "")
     with ExitStack() as stack:
         connection = stack.enter_context(closing(connect(kubeconfig, context)))
         yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)

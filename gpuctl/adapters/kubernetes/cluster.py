@@ -224,7 +224,7 @@ class KubernetesCluster:
         base, found, token, what = collection(kind, scope.namespace), list[Body](), "", f"list {kind[1]}"
         read = partial(read_page, kind, keep=self._keep)
         while True:
-            query = {"labelSelector": scope.label_selector, "limit": size, "continue": token}
+            query = {**_selectors(scope), "limit": size, "continue": token}
             request = Request(verb="list", kind=kind, path=with_query(base, query), what=what)
             page: Page = self.requests.send(request, read=read)
             found += page.items
@@ -244,7 +244,7 @@ class KubernetesCluster:
                 stream.end()
                 self._ended = [*(old for old in self._ended if old.alive), stream]
             scope = self._scopes.get(kind, _EVERYTHING)
-            query = {"labelSelector": scope.label_selector, "resourceVersion": version}
+            query = {**_selectors(scope), "resourceVersion": version}
             path = collection(kind, scope.namespace)
             self._streams[kind] = stream = Stream(
                 self.requests, kind=kind, path=path, query=query, keep=self._keep, on_news=self._on_news
@@ -298,6 +298,10 @@ class _Loss:
     times: int
     at_ns: int
     until_ns: int
+
+
+def _selectors(scope: Scope) -> dict[str, str]:
+    return {"labelSelector": scope.label_selector, "fieldSelector": scope.field_selector}
 
 
 def _item(ref: ObjectRef) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 from gpuctl.adapters.kubernetes.decoding import decode
 from gpuctl.adapters.kubernetes.refusals import said
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
+from gpuctl.app.rights import RightMissing
 from gpuctl.diag.wording import message
 from gpuctl.k8s.objects import items, number, text
+from gpuctl.model.right import Right
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
@@ -90,7 +92,10 @@ def _forbidden(status: Body, told: str) -> Forbidden:
         "where": f" in namespace {namespace}" if namespace else " in the cluster",
         "rule": rule,
     }
-    return Forbidden("GPU7015", message("GPU7015", params))
+    right = Right(
+        user=found["user"] or "", verb=found["verb"], group=group, resource=found["resource"], namespace=namespace or ""
+    )
+    return RightMissing(message("GPU7015", params), right)
 
 
 def _wait_ms(status: Body, retry_after: str) -> DurationMs:

@@ -47,8 +47,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7015",
         title="a right is missing",
         message="{user} may not {verb} {resource}{where}; the rule to add: {rule}",
-        why="The account that gpuctl runs as has no RBAC rule for this. Whatever needs it is skipped.",
-        fix="Apply the ClusterRole that `gpuctl install` prints, or add the rule that the message shows.",
+        why="The account has no RBAC rule for this. Whatever needs it is skipped.",
+        fix="A person is given a role by the command that is shown: gpuctl-reader to look, edit in the "
+        "project's namespace for commands in containers. For the controller, apply again what `gpuctl install` prints.",
     ),
     CodeEntry(
         code="GPU7016",

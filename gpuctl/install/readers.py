@@ -1,0 +1,42 @@
+"""Roles for people who look at jobs. An administrator binds them; `gpuctl install` binds them to no one.
+
+ClusterRole `gpuctl-reader`, bound in a project's namespace, shows the jobs there; bound in the cluster, all of them.
+Role `gpuctl-reader` in gpuctl's namespace shows what the leader publishes to every team, and no ledger: those name all
+jobs. Role `gpuctl-ledgers` there has the ledgers read too, which `diff` and `plan --context` need.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuctl.install.installation import made
+from gpuctl.k8s import kinds, names
+from gpuctl.model.state import Body
+
+_LOOK = ["get", "list", "watch"]
+
+
+def reader_roles() -> Iterator[Body]:
+    """The roles. None of them has a verb that changes anything, reads a Secret, or enters a container."""
+    home = names.SYSTEM_NAMESPACE
+    yield made(kinds.CLUSTER_ROLE, names.READER_ROLE, {"rules": list(_cluster_rules())})
+    published = {**_rule(kinds.CONFIG_MAP, "get"), "resourceNames": list(names.PUBLISHED)}
+    yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published]}, namespace=home)
+    yield made(kinds.ROLE, names.LEDGER_ROLE, {"rules": [_rule(kinds.CONFIG_MAP, *_LOOK)]}, namespace=home)
+
+
+def _cluster_rules() -> Iterator[Mapping[str, Any]]:
+    """What a cycle reads, without ConfigMaps; logs and events."""
+    shown = {kind for kind in kinds.OBSERVED if kind != kinds.CONFIG_MAP} | {kinds.CORE_EVENT, kinds.EVENT}
+    by_group: dict[str, list[str]] = defaultdict(list)
+    for kind in shown:
+        by_group[kinds.group_of(kind)].append(kinds.KINDS[kind].plural)
+    for group, plurals in sorted(by_group.items()):
+        yield {"apiGroups": [group], "resources": sorted(plurals), "verbs": _LOOK}
+    yield {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}
+
+
+def _rule(kind: kinds.Kind, *verbs: str) -> dict[str, Any]:
+    return {"apiGroups": [kinds.group_of(kind)], "resources": [kinds.KINDS[kind].plural], "verbs": list(verbs)}

@@ -1,0 +1,53 @@
+"""What an administrator types so that a person may do what was refused: a role that `gpuctl install` ships, or `edit`.
+
+The controller's own role is never among them: it writes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from gpuctl.k8s import kinds, names
+from gpuctl.model.right import Right
+
+_LOOKS = frozenset({"get", "list", "watch"})
+_ENTERS = frozenset({"pods/exec", "pods/portforward", "pods/attach"})
+_ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9.-]+)")
+_NAME = re.compile(r"[^a-z0-9-]+")
+_LONGEST_NAME = 40
+
+
+def grant_of(right: Right) -> str:
+    """What to do about a missing right, with the command that gives it."""
+    home = names.SYSTEM_NAMESPACE
+    if right.resource in _ENTERS:
+        there = right.namespace or "NAMESPACE"
+        return f"role edit in the project's namespace gives it: {_binding('edit', right, there)}"
+    if right.verb not in _LOOKS:
+        return "gpuctl-reader does not give it: its roles look and change nothing"
+    if right.namespace == home and right.resource == kinds.KINDS[kinds.CONFIG_MAP].plural:
+        role = names.READER_ROLE if right.verb == "get" else names.LEDGER_ROLE
+        return f"role {role} gives it: {_binding(role, right, home, kind='role')}"
+    if right.namespace:
+        return f"role {names.READER_ROLE} gives it: {_binding(names.READER_ROLE, right, right.namespace)}"
+    return f"role {names.READER_ROLE} gives it in all projects: {_binding(names.READER_ROLE, right)}"
+
+
+def team_grant(right: Right) -> str:
+    """What a person needs who may see nothing of a cluster yet, and belongs to one project."""
+    home = names.SYSTEM_NAMESPACE
+    own, shared = (_binding(names.READER_ROLE, right, place, kind=kind) for place, kind in (
+        ("NAMESPACE", "clusterrole"), (home, "role")))  # fmt: skip
+    return f"role {names.READER_ROLE} shows one project: {own} && {shared}"
+
+
+def _binding(role: str, right: Right, namespace: str = "", *, kind: str = "clusterrole") -> str:
+    """The command of kubectl that binds a role to the user."""
+    account = _ACCOUNT.fullmatch(right.user)
+    whom = f"--serviceaccount={account[1]}:{account[2]}" if account else f"--user={shlex.quote(right.user or 'USER')}"
+    name = _NAME.sub("-", f"{role}-{(account[2] if account else right.user or 'user').lower()}")[:_LONGEST_NAME].strip(
+        "-"
+    )
+    what = f"rolebinding {name} -n {namespace}" if namespace else f"clusterrolebinding {name}"
+    return f"kubectl create {what} --{kind}={role} {whom}"
