@@ -1,6 +1,6 @@
 """gpuctl: GPU projects, quotas and jobs declared in Git, compiled, scheduled fairly and reconciled into Kubernetes.
 
-The map, in the order data flows (ARCHITECTURE.md tells it in full):
+The map, in the order data flows (docs/internals/architecture.md tells it in full):
 
     compile   files -> Declared           observe   objects -> ClusterState
     schedule  (Declared, ClusterState, now) -> Schedule

@@ -53,6 +53,20 @@ def errors_page() -> str:
     return "\n".join(lines)
 
 
+def decisions_page() -> str:
+    """docs/adr/index.md: the decisions that had alternatives, by their titles."""
+    pages = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    titles = [(page.read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# "), page.name) for page in pages]
+    return "\n".join([
+        "# Decisions",
+        "",
+        "Each page says what was decided, what it costs, and what was rejected.",
+        "",
+        *(f"- [{title}]({name})" for title, name in titles),
+        "",
+    ])
+
+
 def _told(code: str) -> str:
     """The example of one code: of several diagnostics the first with that code, without its help."""
     told = (FIXTURES / code / "expected.txt").read_text(encoding="utf-8")

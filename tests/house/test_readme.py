@@ -21,7 +21,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CODE_OF_CONDUCT.md",
     ROOT / "gpuctl" / "engine" / "README.md",
-    *sorted(DOCS.glob("*.md")),
+    *sorted(DOCS.rglob("*.md")),
 ]
 COMMAND = [sys.executable, "-m", "gpuctl"]
 MISTAKE = """\

@@ -7,14 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from reference import ROOT, commands_page, errors_page, fields_page
+from reference import ROOT, commands_page, decisions_page, errors_page, fields_page
 
 from gpuctl.cli.main import COMMANDS
 from gpuctl.compile.jsonschema import schemas
 from gpuctl.diag.codes import CODES
 
 DOCS = ROOT / "docs"
-PAGES = {"errors.md": errors_page, "commands.md": commands_page, "fields.md": fields_page}
+PAGES = {
+    "errors.md": errors_page,
+    "commands.md": commands_page,
+    "fields.md": fields_page,
+    "adr/index.md": decisions_page,
+}
 Golden = Callable[[Path, str], None]
 
 
