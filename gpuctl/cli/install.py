@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,18 +13,12 @@ from gpuctl.cli.amounts import write_options
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.install_files import FIELDS, choices, option_of, write_base, write_chart
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.cli.signatures import check_signers, signature_options, signer_texts
 from gpuctl.cli.terminal import say
 from gpuctl.diag.diagnostic import has_errors
 from gpuctl.model.state import Body
-
-_HOST = r"(?:[A-Za-z0-9][\w.-]*|\[[0-9a-fA-F:]+\])"
-_REPOSITORY = re.compile(rf"(?:https|ssh)://(?:[\w.-]+@)?{_HOST}(?::[0-9]{{1,5}})?/\S+|[\w.]+@{_HOST}:[^-:\s]\S*")
-_PATH = re.compile(r"(?![/-])(?!(?:.*/)?\.\.(?:/|$))\S+")
-_IMAGE = re.compile(r"[a-z0-9][\w.:/@-]*", flags=re.ASCII)
-_PREFIX = re.compile(r"([a-z0-9][a-z0-9-]{0,30})?")
-_ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
 
 
 @command(
@@ -33,10 +27,11 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
         "gpuctl install --repo https://git.example.com/gpus.git --path clusters/tr4858 | kubectl apply -f -",
         "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --guard > gpuctl.yaml",
         "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --jobs 500 --nodes 20 > gpuctl.yaml",
+        "gpuctl install -o helm --dir chart",
     ),
 )
-@click.option("--repo", metavar="URL", required=True, help="The repository: an https or ssh URL, or USER@HOST:PATH.")
-@click.option("--path", metavar="DIR", required=True, help="The cluster's folder in the repository.")
+@click.option("--repo", metavar="URL", help="The repository: an https or ssh URL, or USER@HOST:PATH.")
+@click.option("--path", metavar="DIR", help="The cluster's folder in the repository.")
 @click.option("--branch", help="The branch to follow. Default: the one the repository has checked out.")
 @click.option("--image", default=f"gpuctl:{__version__}", show_default=True, help="Built with the Dockerfile.")
 @click.option(
@@ -77,8 +72,18 @@ _ROLE = re.compile(r"[A-Za-z0-9][\w.:-]*")
     help="With --guard, have the API server check the policies of this folder too, where it can.",
 )
 @signature_options
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-def install(output: str, **options: Any) -> None:
+@click.option(
+    "-o", "--output", type=click.Choice(["yaml", "json", "kustomize", "helm"]), default="yaml", show_default=True
+)
+@click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where -o kustomize or helm writes.",
+)
+@click.pass_context
+def install(ctx: click.Context, /, output: str, folder: Path | None, **options: Any) -> None:
     """Print the manifests that run gpuctl in a cluster.
 
     The same bytes for the same options; nothing is sent anywhere. Credentials for Git belong in the Secret gpuctl-git,
@@ -91,14 +96,28 @@ def install(output: str, **options: Any) -> None:
 
     Policies of --policies become admission policies, where all that they read is in pods and workloads; standard error
     says which do not, and why. Print the manifests again when a policy has changed.
+
+    -o kustomize writes a base of these objects, and -o helm a chart that has each option as a value, with what is given
+    here as its defaults; neither needs gpuctl to be used. Files of the same names are replaced.
     """
     from gpuctl.install import UNGUARDED, Installation, all_objects  # noqa: PLC0415 - only now
 
-    _check(options)
-    rules = _rules(options.pop("policies"), is_guarded=options["guard"])
+    if (folder is not None) != (output in {"kustomize", "helm"}):
+        raise Failure("GPU9002", "--dir is for -o kustomize and -o helm", hint="gpuctl install --help")
+    policies = options.pop("policies")
     check_signers(options)
-    options |= {"verify": options.pop("verify_signatures"), **signer_texts(options)}
-    options["namespace_prefix"] = options.pop("cluster_prefix")
+    for option, name in FIELDS.items():
+        options[name] = options.pop(option)
+    options |= signer_texts(options)
+    required = [name for name in ("repo", "path") if options[name] is None and output != "helm"]
+    if required:
+        raise Failure("GPU9002", f"Missing option '--{required[0]}'.", hint="gpuctl install --help")
+    given = {name: value for name, value in options.items() if value is not None}
+    _check(given)
+    rules = _rules(policies, is_guarded=options["guard"])
+    if output == "helm":
+        write_chart(folder, given, choices(ctx.command), rules)
+        return
     try:
         bodies = (*all_objects(Installation(**options)), *rules)
     except ValueError as error:
@@ -107,9 +126,11 @@ def install(output: str, **options: Any) -> None:
         say(f"note: {UNGUARDED}", err=True)
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": bodies})
-        return
-    for body in bodies:
-        print_yaml(body)
+    elif output == "kustomize":
+        write_base(folder, bodies)
+    else:
+        for body in bodies:
+            print_yaml(body)
 
 
 def _rules(folder: str | None, *, is_guarded: bool) -> list[Body]:
@@ -136,15 +157,9 @@ def _rules(folder: str | None, *, is_guarded: bool) -> list[Body]:
     return [each for each in found if not isinstance(each, GitAlone)]
 
 
-def _check(options: Mapping[str, Any]) -> None:
+def _check(given: Mapping[str, Any]) -> None:
     """Refuse values early that the API server, or the controller in its pod, would refuse later."""
-    wrong = [
-        (not _REPOSITORY.fullmatch(options["repo"]), f"--repo {options['repo']!r} is not an https or ssh URL"),
-        (not _PATH.fullmatch(options["path"]), f"--path {options['path']!r} is not a folder inside a repository"),
-        (not _PREFIX.fullmatch(options["cluster_prefix"]), "--cluster-prefix must be the beginning of a DNS label"),
-        (not all(map(_ROLE.fullmatch, options["roles"])), "--access-role must name a ClusterRole"),
-        (not _IMAGE.fullmatch(options["image"]), f"--image {options['image']!r} is not an image"),
-    ]
-    for is_wrong, text in wrong:
-        if is_wrong:
-            raise Failure("GPU9002", text, hint="gpuctl install --help")
+    from gpuctl.install.forms import misfits  # noqa: PLC0415 - only now
+
+    for name, text, words in misfits(given):
+        raise Failure("GPU9002", f"{option_of(install, name)} {text!r} {words}", hint="gpuctl install --help")

@@ -27,6 +27,8 @@ _NODE_DNS = "169.254.20.10/32"
 """Where nodes that keep names themselves answer."""
 _API_PORTS = (443, 6443)
 """Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
+_KEPT = {"helm.sh/resource-policy": "keep"}
+"""The ledgers are in the namespace: without them, jobs that have ended would run again."""
 _TERMINATION_S = 30
 _PODS_ON_A_NODE = 110
 """Pods of all users: the most that Kubernetes puts on a node by default."""
@@ -36,7 +38,7 @@ BASE_MIB, JOB_KIB, NODE_KIB = 256, 48, 40 + 4 * _PODS_ON_A_NODE
 By `gpuctl bench cluster`: 10,000 jobs on 1,000 nodes take some 330 MiB at rest and at most 450 while they are made; a
 pod of any user takes 2 to 3 KiB. A job's environment and arguments count several times over.
 """
-_STEP_MIB = 64
+STEP_MIB = 64
 
 
 def controller(wanted: Installation) -> Iterator[Body]:
@@ -63,7 +65,8 @@ def controller(wanted: Installation) -> Iterator[Body]:
 def _namespace() -> Body:
     levels = {f"{names.POD_SECURITY_LABEL}{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
     body = made(kinds.NAMESPACE, _HOME, {})
-    return {**body, "metadata": {**body["metadata"], "labels": {**LABELS, **levels}}}
+    metadata = {**body["metadata"], "labels": {**LABELS, **levels}, "annotations": _KEPT}
+    return {**body, "metadata": metadata}
 
 
 def _git_secret(wanted: Installation) -> Body:
@@ -93,7 +96,7 @@ def fill_in(*keys: str) -> str:
 def memory_mib(jobs: int, nodes: int) -> int:
     """The most memory that the controller is given for so many declared jobs on so many nodes."""
     most_kib = 1024 * BASE_MIB + JOB_KIB * jobs + NODE_KIB * nodes
-    return -(-most_kib // (1024 * _STEP_MIB)) * _STEP_MIB
+    return -(-most_kib // (1024 * STEP_MIB)) * STEP_MIB
 
 
 def _sized(wanted: Installation) -> str:
@@ -212,7 +215,6 @@ def _metrics_service() -> Body:
 
 def _network(wanted: Installation) -> Mapping[str, Any]:
     """Out: names, the API server and Git. The two servers' addresses are not known here, only their ports."""
-    servers = sorted({*_API_PORTS, wanted.git_port})
     return {
         "podSelector": {"matchLabels": LABELS},
         "policyTypes": ["Ingress", "Egress"],
@@ -225,6 +227,7 @@ def _network(wanted: Installation) -> Mapping[str, Any]:
                 ],
                 "ports": [{"port": _DNS_PORT, "protocol": protocol} for protocol in ("UDP", "TCP")],
             },
-            {"ports": [{"port": port, "protocol": "TCP"} for port in servers]},
+            {"ports": [{"port": port, "protocol": "TCP"} for port in _API_PORTS]},
+            {"ports": [{"port": wanted.git_port, "protocol": "TCP"}]},
         ],
     }

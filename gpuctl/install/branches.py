@@ -1,0 +1,177 @@
+"""One template out of many objects: what differs between installations stands in branches.
+
+`Case`: the switches that are on. Objects are given for many cases; what is equal in all of them is written once, and
+what is there in some is put in an `if` over the fewest switches that tell those cases from the others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, count, groupby
+from typing import Any
+
+Case = frozenset[str]
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*")
+_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"})
+_MOST = 3
+"""How many switches are on, or off, at once in the cases that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """Writes templates. `switches`: each with the expression that is true where it is on, in order of preference.
+
+    `spelt` gives the expression in place of a scalar or a list that is a value's, or None.
+    """
+
+    switches: Mapping[str, str]
+    spelt: Callable[[Any], str | None]
+
+    def cases(self) -> list[Case]:
+        """Those with up to three switches on, or up to three off. Cost: grows with the third power of the switches."""
+        every = frozenset(self.switches)
+        few = [frozenset(some) for size in range(_MOST + 1) for some in combinations(self.switches, size)]
+        return list(dict.fromkeys([*few, *(every - some for some in few)]))
+
+    def document(self, bodies: Mapping[Case, Any], among: Iterable[Case]) -> str:
+        """An object that is there in some of the cases."""
+        known = frozenset(among)
+        lines = ["---", *self._block(bodies)]
+        return "\n".join(self._only(frozenset(bodies), known, lines)) + "\n"
+
+    def _block(self, values: Mapping[Case, Any]) -> Iterator[str]:
+        """The lines of a mapping, not indented."""
+        yield from self._entries(values, "{}:".format)
+
+    def _items(self, values: Mapping[Case, Sequence[Any]]) -> Iterator[str]:
+        """The lines of a list: its elements are told apart by their name, or by all of them."""
+        yield from self._entries({case: self._named(value) for case, value in values.items()}, lambda _: "-")
+
+    def _entries(self, values: Mapping[Case, Mapping[str, Any]], prefix: Callable[[str], str]) -> Iterator[str]:
+        """The lines of entries; those that are there in the same cases share an `if`."""
+        keys = _merged([list(each) for each in values.values()])
+        where = {key: frozenset(case for case, each in values.items() if key in each) for key in keys}
+        for some, together in groupby(keys, where.__getitem__):
+            lines: list[str] = []
+            for key in together:
+                lines += self._entry(prefix(_text(key)), {case: values[case][key] for case in values if case in some})
+            yield from self._only(some, frozenset(values), lines)
+
+    def _entry(self, prefix: str, values: Mapping[Case, Any]) -> Iterator[str]:
+        """`prefix` with a value behind it or below it."""
+        first, *others = values.values()
+        spelt = [self._inline(value) for value in values.values()]
+        if spelt[0] is not None and all(each == spelt[0] for each in spelt):
+            yield f"{prefix} {spelt[0]}"
+        elif all(isinstance(value, Mapping) and value for value in (first, *others)):
+            block = list(_indented(self._block(values)))
+            if prefix == "-" and not block[0].startswith("{{-"):
+                block[0] = f"- {block[0].lstrip()}"
+            else:
+                yield prefix
+            yield from block
+        elif all(isinstance(value, list | tuple) and value for value in (first, *others)) and None in spelt:
+            yield prefix
+            yield from _indented(self._items(values))
+        else:
+            yield from self._either(prefix, values)
+
+    def _either(self, prefix: str, values: Mapping[Case, Any]) -> Iterator[str]:
+        """One branch for each value that an entry may have."""
+        groups: dict[str, dict[Case, Any]] = {}
+        for case, value in values.items():
+            groups.setdefault(json.dumps(value, sort_keys=True), {})[case] = value
+        left = frozenset(values)
+        word = "if"
+        for group in groups.values():
+            mine = frozenset(group)
+            yield "{{- else }}" if mine == left else f"{{{{- {word} {self._condition(mine, left)} }}}}"
+            yield from self._entry(prefix, group)
+            left, word = left - mine, "else if"
+        yield "{{- end }}"
+
+    def _inline(self, value: Any) -> str | None:
+        """What stands on one line; None for a mapping or list that is written below."""
+        spelt = self.spelt(value)
+        if spelt is not None:
+            return f"{{{{ {spelt} }}}}"
+        if isinstance(value, str):
+            return f"{{{{ toJson {_quoted(value)} }}}}" if "{{" in value else _text(value)
+        if isinstance(value, Mapping | list | tuple) and value:
+            return None
+        return json.dumps(value)
+
+    def _named(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The elements of a list by what they are known by; equal ones by their number."""
+        found: dict[str, Any] = {}
+        for value in values:
+            named = isinstance(value, Mapping) and "name" in value
+            known = value["name"] if named else self._inline(value) or json.dumps(value, sort_keys=True)
+            number = next(n for n in count() if f"{known}/{n}" not in found)
+            found[f"{known}/{number}"] = value
+        return found
+
+    def _only(self, some: frozenset[Case], known: frozenset[Case], lines: list[str]) -> list[str]:
+        if some == known:
+            return lines
+        return [f"{{{{- if {self._condition(some, known)} }}}}", *lines, "{{- end }}"]
+
+    def _condition(self, some: frozenset[Case], known: frozenset[Case]) -> str:
+        """The expression that is true in some of the known cases, and false in the others."""
+        for size in range(1, len(self.switches) + 1):
+            for chosen in combinations(self.switches, size):
+                ends: dict[Case, set[bool]] = {}
+                for case in known:
+                    ends.setdefault(case.intersection(chosen), set()).add(case in some)
+                if all(len(end) == 1 for end in ends.values()):
+                    return self._expression(chosen, [on for on, end in ends.items() if True in end], len(ends))
+        raise ValueError("two objects of one case differ")
+
+    def _expression(self, chosen: Sequence[str], on: Sequence[Case], of: int) -> str:
+        if len(on) == of - 1 and len(chosen) > 1 and Case() not in on:
+            return f"or {' '.join(map(self.switches.__getitem__, chosen))}"
+        whole = [self._all(chosen, case) for case in sorted(on, key=sorted)]
+        return whole[0] if len(whole) == 1 else f"or {' '.join(f'({each})' for each in whole)}"
+
+    def _all(self, chosen: Sequence[str], case: Case) -> str:
+        parts = [self.switches[name] if name in case else f"(not {self.switches[name]})" for name in chosen]
+        return parts[0].removeprefix("(").removesuffix(")") if len(parts) == 1 else f"and {' '.join(parts)}"
+
+
+def go_list(parts: Iterable[str]) -> str:
+    """The expression of a text made of parts, each an expression of a text."""
+    return f'list {" ".join(parts)} | join "" | toJson'
+
+
+def _quoted(text: str) -> str:
+    """A text as Go and JSON both read it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _text(value: str) -> str:
+    plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    return value if plain else _quoted(value)
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield line if line.startswith("{{-") else f"  {line}"
+
+
+def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
+    """One order of all elements that keeps each of some orders. ValueError where there is none."""
+    waits: dict[str, set[str]] = {}
+    for order in {tuple(each): None for each in orders}:
+        for at, key in enumerate(order):
+            waits.setdefault(key, set()).update(order[:at])
+    merged: list[str] = []
+    while waits:
+        ready = [key for key, before in waits.items() if before.isdisjoint(waits)]
+        if not ready:
+            raise ValueError(f"{', '.join(waits)} stand in several orders")
+        merged.append(ready[0])
+        del waits[ready[0]]
+    return merged

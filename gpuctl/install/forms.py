@@ -1,0 +1,48 @@
+"""What the options of an installation may be, as patterns that Python and the schema of the Helm chart both check.
+
+Early: the API server, or the controller in its pod, would refuse other values later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_HOST = r"([A-Za-z0-9][A-Za-z0-9_.-]*|\[[0-9a-fA-F:]+\])"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A text is of it where it matches `pattern` and not `never`; `words` say so, behind the option."""
+
+    pattern: str
+    words: str
+    never: str = ""
+
+    def fits(self, text: str) -> bool:
+        """Whether a text is of it."""
+        return bool(re.search(self.pattern, text)) and not (self.never and re.search(self.never, text))
+
+
+FORMS: Mapping[str, Form] = {
+    "repo": Form(
+        rf"^((https|ssh)://([A-Za-z0-9_.-]+@)?{_HOST}(:[0-9]{{1,5}})?/\S+|[A-Za-z0-9_.]+@{_HOST}:[^-:\s]\S*)$",
+        "is not an https or ssh URL",
+    ),
+    "path": Form(r"^[^/\s-]\S*$", "is not a folder inside a repository", never=r"(^|/)\.\.(/|$)"),
+    "namespace_prefix": Form(r"^([a-z0-9][a-z0-9-]{0,30})?$", "must be the beginning of a DNS label"),
+    "roles": Form(r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", "must name a ClusterRole"),
+    "image": Form(r"^[a-z0-9][A-Za-z0-9_.:/@-]*$", "is not an image"),
+}
+"""By the field of `Installation`. A list's is that of each of its texts."""
+
+
+def misfits(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The options that have another form: field, value, and the words."""
+    for name, form in FORMS.items():
+        given = options.get(name, ())
+        for text in [given] if isinstance(given, str) else given:
+            if "\n" in text or not form.fits(text):
+                yield name, text, form.words

@@ -1,0 +1,1 @@
+"""Tools with which the tests read what is released: Helm, Kustomize."""
