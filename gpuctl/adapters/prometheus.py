@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from gpuctl import __version__
-from gpuctl.app.metrics import Measurements
+from gpuctl.app.metrics import Measurements, ToldStatus
 from gpuctl.app.ports import WorldFault
 from gpuctl.app.predictions import Result
 from gpuctl.diag.wording import message
@@ -25,6 +25,9 @@ from gpuctl.model.units import DurationMs, Instant
 
 STALE_AFTER_MS: DurationMs = 300_000
 """A loop that did not come round for so long hangs: longer than a fetch and its retries ever take."""
+
+USELESS_AFTER_MS: DurationMs = 600_000
+"""A leader that could apply nothing for so long is not ready."""
 
 _CYCLE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SLOWEST_CLIENT_S = 10
@@ -42,7 +45,13 @@ class PrometheusMeters:
     What is said of projects is said by the leader alone, so that sums over replicas count nothing twice.
     """
 
-    def __init__(self, leads: Callable[[], bool] = always, *, stale_after_ms: DurationMs = STALE_AFTER_MS) -> None:
+    def __init__(
+        self,
+        leads: Callable[[], bool] = always,
+        *,
+        stale_after_ms: DurationMs = STALE_AFTER_MS,
+        useless_after_ms: DurationMs = USELESS_AFTER_MS,
+    ) -> None:
         self.registry = CollectorRegistry()
         self._cycles = Histogram(
             "gpuctl_cycle_seconds", "Time of a reconcile cycle", buckets=_CYCLE_SECONDS, registry=self.registry
@@ -70,7 +79,11 @@ class PrometheusMeters:
         self.registry.register(self._now)
         ProcessCollector(registry=self.registry)
         self._synced = False
+        self._useless_ns: int | None = None
+        self.document = b""
+        """What /status answers; empty while nothing is known."""
         self._stale_after_ns = stale_after_ms * _MS_NS
+        self._useless_after_ns = useless_after_ms * _MS_NS
         self._beat_ns = time.monotonic_ns()
 
     def beat(self) -> None:
@@ -109,6 +122,15 @@ class PrometheusMeters:
         """How many problems of each code stand now."""
         self._now.problems = dict(codes)
 
+    def enforced(self, *, well: bool) -> None:
+        """Whether something could be applied, if anything had to be."""
+        since_ns = self._useless_ns or time.monotonic_ns()
+        self._useless_ns = None if well else since_ns
+
+    def status(self, told: ToldStatus) -> None:
+        """The status has changed."""
+        self.document, self._now.status = told.document, told
+
     def request(self, verb: str, kind: str, code: int, duration_ms: DurationMs) -> None:
         """A request to the API server was answered; code 0: it was not. From any thread."""
         self._requests.labels(verb, kind, str(code)).inc()
@@ -118,9 +140,14 @@ class PrometheusMeters:
         """Whether the loop came round lately."""
         return time.monotonic_ns() - self._beat_ns < self._stale_after_ns
 
-    def ready(self) -> bool:
-        """Whether the cluster was read; a replica that waits for leadership is ready too."""
-        return self._synced
+    def unready(self) -> str:
+        """Why it is not ready; empty if it is. A replica in standby is ready once it has read the cluster."""
+        since_ns = self._useless_ns
+        if not self._synced:
+            return "the cluster was not read yet"
+        if since_ns is not None and time.monotonic_ns() - since_ns >= self._useless_after_ns:
+            return "nothing could be applied for ten minutes"
+        return ""
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -134,6 +161,7 @@ class _Now(Collector):
         self.measured: Measurements | None = None
         self.problems: Mapping[str, int] = {}
         self.revision: tuple[Revision, Instant] | None = None
+        self.status = ToldStatus()
 
     def collect(self) -> Iterator[Metric]:
         """All gauges."""
@@ -146,6 +174,15 @@ class _Now(Collector):
             name, at_ms = revision
             yield _gauge("gpuctl_revision_info", "The commit that is enforced", ("revision",), [((name,), 1)])
             yield _gauge("gpuctl_revision_timestamp_seconds", "When it was taken up", (), [((), at_ms / 1000)])
+        status = self.status
+        for which, text, since_ms in (
+            ("fetch", "When Git was last read well", status.fetched_ms),
+            ("cycle", "When a cycle last went well", status.cycled_ms),
+        ):
+            if since_ms is not None:
+                yield _gauge(f"gpuctl_last_good_{which}_timestamp_seconds", text, (), [((), since_ms / 1000)])
+        if leads:
+            yield _gauge("gpuctl_ready", "1: the newest commit is applied whole", (), [((), int(status.ready))])
         if leads and measured is not None:
             yield from _of_projects(measured)
 
@@ -174,7 +211,7 @@ def _gauge(name: str, text: str, labels: tuple[str, ...], values: Iterable[tuple
 
 
 class MetricsServer:
-    """Serves /metrics, /healthz and /readyz at HOST:PORT until it is closed."""
+    """Serves /metrics, /status, /healthz and /readyz at HOST:PORT until it is closed."""
 
     def __init__(self, meters: PrometheusMeters, address: str) -> None:
         """Raises WorldFault GPU7031 for what is no address, or one that can't be listened on."""
@@ -227,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "gpuctl", ""
 
     def do_GET(self) -> None:
-        """Answer one of the three paths."""
+        """Answer one of the four paths."""
         path = self.path.partition("?")[0]
         if path == "/metrics":
             encode, kind = choose_encoder(self.headers.get("accept") or "")
@@ -235,9 +272,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/healthz":
             self._say(well=self.measured.alive(), fault="the loop hangs")
         elif path == "/readyz":
-            self._say(well=self.measured.ready(), fault="the cluster was not read yet")
+            unready = self.measured.unready()
+            self._say(well=not unready, fault=unready)
+        elif path == "/status":
+            document = self.measured.document
+            known = HTTPStatus.OK if document else HTTPStatus.SERVICE_UNAVAILABLE
+            self._answer(known, document or b"{}", "application/json")
         else:
-            self._answer(HTTPStatus.NOT_FOUND, b"/metrics, /healthz and /readyz are here\n", "text/plain")
+            self._answer(HTTPStatus.NOT_FOUND, b"/metrics, /status, /healthz and /readyz are here\n", "text/plain")
 
     def _say(self, *, well: bool, fault: str) -> None:
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE

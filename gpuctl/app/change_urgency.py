@@ -16,7 +16,7 @@ from itertools import compress
 from operator import is_not
 from typing import Any
 
-from gpuctl.k8s import kinds
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import items, mapping
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
@@ -25,12 +25,14 @@ from gpuctl.plan import is_stopped
 
 _ONLY_OBSERVED = frozenset({kinds.POD, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE})
 """Kinds that gpuctl never writes: only their observed state matters."""
+_PUBLISHED = frozenset(ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, name) for name in names.PUBLISHED)
+"""What the leader publishes for people: no cycle follows from it."""
 _OF_EVERY_WRITE = frozenset({"resourceVersion", "managedFields"})
 
 
 def alters(ref: ObjectRef, old: Body | None, new: Body | None) -> bool:
     """Whether an object that came, changed or went may change what is written, whatever is observed of it."""
-    if (ref.api_version, ref.kind) in _ONLY_OBSERVED:
+    if (ref.api_version, ref.kind) in _ONLY_OBSERVED or ref in _PUBLISHED:
         return False
     if old is None or new is None:
         return True

@@ -62,6 +62,7 @@ class _Rhythm:
         try:
             self._reconciler.beat()
             wait_ms = self._turn()
+            self._reconciler.tell_status()
         except Exception as error:  # noqa: BLE001 - a bug outside of a cycle must not end months of service either
             self._bugs += 1
             self._reconciler.troubles.bug("loop", error)

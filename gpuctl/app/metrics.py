@@ -45,6 +45,16 @@ class Measurements:
     drift: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldStatus:
+    """The status in JSON, and what is measured of it. Instants are None for what has not happened."""
+
+    document: bytes = b""
+    ready: bool = False
+    fetched_ms: Instant | None = None
+    cycled_ms: Instant | None = None
+
+
 class Meters(Protocol):
     """Takes the measurements. Called from the loop's thread; never raises and never waits."""
 
@@ -76,6 +86,14 @@ class Meters(Protocol):
         """How many problems of each code stand now: call it with `Journal.codes` when they may have changed."""
         ...
 
+    def enforced(self, *, well: bool) -> None:
+        """Whether something could be applied, if anything had to be. Where nothing can for long, /readyz fails."""
+        ...
+
+    def status(self, told: ToldStatus) -> None:
+        """The status: call it whenever it has changed."""
+        ...
+
 
 class Unmeasured:
     """Implements the port Meters where no measurements are wanted."""
@@ -99,6 +117,12 @@ class Unmeasured:
         """Nothing."""
 
     def standing(self, codes: Mapping[str, int]) -> None:
+        """Nothing."""
+
+    def enforced(self, *, well: bool) -> None:
+        """Nothing."""
+
+    def status(self, told: ToldStatus) -> None:
         """Nothing."""
 
 

@@ -44,10 +44,12 @@ from gpuctl.app.report import (
     of_unreadable,
 )
 from gpuctl.app.revisions import Desired
+from gpuctl.app.status import UNPUBLISHED, Publisher, StatusBoard
 from gpuctl.app.timekeeping import LAST_RETRY_MS, NO_REFERENCE, CheckedClock, retry_ms
 from gpuctl.app.troubles import Troubles
 from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import NO_REVISION
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import Records, read_ledgers
@@ -91,7 +93,10 @@ AT_ONCE = AtOnce()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The outside world of the loop, as ports. `reference`: the clock of the cluster's server, if it has one."""
+    """The outside world of the loop, as ports. `reference`: the clock of the cluster's server, if it has one.
+
+    `identity`: the name of this process among the replicas; empty if it is the only one.
+    """
 
     source: Source
     cluster: Cluster
@@ -102,6 +107,8 @@ class Outside:
     recorder: Recorder = UNRECORDED
     background: Background = AT_ONCE
     reference: Reference = NO_REFERENCE
+    publisher: Publisher = UNPUBLISHED
+    identity: str = ""
 
 
 class Reconciler:
@@ -122,6 +129,7 @@ class Reconciler:
         self._term: int | None = None
         self._began_ms = self._now()
         self._blind, self._look_due = 0, self._now()
+        self._board = StatusBoard(outside.publisher, outside.meters, outside.clock, outside.identity)
         self._begin()
 
     def _begin(self) -> None:
@@ -130,6 +138,7 @@ class Reconciler:
         self._predictions = Predictions()
         self._context = CycleContext(object_cache=self._object_cache, clock=self._time, stop=self._is_over)
         self._follower.forget()
+        self._board.begin()
         self.has_followed = False
         """Whether the branch was read at least once, or could not be."""
         self._desired = Desired()
@@ -171,6 +180,17 @@ class Reconciler:
         if self.troubles.guarded("cluster", self._look):
             self.troubles.aside("synced", self._outside.meters.synced)
 
+    def tell_status(self) -> None:
+        """Have the status told if it may have changed."""
+        self.troubles.aside("status", self._tell_status)
+
+    def _tell_status(self) -> None:
+        leadership = self._outside.leadership
+        if not leadership.held():
+            self._board.stand_by(leadership.holder())
+        elif self.has_followed:
+            self._board.tell(lambda: self._journal.standing)
+
     @property
     def is_following(self) -> bool:
         """Whether the newest commit is being read."""
@@ -190,11 +210,16 @@ class Reconciler:
         self.troubles.stand("git", problems)
         self.has_followed = True
         self.troubles.aside("fetched", lambda: self._outside.meters.fetched(well=well))
+        head = came[0].head if came else NO_REVISION
+        self._board.fetched(well=well, branch=self._outside.source.branch, head=head)
         return well
 
     def enforce(self, done: Callable[[CycleReport], bool] = until_calm) -> bool:
         """Run cycles until one is done. Returns False if the cluster can't be read."""
-        return self.troubles.guarded("cluster", lambda: self._enforce(done))
+        before = self._before
+        well = self.troubles.guarded("cluster", lambda: self._enforce(done))
+        self._board.cycled(self._before if well and self._before is not before else None, self._desired)
+        return well
 
     def rest_ms(self, interval_ms: DurationMs) -> DurationMs:
         """How long to wait after the last cycles if nothing happens."""
@@ -278,6 +303,7 @@ class Reconciler:
     def _take(self, desired: Desired) -> None:
         self._desired, self._newest = desired, None
         if desired.revision:
+            self._board.taking_up(desired.revision)
             facts = {"revision": desired.revision, "branch": self._outside.source.branch}
             self._journal.tell(self._now(), Entry(event="following", fields=facts))
             self.troubles.aside("revision", lambda: self._outside.meters.following(desired.revision, self._now()))
@@ -358,6 +384,7 @@ class Reconciler:
     def _end(self, checked: Checked, declared: Declared, state: ClusterState) -> None:
         """Report the end of a prediction in the journal, as an event and in the measurements."""
         self._journal.tell(checked.at_ms, entry_of(checked))
+        self._board.predicted(checked)
         self._outside.meters.predicted(checked.result.value, causes_of(checked))
         self._outside.recorder.record([note_on_ledger(checked, declared, state)])
 

@@ -114,6 +114,11 @@ class Journal:
             self._standing.pop(area, None)
 
     @property
+    def standing(self) -> tuple[Entry, ...]:
+        """All problems that stand."""
+        return tuple(entry for area in self._standing.values() for entry in area.values())
+
+    @property
     def codes(self) -> Mapping[str, int]:
         """How many problems of each code stand. An entry without a code (a replica in standby) is no problem."""
         standing = (entry.fields.get("code") for area in self._standing.values() for entry in area.values())

@@ -127,7 +127,6 @@ INSTEAD: Mapping[tuple[str, ...], str] = {
     ("jobs",): "gpuctl list",
     ("projects",): _PROJECTS,
     ("nodes",): _NODES,
-    ("status",): "gpuctl list -A for jobs, gpuctl diff DIR for drift",
     ("format",): "gpuctl fmt",
     ("lint",): "gpuctl validate DIR",
     ("help",): "gpuctl --help, gpuctl COMMAND --help",

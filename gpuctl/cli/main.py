@@ -30,6 +30,7 @@ COMMANDS = {
     "delete": "gpuctl.cli.change_job:delete",
     "suspend": "gpuctl.cli.change_job:suspend",
     "resume": "gpuctl.cli.change_job:resume",
+    "status": "gpuctl.cli.status:status",
     "list": "gpuctl.cli.list_jobs:list_jobs",
     "get": "gpuctl.cli.get:get",
     "explain": "gpuctl.cli.explain:explain",

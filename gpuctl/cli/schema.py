@@ -15,14 +15,16 @@ from gpuctl.diag.wording import one_of
 def schema(kind: str | None) -> None:
     """Print the JSON Schema of declarations, or of what gpuctl prints.
 
-    KIND is a kind of declaration, Declaration, which is one schema for all of them, Scenario, or PlanReport, which is
-    what `gpuctl plan -o json` prints; without it, all are printed by name.
+    KIND is a kind of declaration; Declaration, which is one schema for all of them; Scenario; PlanReport, what
+    `gpuctl plan -o json` prints; or Status, what `gpuctl status -o json` prints. Without it, all are printed by
+    name.
     """
     from gpuctl.compile.jsonschema import any_kind, schemas  # noqa: PLC0415 - pydantic is imported only now
     from gpuctl.compile.scenario_v1 import ScenarioV1  # noqa: PLC0415
-    from gpuctl.views import plan_form  # noqa: PLC0415
+    from gpuctl.views import plan_form, status_form  # noqa: PLC0415
 
     others = {"Scenario": ScenarioV1.model_json_schema(), "PlanReport": plan_form.schema()}
+    others["Status"] = status_form.schema()
     by_kind = {**schemas(), "Declaration": any_kind(), **others}
     named = {name.lower(): name for name in by_kind}
     if kind is None:

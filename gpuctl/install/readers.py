@@ -22,8 +22,9 @@ def reader_roles() -> Iterator[Body]:
     """The roles. None of them has a verb that changes anything, reads a Secret, or enters a container."""
     home = names.SYSTEM_NAMESPACE
     yield made(kinds.CLUSTER_ROLE, names.READER_ROLE, {"rules": list(_cluster_rules())})
-    published = {**_rule(kinds.CONFIG_MAP, "get"), "resourceNames": list(names.PUBLISHED)}
-    yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published]}, namespace=home)
+    published = {**_rule(kinds.CONFIG_MAP, *_LOOK), "resourceNames": list(names.PUBLISHED)}
+    leads = {**_rule(kinds.LEASE, *_LOOK), "resourceNames": [names.LEASE_NAME]}
+    yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published, leads]}, namespace=home)
     yield made(kinds.ROLE, names.LEDGER_ROLE, {"rules": [_rule(kinds.CONFIG_MAP, *_LOOK)]}, namespace=home)
 
 

@@ -11,7 +11,9 @@ LEASE_NAME = "gpuctl"
 """The Lease in SYSTEM_NAMESPACE that decides which replica may write."""
 OVERVIEW_NAME = "gpuctl-overview"
 """The ConfigMap in SYSTEM_NAMESPACE that the leader publishes for people who may not read the whole cluster."""
-PUBLISHED = (OVERVIEW_NAME,)
+STATUS_NAME, STATUS_KEY = "gpuctl-status", "status.json"
+"""The ConfigMap in SYSTEM_NAMESPACE in which the leader publishes its own state, and the key of it."""
+PUBLISHED = (OVERVIEW_NAME, STATUS_NAME)
 """All ConfigMaps there that are published, and no ledgers. Nothing is decided by them, and a cycle reads none."""
 READER_ROLE = "gpuctl-reader"
 """The ClusterRole of people who look at jobs, and the Role in SYSTEM_NAMESPACE for what is published to them."""

@@ -275,17 +275,17 @@ class PlanReportV1(Form):
 def schema() -> dict[str, Any]:
     """The JSON Schema. It lets fields be that it does not know: later versions of gpuctl may add some."""
     made = PlanReportV1.model_json_schema(mode="validation")
-    return {"$schema": DIALECT, "$id": ADDRESS, "title": "PlanReport", **_open(made)}
+    return {"$schema": DIALECT, "$id": ADDRESS, "title": "PlanReport", **opened(made)}
 
 
-def _open(node: Any, *, named: bool = False) -> Any:
+def opened(node: Any, *, named: bool = False) -> Any:
     """Without titles that repeat names, and without the bar on other fields. `named`: keys are names of fields."""
     if isinstance(node, list):
-        return [_open(entry) for entry in node]
+        return [opened(entry) for entry in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: _open(value, named=key in {"properties", "$defs"} and not named)
+        key: opened(value, named=key in {"properties", "$defs"} and not named)
         for key, value in node.items()
         if named or key not in {"title", "additionalProperties"}
     }

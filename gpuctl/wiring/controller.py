@@ -22,6 +22,8 @@ from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.ports import Cluster, Leadership, Machines, Recorder, Reference, WorldFault
 from gpuctl.app.reconciler import ALONE, AT_ONCE, UNRECORDED, Outside
 from gpuctl.app.report import Entry, Journal, Level
+from gpuctl.app.status import REF as STATUS
+from gpuctl.app.status import UNPUBLISHED, Direct, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.model.units import DurationMs
 
@@ -95,6 +97,8 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
             recorder=ports.recorder,
             background=background,
             reference=ports.reference,
+            publisher=ports.publisher,
+            identity=ports.identity,
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
@@ -111,12 +115,21 @@ class _ClusterPorts:
     react_ms: DurationMs
     recorder: Recorder = UNRECORDED
     reference: Reference = NO_REFERENCE
+    publisher: Publisher = UNPUBLISHED
+    identity: str = ""
 
 
 def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
     path = None if target.embedded == IN_MEMORY else target.embedded
     cluster = stack.enter_context(closing(EmbeddedCluster(SystemClock(), path)))
-    return _ClusterPorts(cluster=cluster, machines=cluster, leadership=ALONE, meters=PrometheusMeters(), react_ms=250)
+    return _ClusterPorts(
+        cluster=cluster,
+        machines=cluster,
+        leadership=ALONE,
+        meters=PrometheusMeters(),
+        react_ms=250,
+        publisher=Direct(cluster),
+    )
 
 
 def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack, journal: Journal) -> _ClusterPorts:
@@ -129,6 +142,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.lease import LeaseLeadership, new_identity  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.publisher import ObjectPublisher  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.recorder import EventRecorder  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.timings import limited  # noqa: PLC0415
 
@@ -148,6 +162,8 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     stack.enter_context(closing(cluster))
     recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)
     stack.enter_context(closing(recorder))
+    publisher = ObjectPublisher(connection, STATUS, permit=leadership.held, on_request=meters.request)
+    stack.enter_context(closing(publisher))
     with suppress(WorldFault):
         lacking = discover(cluster.requests).told
         if lacking is not None:
@@ -161,6 +177,8 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
         react_ms=1_000,
         recorder=recorder,
         reference=connection.time,
+        publisher=publisher,
+        identity=me,
     )
 
 

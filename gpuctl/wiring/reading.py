@@ -17,9 +17,10 @@ from gpuctl.adapters.githistory import Removal, removal_of
 from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.adapters.newfiles import NewFolder
 from gpuctl.app.beginning import NewRepository
-from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable
+from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable, VirtualTime
 from gpuctl.app.simulation import ReadTree
-from gpuctl.k8s.kinds import for_people
+from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, Scope, for_people
+from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.ids import JobId
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
 from gpuctl.model.units import Instant
@@ -37,6 +38,11 @@ def now_ms() -> Instant:
 def clock() -> Clock:
     """The machine's clock."""
     return SystemClock()
+
+
+def passing_clock() -> VirtualTime:
+    """The machine's clock, to wait by."""
+    return PassingClock()
 
 
 @contextmanager
@@ -60,6 +66,23 @@ def looking(kubeconfig: str | None, context: str | None, namespace: str | None) 
     with ExitStack() as stack:
         connection = stack.enter_context(closing(connect(kubeconfig, context)))
         yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
+
+
+@contextmanager
+def reading_status(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
+    """Connect to a cluster of which only the published status and the Lease are read: few may read more there."""
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+
+    scopes = {
+        kind: Scope(namespace=SYSTEM_NAMESPACE, field_selector=f"metadata.name={name}")
+        for kind, name in ((CONFIG_MAP, STATUS_NAME), (LEASE, LEASE_NAME))
+    }
+    with (
+        closing(connect(kubeconfig, context)) as connection,
+        closing(KubernetesCluster(connection, scopes=scopes)) as found,
+    ):
+        yield found
 
 
 def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:

@@ -17,6 +17,7 @@ from gpuctl.app.metrics import Meters
 from gpuctl.app.ports import Background, Clock, Cluster, Leadership, Machines, Note, Recorder, Reference, Source
 from gpuctl.app.reconciler import ALONE, AT_ONCE, UNMEASURED, Outside
 from gpuctl.app.report import Journal, LogForm
+from gpuctl.app.status import UNPUBLISHED, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.k8s.kinds import OBSERVED
 from gpuctl.k8s.objects import ref_of
@@ -68,6 +69,7 @@ class Stage:
         self.machine_clock: Clock = self.clock
         self.meters: Meters = UNMEASURED
         self.recorder: Recorder = self
+        self.publisher: Publisher = UNPUBLISHED
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
         self.notes: list[Note] = []
@@ -127,6 +129,7 @@ class Stage:
             recorder=self.recorder,
             background=self.background,
             reference=self.reference,
+            publisher=self.publisher,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
         return run(LoopSettings(interval_ms=10_000, react_ms=2_000, once=once), outside, journal, self)

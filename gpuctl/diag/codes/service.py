@@ -1,4 +1,4 @@
-"""GPU7030-7039: gpuctl as a service of the cluster: leadership and measurements."""
+"""GPU7030-7039 and 7080-7099: gpuctl as a service of the cluster: leadership, measurements, status."""
 
 from __future__ import annotations
 
@@ -27,5 +27,20 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "could be ended for good. So gpuctl decides and writes nothing while the clocks differ by more than a minute. "
         "Running jobs keep running.",
         fix="Correct the wrong clock: run NTP on the node of this process and on the control plane.",
+    ),
+    CodeEntry(
+        code="GPU7080",
+        title="no status is published",
+        message="there is no ConfigMap {name}",
+        why="The replica that leads publishes its state there. gpuctl does not run in this cluster, has not read its "
+        "repository yet, or is older than this command.",
+        fix="`kubectl -n gpuctl-system get pods` shows whether it runs; `gpuctl install` prints what runs it.",
+    ),
+    CodeEntry(
+        code="GPU7081",
+        title="the published status can't be read",
+        message="ConfigMap {name} holds no status that this version reads: {why}",
+        why="Another program changed it, or it was written by a version of gpuctl whose form differs.",
+        fix="Use the version of gpuctl that runs in the cluster. What others changed is written anew within a minute.",
     ),
 )

@@ -1,0 +1,271 @@
+"""Keeps the reconciler's state as one value: what the leader publishes, and what every replica tells who asks it.
+
+Written to the cluster only when something other than a time has changed, at most every PUBLISH_MS. A standby replica
+tells what the leader published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from gpuctl import __version__
+from gpuctl.app.cycle import CycleReport
+from gpuctl.app.metrics import Meters, ToldStatus
+from gpuctl.app.ports import Clock, Cluster, Forbidden, NotFound, WorldFault
+from gpuctl.app.predictions import MOST_NAMED, Checked, Result, told
+from gpuctl.app.report import Entry, Level
+from gpuctl.app.revisions import Desired
+from gpuctl.diag.wording import message
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.objects import mapping, ref_of, text
+from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
+from gpuctl.model.change import OutcomeStatus
+from gpuctl.model.ids import NO_REVISION, ObjectRef, Revision
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.views.status import MOST_BYTES, StatusFacts, document, status_of
+from gpuctl.views.status_form import PredictionForm, ProblemForm, ReplicaForm, StatusV1, parsed
+
+PUBLISH_MS: DurationMs = 2_000
+"""How often the object is written at most."""
+LEADERLESS_MS: DurationMs = 60_000
+"""A Lease that was not renewed for so long has no leader: it is renewed every two seconds or so."""
+MOST_PREDICTIONS = 5
+REF = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.STATUS_NAME)
+
+
+class Publisher(Protocol):
+    """Makes the status known in the cluster. Nothing depends on it."""
+
+    def publish(self, body: Body) -> None:
+        """Write the object soon; a newer one takes the place of one that waits. Returns at once, never raises."""
+        ...
+
+    def latest(self) -> Body | None:
+        """The object as a replica in standby last read it, some seconds ago; None if it is not known."""
+        ...
+
+
+class Unpublished:
+    """Implements the port Publisher where nothing is to be published."""
+
+    def publish(self, body: Body) -> None:
+        """Drop it."""
+
+    def latest(self) -> None:
+        """None."""
+
+
+UNPUBLISHED = Unpublished()
+
+
+class Direct:
+    """Implements the port Publisher on a cluster in this process, which always answers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def publish(self, body: Body) -> None:
+        """Write it now."""
+        try:
+            self._cluster.apply(body)
+        except WorldFault:
+            return  # gpuctl-system may not be there yet: the next change is written
+
+    def latest(self) -> Body | None:
+        """The object as it is now."""
+        return _one(self._cluster.list(kinds.CONFIG_MAP).items, REF)
+
+
+class StatusBoard:
+    """Notes what happens in the loop, and tells the status when it may have changed. Keeps the last few predictions."""
+
+    def __init__(self, publisher: Publisher, meters: Meters, clock: Clock, identity: str) -> None:
+        self._publisher = publisher
+        self._meters = meters
+        self._clock = clock
+        self._identity = identity
+        self.begin()
+
+    def begin(self) -> None:
+        """Start over: another replica has led."""
+        self._facts = StatusFacts(version=__version__, now_ms=0, replica=self._replica("leader", self._identity))
+        self._next = NO_REVISION
+        self._published: StatusV1 | None = None
+        self._told_ms: Instant | None = None
+        self._changed = True
+        self._stood: tuple[str, Body | None] | None = None
+
+    def fetched(self, *, well: bool, branch: str, head: Revision) -> None:
+        """The branch was asked for. `head` empty: it is what it was."""
+        facts = replace(self._facts, branch=branch, head=head or self._facts.head)
+        self._facts = replace(facts, fetched_ms=self._clock.now_ms()) if well else facts
+        self._changed = True
+
+    def taking_up(self, revision: Revision) -> None:
+        """A commit is enforced from now on."""
+        self._next = revision
+
+    def cycled(self, report: CycleReport | None, desired: Desired) -> None:
+        """Cycles have ended. `report` None: they could not be run."""
+        self._meters.enforced(well=_went_well(report))
+        facts = replace(self._facts, kept_back=desired.kept_back, diagnostics=desired.diagnostics)
+        self._facts = facts = replace(facts, declared=desired.declared)
+        if report is not None and _went_well(report):
+            facts = replace(facts, cycled_ms=report.at_ms, nodes=report.state.nodes)
+            if report.calm and self._next and self._next != facts.applied:
+                facts = replace(facts, applied=self._next, applied_ms=report.at_ms)
+        self._facts, self._changed = facts, True
+
+    def predicted(self, checked: Checked) -> None:
+        """A prediction has ended."""
+        if checked.result not in {Result.EXPLAINED, Result.BUG}:
+            return
+        made = PredictionForm(
+            commit=checked.revision,
+            at=format_timestamp(checked.at_ms),
+            result="bug" if checked.result is Result.BUG else "explained",
+            differences=[told(each) for each in checked.differences[:MOST_NAMED]],
+        )
+        kept = (made, *self._facts.predictions)[:MOST_PREDICTIONS]
+        self._facts, self._changed = replace(self._facts, predictions=kept), True
+
+    def tell(self, standing: Callable[[], Iterable[Entry]]) -> None:
+        """Tell the status if it may have changed, as the leader."""
+        now_ms = self._clock.now_ms()
+        since_ms = None if self._told_ms is None else now_ms - self._told_ms
+        if not self._changed or (since_ms is not None and 0 <= since_ms < PUBLISH_MS):
+            return
+        self._changed, self._told_ms = False, now_ms
+        problems = [_problem(entry) for entry in standing() if entry.level is not Level.INFO]
+        status = status_of(replace(self._facts, now_ms=now_ms, standing=problems))
+        self._measure(status)
+        if self._published is None or _timeless(status) != _timeless(self._published):
+            self._published = status
+            self._publisher.publish(body_of(document(status)))
+
+    def stand_by(self, leader: str) -> None:
+        """Tell what the leader published, as a replica that waits."""
+        self._meters.enforced(well=True)
+        latest = self._publisher.latest()
+        if self._stood == (leader, latest):
+            return
+        self._stood = (leader, latest)
+        replica = self._replica("standby", leader)
+        try:
+            published = parsed(_content(latest)).model_copy(update={"replica": replica})
+        except ValueError:
+            facts = StatusFacts(version=__version__, now_ms=self._clock.now_ms(), replica=replica)
+            published = status_of(facts)
+        if not leader and published.ready:
+            published = published.model_copy(update={"ready": False, "why_not": ["no replica leads"]})
+        self._measure(published)
+
+    def _measure(self, status: StatusV1) -> None:
+        facts = self._facts
+        self._meters.status(
+            ToldStatus(
+                document=document(status),
+                ready=status.ready,
+                fetched_ms=facts.fetched_ms,
+                cycled_ms=facts.cycled_ms,
+            )
+        )
+
+    def _replica(self, role: Literal["leader", "standby"], leader: str) -> ReplicaForm:
+        return ReplicaForm(identity=self._identity, role=role, leader=leader)
+
+
+def _went_well(report: CycleReport | None) -> bool:
+    """Whether something could be applied, or nothing had to be."""
+    if report is None:
+        return False
+    outcomes = [outcome.status for outcome in report.result.outcomes]
+    return OutcomeStatus.APPLIED in outcomes or OutcomeStatus.FAILED not in outcomes
+
+
+def _problem(entry: Entry) -> ProblemForm:
+    facts = {key: value if isinstance(value, str) else str(value) for key, value in entry.fields.items()}
+    return ProblemForm(
+        event=entry.event,
+        level="error" if entry.level is Level.ERROR else "warning",
+        code=facts.get("code", ""),
+        message=facts.get("message") or " ".join(f"{key}={value}" for key, value in facts.items()),
+        place=facts.get("place") or facts.get("object", ""),
+        help=facts.get("help", ""),
+    )
+
+
+def _timeless(status: StatusV1) -> StatusV1:
+    """The status without what changes by itself."""
+    git = status.git.model_copy(update={"last_good_fetch": None})
+    cycle = status.cycle.model_copy(update={"last_good_cycle": None})
+    return status.model_copy(update={"written_at": "", "git": git, "cycle": cycle})
+
+
+def body_of(content: bytes) -> Body:
+    """The object that is published."""
+    note = "The state of gpuctl, as the leader wrote it; gpuctl status shows it."
+    return {
+        "apiVersion": REF.api_version,
+        "kind": REF.kind,
+        "metadata": {
+            "name": REF.name,
+            "namespace": REF.namespace,
+            "labels": {"app.kubernetes.io/name": "gpuctl"},
+            "annotations": {"kubernetes.io/description": note},
+        },
+        "data": {names.STATUS_KEY: content.decode()},
+    }
+
+
+def _content(body: Body | None) -> bytes:
+    found = b"" if body is None else text(body, "data", names.STATUS_KEY).encode()
+    return found if len(found) <= 2 * MOST_BYTES else b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The status as read from a cluster. `renewed_ms`: when the Lease was last renewed; None where that is not known,
+    as on the embedded cluster, which has none."""
+
+    status: StatusV1
+    renewed_ms: Instant | None = None
+
+
+def read_status(cluster: Cluster, now_ms: Instant) -> Published:
+    """Read what the leader published. A leader that is gone makes it not ready.
+
+    Raises WorldFault: GPU7080 where nothing is published, GPU7081 for what is no status, and as `list` does.
+    """
+    body = _one(cluster.list(kinds.CONFIG_MAP).items, REF)
+    if body is None:
+        raise WorldFault("GPU7080", message("GPU7080", {"name": f"{REF.namespace}/{REF.name}"}))
+    try:
+        status = parsed(_content(body))
+    except ValueError as error:
+        told_why = {"name": f"{REF.namespace}/{REF.name}", "why": str(error)}
+        raise WorldFault("GPU7081", message("GPU7081", told_why)) from error
+    renewed_ms = _renewed_ms(cluster)
+    if renewed_ms is not None and now_ms - renewed_ms > LEADERLESS_MS:
+        why_not = ["no replica leads", *status.why_not]
+        status = status.model_copy(update={"ready": False, "why_not": why_not})
+    return Published(status=status, renewed_ms=renewed_ms)
+
+
+def _renewed_ms(cluster: Cluster) -> Instant | None:
+    try:
+        found = cluster.list(kinds.LEASE).items
+    except (NotFound, Forbidden):
+        return None
+    lease = _one(found, ObjectRef(*kinds.LEASE, names.SYSTEM_NAMESPACE, names.LEASE_NAME))
+    try:
+        return parse_timestamp(text(mapping(lease or {}, "spec"), "renewTime"))
+    except ValueError:
+        return None
+
+
+def _one(bodies: Sequence[Body], ref: ObjectRef) -> Body | None:
+    return next((body for body in bodies if ref_of(body) == ref), None)

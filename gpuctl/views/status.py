@@ -1,0 +1,311 @@
+"""The reconciler's state, from facts to its form, and from the form to text at a glance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
+from gpuctl.model.declared import Declared
+from gpuctl.model.freeze import Forbidden, open_until
+from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
+from gpuctl.model.state import Node
+from gpuctl.model.units import Instant
+from gpuctl.plan import CONFIRM_TRAILER, OWN
+from gpuctl.views.status_form import (
+    CommitForm,
+    CycleForm,
+    FrozenForm,
+    GitForm,
+    HeldForm,
+    PoolForm,
+    PredictionForm,
+    ProblemForm,
+    RefusalForm,
+    ReplicaForm,
+    StatusV1,
+)
+from gpuctl.views.tables import age, table
+
+MOST_BYTES = 262_144
+"""The longest status, in JSON: a quarter of what an object of the API server may have."""
+_MOST = (50, 10, 2)
+"""The most entries of a list: the first number with which the status is short enough."""
+_LONGEST = 400
+"""The longest text of an entry, in characters."""
+_SHOWN_REVISION = 12
+_CONFIRM = re.compile(rf"`({CONFIRM_TRAILER}: \w+)`")
+_BACK = frozenset({"GPU8009", "GPU8010"})
+"""Say that a part is held back, which the list of those parts says too."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusFacts:
+    """What the status is made of. `head`: the newest commit that was read; `applied`: the one last made so.
+
+    `kept_back` maps a part to the commit it stays at, as in Desired. `standing`: all that stands wrong. `frozen`: what
+    people froze, without the windows of Git. Instants are None for what has not happened.
+    """
+
+    version: str
+    now_ms: Instant
+    replica: ReplicaForm
+    branch: str = ""
+    head: Revision = NO_REVISION
+    applied: Revision = NO_REVISION
+    applied_ms: Instant | None = None
+    fetched_ms: Instant | None = None
+    cycled_ms: Instant | None = None
+    declared: Declared | None = None
+    nodes: Sequence[Node] = ()
+    kept_back: Mapping[ProjectName, Revision] = field(default_factory=dict)
+    diagnostics: Sequence[Diagnostic] = ()
+    standing: Sequence[ProblemForm] = ()
+    frozen: Sequence[FrozenForm] = ()
+    predictions: Sequence[PredictionForm] = ()
+
+
+def status_of(facts: StatusFacts) -> StatusV1:
+    """The status, no longer than MOST_BYTES. Pure. Cost: linear in what stands wrong, and in the nodes."""
+    made = _made(facts, _MOST[0])
+    for most in _MOST[1:]:
+        if len(document(made)) > MOST_BYTES:
+            made = _made(facts, most)
+    return made
+
+
+def document(status: StatusV1) -> bytes:
+    """The form in JSON, as it is published."""
+    return status.model_dump_json(by_alias=True).encode()
+
+
+def _made(facts: StatusFacts, most: int) -> StatusV1:
+    cut = _Cut(most)
+    refused = [(found, problem) for problem in facts.standing if (found := _CONFIRM.search(problem.help))]
+    held = [*_held(facts, cut)]
+    told = {each.message for part in held for each in part.problems}
+    problems = [
+        _short(each)
+        for each in facts.standing
+        if not _CONFIRM.search(each.help) and each.code not in _BACK and _cut(each.message) not in told
+    ]
+    frozen = [*facts.frozen, *_windows(facts)]
+    made = StatusV1(
+        api_version="gpuctl.dev/v1",
+        kind="Status",
+        cluster=None if facts.declared is None else facts.declared.cluster.name,
+        version=facts.version,
+        written_at=format_timestamp(facts.now_ms),
+        ready=True,
+        why_not=[],
+        replica=facts.replica,
+        commit=CommitForm(
+            branch=facts.branch,
+            head=facts.head or None,
+            applied=facts.applied or None,
+            applied_at=_time(facts.applied_ms),
+        ),
+        git=GitForm(last_good_fetch=_time(facts.fetched_ms)),
+        cycle=CycleForm(last_good_cycle=_time(facts.cycled_ms)),
+        held=cut(held),
+        refusals=cut([
+            RefusalForm(code=each.code, message=_cut(each.message), confirm=found.group(1)) for found, each in refused
+        ]),
+        frozen=cut([each.model_copy(update={"reason": _cut(each.reason)}) for each in frozen]),
+        pools=cut(list(_short_pools(facts, cut))),
+        predictions=cut([
+            each.model_copy(update={"differences": [_cut(text) for text in cut(each.differences)]})
+            for each in facts.predictions
+        ]),
+        problems=cut(sorted(problems, key=lambda each: each.level)),
+        left_out=cut.left_out,
+    )
+    why_not = [_cut(why) for why in _why_not(made)]
+    return made.model_copy(update={"ready": not why_not, "why_not": why_not[:most]})
+
+
+class _Cut:
+    """Cuts lists to their longest, and counts what is left out."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.left_out = 0
+
+    def __call__(self, entries: Sequence[T]) -> list[T]:
+        self.left_out += max(0, len(entries) - self._most)
+        return list(entries[: self._most])
+
+
+def _held(facts: StatusFacts, cut: _Cut) -> Iterator[HeldForm]:
+    for problem in facts.standing:
+        if problem.event == "held":
+            yield HeldForm(project=None, state="window", commit=facts.applied or None, problems=[_short(problem)])
+    errors = [each for each in facts.diagnostics if each.severity is Severity.ERROR and each.code not in _BACK]
+    pinned = frozenset[ProjectName]() if facts.declared is None else facts.declared.pinned
+    for owner in sorted({*facts.kept_back, *pinned}):
+        mine = [each for each in errors if f"/projects/{owner}/" in f"/{each.span.file}"] or errors
+        yield HeldForm(
+            project=None if owner == OWN else str(owner),
+            state="keptBack" if owner in facts.kept_back else "pinned",
+            commit=facts.kept_back.get(owner),
+            problems=[problem_of(each) for each in cut(mine)],
+        )
+
+
+def problem_of(found: Diagnostic) -> ProblemForm:
+    """The form of a diagnostic."""
+    return _short(
+        ProblemForm(
+            event="invalid",
+            level="error" if found.severity is Severity.ERROR else "warning",
+            code=found.code,
+            message=found.message,
+            place=str(found.span),
+            help=found.help,
+        )
+    )
+
+
+def _windows(facts: StatusFacts) -> Iterator[FrozenForm]:
+    windows = () if facts.declared is None else facts.declared.cluster.freeze
+    found = {open_until(windows, forbidden, facts.now_ms) for forbidden in Forbidden} if windows else set()
+    for until_ms, reason in sorted(each for each in found if each is not None):
+        yield FrozenForm(project=None, by="", reason=reason, since=None, until=format_timestamp(until_ms))
+
+
+def _short_pools(facts: StatusFacts, cut: _Cut) -> Iterator[PoolForm]:
+    usable = {node.name for node in facts.nodes if node.usable}
+    for pool in () if facts.declared is None or facts.cycled_ms is None else facts.declared.cluster.pools:
+        missing = sorted(node.name for node in pool.nodes if node.name not in usable)
+        if missing:
+            here = len(pool.nodes) - len(missing)
+            yield PoolForm(pool=pool.name, declared=len(pool.nodes), usable=here, missing=[*map(str, cut(missing))])
+
+
+def _why_not(status: StatusV1) -> Iterator[str]:
+    """What keeps it from being ready, a sentence each."""
+    if status.replica.role == "standby":
+        leader = status.replica.leader
+        yield f"this replica waits; {leader} leads" if leader else "no replica leads"
+    elif status.commit.applied is None and not status.problems:
+        yield "no commit is applied yet"
+    elif status.commit.head != status.commit.applied:
+        yield f"commit {_brief(status.commit.head)} is not applied yet"
+    for held in status.held:
+        whose = "the newest commit" if held.state == "window" else _whose(held.project)
+        yield f"{whose} is held back" + (f": {held.problems[0].message}" if held.problems else "")
+    for refusal in status.refusals:
+        yield f"{refusal.code}: {refusal.message}"
+    for frozen in status.frozen:
+        if frozen.by:
+            yield f"{_whose(frozen.project, 'the cluster')} is frozen by {frozen.by}: {frozen.reason}"
+    for problem in status.problems:
+        if problem.level == "error":
+            yield f"{problem.code}: {problem.message}"
+
+
+def text_lines(status: StatusV1, now_ms: Instant, renewed_ms: Instant | None) -> Iterator[str]:
+    """The status at a glance, each line with its end. `renewed_ms`: when the Lease was last renewed, if known."""
+    yield f"{status.cluster or 'gpuctl'}: {'ready' if status.ready else 'not ready'}\n"
+    for why in status.why_not:
+        yield f"  {why}\n"
+    commit, replica = status.commit, status.replica
+    applied = f"{_brief(commit.applied)}, {_ago(commit.applied_at, now_ms)}" if commit.applied else "none"
+    head = f"; the newest is {_brief(commit.head)}" if commit.head != commit.applied and commit.head else ""
+    renewed = f", its Lease renewed {age(now_ms - renewed_ms)} ago" if renewed_ms is not None else ""
+    leader = replica.leader or replica.identity
+    rows = [
+        ("commit", f"{applied}{head}" + (f"  (branch {commit.branch})" if commit.branch else "")),
+        *([("leader", f"{leader}{renewed}")] if leader else ()),
+        ("git", f"last read well {_ago(status.git.last_good_fetch, now_ms)}"),
+        ("cycle", f"last went well {_ago(status.cycle.last_good_cycle, now_ms)}"),
+        ("written", f"{_ago(status.written_at, now_ms)} by gpuctl {status.version}"),
+    ]
+    yield from (f"{name:<8} {value}\n" for name, value in rows)
+    yield from _tables(status, now_ms)
+    if status.left_out:
+        yield f"\n{status.left_out} more entries were left out.\n"
+
+
+def _tables(status: StatusV1, now_ms: Instant) -> Iterator[str]:
+    yield from _table(
+        "Held back",
+        ("PART", "STATE", "AT COMMIT", "CODE", "WHY"),
+        [(_whose(each.project), each.state, _brief(each.commit), *_why(each.problems[:1])) for each in status.held],
+    )
+    yield from _table(
+        "Refused until a commit's message ends with the line",
+        ("LINE", "CODE", "WHAT"),
+        [(each.confirm, each.code, each.message) for each in status.refusals],
+    )
+    yield from _table(
+        "Frozen",
+        ("PART", "BY", "SINCE", "UNTIL", "REASON"),
+        [
+            (
+                _whose(each.project, "the cluster"),
+                each.by or "a window in Git",
+                _ago(each.since, now_ms) if each.since else "-",
+                each.until or "gpuctl unfreeze",
+                each.reason,
+            )
+            for each in status.frozen
+        ],
+    )
+    yield from _table(
+        "Pools short of nodes",
+        ("POOL", "USABLE", "MISSING"),
+        [(each.pool, f"{each.usable}/{each.declared}", ", ".join(each.missing)) for each in status.pools],
+    )
+    yield from _table(
+        "Not as predicted",
+        ("COMMIT", "AT", "RESULT", "DIFFERENCE"),
+        [(_brief(p.commit), p.at, p.result, "; ".join(p.differences[:1])) for p in status.predictions],
+    )
+    yield from _table(
+        "Other problems",
+        ("LEVEL", "CODE", "WHERE", "WHAT"),
+        [(each.level, each.code, each.place, each.message) for each in status.problems],
+    )
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if rows:
+        yield f"\n{title}\n{table(header, rows)}"
+
+
+def _why(problems: Iterable[ProblemForm]) -> tuple[str, str]:
+    return next(((each.code, f"{each.place}: {each.message}" if each.place else each.message) for each in problems),
+                ("-", "-"))  # fmt: skip
+
+
+def _whose(project: str | None, other: str = "the cluster's own part") -> str:
+    return other if project is None else f"project {project}"
+
+
+def _short(problem: ProblemForm) -> ProblemForm:
+    cut = {name: _cut(getattr(problem, name)) for name in ("message", "place", "help")}
+    return problem.model_copy(update=cut)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _brief(revision: str | None) -> str:
+    return (revision or "-")[:_SHOWN_REVISION]
+
+
+def _time(at_ms: Instant | None) -> str | None:
+    return None if at_ms is None else format_timestamp(at_ms)
+
+
+def _ago(time: str | None, now_ms: Instant) -> str:
+    with suppress(ValueError):
+        return "never" if time is None else f"{age(now_ms - parse_timestamp(time))} ago"
+    return "at an unknown time"

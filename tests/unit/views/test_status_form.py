@@ -1,0 +1,108 @@
+"""What `/status` and `gpuctl status -o json` say is what the published schema says, and is bounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gpuctl.model.ids import ProjectName, Revision
+from gpuctl.views.status import MOST_BYTES, StatusFacts, document, status_of, text_lines
+from gpuctl.views.status_form import FrozenForm, PredictionForm, ProblemForm, ReplicaForm, parsed, schema
+
+ROOT = Path(__file__).parents[3]
+LEADER = ReplicaForm(identity="pod-1", role="leader", leader="pod-1")
+HEAD = Revision("3f1c9a20b7de11223344556677889900aabbccdd")
+REFUSED = "if it is meant, push a commit whose message ends with the line `Gpuctl-Confirm: 0123456789ab`"
+
+
+def problem(number: int, *, text: str = "wrong", hint: str = "", event: str = "failed") -> ProblemForm:
+    return ProblemForm(
+        event=event, level="error", code="GPU7003", message=f"{text} {number}", place="Job a/b", help=hint
+    )
+
+
+def facts(*standing: ProblemForm, **more: object) -> StatusFacts:
+    known = {"version": "1", "now_ms": 1_000, "replica": LEADER, "head": HEAD, "applied": HEAD, "cycled_ms": 1_000}
+    return StatusFacts(**{**known, "standing": standing, **more})  # type: ignore[arg-type]
+
+
+def test_the_schema_file_is_current(golden: Callable[[Path, str], None]) -> None:
+    Draft202012Validator.check_schema(schema())
+    golden(ROOT / "schemas/gpuctl.dev/v1/status.json", json.dumps(schema(), indent=2) + "\n")
+
+
+def test_it_is_ready_when_the_newest_commit_is_applied_and_nothing_stands_wrong() -> None:
+    assert status_of(facts()).ready
+    assert status_of(facts(applied=Revision("ab"))).why_not == ["commit 3f1c9a20b7de is not applied yet"]
+    assert status_of(facts(applied=Revision(""))).why_not == ["no commit is applied yet"]
+    assert status_of(facts(problem(1))).why_not == ["GPU7003: wrong 1"]
+    held = status_of(facts(kept_back={ProjectName("a"): Revision("ab")}))
+    assert held.why_not == ["project a is held back"]
+
+
+def test_a_warning_alone_keeps_nothing_from_being_ready() -> None:
+    told = problem(1).model_copy(update={"level": "warning"})
+    assert status_of(facts(told)).ready
+    assert [each.message for each in status_of(facts(told)).problems] == ["wrong 1"]
+
+
+def test_a_refusal_is_listed_with_its_line_and_is_no_other_problem() -> None:
+    made = status_of(facts(problem(1, hint=REFUSED)))
+    assert [each.confirm for each in made.refusals] == ["Gpuctl-Confirm: 0123456789ab"]
+    assert (made.problems, made.ready) == ([], False)
+
+
+def test_what_a_person_froze_is_not_ready_and_a_window_is() -> None:
+    window = FrozenForm(project=None, by="", reason="", since=None, until="2026-01-01T00:00:00.000Z")
+    assert status_of(facts(frozen=[window])).ready
+    ann = window.model_copy(update={"by": "ann", "project": "a", "reason": "an incident"})
+    assert status_of(facts(frozen=[ann])).why_not == ["project a is frozen by ann: an incident"]
+
+
+@pytest.mark.parametrize("length", [10, 100_000])
+def test_ten_thousand_problems_are_within_the_bound(length: int) -> None:
+    many = [problem(number, text="x" * length, hint=REFUSED if number % 2 else "") for number in range(10_000)]
+    predictions = [PredictionForm(commit=HEAD, at="", result="bug", differences=["y" * length] * 50) for _ in range(5)]
+    made = status_of(facts(*many, predictions=predictions))
+    assert len(document(made)) <= MOST_BYTES
+    assert made.left_out >= 9_000
+    assert not made.ready
+
+
+@given(
+    st.lists(st.tuples(st.text(), st.sampled_from(["", REFUSED]), st.sampled_from(["held", "failed"])), max_size=5),
+    st.text(max_size=9),
+)
+def test_whatever_is_wrong_the_form_is_as_the_schema_says_and_can_be_read(
+    wrong: list[tuple[str, str, str]], branch: str
+) -> None:
+    made = status_of(facts(*(problem(0, text=t, hint=h, event=e) for t, h, e in wrong), branch=branch))
+    assert not list(Draft202012Validator(schema()).iter_errors(json.loads(document(made))))
+    assert parsed(document(made)) == made
+    assert all(line.endswith("\n") for line in text_lines(made, 5_000, None))
+
+
+def test_fields_may_be_added() -> None:
+    later = {**json.loads(document(status_of(facts()))), "later": 1}
+    assert not list(Draft202012Validator(schema()).iter_errors(later))
+    assert parsed(json.dumps(later).encode()) == status_of(facts())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "Invalid JSON"),
+        (b"[]", "Input should be an object"),
+        (b"{}", "apiVersion: Field required"),
+        (b"[" * 100_000, "Invalid JSON"),
+    ],
+)
+def test_what_is_no_status_is_refused(text: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parsed(text)
