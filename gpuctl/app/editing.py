@@ -94,17 +94,21 @@ class WorkingTree:
         if edit.after is not None:
             files[edit.path] = SourceFile(content=edit.after)
         after = compile_tree(replace(self.tree, files=files), self._cache)
-        known = Counter(map(_told, before.diagnostics))
-        added = []
-        for found in after.diagnostics:
-            if found.severity is Severity.ERROR and known[_told(found)] <= 0:
-                added.append(found)
-            known[_told(found)] -= 1
-        return Judgement(diagnostics=after.diagnostics, added=tuple(added))
+        return Judgement(diagnostics=after.diagnostics, added=added_errors(before.diagnostics, after.diagnostics))
+
+
+def added_errors(before: Sequence[Diagnostic], after: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """The errors that were not there before. One is known without its line, which an edit above moves."""
+    known = Counter(map(_told, before))
+    added = []
+    for found in after:
+        if found.severity is Severity.ERROR and known[_told(found)] <= 0:
+            added.append(found)
+        known[_told(found)] -= 1
+    return tuple(added)
 
 
 def _told(found: Diagnostic) -> tuple[str, str, str]:
-    """A mistake without its line, which an edit above moves."""
     return found.code, found.span.file, found.message
 
 

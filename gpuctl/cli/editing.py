@@ -69,7 +69,7 @@ def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_edit
 
 
-def working_tree(path: str | None, meant: Target) -> WorkingTree:
+def working_tree(path: str | None, meant: Target | None = None) -> WorkingTree:
     """The declarations of the cluster that is meant: the named one, that of the current folder, the only one in
     clusters/, or the only one of those that declares the job's project."""
     from gpuctl.adapters.files import read_tree, top_of  # noqa: PLC0415 - only now
@@ -87,7 +87,9 @@ def working_tree(path: str | None, meant: Target) -> WorkingTree:
     if not folders:
         raise _not_known(f"there is no folder in {os.path.relpath(clusters)}")
     trees = [WorkingTree(read_tree(os.path.relpath(each))) for each in within or folders]
-    if len(trees) > 1:
+    if len(trees) > 1 and meant is None:
+        raise _not_known(f"it could be {one_of(tree.tree.cluster_dir for tree in trees)}")
+    if len(trees) > 1 and meant is not None:
         project = Target(kind="Project", name=meant.project or meant.name)
         told = [tree for tree in trees if tree.has(meant)] or [tree for tree in trees if tree.has(project)]
         if len(told) != 1:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--cluster", required=True, metavar="NAME", help="The cluster's name; its folder is clusters/NAME.")
 @click.option("--pool", "pools", metavar="KEY=VALUE,...", multiple=True, required=True,
-              help="A node pool: name, nodes, gpus (of a node), memory (of a GPU), product, sharing.")  # fmt: skip
+              help="A node pool: name, nodes, sharing; of a node gpus, cpu, ram; of a GPU memory, product")  # fmt: skip
 @click.option("--project", default="team-a", show_default=True, metavar="NAME", help="The first project.")
 @click.option("--owner", "owners", multiple=True, metavar="@TEAM",
               help="An owner of the project, who CODEOWNERS has review it. Repeatable.")  # fmt: skip

@@ -17,6 +17,7 @@ from gpuctl.cli.terminal import show
 
 COMMANDS = {
     "init": "gpuctl.cli.init:init",
+    "import": "gpuctl.cli.importing:import_",
     "validate": "gpuctl.cli.validate:validate",
     "render": "gpuctl.cli.render:render",
     "plan": "gpuctl.cli.plan:plan",

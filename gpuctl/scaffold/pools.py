@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 from gpuctl.diag.wording import one_of
 
-KEYS = ("name", "nodes", "gpus", "memory", "product", "sharing")
+KEYS = ("name", "nodes", "gpus", "memory", "cpu", "ram", "product", "sharing")
 MOST_NODES = 20_000
 _RANGE = re.compile(r"([^\[\]]*)\[(\d{1,9})-(\d{1,9})\]([^\[\]]*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A pool as it was said; whether names and amounts are right is the compiler's to say. `gpus`: of each node."""
+    """A pool as it was said; the compiler says whether it is right. `gpus`, `cpu`, `ram`: of each node."""
 
     name: str
     nodes: tuple[str, ...] = ()
     gpus: int = 0
     memory: str = ""
+    cpu: str = ""
+    ram: str = ""
     product: str = ""
     sharing: str = ""
 

@@ -97,10 +97,18 @@ def _cluster(beginning: Beginning) -> str:
             "gpusPerNode": pool.gpus,
             "gpuMemory": pool.memory,
             "gpuProduct": pool.product,
+            "resourcesPerNode": _given({
+                "cpu": int(pool.cpu) if pool.cpu.isdecimal() else pool.cpu,
+                "memory": pool.ram,
+            }),
             "sharing": pool.sharing,
         }
-        pools.append({key: value for key, value in said.items() if value})
+        pools.append(_given(said))
     return _declared("Cluster", {"name": beginning.cluster}, {"nodePools": pools})
+
+
+def _given(fields: dict[str, Value]) -> dict[str, Value]:
+    return {key: value for key, value in fields.items() if value}
 
 
 def _project(beginning: Beginning) -> str:

@@ -165,3 +165,8 @@ def rolled_back(folder: Path, base: str, to: str) -> Compared:
 def new_repository(folder: Path) -> NewRepository:
     """The folder that is to be a repository."""
     return NewFolder(folder, WorkingCopy.create)
+
+
+def new_files(folder: str) -> NewRepository:
+    """A cluster's folder, in which files are to be made."""
+    return NewFolder(Path(folder), lambda _: None)

@@ -17,8 +17,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU6402",
         title="a pool is not described as gpuctl reads it",
         message="--pool {text}: {why}",
-        why="A pool is KEY=VALUE, separated by commas, with the keys name, nodes, gpus (of each node), memory (of one "
-        "GPU), product and sharing. nodes is a name or a range, and may be there several times.",
+        why="A pool is KEY=VALUE, separated by commas, with the keys name, nodes, gpus, cpu and ram (of each "
+        "node), memory (of one GPU), product and sharing. nodes is a name or a range, and may be there several times.",
         fix="Write it as in --pool name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi",
     ),
     CodeEntry(

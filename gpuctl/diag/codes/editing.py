@@ -1,4 +1,4 @@
-"""GPU6101-6149: edits of declarations, and the commits that hold them."""
+"""GPU6101-6139: edits of declarations, and the commits that hold them."""
 
 from __future__ import annotations
 

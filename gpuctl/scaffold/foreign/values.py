@@ -1,0 +1,148 @@
+"""JSON of another system: bounded, and read field by field, so that what no field has is known by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from gpuctl.edit import Target, Value
+
+MOST_BYTES = 32 << 20
+MOST_ITEMS = 20_000
+LISTS = ("items", "projects", "departments", "workloads", "jobs", "queues")
+"""Fields that hold what is listed, at the top of a document."""
+_EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The cluster that things are declared in. `pools`: the node labels of each; `by_pool`: whether quotas are."""
+
+    pools: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    by_pool: bool | None = None
+    prefix: str = "gpu-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    """A declaration to be. `unsaid`: what its origin says besides."""
+
+    target: Target
+    spec: Mapping[str, Value]
+    unsaid: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What is not declared at all, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found: declarations to be, the owners before their jobs, and what can be none."""
+
+    things: tuple[Thing, ...] = ()
+    left: tuple[Left, ...] = ()
+
+
+class Record:
+    """A JSON object. A field that is read counts as said; `rest` names the others. `{value: X}` is X."""
+
+    def __init__(self, data: Any, at: str = "") -> None:
+        self._data: Mapping[str, Any] = data if isinstance(data, dict) else {}
+        self._at = at
+        self._read: set[str] = set()
+        self._below: list[Record] = []
+
+    def take(self, *names: str) -> Any:
+        """The value of the first of these fields that has one, else None. All of them count as said."""
+        self._read.update(names)
+        values = (unwrapped(self._data.get(name)) for name in names)
+        return next((value for value in values if value is not None), None)
+
+    def skip(self, name: str, usual: tuple[Any, ...]) -> None:
+        """Count a field as said where it has one of these values."""
+        if self._data.get(name) in usual:
+            self._read.add(name)
+
+    def text(self, *names: str) -> str:
+        """The same where it is a text; empty where it is none."""
+        value = self.take(*names)
+        return value if isinstance(value, str) else ""
+
+    def below(self, *names: str) -> Record:
+        """The object in the first of these fields that has one; its fields are told by `rest`, too."""
+        self._read.update(names)
+        name = next((each for each in names if isinstance(self._data.get(each), dict)), names[0])
+        record = Record(unwrapped(self._data.get(name)), f"{self._at}{name}.")
+        self._below.append(record)
+        return record
+
+    def list_of(self, *names: str) -> list[Any]:
+        """The entries of the first of these fields that is a list, or a mapping of entries by name."""
+        value = self.take(*names)
+        if isinstance(value, dict):
+            held = value.get("items", value.get("instances", value))
+            if isinstance(held, dict):
+                return [{"name": key, **(each if isinstance(each, dict) else {"value": each})}
+                        for key, each in held.items()]  # fmt: skip
+            value = held
+        return value if isinstance(value, list) else []
+
+    def rest(self) -> list[str]:
+        """The fields that were not read and hold something."""
+        here = [f"{self._at}{name}" for name, value in self._data.items()
+                if name not in self._read and unwrapped(value) not in _EMPTY]  # fmt: skip
+        return [*here, *(name for record in self._below for name in record.rest())]
+
+
+def unwrapped(value: Any) -> Any:
+    """The value of `{value: X}`, as Run:ai's workloads have it; any other value as it is."""
+    return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else value
+
+
+def items(content: bytes) -> list[tuple[str, Mapping[str, Any]]]:
+    """The objects of a document, each with the name of the list that holds it. Raises ValueError with the reason."""
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
+    try:
+        data = json.loads(content.decode("utf-8-sig"), parse_float=Decimal, parse_constant=_constant)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+    found = []
+    for each in _listed("", data):
+        found.append(each)
+        if len(found) > MOST_ITEMS:
+            raise ValueError(f"it has more than {MOST_ITEMS} objects")
+    return found
+
+
+def _listed(held_in: str, data: Any, depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The objects below lists, at most three lists deep."""
+    if isinstance(data, list):
+        for each in data:
+            yield from _listed(held_in, each, depth)
+    elif isinstance(data, dict):
+        lists = [name for name in LISTS if isinstance(data.get(name), list)]
+        if not lists or depth > 2 or "spec" in data or ("metadata" in data and "items" not in data):
+            yield held_in, data
+        else:
+            for name in lists:
+                yield from _listed(name if name != "items" else held_in, data[name], depth + 1)
+
+
+def strings(values: Iterable[Any]) -> list[str]:
+    """Those that are texts."""
+    return [value for value in values if isinstance(value, str)]
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
