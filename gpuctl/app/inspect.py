@@ -7,8 +7,9 @@ readable; which of the others were not is reported.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Cluster, Forbidden, NotFound, WorldFault
 from gpuctl.diag.wording import message, reason_text
 from gpuctl.k8s import kinds
@@ -17,7 +18,7 @@ from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
-from gpuctl.observe import observe
+from gpuctl.observe import ObserveCache, observe
 from gpuctl.views.jobs import JobView, PodView
 from gpuctl.views.running import views_now
 
@@ -71,9 +72,55 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS) -> Live:
 
     found = cluster.each(listed, READ)
     bodies = [body for bodies in found if not isinstance(bodies, Forbidden) for body in bodies]
+    return replace(live_of(bodies), unread=tuple(fault for fault in found if isinstance(fault, Forbidden)))
+
+
+def live_of(bodies: Iterable[Body]) -> Live:
+    """What some objects of a cluster say of it."""
     state = observe(RawObjects(objects={ref_of(body): body for body in bodies}))
-    unread = tuple(fault for fault in found if isinstance(fault, Forbidden))
-    return Live(state=state, jobs=views_now(state), unread=unread)
+    return Live(state=state, jobs=views_now(state))
+
+
+class Mirror:
+    """A cluster that is read again and again: after the first time only what changed is.
+
+    A kind that must not be read is left out for good, unless jobs are made of it.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._unread: tuple[Forbidden, ...] = ()
+        self._cache: ObjectCache | None = None
+        self._observed = ObserveCache()
+        self._last: tuple[RawObjects, Live] | None = None
+
+    def live(self) -> Live:
+        """The cluster now; the same value while nothing changes. Raises ClusterUnavailable, Forbidden."""
+        if self._cache is None:
+            readable = self._readable()
+            self._cache = ObjectCache(self._cluster, readable, keep=lambda body: body)
+        self._cache.refresh()
+        raw = self._cache.objects()
+        if self._last is None or self._last[0] is not raw:
+            state = observe(raw, cache=self._observed)
+            self._last = raw, Live(state=state, jobs=views_now(state), unread=self._unread)
+        return self._last[1]
+
+    def _readable(self) -> list[Kind]:
+        """The kinds that may be read and are served."""
+        found = []
+        for kind in READ:
+            try:
+                self._cluster.list(kind)
+            except NotFound:
+                continue
+            except Forbidden as fault:
+                if kind in WORKLOADS:
+                    raise
+                self._unread += (fault,)
+                continue
+            found.append(kind)
+        return found
 
 
 class Unreachable(WorldFault):

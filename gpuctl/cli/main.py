@@ -41,6 +41,7 @@ COMMANDS = {
     "project": "gpuctl.cli.project:project",
     "policy": "gpuctl.cli.policy:policy",
     "top": "gpuctl.cli.top:top",
+    "dashboard": "gpuctl.cli.dashboard:dashboard",
     "config": "gpuctl.cli.config:config",
     "install": "gpuctl.cli.install:install",
     "schema": "gpuctl.cli.schema:schema",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json, tally
+from gpuctl.cli.saved import saved_objects
 from gpuctl.cli.terminal import say, show
 from gpuctl.model.comparison import Merge
 from gpuctl.model.declared import Declared
@@ -235,7 +235,7 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
         wrong = "--state, --embedded and --context or --kubeconfig each name a cluster"
         raise Failure("GPU9002", wrong, hint="name one cluster")
     if basis.state is not None:
-        objects, now_ms = objects_of(_bodies(basis.state)), wiring.now_ms()
+        objects, now_ms = objects_of(saved_objects(basis.state)), wiring.now_ms()
         at_ms = newest_instant(objects, now_ms)
         found = on_cluster(before, after, objects, at_ms, basis.confirmed)
         return replace(found, ground=replace(found.ground, age_ms=now_ms - at_ms))
@@ -244,23 +244,6 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
     where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
     with where.reading() as cluster:
         return on_cluster(before, after, read_objects(cluster), wiring.now_ms(), basis.confirmed)
-
-
-def _bodies(file: IO[str]) -> list[dict[str, Any]]:
-    """The objects of a list that kubectl printed, in any order."""
-    try:
-        read = json.load(file)
-    except (ValueError, RecursionError) as error:
-        raise _no_state(file, f"it is not JSON: {error}") from error
-    items = read.get("items") if isinstance(read, dict) else None
-    if not isinstance(items, list) or not all(isinstance(item, dict) and "kind" in item for item in items):
-        raise _no_state(file, "it has no list of objects")
-    return items
-
-
-def _no_state(file: IO[str], why: str) -> Failure:
-    hint = "it holds what kubectl get -o json prints: see gpuctl plan --help"
-    return Failure("GPU9002", f"--state {file.name}: {why}", hint=hint)
 
 
 def _compiled(compared: Compared, *, is_live: bool) -> Iterator[Side | None]:

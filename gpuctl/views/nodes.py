@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.diag.wording import thousandths
 from gpuctl.k8s import kinds, objects
+from gpuctl.model.decision import WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef
-from gpuctl.model.state import Body, ClusterState, Node
+from gpuctl.model.state import Body, ClusterState, Node, Run
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes, format_gpus
 from gpuctl.views.jobs import held_placement
 from gpuctl.views.tables import table
@@ -69,22 +70,23 @@ class NodeView:
 
 
 def node_views(state: ClusterState) -> tuple[NodeView, ...]:
-    """Every node, by name."""
-    return tuple(_view(node, state) for node in state.nodes)
+    """Every node, by name. Cost: linear in nodes, workers of runs, and the GPUs of both."""
+    on_node: dict[NodeName, list[tuple[Run, WorkerPlacement]]] = {}
+    for run in state.runs:
+        for worker in placement.workers if (placement := held_placement(run)) else ():
+            on_node.setdefault(worker.node, []).append((run, worker))
+    return tuple(_view(node, state, on_node.get(node.name, ())) for node in state.nodes)
 
 
-def _view(node: Node, state: ClusterState) -> NodeView:
+def _view(node: Node, state: ClusterState, workers: Iterable[tuple[Run, WorkerPlacement]]) -> NodeView:
     body = state.live.get(ObjectRef(*kinds.NODE, "", node.name), {})
     shares: dict[int, list[tuple[JobId, GpuMilli]]] = {gpu: [] for gpu in range(node.gpus)}
     cpu_milli, mem_bytes = node.foreign_cpu_milli, node.foreign_mem_bytes
-    for run in state.runs:
-        for worker in placement.workers if (placement := held_placement(run)) else ():
-            if worker.node != node.name:
-                continue
-            cpu_milli += run.cpu_milli
-            mem_bytes += run.mem_bytes
-            for gpu in worker.gpus:
-                shares.setdefault(gpu, []).append((run.job, min(WHOLE_GPU, run.gpu_milli)))
+    for run, worker in workers:
+        cpu_milli += run.cpu_milli
+        mem_bytes += run.mem_bytes
+        for gpu in worker.gpus:
+            shares.setdefault(gpu, []).append((run.job, min(WHOLE_GPU, run.gpu_milli)))
     foreign = dict(enumerate(node.foreign_gpu_milli))
     return NodeView(
         name=node.name,

@@ -41,12 +41,15 @@ def project_views(state: ClusterState, jobs: Sequence[JobView]) -> tuple[Project
 
 
 def _views(state: ClusterState, jobs: Sequence[JobView]) -> Iterator[ProjectView]:
+    by_namespace: dict[str, list[JobView]] = {}
+    for job in jobs:
+        by_namespace.setdefault(job.ref.namespace, []).append(job)
     for ref, body in state.live.items():
         name = objects.labels_of(body).get(names.PROJECT_LABEL)
         if (ref.api_version, ref.kind) != kinds.NAMESPACE or not name:
             continue
         notes = objects.annotations_of(body)
-        mine = [job for job in jobs if job.ref.namespace == ref.name]
+        mine = by_namespace.get(ref.name, ())
         yield ProjectView(
             name=ProjectName(str(name)),
             namespace=ref.name,

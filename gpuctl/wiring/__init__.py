@@ -1,6 +1,7 @@
 """The composition root: builds adapters and hands them to the verbs. Only commands import this, when they run."""
 
 from gpuctl.wiring.controller import IN_MEMORY, Follow, Target, reconcile
+from gpuctl.wiring.dashboard import Shown, dashboard
 from gpuctl.wiring.reading import (
     checkout,
     clock,
@@ -26,6 +27,7 @@ __all__ = [
     "EXAMPLE",
     "IN_MEMORY",
     "Follow",
+    "Shown",
     "Target",
     "blueprint",
     "checkout",
@@ -33,6 +35,7 @@ __all__ = [
     "cluster_bench",
     "compared_revisions",
     "console",
+    "dashboard",
     "demo",
     "example_cluster",
     "example_policies",

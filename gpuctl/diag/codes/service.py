@@ -1,4 +1,4 @@
-"""GPU7030-7039 and 7080-7099: gpuctl as a service of the cluster: leadership, measurements, status."""
+"""GPU7030-7039 and 7080-7099: gpuctl as a service of the cluster: leadership, measurements, status, dashboard."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "could be ended for good. So gpuctl decides and writes nothing while the clocks differ by more than a minute. "
         "Running jobs keep running.",
         fix="Correct the wrong clock: run NTP on the node of this process and on the control plane.",
+    ),
+    CodeEntry(
+        code="GPU7036",
+        title="the dashboard can't be served",
+        message="{address}: {why}",
+        why="gpuctl serves the dashboard at the address that `--address` names.",
+        fix="Name an address of this machine as HOST:PORT whose port is free, say 127.0.0.1:8090.",
     ),
     CodeEntry(
         code="GPU7080",

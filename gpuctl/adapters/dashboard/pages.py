@@ -1,0 +1,142 @@
+"""The HTML of each page, from a view of the cluster. Whatever stands in it as text can't become markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gpuctl import __version__
+from gpuctl.adapters.dashboard.feed import Seen
+from gpuctl.adapters.dashboard.listing import Page
+from gpuctl.diag.escapes import printable
+from gpuctl.diag.wording import duration, reason_text
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.decision import JobState
+from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.units import WHOLE_GPU, format_gpus
+from gpuctl.views.jobs import JobView
+from gpuctl.views.overview import ClusterView, clock_time, is_idle, quota_milli, two_digits
+from gpuctl.views.pod_problems import problem_text
+from gpuctl.views.tables import HOUR_MS, age
+
+COLOURS = 8
+"""Colours of projects in the style sheet; with more projects they repeat."""
+
+_MOST_ROWS = 20
+"""Rows of each table of the overview; all of them stand on pages of their own."""
+
+MENU = (
+    ("/", "Overview"), ("/projects", "Projects"), ("/jobs", "Jobs"), ("/nodes", "Nodes"), ("/queue", "Queue"),
+    ("/analytics", "Analytics"),
+)  # fmt: skip
+
+
+def _shown(value: Any) -> Any:
+    """What an expression of a template becomes before it is escaped."""
+    return value if isinstance(value, Markup) else printable(str(value))
+
+
+class Pages:
+    """Fills templates. `title`: the cluster's name in the heading."""
+
+    def __init__(self, title: str) -> None:
+        self._templates = Environment(
+            loader=PackageLoader("gpuctl.adapters.dashboard"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_shown,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(
+            gpus=format_gpus,
+            gpus2=two_digits,
+            clock=clock_time,
+            age=age,
+            duration=duration,
+            stamp=format_timestamp,
+            reason=reason_text,
+            problem=problem_text,
+        )
+        self._templates.globals.update(
+            menu=MENU, version=__version__, cluster=title, quota=quota_milli, is_idle=is_idle, WHOLE=WHOLE_GPU
+        )
+
+    def overview(self, seen: Seen, now_ms: int) -> str:
+        """Tiles, projects, and the newest rows of each table."""
+        view = seen.view
+        return self._page(
+            "overview.html",
+            seen,
+            now_ms,
+            path="/",
+            running=view.running[:_MOST_ROWS],
+            pending=view.pending[:_MOST_ROWS],
+            nodes=view.nodes[:_MOST_ROWS],
+            pauses=view.pauses(now_ms - HOUR_MS)[:_MOST_ROWS],
+            counts=_Counts.of(view),
+            scale=max([view.gpus * WHOLE_GPU // 4, *_amounts(view)], default=0),
+        )
+
+    def projects(self, seen: Seen, now_ms: int) -> str:
+        """Every project, by department."""
+        departments: dict[str, list[Any]] = {}
+        for project in seen.view.projects:
+            departments.setdefault(project.department, []).append(project)
+        scale = max(_amounts(seen.view), default=0)
+        return self._page("projects.html", seen, now_ms, path="/projects", departments=departments, scale=scale)
+
+    def jobs(self, seen: Seen, now_ms: int, page: Page[JobView]) -> str:
+        """One page of the jobs."""
+        states = [state.value for state in JobState]
+        names = [project.name for project in seen.view.projects]
+        return self._page("jobs.html", seen, now_ms, path="/jobs", page=page, states=states, names=names)
+
+    def job(self, seen: Seen, now_ms: int, job: JobView) -> str:
+        """One job in full."""
+        return self._page("job.html", seen, now_ms, path="/jobs", job=job)
+
+    def nodes(self, seen: Seen, now_ms: int, page: Page[Any]) -> str:
+        """One page of the nodes, each as a picture of its GPUs."""
+        return self._page("nodes.html", seen, now_ms, path="/nodes", page=page)
+
+    def queue(self, seen: Seen, now_ms: int, page: Page[JobView]) -> str:
+        """One page of the pending jobs, longest wait first."""
+        return self._page("queue.html", seen, now_ms, path="/queue", page=page)
+
+    def analytics(self, seen: Seen, now_ms: int, since_ms: int) -> str:
+        """The charts; a script draws them."""
+        return self._page("analytics.html", seen, now_ms, path="/analytics", since_ms=since_ms)
+
+    def problem(self, title: str, text: str) -> str:
+        """A page that says what went wrong."""
+        return self._templates.get_template("problem.html").render(title=title, text=text, path="")
+
+    def _page(self, name: str, seen: Seen, now_ms: int, *, path: str, **values: Any) -> str:
+        colour = colours([project.name for project in seen.view.projects])
+        template = self._templates.get_template(name)
+        return template.render(seen=seen, view=seen.view, now_ms=now_ms, path=path, colour=colour, **values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    running: int
+    pending: int
+
+    @classmethod
+    def of(cls, view: ClusterView) -> _Counts:
+        return cls(running=len(view.running), pending=len(view.pending))
+
+
+def _amounts(view: ClusterView) -> list[int]:
+    """What the bars of the projects must have room for."""
+    return [amount for project in view.projects for amount in (project.allocated_milli, quota_milli(project))]
+
+
+def colours(projects: Sequence[ProjectName]) -> Mapping[ProjectName | NodeName, int]:
+    """A colour of the style sheet for each project, in order of their names."""
+    return {name: index % COLOURS for index, name in enumerate(sorted(projects))}

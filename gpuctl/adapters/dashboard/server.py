@@ -1,0 +1,79 @@
+"""The server behind the dashboard.
+
+A page never makes the cluster be read: the feed does, at its own pace, so that neither many clients nor slow ones are
+felt by the API server.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+import uvicorn
+
+from gpuctl.adapters.dashboard.feed import Feed
+from gpuctl.adapters.dashboard.guarding import Access
+from gpuctl.adapters.dashboard.pages import Pages
+from gpuctl.adapters.dashboard.routes import Now, Routes
+from gpuctl.app.ports import WorldFault
+from gpuctl.diag.wording import message
+
+_MOST_CONNECTIONS = 1_000
+_MOST_HEADER_BYTES = 16_384
+
+
+class Dashboard:
+    """Serves the pages at an address. `port`: the one it listens on, also where port 0 left the choice to the system.
+
+    Raises WorldFault GPU7036 for what is no address, or one that can't be listened on.
+    """
+
+    def __init__(self, feed: Feed, title: str, address: str, access: Access, now: Now) -> None:
+        self._feed = feed
+        self._socket = _listen(address)
+        self.port: int = self._socket.getsockname()[1]
+        app = Routes(feed, Pages(title), now).application(access)
+        config = uvicorn.Config(
+            app,
+            log_level="error",
+            access_log=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+            timeout_graceful_shutdown=1,
+            server_header=False,
+        )
+        self._server = uvicorn.Server(config)
+
+    def serve(self) -> None:
+        """Serve until `stop`, or a signal to the main thread."""
+        with suppress(KeyboardInterrupt):
+            self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Have `serve` return. From any thread."""
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        """Stop listening, after `serve` or without it."""
+        self._socket.close()
+
+
+def _listen(address: str) -> socket.socket:
+    host, found, port = address.rpartition(":")
+    if not found or not port.isdecimal() or int(port) > 65_535:
+        raise _unservable(address, "not HOST:PORT")
+    try:
+        family, kind, proto, _, place = socket.getaddrinfo(
+            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM
+        )[0]
+        made = socket.socket(family, kind, proto)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+        made.listen()
+    except OSError as error:
+        raise _unservable(address, error.strerror or str(error)) from error
+    return made
+
+
+def _unservable(address: str, why: str) -> WorldFault:
+    return WorldFault("GPU7036", message("GPU7036", {"address": address, "why": why}))

@@ -1,0 +1,127 @@
+"""What the dashboard shows of a cluster, as one value: Run:ai's tiles and tables, projects, nodes, and the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuctl.model.decision import JobState
+from gpuctl.model.declared import WHOLE_CLUSTER
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.state import ClusterState
+from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
+from gpuctl.views.jobs import HOLDING, JobView, held_milli
+from gpuctl.views.nodes import NodeView, node_views
+from gpuctl.views.projects import WAITING, ProjectView, project_views
+from gpuctl.views.tables import HOUR_MS, MINUTE_MS, SECOND_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A run that waits since it was paused for another job."""
+
+    job: JobId
+    paused_for: JobId
+    at_ms: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """A cluster at an instant. `jobs` are newest start first, `nodes` and `projects` by name.
+
+    `allocated_milli` is what gpuctl's jobs and other pods hold, `idle_milli` the part of it whose GPUs do nothing.
+    """
+
+    at_ms: Instant
+    jobs: tuple[JobView, ...] = ()
+    nodes: tuple[NodeView, ...] = ()
+    projects: tuple[ProjectView, ...] = ()
+    gpus: int = 0
+    allocated_milli: GpuMilli = 0
+    idle_milli: GpuMilli = 0
+    unread: tuple[str, ...] = ()
+    _by_id: Mapping[JobId, JobView] = field(default_factory=dict, compare=False)
+
+    @property
+    def running(self) -> tuple[JobView, ...]:
+        """The jobs that hold GPUs or other places now, newest start first."""
+        return tuple(job for job in self.jobs if job.run.phase in HOLDING)
+
+    @property
+    def pending(self) -> tuple[JobView, ...]:
+        """The jobs that wait, longest wait first."""
+        waiting = [job for job in self.jobs if job.state in WAITING]
+        return tuple(sorted(waiting, key=lambda job: (job.run.queued_at_ms, job.id)))
+
+    @property
+    def allocated_percent(self) -> int:
+        """How much of all healthy GPUs is allocated, rounded down."""
+        return 100 * self.allocated_milli // (self.gpus * WHOLE_GPU) if self.gpus else 0
+
+    @property
+    def reserved_milli(self) -> GpuMilli:
+        """The GPUs of places that are reserved for pending jobs, whether they are free yet or not."""
+        return sum(job.gpu_milli for job in self.pending if job.run.placement is not None)
+
+    def pauses(self, since_ms: Instant) -> tuple[Pause, ...]:
+        """The runs that were paused for another job since an instant and wait still, newest pause first."""
+        found = [
+            Pause(job=job.id, paused_for=job.run.paused_for, at_ms=job.run.queued_at_ms)
+            for job in self.pending
+            if job.run.paused_for is not None and job.run.queued_at_ms >= since_ms
+        ]
+        return tuple(sorted(found, key=lambda pause: (-pause.at_ms, pause.job)))
+
+    def job(self, job: JobId) -> JobView | None:
+        """The newest run of a job."""
+        return self._by_id.get(job)
+
+
+def cluster_view(
+    state: ClusterState, jobs: Sequence[JobView], at_ms: Instant, unread: Iterable[str] = ()
+) -> ClusterView:
+    """The view of an observed cluster. `unread`: what could not be read. Cost: linear in runs and GPUs."""
+    nodes = node_views(state)
+    by_id: dict[JobId, JobView] = {}
+    for job in jobs:
+        by_id.setdefault(job.id, job)
+    return ClusterView(
+        at_ms=at_ms,
+        jobs=tuple(jobs),
+        nodes=nodes,
+        projects=project_views(state, jobs),
+        gpus=sum(node.gpus for node in nodes),
+        allocated_milli=sum(node.allocated_milli for node in nodes),
+        idle_milli=sum(held_milli(job.run) for job in jobs if is_idle(job)),
+        unread=tuple(unread),
+        _by_id=by_id,
+    )
+
+
+def is_idle(job: JobView) -> bool:
+    """Whether a job holds GPUs that do nothing, as far as that was measured."""
+    return job.run.idle_since_ms is not None and job.state is JobState.RUNNING
+
+
+def quota_milli(project: ProjectView) -> GpuMilli:
+    """The GPUs that a project is guaranteed, over all its quota domains."""
+    whole = project.allowances.get(WHOLE_CLUSTER)
+    found = (whole,) if whole is not None else project.allowances.values()
+    return sum(allowance.quota_milli for allowance in found)
+
+
+def allocation_of(view: ClusterView) -> dict[ProjectName, GpuMilli]:
+    """What the jobs of each project hold."""
+    return {project.name: project.allocated_milli for project in view.projects}
+
+
+def clock_time(duration_ms: DurationMs) -> str:
+    """A duration as Run:ai's tables have it: HH:MM:SS, with more digits for the hours from 100 on."""
+    ms = max(0, duration_ms)
+    return f"{ms // HOUR_MS:02d}:{ms % HOUR_MS // MINUTE_MS:02d}:{ms % MINUTE_MS // SECOND_MS:02d}"
+
+
+def two_digits(gpu_milli: GpuMilli) -> str:
+    """GPUs with two digits after the point, rounded half up: 200 -> "0.20"."""
+    hundredths = (gpu_milli + 5) // 10
+    return f"{hundredths // 100}.{hundredths % 100:02d}"

@@ -1,0 +1,77 @@
+"""The dashboard, with a reader of an embedded or a real cluster behind its feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.app.inspect import Live, Mirror, live, live_of
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs
+from gpuctl.views.overview import ClusterView, cluster_view
+from gpuctl.wiring.reading import looking, reading_embedded
+
+if TYPE_CHECKING:
+    from gpuctl.adapters.dashboard.server import Dashboard
+
+_EVERY_MS: DurationMs = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """The cluster that the dashboard shows: an embedded one in a file, saved objects, else that of a kubeconfig."""
+
+    embedded: str | None = None
+    objects: tuple[Body, ...] | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What the heading calls it."""
+        if self.objects is not None:
+            return "saved state"
+        return self.embedded or self.context or "current context"
+
+
+@contextmanager
+def dashboard(shown: Shown, address: str, hosts: Iterable[str], user_header: str | None) -> Iterator[Dashboard]:
+    """Read the cluster once, and prepare the server. `hosts`: further names by which it may be asked.
+
+    Raises WorldFault: the cluster can't be read, or the address can't be listened on.
+    """
+    from gpuctl.adapters.dashboard.feed import Feed  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.dashboard.guarding import LOOPBACK, Access  # noqa: PLC0415
+    from gpuctl.adapters.dashboard.server import Dashboard  # noqa: PLC0415
+
+    clock = SystemClock()
+    with ExitStack() as stack:
+        read = _reader(shown, stack)
+
+        def view() -> ClusterView:
+            found = read()
+            return cluster_view(found.state, found.jobs, clock.now_ms(), [str(fault) for fault in found.unread])
+
+        feed = stack.enter_context(closing(Feed(view, _EVERY_MS)))
+        feed.start()
+        access = Access(hosts=(*LOOPBACK, *hosts), user_header=user_header)
+        yield stack.enter_context(closing(Dashboard(feed, shown.title, address, access, clock.now_ms)))
+
+
+def _reader(shown: Shown, stack: ExitStack) -> Callable[[], Live]:
+    objects, embedded = shown.objects, shown.embedded
+    if objects is not None:
+        saved = live_of(objects)
+        return lambda: saved
+    if embedded is not None:
+
+        def read() -> Live:
+            with reading_embedded(embedded) as cluster:
+                return live(cluster)
+
+        return read
+    cluster, _ = stack.enter_context(looking(shown.kubeconfig, shown.context, None))
+    return Mirror(cluster).live

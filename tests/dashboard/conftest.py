@@ -1,0 +1,34 @@
+"""The report's story on the embedded cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+
+import pytest
+
+from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.app.demo import STORY, Demo, Ending, Stage
+from gpuctl.app.inspect import live
+from gpuctl.simulate.scenario import EPOCH_MS
+from gpuctl.views.overview import ClusterView, cluster_view
+from gpuctl.wiring import EXAMPLE, example_cluster, sandbox
+
+
+@pytest.fixture(scope="session")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, ClusterView]:
+    """The cluster at the end of each section of the report, by its number."""
+    folder, venue = tmp_path_factory.mktemp("story"), sandbox(EPOCH_MS)
+    example = example_cluster()
+    stage = Stage(
+        example=lambda path: example.joinpath(*path.split("/")).read_bytes(),
+        workshop=WorkingCopy.create(folder / "repository", "main"),
+        source=GitSource(str(folder / "repository"), EXAMPLE, "main", folder / "clones"),
+        venue=venue,
+    )
+    found = {}
+    for step in Demo(resources.files("gpuctl.app").joinpath(STORY).read_bytes(), stage).steps():
+        if isinstance(step, Ending):
+            current = live(venue.cluster)
+            found[step.label] = cluster_view(current.state, current.jobs, venue.time.now_ms())
+    return found

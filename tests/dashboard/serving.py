@@ -1,0 +1,55 @@
+"""A dashboard whose cluster a test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from threading import Thread
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from gpuctl.adapters.dashboard.feed import Feed
+from gpuctl.adapters.dashboard.guarding import Access
+from gpuctl.adapters.dashboard.server import Dashboard
+from gpuctl.views.overview import ClusterView
+
+
+class Site:
+    """A dashboard that is served now. Setting `view` changes what its cluster is."""
+
+    def __init__(self, view: ClusterView, access: Access | None = None, interval_ms: int = 20) -> None:
+        self.view = view
+        self.fault: Exception | None = None
+        self.reads = 0
+        self.feed = Feed(self._read, interval_ms)
+        self.feed.start()
+        self.dashboard = Dashboard(self.feed, "test", "127.0.0.1:0", access or Access(), lambda: self.view.at_ms)
+        self.url = f"http://127.0.0.1:{self.dashboard.port}"
+
+    def _read(self) -> ClusterView:
+        self.reads += 1
+        if self.fault is not None:
+            raise self.fault
+        return self.view
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> tuple[int, str]:
+        """The status and text of an address."""
+        try:
+            with urlopen(Request(self.url + path, headers=dict(headers or {}), method=method), timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@contextmanager
+def serving(view: ClusterView, access: Access | None = None) -> Iterator[Site]:
+    """Serve a view until the block ends."""
+    site = Site(view, access)
+    with closing(site.feed), closing(site.dashboard):
+        thread = Thread(target=site.dashboard.serve)
+        thread.start()
+        try:
+            yield site
+        finally:
+            site.dashboard.stop()
+            thread.join()

@@ -1,0 +1,129 @@
+"""The dashboard in a browser: live, without mistakes of accessibility, and without a request to another host."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
+from serving import Site, serving
+
+from gpuctl.views.overview import ClusterView
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+PATHS = ("/", "/projects", "/jobs", "/jobs/team-c/c-4-gg", "/nodes", "/queue", "/analytics", "/nothing")
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package chromium"),
+    pytest.mark.xdist_group("browser"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
+    with sync_playwright() as play:
+        launched = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", *quiet])
+        yield launched
+        launched.close()
+
+
+class Visit:
+    """A page in which anything that goes wrong is noted."""
+
+    def __init__(self, page: Page, site: Site) -> None:
+        self.page, self.site = page, site
+        self.wrong: list[str] = []
+        page.on("pageerror", self._failed)
+        page.on("console", self._said)
+        page.on("request", self._asked)
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.site.url + path, wait_until="load")
+
+    def _failed(self, error: Error) -> None:
+        self.wrong.append(str(error))
+
+    def _said(self, said: ConsoleMessage) -> None:
+        if said.type == "error":
+            self.wrong.append(said.text)
+
+    def _asked(self, asked: Request) -> None:
+        if not asked.url.startswith(self.site.url):
+            self.wrong.append(asked.url)
+
+
+@pytest.fixture
+def visit(browser: Browser, story: Mapping[str, ClusterView]) -> Iterator[Visit]:
+    with serving(story["4.8"]) as site:
+        page = browser.new_page()
+        yield Visit(page, site)
+        page.close()
+
+
+def test_the_report_is_followed_without_a_reload(visit: Visit, story: Mapping[str, ClusterView]) -> None:
+    visit.go("/")
+    page = visit.page
+    pending = page.locator(".tiles div", has_text="Pending jobs").locator("dd")
+    expect(pending).to_have_text("0")
+    page.evaluate("window.mark = 1")
+    visit.site.view = story["4.9"]
+    expect(pending).to_have_text("2", timeout=15_000)
+    expect(page.get_by_role("table", name="Pending Jobs")).to_contain_text("c-4-gg")
+    visit.site.view = story["4.10"]
+    expect(page.locator(".barline", has_text="team-a")).to_contain_text("8 of quota 4", timeout=15_000)
+    assert page.evaluate("window.mark") == 1
+    assert visit.wrong == []
+
+
+def test_updates_can_be_paused(visit: Visit, story: Mapping[str, ClusterView]) -> None:
+    visit.go("/")
+    page = visit.page
+    button = page.get_by_role("button", name="Pause updates")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    visit.site.view = story["4.9"]
+    page.wait_for_timeout(700)
+    pending = page.locator(".tiles div", has_text="Pending jobs").locator("dd")
+    expect(pending).to_have_text("0")
+    button.click()
+    expect(pending).to_have_text("2", timeout=15_000)
+
+
+def test_a_filter_that_is_being_filled_in_is_left_alone(visit: Visit, story: Mapping[str, ClusterView]) -> None:
+    visit.go("/jobs")
+    page = visit.page
+    page.get_by_label("Name").fill("c-4")
+    visit.site.view = story["4.9"]
+    page.wait_for_timeout(700)
+    expect(page.get_by_label("Name")).to_have_value("c-4")
+    page.get_by_label("Name").press("Enter")
+    expect(page.get_by_role("table", name="Jobs").locator("tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="c-4-gg").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("team-c/c-4-gg")
+    expect(page.locator(".facts")).to_contain_text("Preempted")
+
+
+def test_the_chart_has_a_line_for_each_project(visit: Visit) -> None:
+    visit.go("/analytics")
+    legend = visit.page.locator(".u-legend .u-series")
+    expect(legend).to_have_count(5)
+    expect(legend.last).to_contain_text("team-d")
+    assert visit.wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible(browser: Browser, story: Mapping[str, ClusterView], scheme: str) -> None:
+    with serving(story["4.9"]) as site:
+        for width in (1280, 390):
+            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+            page = context.new_page()
+            for path in PATHS:
+                page.goto(site.url + path, wait_until="load")
+                found = Axe().run(page)
+                assert found.violations_count == 0, f"{path} {width} {found.generate_report()}"
+                wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                assert wider <= 0, f"{path} at {width}: {wider} px too wide"
+            context.close()

@@ -1,0 +1,231 @@
+"""What the dashboard's pages say of a cluster, and to whom."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from html import unescape
+from time import monotonic, sleep
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import Site, serving
+
+from gpuctl.adapters.dashboard.guarding import Access
+from gpuctl.adapters.dashboard.listing import ROWS, Query, jobs_page
+from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.units import format_gpus
+from gpuctl.views.overview import ClusterView
+
+PATHS = ("/", "/projects", "/jobs", "/jobs/team-a/a-1-g", "/nodes", "/queue", "/analytics")
+REPORT = {
+    "4.8": ({"team-a": 4, "team-b": 4, "team-c": 4, "team-d": 4}, 13, set()),
+    "4.9": ({"team-a": 4, "team-b": 2, "team-c": 2, "team-d": 8}, 13, {"b-4-gg", "c-4-gg"}),
+    "4.10": ({"team-a": 8, "team-b": 4, "team-c": 4, "team-d": 0}, 14, {"b-5-gg", "c-6-gg"}),
+}
+"""GPUs by project, running jobs, and pending ones, at the end of each section of TR-4858."""
+
+
+def tiles(html: str) -> dict[str, str]:
+    return dict(re.findall(r"<div><dt>([^<]+)</dt><dd>([^<]+)</dd></div>", html))
+
+
+def rows(html: str, caption: str) -> list[list[str]]:
+    """The cells of the table with a caption, without markup."""
+    table = re.search(rf"<caption>{re.escape(caption)}.*?</table>", html, re.DOTALL)
+    assert table is not None
+    lines = re.findall(r"<tr>(.*?)</tr>", table[0], re.DOTALL)
+    return [[text(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL)] for line in lines]
+
+
+def text(markup: str) -> str:
+    return unescape(re.sub(r"<[^>]+>", "", markup)).strip()
+
+
+@pytest.mark.parametrize("label", REPORT)
+def test_the_overview_shows_each_state_of_the_report(label: str, story: Mapping[str, ClusterView]) -> None:
+    held, running, pending = REPORT[label]
+    with serving(story[label]) as site:
+        _, html = site.get("/")
+    shown = {
+        "Nodes": "2", "Total GPUs": "16", "Allocated GPUs": "16", "Idle allocated GPUs": "0",
+        "Running jobs": str(running), "Pending jobs": str(len(pending)),
+    }  # fmt: skip
+    assert tiles(html) == shown
+    bars = dict(re.findall(r'aria-label="(team-.): ([\d.]+) GPUs allocated', html))
+    assert bars == {project: str(gpus) for project, gpus in held.items()}
+    header, *lines = rows(html, "Running Jobs")
+    assert header[:6] == ["Job", "Project", "Type", "Node", "GPUs", "Run Time"]
+    assert len(lines) == running
+    assert all(re.fullmatch(r"\d+\.\d\d", line[4]) and re.fullmatch(r"\d\d:\d\d:\d\d", line[5]) for line in lines)
+    header, *lines = rows(html, "Pending Jobs")
+    assert header[:5] == ["Job", "Project", "Type", "Requested GPUs", "Wait Time"]
+    assert {line[0] for line in lines if len(line) > 1} == pending
+    assert [line[:4] for line in rows(html, "Nodes")[1:]] == [
+        ["dgx1-1", "Ready", "8", "8"], ["dgx1-2", "Ready", "8", "8"],
+    ]  # fmt: skip
+
+
+def test_a_paused_job_is_shown_with_the_job_it_was_paused_for(story: Mapping[str, ClusterView]) -> None:
+    with serving(story["4.9"]) as site:
+        _, html = site.get("/")
+        assert re.search(r"c-4-gg</a> \(team-c\) was paused for <a[^>]*>d-2-gg</a>|"
+                         r"b-4-gg</a> \(team-b\) was paused for <a[^>]*>d-2-gg</a>", html)  # fmt: skip
+        _, html = site.get("/jobs/team-c/c-4-gg")
+        assert "<dt>Last paused for</dt>" in html
+
+
+def test_pages_follow_the_cluster(story: Mapping[str, ClusterView]) -> None:
+    with serving(story["4.8"]) as site:
+        before = site.feed.seen().version
+        site.view = story["4.9"]
+        until = monotonic() + 10
+        while site.feed.seen().version == before and monotonic() < until:
+            sleep(0.02)
+        assert tiles(site.get("/")[1])["Pending jobs"] == "2"
+        found = json.loads(site.get("/api/allocation")[1])
+        held = {project["name"]: project["gpus"] for project in found["projects"]}
+        assert (held["team-b"][0], held["team-b"][-1]) == (4, 2)
+        csv = site.get("/api/allocation.csv")[1].splitlines()
+        assert csv[0] == "time,project,gpu_milli"
+        assert csv[-1].endswith(",team-d,8000")
+
+
+def test_a_cluster_that_cannot_be_read_is_said_and_what_was_read_stays(story: Mapping[str, ClusterView]) -> None:
+    with serving(story["4.8"]) as site:
+        site.fault = ClusterUnavailable("GPU7010", "no answer")
+        wait_for(site, "GPU7010: no answer")
+        assert tiles(site.get("/")[1])["Running jobs"] == "13"
+        site.fault = None
+        wait_for(site, "GPU7010: no answer", gone=True)
+
+
+def wait_for(site: Site, said: str, *, gone: bool = False) -> None:
+    until = monotonic() + 10
+    while (said in site.get("/")[1]) is gone:
+        assert monotonic() < until
+        sleep(0.02)
+
+
+def test_nothing_can_be_changed_and_no_script_but_ours_runs(story: Mapping[str, ClusterView]) -> None:
+    with serving(story["4.8"]) as site:
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            assert site.get("/jobs", method=method)[0] == 405
+        for path in PATHS:
+            status, html = site.get(path)
+            assert status == 200
+            assert not re.search(r"<script(?! src=\"/static/)|<style| style=| on\w+=|javascript:", html)
+            assert not re.search(r"(?:src|href)=\"(?!/|#|\?)", html)
+        with socket.create_connection(("127.0.0.1", site.dashboard.port)) as plain:
+            plain.sendall(b"HEAD /jobs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            head = plain.makefile().read()
+        assert "default-src 'none'; script-src 'self'" in head
+
+
+def test_another_name_that_leads_here_is_refused(story: Mapping[str, ClusterView]) -> None:
+    with serving(story["4.8"]) as site:
+        assert site.get("/", {"Host": "attacker.example"})[0] == 400
+        assert site.get("/", {"Host": f"localhost:{site.dashboard.port}"})[0] == 200
+
+
+def test_behind_a_proxy_each_request_needs_its_user(story: Mapping[str, ClusterView]) -> None:
+    access = Access(hosts=("gpus.example.com", "127.0.0.1"), user_header="X-Forwarded-User")
+    with serving(story["4.8"], access) as site:
+        assert [site.get(path)[0] for path in (*PATHS, "/events", "/api/allocation")] == [401] * (len(PATHS) + 2)
+        assert site.get("/", {"X-Forwarded-User": " "})[0] == 401
+        assert site.get("/", {"X-Forwarded-User": "ana", "Host": "gpus.example.com"})[0] == 200
+        assert site.get("/healthz")[0] == 200
+
+
+def test_what_the_cluster_says_cannot_become_markup(story: Mapping[str, ClusterView]) -> None:
+    view = story["4.8"]
+    evil = "<img src=x onerror=alert(1)>\x1b[31m\u202e{{ 7 * 7 }}"
+    pods = tuple(replace(pod, name=evil, phase=evil, node=evil) for pod in view.jobs[0].pods)
+    job = replace(view.jobs[0], image=evil, type=evil, urls=(f"javascript:{evil}",), pods=pods)
+    nodes = tuple(replace(node, name=NodeName(evil), status=evil) for node in view.nodes)
+    projects = tuple(replace(project, namespace=evil, department=evil) for project in view.projects)
+    shown = replace(view, jobs=(job, *view.jobs[1:]), nodes=nodes, projects=projects, unread=(evil,))
+    shown = replace(shown, _by_id={job.id: job})
+    with serving(shown) as site:
+        for path in ("/", "/projects", "/jobs?q=%3Cimg%20src%3E", "/nodes", f"/jobs/{job.id.project}/{job.id.name}"):
+            status, html = site.get(path)
+            assert status == 200
+            assert "<img" not in html
+            assert not any(mark in html for mark in ("\x1b", "\u202e", ">49<", "} 49"))
+            assert "&lt;img src=x onerror" in html or "&lt;img src&gt;" in html
+
+
+def test_what_is_not_there_is_a_page_and_no_traceback(story: Mapping[str, ClusterView]) -> None:
+    with serving(story["4.8"]) as site:
+        for path in ("/nothing", "/jobs/team-a/x", "/jobs/UPPER/%00", "/static/../feed.py", "/static/%2e%2e/server.py"):
+            status, html = site.get(path)
+            assert status == 404
+            assert "Traceback" not in html
+        assert site.get("/jobs?page=99999999999999999999&order=nothing&state=%00")[0] == 200
+
+
+@given(st.dictionaries(st.sampled_from(["q", "project", "state", "order", "page", "x"]), st.text(max_size=200)))
+def test_every_address_gives_some_page(asked: dict[str, str]) -> None:
+    page = jobs_page((), Query.of(asked))
+    assert (page.total, page.pages, page.query.number) == (0, 1, 1)
+    assert "\n" not in page.query.address(page=2)
+
+
+def test_ten_thousand_jobs_are_shown_a_page_at_a_time(story: Mapping[str, ClusterView]) -> None:
+    view = story["4.8"]
+    like = view.jobs[1]
+    many = tuple(replace(like, id=JobId(like.id.project, f"job-{number:05}")) for number in range(10_000))
+    with serving(replace(view, jobs=many)) as site:
+        status, html = site.get("/jobs?order=name&page=3")
+        assert status == 200
+        lines = rows(html, "Jobs")[1:]
+        assert [lines[0][0], lines[-1][0], len(lines)] == ["job-00200", "job-00299", ROWS]
+        assert "10000 in all, page 3 of 100" in html
+        assert len(site.get("/")[1]) < 100_000
+        _, html = site.get("/jobs?q=job-0999")
+        assert len(rows(html, "Jobs")) == 11
+        assert format_gpus(like.gpu_milli) in {line[5].rstrip("0").rstrip(".") for line in rows(html, "Jobs")[1:]}
+
+
+def test_clients_that_never_read_hold_up_no_other(story: Mapping[str, ClusterView]) -> None:
+    with serving(story["4.8"]) as site:
+        asked = b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        idle = [socket.create_connection(("127.0.0.1", site.dashboard.port)) for _ in range(200)]
+        try:
+            for client in idle[:150]:
+                client.sendall(asked)
+            for client in idle[150:]:
+                client.sendall(asked[:20])
+            for number in range(20):
+                site.view = story[("4.8", "4.9")[number % 2]]
+                sleep(0.03)
+            assert all(site.get(path)[0] == 200 for path in PATHS)
+            reads = site.reads
+            sleep(0.3)
+            assert site.reads > reads
+        finally:
+            for client in idle:
+                client.close()
+
+
+def test_the_cluster_is_left_alone_when_no_page_is_asked_for(
+    story: Mapping[str, ClusterView], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuctl.adapters.dashboard.feed.LOOKED_AT_MS", 100)
+    site = Site(story["4.8"])
+    try:
+        sleep(0.4)
+        reads = site.reads
+        sleep(0.3)
+        assert site.reads == reads
+        site.feed.seen()
+        sleep(0.15)
+        assert site.reads > reads
+    finally:
+        site.feed.close()
+        site.dashboard.close()
