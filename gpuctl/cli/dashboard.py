@@ -39,8 +39,8 @@ def dashboard(
 ) -> None:
     """Serve pages for a browser that show a cluster.
 
-    Overview, projects, jobs, nodes, queue, and allocation over time. The pages are read-only and follow the cluster by themselves. Without an authenticating proxy they are served to
-    this machine alone.
+    Overview, projects, jobs, nodes, queue, and allocation over time. The pages are read-only and follow the cluster by
+    themselves. Without an authenticating proxy they are served to this machine alone.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
