@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from gpuctl import __version__
@@ -14,7 +15,8 @@ def main() -> None:
         return
     from gpuctl.cli.main import gpuctl  # noqa: PLC0415 - only now: click is not needed for the version
 
-    gpuctl(prog_name="gpuctl")
+    plugin = os.path.basename(sys.argv[0]).startswith("kubectl-")  # noqa: PTH119 - without importing pathlib
+    gpuctl(prog_name="kubectl gpuctl" if plugin else "gpuctl", complete_var="_GPUCTL_COMPLETE")
 
 
 if __name__ == "__main__":

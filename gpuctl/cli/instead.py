@@ -43,7 +43,6 @@ INSTEAD: Mapping[tuple[str, ...], str] = {
     ("update", "project"): "gpuctl project set NAME, gpuctl project set-quota NAME GPUS",
     ("update",): "gpuctl project set NAME for a project; a job's file for a job; pip for gpuctl itself",
     ("upgrade",): "install the newer gpuctl with pip; `gpuctl install` prints the manifests of its version",
-    ("completion",): 'the shell completes with: eval "$(_GPUCTL_COMPLETE=bash_source gpuctl)"',
     ("prune",): "what ended stays in `gpuctl list` until its declaration goes: gpuctl delete JOB",
     ("stop",): "gpuctl suspend JOB",
     ("start",): "gpuctl resume JOB; for a finished job raise its runIndex",

@@ -23,8 +23,10 @@ from gpuctl.model.ids import ProjectName
 def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool) -> None:
     """List jobs, the newest start first.
 
-    The columns are Run:ai's. USER is always "-": jobs are declared in Git, and `git log FILE` has the author of a
-    declaration; gpuctl writes no names of people onto objects.
+    The columns are Run:ai's, all of them with -o wide. Without it a line has at most 120 characters, and longer names
+    lose their middles. AGE is that of the job's object, SINCE when it last started or began to wait. USER is always
+    "-": jobs are declared in Git, and `git log FILE` has the author of a declaration; gpuctl writes no names of people
+    onto objects.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.listing import heading, job_form, job_table, name_lines  # noqa: PLC0415

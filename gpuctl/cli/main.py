@@ -46,6 +46,8 @@ COMMANDS = {
     "install": "gpuctl.cli.install:install",
     "schema": "gpuctl.cli.schema:schema",
     "bench": "gpuctl.cli.bench:bench",
+    "completion": "gpuctl.cli.completion:completion",
+    "man": "gpuctl.cli.man:man",
     "version": "gpuctl.cli.version:version",
 }
 """Every command and its module, in the order of the help text."""

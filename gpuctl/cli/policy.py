@@ -29,7 +29,7 @@ def policy() -> None:
 
 @command("list", examples=("gpuctl policy list clusters/tr4858", "gpuctl policy list clusters/tr4858 -o json"))
 @click.argument("cluster_dir", type=click.Path(exists=True, file_okay=False))
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["table", "wide", "json"]), default="table", show_default=True)
 def list_policies(cluster_dir: str, output: str) -> None:
     """List policies: what they match, and how often they are broken.
 
@@ -44,7 +44,7 @@ def list_policies(cluster_dir: str, output: str) -> None:
     if output == "json":
         print_json({"policies": [asdict(each) for each in counts]})
     elif counts:
-        show(policy_table(asdict(each) for each in counts))
+        show(policy_table((asdict(each) for each in counts), wide=output == "wide"))
     else:
         say("No policies found.", err=True)
 

@@ -36,7 +36,7 @@ def project() -> None:
 
 
 @command("list", examples=("gpuctl project list", "gpuctl project list -o json"))
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml", "name"]), default="table")
+@click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table")
 @cluster_options
 def list_projects(output: str, where: Where) -> None:
     """List projects: their quotas, held GPUs, and jobs.
@@ -55,7 +55,7 @@ def list_projects(output: str, where: Where) -> None:
     elif not views:
         say("No projects found.", err=True)
     else:
-        show(project_table(views))
+        show(project_table(views, wide=output == "wide"))
 
 
 project.add_command(list_projects)

@@ -28,7 +28,7 @@ def top() -> None:
 @command("node", examples=("gpuctl top node", "gpuctl top node dgx1-1 -d", "gpuctl top node -o json"))
 @click.argument("names", metavar="[NODE]...", nargs=-1)
 @click.option("-d", "--details", is_flag=True, help="One line for each GPU, with its jobs.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml", "name"]), default="table")
+@click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table")
 @cluster_options
 def node(names: tuple[str, ...], output: str, where: Where, *, details: bool) -> None:
     """Show the allocated GPUs, CPU and memory of nodes.
@@ -51,7 +51,7 @@ def node(names: tuple[str, ...], output: str, where: Where, *, details: bool) ->
     elif not views:
         say("No nodes found.", err=True)
     else:
-        show(device_table(views) if details else node_table(views))
+        show((device_table if details else node_table)(views, wide=output == "wide"))
 
 
 top.add_command(node)

@@ -65,6 +65,12 @@ class JobView:
     preemptible: bool = True
     urls: tuple[str, ...] = ()
     pods: tuple[PodView, ...] = field(default_factory=tuple)
+    created_at_ms: Instant | None = None
+
+    @property
+    def created_ms(self) -> Instant:
+        """When its object was made; where that can't be read, when it last started or began to wait."""
+        return self.since_ms if self.created_at_ms is None else self.created_at_ms
 
     @property
     def placement(self) -> Placement | None:
@@ -151,6 +157,7 @@ def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
         gpu_milli=run.gpu_milli * workers,
         run=run,
         preemptible=_preemptible(body),
+        created_at_ms=objects.instant(body, "metadata", "creationTimestamp"),
     )
 
 

@@ -12,12 +12,13 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import Instant, format_gpus
 from gpuctl.views.jobs import JobView
 from gpuctl.views.pod_problems import problem_form, problem_text
-from gpuctl.views.tables import age, table
+from gpuctl.views.tables import NARROW, age, table
 
-COLUMNS = (
+COLUMNS = ("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "GPUs")
+WIDE_COLUMNS = (
     "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs", "CREATED BY CLI", "SERVICE URL(S)",
+    "SINCE", "DEVICES", "STARTS", "PAUSED FOR", "REASON",
 )  # fmt: skip
-WIDE_COLUMNS = (*COLUMNS, "DEVICES", "STARTS", "PAUSED FOR", "REASON")
 MULTIPLE = "<multiple>"
 
 
@@ -27,34 +28,34 @@ def heading(project: ProjectName | None) -> str:
 
 
 def job_table(views: Sequence[JobView], now_ms: Instant, *, wide: bool) -> str:
-    """The list as a table."""
+    """The list as a table: short, or with all of Run:ai's columns and gpuctl's own."""
     if not wide:
-        return table(COLUMNS, [_cells(view, now_ms) for view in views])
-    return table(WIDE_COLUMNS, [(*_cells(view, now_ms), *_wide_cells(view)) for view in views])
+        return table(COLUMNS, [_cells(view, now_ms) for view in views], most=NARROW)
+    return table(WIDE_COLUMNS, [_wide_cells(view, now_ms) for view in views])
 
 
 def _cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
     return (
         view.id.name,
         view.status,
-        age(now_ms - view.since_ms),
+        age(now_ms - view.created_ms),
         _nodes(view),
         view.image,
         view.type_name,
         view.id.project,
-        "-",
         format_gpus(view.gpu_milli),
-        "false",
-        ",".join(view.urls),
     )
 
 
-def _wide_cells(view: JobView) -> tuple[str, ...]:
+def _wide_cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
+    *first, gpus = _cells(view, now_ms)
     workers = view.placement.workers if view.placement else ()
     devices = " ".join(f"{worker.node}:{','.join(str(gpu) for gpu in worker.gpus)}" for worker in workers)
     paused_for = str(view.run.paused_for) if view.run.paused_for else "-"
     reason = reason_text(view.run.reason) if view.run.reason else "-"
-    return (devices or "-", str(view.run.starts), paused_for, reason)
+    since = age(now_ms - view.since_ms)
+    more = (devices or "-", str(view.run.starts), paused_for, reason)
+    return (*first, "-", gpus, "false", ",".join(view.urls), since, *more)
 
 
 def _nodes(view: JobView) -> str:
@@ -110,6 +111,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("IMAGE", view.image),
         ("GPUs", format_gpus(view.gpu_milli)),
         ("NODE", ", ".join(view.nodes) or "-"),
+        ("AGE", age(now_ms - view.created_ms)),
         ("SINCE", f"{age(now_ms - view.since_ms)} ago"),
         ("RAN BEFORE", duration(run.ran_ms // 1000 * 1000)),
         ("STARTS", str(run.starts)),

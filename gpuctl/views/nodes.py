@@ -13,7 +13,7 @@ from gpuctl.model.ids import JobId, NodeName, ObjectRef
 from gpuctl.model.state import Body, ClusterState, Node, Run
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes, format_gpus
 from gpuctl.views.jobs import held_placement
-from gpuctl.views.tables import table
+from gpuctl.views.tables import NARROW, table
 
 COLUMNS = (
     "NAME", "IPADDRESS", "ROLE", "STATUS", "GPU(Total)", "GPU(Allocated)", "GPU(Others)", "CPU(Requested)",
@@ -122,7 +122,7 @@ def _status(node: Node, body: Body) -> str:
     return f"{ready},Unusable" if ready == "Ready" and not node.usable else ready
 
 
-def node_table(views: Sequence[NodeView]) -> str:
+def node_table(views: Sequence[NodeView], *, wide: bool) -> str:
     """The nodes as a table, and below a line the cluster's total."""
     rows = [
         (
@@ -138,14 +138,14 @@ def node_table(views: Sequence[NodeView]) -> str:
         )
         for view in views
     ]
-    text = table(COLUMNS, rows)
+    text = table(COLUMNS, rows, most=None if wide else NARROW)
     rule = "-" * max(len(line) for line in text.splitlines())
     total, held = sum(view.gpus for view in views), sum(view.allocated_milli for view in views)
     share = f" ({_percent(held, total * WHOLE_GPU)}%)" if total else ""
     return f"{text}{rule}\nAllocated/Total GPUs In Cluster:\n{format_gpus(held)}/{total}{share}\n"
 
 
-def device_table(views: Sequence[NodeView]) -> str:
+def device_table(views: Sequence[NodeView], *, wide: bool) -> str:
     """The GPUs as a table, one in a line."""
     return table(
         DEVICE_COLUMNS,
@@ -160,6 +160,7 @@ def device_table(views: Sequence[NodeView]) -> str:
             for view in views
             for device in view.devices
         ],
+        most=None if wide else NARROW,
     )
 
 

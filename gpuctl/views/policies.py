@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuctl.views.tables import table
+from gpuctl.views.tables import NARROW, table
 
 COLUMNS = ("POLICY", "SEVERITY", "KIND", "MATCHES", "BREACHES", "FILE")
 
 
-def policy_table(counts: Iterable[Mapping[str, Any]]) -> str:
+def policy_table(counts: Iterable[Mapping[str, Any]], *, wide: bool) -> str:
     """The policies as a table."""
-    return table(COLUMNS, [tuple(_cell(each[field]) for field in _FIELDS) for each in counts])
+    return table(
+        COLUMNS, [tuple(_cell(each[field]) for field in _FIELDS) for each in counts], most=None if wide else NARROW
+    )
 
 
 _FIELDS = ("name", "severity", "kind", "matches", "breaches", "file")

@@ -14,7 +14,7 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.views.jobs import HOLDING, JobView, held_milli
-from gpuctl.views.tables import table
+from gpuctl.views.tables import NARROW, table
 
 COLUMNS = (
     "PROJECT", "DEPARTMENT", "DESERVED GPUs", "LIMIT", "ALLOCATED GPUs", "RUNNING", "PENDING", "NAMESPACE",
@@ -61,7 +61,7 @@ def _views(state: ClusterState, jobs: Sequence[JobView]) -> Iterator[ProjectView
         )
 
 
-def project_table(views: Sequence[ProjectView]) -> str:
+def project_table(views: Sequence[ProjectView], *, wide: bool) -> str:
     """The projects as a table."""
     rows = [
         (
@@ -76,7 +76,7 @@ def project_table(views: Sequence[ProjectView]) -> str:
         )
         for view in views
     ]
-    return table(COLUMNS, rows)
+    return table(COLUMNS, rows, most=None if wide else NARROW)
 
 
 def _by_domain(view: ProjectView, amount: Callable[[Allowance], str]) -> str:

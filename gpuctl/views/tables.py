@@ -13,17 +13,41 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2) -> str:
+NARROW = 120
+"""The most characters in a line of a table, where its command has a wide form that leaves nothing out."""
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2, most: int | None = None) -> str:
     """Left-aligned columns without trailing spaces; ends with a newline. Without rows it is only the header.
 
-    Line breaks in cells are escaped.
+    Line breaks in cells are escaped. `most`: how long a line may be; then the longest cells lose their middles.
     """
     lines = [tuple(map(printable, line)) for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    if most is not None:
+        _narrow(widths, [len(name) for name in lines[0]], most - gap * (len(widths) - 1))
+        lines = [tuple(map(_cut, line, widths)) for line in lines]
     return "".join(
         (" " * gap).join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"
         for line in lines
     )
+
+
+def _narrow(widths: list[int], least: Sequence[int], most: int) -> None:
+    """Take from the widest columns, the last of equals first, until they are `most` in all; headers stay whole."""
+    while sum(widths) > most:
+        wide = [column for column, width in enumerate(widths) if width > least[column]]
+        if not wide:
+            return
+        widths[max(wide, key=lambda column: (widths[column], column))] -= 1
+
+
+def _cut(text: str, width: int) -> str:
+    """A text without its middle where it is too long: names and images differ at both ends."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - end :]}"
 
 
 def age(duration_ms: DurationMs) -> str:

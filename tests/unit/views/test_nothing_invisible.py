@@ -64,14 +64,14 @@ def _jobs(views: Sequence[JobView]) -> None:
 
 
 def _nodes(views: Sequence[nodes.NodeView]) -> None:
-    show(nodes.node_table(views))
-    show(nodes.device_table(views))
+    show(nodes.node_table(views, wide=True))
+    show(nodes.device_table(views, wide=True))
     print_json([nodes.node_form(view) for view in views])
     print_yaml({"nodes": [nodes.node_form(view) for view in views]})
 
 
 def _projects(views: Sequence[projects.ProjectView]) -> None:
-    show(projects.project_table(views))
+    show(projects.project_table(views, wide=True))
     print_json([projects.project_form(view) for view in views])
     print_yaml({"projects": [projects.project_form(view) for view in views]})
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuctl.views.tables import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, age, table
+from gpuctl.views import listing, nodes, policies, projects
+from gpuctl.views.tables import DAY_MS, HOUR_MS, MINUTE_MS, NARROW, SECOND_MS, age, table
 
 
 def test_columns_are_aligned_and_no_line_ends_in_spaces() -> None:
@@ -41,3 +42,25 @@ def test_ages_are_told_as_kubectl_does(ms: int, text: str) -> None:
 @given(st.lists(st.tuples(st.text("ab ", max_size=9), st.text("cd", max_size=9)), max_size=5))
 def test_a_table_has_a_line_for_each_row(rows: list[tuple[str, str]]) -> None:
     assert table(("A", "B"), rows).count("\n") == len(rows) + 1
+
+
+LONG = st.text("abcdefgh-", min_size=1, max_size=63)
+
+
+@given(rows=st.lists(st.tuples(*[LONG] * 8), max_size=4))
+def test_a_short_table_has_no_line_that_is_too_long_and_no_cell_that_is_not_a_cells_ends(
+    rows: list[tuple[str, ...]],
+) -> None:
+    whole, short = table(listing.COLUMNS, rows), table(listing.COLUMNS, rows, most=NARROW)
+    assert max(map(len, short.splitlines())) <= NARROW
+    if max(map(len, whole.splitlines())) <= NARROW:
+        assert short == whole
+    for row, line in zip(rows, short.splitlines()[1:], strict=True):
+        for cell, shown in zip(row, line.split(), strict=True):
+            begin, _, end = shown.partition("…")
+            assert shown == cell or (cell.startswith(begin) and cell.endswith(end) and len(shown) < len(cell))
+
+
+def test_headers_of_short_tables_fit() -> None:
+    for columns in (listing.COLUMNS, nodes.COLUMNS, nodes.DEVICE_COLUMNS, projects.COLUMNS, policies.COLUMNS):
+        assert len(table(columns, [], most=NARROW).rstrip("\n")) <= NARROW

@@ -57,10 +57,10 @@ def test_a_node_shows_what_is_taken_by_whom() -> None:
     )
     form = node_form(views[0])
     assert (form["gpus"], form["allocatedGpuMilli"], form["foreignGpuMilli"]) == (3, 3500, 1000)
-    assert node_table(views).splitlines()[1].split() == [
+    assert node_table(views, wide=True).splitlines()[1].split() == [
         "n1", "10.0.0.7", "worker", "Ready", "3", "3.5", "1", "8.5/16", "(53%)", "2.5Gi/64Gi", "(3%)",
     ]  # fmt: skip
-    assert [line.split(maxsplit=4) for line in device_table(views).splitlines()[1:]] == [
+    assert [line.split(maxsplit=4) for line in device_table(views, wide=True).splitlines()[1:]] == [
         ["n1", "0", "0.5", "Healthy", "team-a/half (0.5)"],
         ["n1", "1", "1", "Healthy", "team-a/two"],
         ["n1", "2", "1", "Healthy", "team-a/two"],
@@ -84,7 +84,7 @@ def test_a_node_says_why_nothing_is_placed_there(spec: dict[str, Any], facts: di
 def test_a_node_without_a_status_is_not_ready() -> None:
     (view,) = node_views(ClusterState(nodes=(node(gpus=0, cpu_milli=0, mem_bytes=0, usable=False),)))
     assert (view.status, view.address) == ("NotReady", "")
-    assert node_table((view,)).endswith("Allocated/Total GPUs In Cluster:\n0/0\n")
+    assert node_table((view,), wide=True).endswith("Allocated/Total GPUs In Cluster:\n0/0\n")
 
 
 def namespace(name: str, **notes: str) -> tuple[ObjectRef, Any]:
@@ -95,7 +95,7 @@ def namespace(name: str, **notes: str) -> tuple[ObjectRef, Any]:
 def test_projects_tell_quotas_by_pool_and_nothing_where_nothing_is_said() -> None:
     by_pool = '{"dgx1":{"quotaMilli":4000,"weight":1},"h100":{"limitMilli":2000,"quotaMilli":500,"weight":1}}'
     live = dict([namespace("gpu-a", **{names.QUOTA_ANNOTATION: by_pool}), namespace("gpu-b")])
-    lines = project_table(project_views(ClusterState(live=live), ())).splitlines()
+    lines = project_table(project_views(ClusterState(live=live), ()), wide=True).splitlines()
     assert lines[1].split() == ["a", "-", "dgx1:4,h100:0.5", "dgx1:none,h100:2", "0", "0", "0", "gpu-a"]
     assert lines[2].split() == ["b", "-", "-", "-", "0", "0", "0", "gpu-b"]
 
