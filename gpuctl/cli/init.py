@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from gpuctl.cli.clusters import Where, cluster_options, read_live
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
@@ -24,29 +25,34 @@ if TYPE_CHECKING:
     "init",
     examples=(
         "gpuctl init gpus --cluster prod --pool name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi --owner @example/ml",
+        "gpuctl init gpus --context prod --owner @example/ml",
         "gpuctl init --cluster lab --pool name=a100,nodes=a-[01-16],gpus=8,memory=80Gi,sharing=dra --ci gitlab",
     ),
     failed=EXIT_FAILED,
 )
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--cluster", required=True, metavar="NAME", help="The cluster's name; its folder is clusters/NAME.")
-@click.option("--pool", "pools", metavar="KEY=VALUE,...", multiple=True, required=True,
+@click.option("--cluster", metavar="NAME", help="The cluster's name; its folder is clusters/NAME. Default: --context.")
+@click.option("--pool", "pools", metavar="KEY=VALUE,...", multiple=True,
               help="A node pool: name, nodes, sharing; of a node gpus, cpu, ram; of a GPU memory, product")  # fmt: skip
 @click.option("--project", default="team-a", show_default=True, metavar="NAME", help="The first project.")
 @click.option("--owner", "owners", multiple=True, metavar="@TEAM",
               help="An owner of the project, who CODEOWNERS has review it. Repeatable.")  # fmt: skip
 @click.option("--ci", type=click.Choice(["github", "gitlab"]), default="github", show_default=True,
               help="Whose CI checks changes.")  # fmt: skip
+@cluster_options
 def init(  # noqa: PLR0913 - an argument for each option
     folder: Path,
     *,
-    cluster: str,
+    cluster: str | None,
+    where: Where,
     pools: tuple[str, ...],
     project: str,
     owners: tuple[str, ...],
     ci: Literal["github", "gitlab"],
 ) -> None:
     """Begin a repository for a cluster.
+
+    Its node pools are named by --pool, or read from a live cluster: --context NAME.
 
     It holds a cluster, a project, a job, two policies, CODEOWNERS, CI and editor settings. DIR, by default the current
     folder, becomes a Git repository if it is none; nothing is committed. No file is replaced: if one is there already,
@@ -58,8 +64,10 @@ def init(  # noqa: PLR0913 - an argument for each option
     from gpuctl.app.beginning import Taken, begin, mistakes  # noqa: PLC0415
     from gpuctl.scaffold import POLICIES, Beginning, files  # noqa: PLC0415
 
+    cluster = _named(cluster, where)
+    found_pools = _pools(pools, where)
     try:
-        wanted = Beginning(cluster=cluster, pools=tuple(map(_pool, pools)), project=project, owners=owners, ci=ci)
+        wanted = Beginning(cluster=cluster, pools=found_pools, project=project, owners=owners, ci=ci)
         made = files(wanted, wiring.example_policies(POLICIES))
     except ValueError as error:
         raise Failure("GPU9002", f"--cluster or --project: {error}", hint="gpuctl init --help") from error
@@ -79,6 +87,33 @@ def init(  # noqa: PLR0913 - an argument for each option
         say(f"  {path}")
     say()
     _say_next(folder, cluster, ci)
+
+
+def _named(cluster: str | None, where: Where) -> str:
+    if cluster is None and where.context is None:
+        raise Failure("GPU9002", "the cluster has no name", hint="--cluster NAME", exit_code=EXIT_FAILED)
+    return cluster or where.context or ""
+
+
+def _pools(said: tuple[str, ...], where: Where) -> tuple[Pool, ...]:
+    """The pools that are said, else those of the live cluster that is named."""
+    from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
+    from gpuctl.scaffold import pools_seen  # noqa: PLC0415
+
+    is_named = where.context is not None or where.kubeconfig is not None or where.embedded is not None
+    if bool(said) is is_named:
+        text = "pools are named, and a live cluster too" if said else "the cluster has no node pools"
+        hint = "name them by --pool, or a live cluster by --context: one of both"
+        raise Failure("GPU9002", text, hint=hint, exit_code=EXIT_FAILED)
+    if said:
+        return tuple(map(_pool, said))
+    seen = pools_seen(read_live(where, (kinds.NODE,)).state.nodes)
+    for note in seen.notes:
+        say(f"note: {note}", err=True)
+    if not seen.pools:
+        text = message("GPU6143", {})
+        raise Failure("GPU6143", text, hint=CODES["GPU6143"].fix, exit_code=EXIT_FAILED)
+    return seen.pools
 
 
 def _pool(text: str) -> Pool:

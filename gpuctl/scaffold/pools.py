@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from gpuctl.diag.wording import one_of
 
@@ -14,7 +15,10 @@ _RANGE = re.compile(r"([^\[\]]*)\[(\d{1,9})-(\d{1,9})\]([^\[\]]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A pool as it was said; the compiler says whether it is right. `gpus`, `cpu`, `ram`: of each node."""
+    """A pool as it was said or seen; the compiler says whether it is right. `gpus`, `cpu`, `ram`: of each node.
+
+    `odd`: nodes with another number of GPUs. `selector`: labels of its nodes, where they are not its name.
+    """
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -24,6 +28,9 @@ class Pool:
     ram: str = ""
     product: str = ""
     sharing: str = ""
+    driver: str = ""
+    odd: tuple[tuple[str, int], ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
 
 
 def pool_of(text: str) -> Pool:
@@ -45,7 +52,8 @@ def pool_of(text: str) -> Pool:
     gpus = said.pop("gpus", "0")
     if not re.fullmatch(r"[0-9]{1,4}", gpus):
         raise ValueError(f"gpus={gpus} is not a number of GPUs")
-    return Pool(nodes=tuple(nodes), gpus=int(gpus), **said)
+    texts: dict[str, Any] = said
+    return Pool(nodes=tuple(nodes), gpus=int(gpus), **texts)
 
 
 def _named(text: str, most: int) -> list[str]:

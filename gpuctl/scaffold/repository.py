@@ -93,7 +93,8 @@ def _cluster(beginning: Beginning) -> str:
     for pool in beginning.pools:
         said: dict[str, Value] = {
             "name": pool.name,
-            "nodes": list(pool.nodes),
+            "selector": {"matchLabels": dict(pool.selector)} if pool.selector else {},
+            "nodes": _nodes(pool),
             "gpusPerNode": pool.gpus,
             "gpuMemory": pool.memory,
             "gpuProduct": pool.product,
@@ -102,9 +103,15 @@ def _cluster(beginning: Beginning) -> str:
                 "memory": pool.ram,
             }),
             "sharing": pool.sharing,
+            "driver": pool.driver,
         }
         pools.append(_given(said))
     return _declared("Cluster", {"name": beginning.cluster}, {"nodePools": pools})
+
+
+def _nodes(pool: Pool) -> list[Value]:
+    odd = dict(pool.odd)
+    return [{"name": name, "gpus": odd[name]} if name in odd else name for name in pool.nodes]
 
 
 def _given(fields: dict[str, Value]) -> dict[str, Value]:

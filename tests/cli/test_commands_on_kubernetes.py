@@ -398,3 +398,12 @@ def test_a_server_that_is_away_is_told_once(run: Run, stage: Stage, tmp_path: Pa
     result = run("list", "--kubeconfig", away)
     assert result.exit_code == 2
     assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error GPU7001", "help"]
+
+
+def test_init_reads_pools_of_the_live_cluster(run: Run, stage: Stage, tmp_path: Path) -> None:
+    result = run("init", tmp_path, "--cluster", "live", "--kubeconfig", stage.plane.kubeconfig)
+    assert result.exit_code == 0, result.output
+    declared = yaml.safe_load((tmp_path / "clusters" / "live" / "cluster.yaml").read_text())
+    pools = {pool["name"]: pool for pool in declared["spec"]["nodePools"]}
+    assert (pools["seen"]["nodes"], pools["seen"]["gpusPerNode"]) == (["seen-1", "seen-2"], 4)
+    assert run("validate", tmp_path / "clusters" / "live").exit_code == 0

@@ -11,7 +11,10 @@ from commands import ROOT, Run
 from jsonschema import Draft202012Validator
 
 from gpuctl.compile.jsonschema import any_kind
-from gpuctl.scaffold import POLICIES
+from gpuctl.model.declared import Way
+from gpuctl.model.ids import NodeName
+from gpuctl.model.state import Node
+from gpuctl.scaffold import POLICIES, pools_seen
 
 POOL = "name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi"
 OPTIONS = ("--cluster", "prod", "--pool", POOL, "--owner", "@example/ml")
@@ -138,3 +141,66 @@ def test_the_wheel_has_its_policies() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     for name in POLICIES:
         assert f'"policies/{name}" = "gpuctl/examples/policies/{name}"' in text
+
+
+def declared_pools(top: Path, cluster: str = "live") -> list[dict[str, object]]:
+    pools: list[dict[str, object]] = yaml.safe_load((top / f"clusters/{cluster}/cluster.yaml").read_text())["spec"][
+        "nodePools"
+    ]
+    return pools
+
+
+def test_pools_of_a_live_cluster_are_read(run: Run, tmp_path: Path, embedded: Path) -> None:
+    result = run("init", str(tmp_path), "--cluster", "live", "--embedded", embedded)
+    assert result.exit_code == 0, result.output
+    (pool,) = declared_pools(tmp_path)
+    assert pool["name"] == "dgx1"
+    assert (pool["nodes"], pool["gpusPerNode"]) == (["dgx1-1", "dgx1-2"], 8)
+    assert pool["resourcesPerNode"] == {"cpu": 80, "memory": "512Gi"}
+    assert run("validate", str(tmp_path / "clusters" / "live")).exit_code == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--pool", POOL, "--kubeconfig", "x")])
+def test_pools_are_said_or_read(run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
+    result = run("init", str(tmp_path / "gpus"), "--cluster", "live", *options)
+    assert (result.exit_code, "GPU9002" in result.stderr) == (1, True)
+    assert not (tmp_path / "gpus").exists()
+
+
+def node(name: str, gpus: int = 8, *, ways: frozenset[Way] | None = None, **labels: str) -> Node:
+    told = {f"nvidia.com/gpu.{key}": value for key, value in labels.items() if key != "pool"}
+    told |= {"gpuctl.dev/pool": labels["pool"]} if "pool" in labels else {}
+    return Node(name=NodeName(name), labels=told, gpus=gpus, cpu_milli=79_500, mem_bytes=(512 << 30) + 5, ways=ways)
+
+
+def test_nodes_are_grouped_by_label_then_by_product() -> None:
+    seen = pools_seen([
+        node("b", pool="lab"), node("a", 4, pool="lab"), node("c", pool="lab"), node("cpu", 0),
+        node("h1", product="NVIDIA-H100", memory="81559"), node("h2", product="NVIDIA-H100", memory="81559"),
+        node("x"), node("n/a", product="*"),
+    ])  # fmt: skip
+    assert [(pool.name, pool.nodes, pool.odd, pool.memory, dict(pool.selector)) for pool in seen.pools] == [
+        ("gpu", ("x",), (), "", {}),
+        ("gpu-2", ("n/a",), (), "", {"nvidia.com/gpu.product": "*"}),
+        ("lab", ("a", "b", "c"), (("a", 4),), "", {}),
+        ("nvidia-h100", ("h1", "h2"), (), "81559Mi", {"nvidia.com/gpu.product": "NVIDIA-H100"}),
+    ]
+    assert {(pool.cpu, pool.ram) for pool in seen.pools} == {("79", "512Gi")}
+    assert seen.notes == (
+        "1 nodes have no GPU and no label gpuctl.dev/pool: they are in no pool",
+        "label the nodes of pool gpu: kubectl label node x gpuctl.dev/pool=gpu",
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "sharing"),
+    [
+        (Way.COUNT, ("", "")),
+        (Way.HAMI, ("hami", "")),
+        (Way.HAMI_CLAIM, ("dra", "hami")),
+        (Way.NVIDIA_CLAIM, ("dra", "nvidia")),
+    ],
+)
+def test_how_gpus_are_handed_out_is_read(way: Way, sharing: tuple[str, str]) -> None:
+    (pool,) = pools_seen([node("a", ways=frozenset({way}), pool="x")]).pools
+    assert (pool.sharing, pool.driver) == sharing

@@ -1,4 +1,4 @@
-"""GPU6401-6429: the files of a new repository."""
+"""GPU6401-6429, GPU6143: the files of a new repository."""
 
 from __future__ import annotations
 
@@ -41,5 +41,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="the folder is inside the repository {top}",
         why="Code hosts read CI and CODEOWNERS, and editors their settings, at the top of a repository only.",
         fix="Name the top of that repository, or a folder outside of it.",
+    ),
+    CodeEntry(
+        code="GPU6143",
+        title="the live cluster has no node with GPUs",
+        message="no node of the cluster has GPUs or the label gpuctl.dev/pool",
+        why="gpuctl init makes node pools of nodes whose GPUs are announced, by a device plugin or a DRA driver.",
+        fix="Check `kubectl get nodes -o yaml` for nvidia.com/gpu, or describe the pools by `--pool`.",
     ),
 )
