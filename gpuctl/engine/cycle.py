@@ -26,7 +26,6 @@ from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.counters import Counters
-from gpuctl.engine.fixpoint import is_fixpoint
 from gpuctl.engine.jobs.project_queue import JobClass
 from gpuctl.engine.rounds import Rounds, is_elastic
 from gpuctl.engine.shares.usage import next_usage, used_by
@@ -55,7 +54,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     resized = tuple(last.admission.scale_up.resizes())
 
     # 4. Rounds, until nothing follows. A round that can't be merged is repeated without attempts, for its reasons.
-    is_over = bool(resized) or is_elastic(last.outcome) or is_fixpoint(last.outcome, last.carried)
+    is_over = bool(resized) or is_elastic(last.outcome)
     while rounds.take(last.outcome, last.carried) and not (is_over or rounds.is_over):
         last = cycle.round(rounds.state(), last)
         if not rounds.can_merge(last.outcome):

@@ -95,7 +95,6 @@ class Admission:
         for pending, assignment in self._repacking.assignments.items():
             _, reason = self.outcome.started[pending.job.id]
             self.outcome.started[pending.job.id] = (assignment, reason)
-        self.outcome.repacked = self._repacking.is_repacked
         self._reserve_for_longest_waiting(pending_jobs)
         return self.outcome
 

@@ -55,7 +55,6 @@ class Outcome:
     `started`: run now. `reserved`: has a place that is not free yet. `kept`: has a head reservation. `pending_queues`:
     the jobs of each queue that are neither started nor reserved. What makes room: `pauses`, `shifts`, and `given_up`,
     the surplus workers that elastic runs give up. `regained`: places for missing workers of elastic runs.
-    `repacked`: an admission was moved for another, so there may be room again where an attempt failed.
     `cut_off`: jobs whose last attempt failed with a search for victims that was cut off.
     `all_unschedulable`: no attempt succeeded, and none considered migration, whose candidates change with time alone.
     """
@@ -69,7 +68,6 @@ class Outcome:
     regained: dict[JobId, Regained] = field(default_factory=dict)
     shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
-    repacked: bool = False
     cut_off: set[JobId] = field(default_factory=set)
     all_unschedulable: bool = True
 

@@ -21,19 +21,15 @@ MAX_PLACINGS = 10_000
 
 
 class Repacking:
-    """The admissions of one cycle with their assignments, each of which is entered in the snapshot.
+    """The admissions of one cycle with their assignments, each of which is entered in the snapshot."""
 
-    `is_repacked`: an admission was moved, so there may be room where there was none.
-    """
-
-    __slots__ = ("_fractions", "_in_pool", "_placings_left", "_snapshot", "assignments", "is_repacked")
+    __slots__ = ("_fractions", "_in_pool", "_placings_left", "_snapshot", "assignments")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._placings_left = MAX_PLACINGS
         self._fractions: dict[PoolName, int] = {}
         self._in_pool: dict[PoolName, int] = {}
-        self.is_repacked = False
         self.assignments: dict[PendingJob, Assignment] = {}
 
     def admit(self, pending: PendingJob, options: Sequence[PoolOption]) -> Assignment | None:
@@ -97,7 +93,6 @@ class Repacking:
         idle.take_all(old.values())
         if new is None or not is_better:
             return False
-        self.is_repacked = True
         for pending, assignment in old.items():
             self._snapshot.vacate(pending.job, assignment)
         for pending, assignment in new.items():

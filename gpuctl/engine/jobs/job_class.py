@@ -104,11 +104,6 @@ def kind_of(pending: PendingJob) -> Kind:
     return run is not None, run is not None and run.starts > 0, pending.job_options
 
 
-def job_rank(job: Job, queued_at_ms: Instant) -> Rank:
-    """The rank of a job: interactive and inference before training, priority, first queued, name."""
-    return (job.type is _TRAINING, -job.priority), queued_at_ms, job.id
-
-
 rank_of: Callable[[PendingJob], Rank] = attrgetter("job_options.precedence", "queued_at_ms", "job.id")
 """The rank of a pending job."""
 
