@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuctl.compile.declarations import KINDS
+from gpuctl.compile.enum_texts import text_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 LOCATION = "schemas/gpuctl.dev/v1"
@@ -26,16 +27,18 @@ def _schema(kind: str) -> dict[str, Any]:
 
 
 def _tidy(node: Any, *, named: bool = False) -> Any:
-    """Without titles that only repeat names, and with `not set` as the reading of null. `named`: keys are fields."""
+    """Without titles that only repeat names, and with texts of values. `named`: keys are fields."""
     if isinstance(node, list):
         return [_tidy(entry) for entry in node]
     if not isinstance(node, dict):
         return node
-    return {
+    tidy = {
         key: _tidy(value, named=key in {"properties", "$defs"} and not named)
         for key, value in node.items()
         if named or key != "title"
     }
+    texts = None if named or not isinstance(node.get("enum"), list) else text_of(node["enum"])
+    return tidy if texts is None else {**tidy, "enumDescriptions": texts}
 
 
 def any_kind() -> dict[str, Any]:
@@ -60,7 +63,13 @@ def any_kind() -> dict[str, Any]:
         "title": "Declaration",
         "description": "A document of any kind.",
         "type": "object",
-        "properties": {"kind": {"enum": list(KINDS), "description": "What this declares."}},
+        "properties": {
+            "kind": {
+                "enum": list(KINDS),
+                "description": "What this declares.",
+                "enumDescriptions": text_of(list(KINDS)),
+            }
+        },
         "required": ["kind"],
         "allOf": cases,
         "$defs": definitions,

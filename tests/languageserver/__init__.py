@@ -1,0 +1,1 @@
+"""The language server that editors use for YAML, driven by the tests."""
