@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 import click
 
 from gpuctl.app.demo import Ending, Opening, Step
+from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json
@@ -19,14 +22,32 @@ from gpuctl.simulate.report import document
 from gpuctl.views.styled import Segment
 
 TEXT_WIDTH = 20
+NEXT = (
+    "gpuctl demo --keep story      # keeps the repository, to look at and to change",
+    "gpuctl init gpus --cluster prod --pool name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi",
+)
+NEXT_THERE = (
+    "cd {keep} && git log --oneline",
+    "gpuctl plan clusters/tr4858 --base HEAD~1 --head HEAD      # what the last commit did",
+)
+"""What to try after the story: by itself, and in the repository that is kept."""
 
 
 @command("demo", examples=("gpuctl demo", "gpuctl demo --keep story -o json", "gpuctl demo --kubeconfig kwok.yaml"))
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the Git repository in this folder.")
+@click.option(
+    "--slow",
+    "pause_ms",
+    type=DurationType(),
+    is_flag=False,
+    flag_value="1s",
+    default=0,
+    help="Wait after each line, for an audience: a second, or as long as this.",
+)
 @click.option("--kubeconfig", metavar="FILE", help="Play it on this cluster, which must have KWOK and no nodes.")
 @click.option("--context", metavar="NAME", help="The kubeconfig's context. Default: its current one.")
-def demo(output: str, keep: Path | None, kubeconfig: str | None, context: str | None) -> None:
+def demo(output: str, keep: Path | None, pause_ms: int, kubeconfig: str | None, context: str | None) -> None:
     """Watch four teams share 16 GPUs, in seconds.
 
     The story of NetApp's report TR-4858, sections 4.8 to 4.10, from Git commits.
@@ -46,12 +67,15 @@ def demo(output: str, keep: Path | None, kubeconfig: str | None, context: str | 
         for part in told.steps():
             if output == "text":
                 _show(part, board, timed=live)
+                time.sleep(pause_ms / 1000)
         report = told.report()
     if output == "json":
         print_json(document(report))
-    elif keep is not None:
+    elif report.ok:
         say()
-        say(f"The repository: git -C {keep} log --stat")
+        say("next:")
+        for line in NEXT if keep is None else NEXT_THERE:
+            say(f"  {line.format(keep=quote(str(keep)))}")
     if not report.ok:
         raise click.exceptions.Exit(EXIT_FAILED)
 

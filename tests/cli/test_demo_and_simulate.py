@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,25 @@ def test_the_demo_needs_nothing_of_its_users_environment(tmp_path: Path) -> None
         ["git", "-C", str(tmp_path / "story"), "log", "--format=%s"], capture_output=True, text=True, check=True
     )
     assert len(log.stdout.splitlines()) == 21
+
+
+def test_a_slow_demo_is_the_same_and_says_what_to_try_next(run: Run) -> None:
+    began = time.monotonic()
+    slow = run("demo", "--slow", "100ms").stdout
+    lines = [line for line in slow.splitlines() if line.startswith(("add ", "remove ", "cluster and "))]
+    assert time.monotonic() - began >= len(lines) / 10
+    assert slow == run("demo").stdout
+    assert "\nnext:\n  gpuctl demo --keep story " in slow
+
+
+def test_what_to_try_in_the_repository_works_there(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = run("demo", "--keep", tmp_path / "story").stdout
+    there, plan = told.partition("next:\n")[2].splitlines()
+    assert there.strip() == f"cd {tmp_path / 'story'} && git log --oneline"
+    monkeypatch.chdir(tmp_path / "story")
+    done = run(*plan.partition("#")[0].split()[1:])
+    assert done.exit_code == 2
+    assert "4 jobs start, 3 end" in done.stdout
 
 
 def test_the_demo_does_not_touch_a_folder_with_files(run: Run, tmp_path: Path) -> None:
