@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,26 @@ from gpuctl.model.state import Body
     type=click.Path(exists=True, file_okay=False),
     help="With --guard, have the API server check the policies of this folder too, where it can.",
 )
+@click.option(
+    "--controller",
+    "controllers",
+    metavar="USER",
+    multiple=True,
+    help="A user that the control plane's own controllers are, where it is none of Kubernetes' own. Repeatable.",
+)
+@click.option(
+    "--api-port",
+    metavar="N",
+    type=click.IntRange(1, 65_535),
+    help="Where API servers listen, for the NetworkPolicy: `kubectl get endpoints kubernetes`. Default: 6443.",
+)
+@click.option(
+    "--monitoring-namespace",
+    metavar="NAME",
+    default="monitoring",
+    show_default=True,
+    help="The only namespace that may read metrics; an empty one: all may.",
+)
 @signature_options
 @click.option(
     "-o", "--output", type=click.Choice(["yaml", "json", "kustomize", "helm"]), default="yaml", show_default=True
@@ -114,7 +134,7 @@ def install(ctx: click.Context, /, output: str, folder: Path | None, **options: 
         raise Failure("GPU9002", f"Missing option '--{required[0]}'.", hint="gpuctl install --help")
     given = {name: value for name, value in options.items() if value is not None}
     _check(given)
-    rules = _rules(policies, is_guarded=options["guard"])
+    rules = _rules(policies, options["controllers"], is_guarded=options["guard"])
     if output == "helm":
         write_chart(folder, given, choices(ctx.command), rules)
         return
@@ -133,11 +153,12 @@ def install(ctx: click.Context, /, output: str, folder: Path | None, **options: 
             print_yaml(body)
 
 
-def _rules(folder: str | None, *, is_guarded: bool) -> list[Body]:
+def _rules(folder: str | None, controllers: Sequence[str], *, is_guarded: bool) -> list[Body]:
     """The admission policies of a folder's policies; says which of them have none. Mistakes in them end the command."""
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
     from gpuctl.compile.declarations import collect  # noqa: PLC0415
     from gpuctl.compile.policy import check_policies  # noqa: PLC0415
+    from gpuctl.install.guard import MAKERS  # noqa: PLC0415
     from gpuctl.install.rules import GitAlone, admission_rules  # noqa: PLC0415
     from gpuctl.model.memo import Memo  # noqa: PLC0415
 
@@ -150,7 +171,7 @@ def _rules(folder: str | None, *, is_guarded: bool) -> list[Body]:
     tell(wrong)
     if has_errors(wrong):
         raise click.exceptions.Exit(EXIT_FAILED)
-    found = list(admission_rules(declarations.policies))
+    found = list(admission_rules(declarations.policies, (*MAKERS, *controllers)))
     for each in found:
         if isinstance(each, GitAlone):
             say(f"note: policy {each.policy} is checked in Git alone: {each.why}", err=True)

@@ -206,7 +206,9 @@ def _expressions(value: Value, mark: Any) -> Mapping[str, str]:
     name = f".Values.{value.name}"
     if value.field == "repo":
         return {f"{scheme}://q-repo-q:{_PORT}/q": name for scheme in ("https", "ssh")}
-    if isinstance(mark, bool | tuple):
+    if isinstance(mark, tuple):
+        return {"', '".join(mark): f"(join \"', '\" {name})"}  # in a list of CEL
+    if isinstance(mark, bool):
         return {}
     return {str(mark): f"(int64 {name})" if isinstance(mark, int) else name}
 

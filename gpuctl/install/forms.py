@@ -34,6 +34,8 @@ FORMS: Mapping[str, Form] = {
     "path": Form(r"^[^/\s-]\S*$", "is not a folder inside a repository", never=r"(^|/)\.\.(/|$)"),
     "namespace_prefix": Form(r"^([a-z0-9][a-z0-9-]{0,30})?$", "must be the beginning of a DNS label"),
     "roles": Form(r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", "must name a ClusterRole"),
+    "monitoring_namespace": Form(r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$", "must name a namespace"),
+    "controllers": Form(r"^[A-Za-z0-9][A-Za-z0-9_.:@/-]*$", "must name a user"),
     "image": Form(r"^[a-z0-9][A-Za-z0-9_.:/@-]*$", "is not an image"),
 }
 """By the field of `Installation`. A list's is that of each of its texts."""

@@ -10,7 +10,7 @@ something only because no other user may write those labels onto anything that m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuctl.install.installation import ACCOUNT, Installation, made
@@ -51,13 +51,19 @@ _MAY_PATCH_NODES = "authorizer.group('').resource('nodes').check('patch').allowe
 """Schedulers and agents of GPUs, which write on pods what they gave them; no tenant."""
 
 
+def makers_of(wanted: Installation) -> tuple[str, ...]:
+    """The users that make objects with gpuctl's labels in this cluster."""
+    return (*MAKERS, *wanted.controllers)
+
+
 def policies(wanted: Installation) -> Iterator[Body]:
     """The policies and their bindings."""
     found = []
     if wanted.namespace_prefix:
         found.append(_fence(wanted.namespace_prefix))
     if wanted.guard:
-        found += [_gpu_pods(), _pod_updates(), _marks(), _owners(), _scale()]
+        makers = makers_of(wanted)
+        found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers), _scale(makers)]
     for name, spec in found:
         yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
         yield made(kinds.ADMISSION_POLICY_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
@@ -85,12 +91,12 @@ def _fence(prefix: str) -> tuple[str, Mapping[str, Any]]:
     }
 
 
-def _gpu_pods() -> tuple[str, Mapping[str, Any]]:
+def _gpu_pods(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     """Pods of others have no GPU, by any of the ways to one; and no pod at all goes past the scheduler.
 
     An update adds containers to look into a pod, gpuctl's too: of it only those are judged.
     """
-    by_maker = f"request.userInfo.username in {_list(MAKERS)}"
+    by_maker = f"request.userInfo.username in {_list(makers)}"
     ours = f"{by_maker} && '{names.JOB_LABEL}' in object.metadata.?labels.orValue({{}})"
     added = "dyn({'ephemeralContainers': dyn(object).spec.?ephemeralContainers.orValue([])})"
     lists = ("containers", "initContainers", "ephemeralContainers")
@@ -115,7 +121,7 @@ def _gpu_pods() -> tuple[str, Mapping[str, Any]]:
     }
 
 
-def _pod_updates() -> tuple[str, Mapping[str, Any]]:
+def _pod_updates(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     """What may be changed of a pod that is there, and would give it GPUs or take it onto a GPU node."""
     notes, tolerations = (
         "dyn({}).metadata.?annotations.orValue({{}})".format,
@@ -124,7 +130,7 @@ def _pod_updates() -> tuple[str, Mapping[str, Any]]:
     same_notes = _same(notes("object"), notes("oldObject"), is_gpu_note())
     return "gpuctl-pod-updates", {
         "matchConstraints": _in_projects(_rule("", "v1", ("pods",), ("UPDATE",))),
-        "matchConditions": [_others()],
+        "matchConditions": [_others(makers)],
         "validations": [
             _validation(
                 f"({same_notes}) || {_MAY_PATCH_NODES}",
@@ -138,13 +144,13 @@ def _pod_updates() -> tuple[str, Mapping[str, Any]]:
     }
 
 
-def _marks() -> tuple[str, Mapping[str, Any]]:
+def _marks(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     """Gpuctl's labels and annotations are written by gpuctl only, and what carries them is changed by it only."""
     return "gpuctl-marks", {
         "matchConstraints": _in_projects(
             *_makers_of_pods(), _rule("resource.k8s.io", "*", ("resourceclaims", "resourceclaimtemplates"), _WRITES)
         ),
-        "matchConditions": [_others()],
+        "matchConditions": [_others(makers)],
         "variables": [
             _variable("now", _places_of("object")),
             _variable("before", f"request.operation == 'UPDATE' ? {_places_of('oldObject')} : {[{}] * len(_PLACES)}"),
@@ -162,7 +168,7 @@ def _marks() -> tuple[str, Mapping[str, Any]]:
     }
 
 
-def _owners() -> tuple[str, Mapping[str, Any]]:
+def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     """Whose a pod or a claim is, only Kubernetes' controllers write: a forged one would count as a run's.
 
     The owner is in a reference; or the Job controller writes that, for each pod without an owner that has the labels of
@@ -177,7 +183,7 @@ def _owners() -> tuple[str, Mapping[str, Any]]:
         "matchConstraints": _in_projects(
             *_makers_of_pods(), _rule("resource.k8s.io", "*", ("resourceclaims",), _WRITES)
         ),
-        "matchConditions": [_others("system:kube-scheduler")],
+        "matchConditions": [_others(makers, "system:kube-scheduler")],
         "variables": [
             _variable("ownersBefore", before("?ownerReferences.orValue([])", "[]")),
             _variable("labels", "dyn(object).metadata.?labels.orValue({})"),
@@ -207,10 +213,10 @@ def _makers_of_pods() -> Iterator[Mapping[str, Any]]:
     yield _rule("batch", "v1", ("jobs", "cronjobs"), _WRITES)
 
 
-def _scale() -> tuple[str, Mapping[str, Any]]:
+def _scale(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     return "gpuctl-scale", {
         "matchConstraints": _in_projects(_rule("apps", "v1", ("deployments/scale", "replicasets/scale"), ("UPDATE",))),
-        "matchConditions": [_others()],
+        "matchConditions": [_others(makers)],
         "validations": [
             _validation(
                 f"!dyn(oldObject).?status.?selector.orValue('').contains('{_MARK}')",
@@ -231,8 +237,8 @@ def _same(now: str, before: str, matters: str) -> str:
     return f"{kept} && {before}.all(k, !({matters}) || k in {now})"
 
 
-def _others(*more: str) -> Mapping[str, str]:
-    return {"name": "by-others", "expression": f"!(request.userInfo.username in {_list((*MAKERS, *more))})"}
+def _others(makers: Sequence[str], *more: str) -> Mapping[str, str]:
+    return {"name": "by-others", "expression": f"!(request.userInfo.username in {_list((*makers, *more))})"}
 
 
 def _in_projects(*rules: Mapping[str, Any]) -> Mapping[str, Any]:

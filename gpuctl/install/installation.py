@@ -40,7 +40,9 @@ class Installation:
     `namespace_prefix` is the cluster's; empty where projects may have any namespace. `roles` are the ClusterRoles that
     projects may grant. `guard`: whether Git is to be the only way to a GPU. `write_qps` and `write_burst` bound the
     controller's writes; None: as it does by itself. `jobs` and `nodes`: how many it is given memory for. `verify` is
-    which commits need a signature, by a key in these texts; None: none does.
+    which commits need a signature, by a key in these texts; None: none does. `api_port` is where API servers listen
+    behind the Service; None: where most installers have them. Metrics are for `monitoring_namespace`; empty: for all.
+    `controllers`: what users Kubernetes' controllers are, beside those that `guard.MAKERS` has.
     """
 
     image: str
@@ -58,6 +60,9 @@ class Installation:
     verify: str | None = None
     allowed_signers: str | None = None
     openpgp_keys: str | None = None
+    api_port: int | None = None
+    monitoring_namespace: str = "monitoring"
+    controllers: tuple[str, ...] = ()
 
     @property
     def signer_files(self) -> Mapping[str, str]:

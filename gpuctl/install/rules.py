@@ -11,7 +11,7 @@ change what pods are: a job that breaks a newer rule can still be paused, and de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ from gpuctl.compile.cel_tree import Constant, Made, all_of_tree
 from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.policy_v1 import Match
 from gpuctl.compile.spec_v1 import PolicyV1
-from gpuctl.install.guard import MAKERS
 from gpuctl.install.installation import made
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
@@ -66,8 +65,11 @@ class GitAlone:
     why: str
 
 
-def admission_rules(policies: Iterable[Declaration[PolicyV1]]) -> Iterator[Body | GitAlone]:
-    """An admission policy and its binding for each policy, in order of names; or why there is none."""
+def admission_rules(policies: Iterable[Declaration[PolicyV1]], makers: Sequence[str]) -> Iterator[Body | GitAlone]:
+    """An admission policy and its binding for each policy, in order of names; or why there is none.
+
+    `makers`: the users whose pods were judged as templates (`makers_of`).
+    """
     for policy in sorted(policies, key=lambda policy: policy.model.metadata.name):
         name, spec = policy.model.metadata.name, policy.model.spec
         why = _why_not(policy)
@@ -76,7 +78,7 @@ def admission_rules(policies: Iterable[Declaration[PolicyV1]]) -> Iterator[Body 
             continue
         named = f"gpuctl-rule-{name}"
         binding = {"policyName": named, "validationActions": [_ACTIONS[spec.severity]]}
-        yield made(kinds.ADMISSION_POLICY, named, {"spec": _spec(policy)})
+        yield made(kinds.ADMISSION_POLICY, named, {"spec": _spec(policy, makers)})
         yield made(kinds.ADMISSION_POLICY_BINDING, named, {"spec": binding})
 
 
@@ -103,7 +105,7 @@ def _why_not(policy: Declaration[PolicyV1]) -> str:
     return ""
 
 
-def _spec(policy: Declaration[PolicyV1]) -> Mapping[str, Any]:
+def _spec(policy: Declaration[PolicyV1], makers: Sequence[str]) -> Mapping[str, Any]:
     spec = policy.model.spec
     rules = [
         {"apiGroups": [group], "apiVersions": [version], "resources": list(plurals), "operations": ["CREATE", "UPDATE"]}
@@ -113,7 +115,7 @@ def _spec(policy: Declaration[PolicyV1]) -> Mapping[str, Any]:
     return {
         "failurePolicy": "Fail",
         "matchConstraints": matched,
-        "matchConditions": [_condition()],
+        "matchConditions": [_condition(makers)],
         "variables": [{"name": name, "expression": expression} for name, expression in _variables(spec.match)],
         "validations": [
             {
@@ -125,13 +127,13 @@ def _spec(policy: Declaration[PolicyV1]) -> Mapping[str, Any]:
     }
 
 
-def _condition() -> Mapping[str, str]:
+def _condition(makers: Sequence[str]) -> Mapping[str, str]:
     """Not the pods that controllers make: their templates were judged, and others may have added to the pods since.
 
     No updates by gpuctl and controllers either, and none that leaves the pods as they are.
     """
-    makers = ", ".join(f"'{maker}'" for maker in MAKERS)
-    by_makers = f"request.userInfo.username in [{makers}]"
+    listed = ", ".join(f"'{maker}'" for maker in makers)
+    by_makers = f"request.userInfo.username in [{listed}]"
     made = f"request.resource.resource != 'pods' || !({by_makers})"
     changed = f"!({by_makers}) && ({_pods_of('object')}) != ({_pods_of('oldObject')})"
     return {"name": "made-or-changed", "expression": f"request.operation == 'CREATE' ? ({made}) : ({changed})"}

@@ -25,7 +25,7 @@ _SSH = (
 _DNS_PORT = 53
 _NODE_DNS = "169.254.20.10/32"
 """Where nodes that keep names themselves answer."""
-_API_PORTS = (443, 6443)
+_SERVICE_PORT, _SERVER_PORT = 443, 6443
 """Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
 _KEPT = {"helm.sh/resource-policy": "keep"}
 """The ledgers are in the namespace: without them, jobs that have ended would run again."""
@@ -214,11 +214,15 @@ def _metrics_service() -> Body:
 
 
 def _network(wanted: Installation) -> Mapping[str, Any]:
-    """Out: names, the API server and Git. The two servers' addresses are not known here, only their ports."""
+    """In: metrics; a node reaches its own pods for probes all the same. Out: names, the API server and Git, whose
+    addresses are not known here, only their ports."""
+    by_name = {"matchLabels": {"kubernetes.io/metadata.name": wanted.monitoring_namespace}}
+    readers = {"from": [{"namespaceSelector": by_name}]} if wanted.monitoring_namespace else {}
+    servers = (_SERVICE_PORT, wanted.api_port or _SERVER_PORT)
     return {
         "podSelector": {"matchLabels": LABELS},
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"ports": [{"port": METRICS_PORT, "protocol": "TCP"}]}],
+        "ingress": [{"ports": [{"port": METRICS_PORT, "protocol": "TCP"}], **readers}],
         "egress": [
             {
                 "to": [
@@ -227,7 +231,7 @@ def _network(wanted: Installation) -> Mapping[str, Any]:
                 ],
                 "ports": [{"port": _DNS_PORT, "protocol": protocol} for protocol in ("UDP", "TCP")],
             },
-            {"ports": [{"port": port, "protocol": "TCP"} for port in _API_PORTS]},
+            {"ports": [{"port": port, "protocol": "TCP"} for port in servers]},
             {"ports": [{"port": wanted.git_port, "protocol": "TCP"}]},
         ],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -61,6 +62,22 @@ def test_keys_of_those_who_may_sign_are_mounted_where_reconcile_reads_them(run: 
     assert parsed["openpgp_keys"] is None
 
 
+def test_the_network_policy_has_the_api_servers_port_and_the_namespace_that_reads_metrics(run: Run) -> None:
+    def policy(*more: str) -> dict[str, Any]:
+        items = json.loads(run("install", *HTTPS, *more, "-o", "json").stdout)["items"]
+        (found,) = (item["spec"] for item in items if item["kind"] == "NetworkPolicy")
+        return dict(found)
+
+    def ports(spec: dict[str, Any]) -> list[int]:
+        return [port["port"] for rule in spec["egress"][1:] for port in rule["ports"]]
+
+    assert (ports(policy()), ports(policy("--api-port", "16443"))) == ([443, 6443, 443], [443, 16443, 443])
+    (rule,) = policy("--monitoring-namespace", "prometheus")["ingress"]
+    by_name = {"matchLabels": {"kubernetes.io/metadata.name": "prometheus"}}
+    assert rule["from"] == [{"namespaceSelector": by_name}]
+    assert "from" not in policy("--monitoring-namespace", "")["ingress"][0]
+
+
 @pytest.mark.parametrize(
     ("jobs", "nodes", "limit_mib"), [(10_000, 1_000, 1216), (1, 1, 320), (500, 20, 320), (100_000, 5_000, 7296)]
 )
@@ -93,6 +110,9 @@ def test_the_memory_limit_is_that_of_the_declared_size_and_says_so(
         ((*HTTPS, "--access-role", "a b"), "--access-role"),
         ((*HTTPS, "--image", "-x"), "--image"),
         ((*HTTPS, "--replicas", "0"), "--replicas"),
+        ((*HTTPS, "--api-port", "0"), "--api-port"),
+        ((*HTTPS, "--monitoring-namespace", "a b"), "--monitoring-namespace"),
+        ((*HTTPS, "--controller", "a'b"), "--controller"),
         ((*HTTPS, "--write-qps", "0"), "--write-qps"),
         ((*HTTPS, "--jobs", "0"), "--jobs"),
         ((*HTTPS, "--nodes", "many"), "--nodes"),

@@ -16,6 +16,7 @@ from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.planning import waiting_manifests
 from gpuctl.compile import compile_tree
 from gpuctl.compile.declarations import collect
+from gpuctl.install.guard import MAKERS
 from gpuctl.install.rules import GitAlone, admission_rules
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of
@@ -164,7 +165,7 @@ def guarded(new_control_plane: Callable[[], ControlPlane]) -> Guarded:
 
 def all_rules() -> list[Body]:
     found = collect(tree("a", "j", "{image: x}", with_policies=True), Memo()).policies
-    rules = list(admission_rules(found))
+    rules = list(admission_rules(found, MAKERS))
     assert not [each for each in rules if isinstance(each, GitAlone)]
     return [each for each in rules if not isinstance(each, GitAlone)]
 

@@ -25,6 +25,7 @@ from gpuctl.app.cycle import CycleContext, converge
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.install import Installation, all_objects
+from gpuctl.install.guard import MAKERS
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import Declared
@@ -32,7 +33,11 @@ from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body
 
 WANTED = Installation(
-    image="registry.example.com/gpuctl:1", repo="ssh://git@git.example.com/gpus.git", path="c", guard=True
+    image="registry.example.com/gpuctl:1",
+    repo="ssh://git@git.example.com/gpus.git",
+    path="c",
+    guard=True,
+    controllers=("controllers.example",),
 )
 FILES = {
     "cluster.yaml": "kind: Cluster\nmetadata: {name: one}\nspec:\n  nodePools:\n"
@@ -337,6 +342,55 @@ def test_gpuctls_own_objects_are_changed_in_git_only(installed: Installed) -> No
     installed.plane.call(
         "PATCH", path, {"spec": {"ephemeralContainers": [{"name": "look", "image": "x"}]}}, media=strategic
     )
+
+
+OWN = "system:serviceaccount:kube-system:{}".format
+
+
+def admitted(installed: Installed, user: str, method: str, path: str, body: object = None) -> str:
+    """The server's refusal of what a user does who has all rights, as a dry run; "" where it is taken."""
+    name = f"all-rights-of-{user.replace(':', '-')}"
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    with suppress(HTTPError):  # bound before
+        installed.plane.call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    media = MERGE if method == "PATCH" else ""
+
+    def said() -> str:
+        refused = installed.plane.refused(method, f"{path}?dryRun=All", body, user=user, media=media)
+        return refused[1] if refused else ""
+
+    assert within(20, lambda: f'User "{user}" cannot' not in said())  # until the rights are known
+    return said()
+
+
+@pytest.mark.parametrize("user", [*MAKERS[1:], "controllers.example"])
+def test_the_controllers_of_the_control_plane_make_the_pods_of_gpuctls_jobs(user: str, installed: Installed) -> None:
+    assert admitted(installed, user, "POST", PODS, pod(gpus=1, marks=MARKS)) == ""
+    assert "GPUs are asked for in Git" in admitted(installed, user, "POST", PODS, pod(gpus=1))
+
+
+def test_a_user_with_all_rights_is_no_controller(installed: Installed) -> None:
+    assert "gpuctl" in admitted(installed, "ann", "POST", PODS, pod(gpus=1, marks=MARKS))
+
+
+@pytest.mark.parametrize("user", [OWN("generic-garbage-collector"), "system:kube-controller-manager"])
+def test_what_clears_up_may_take_owners_and_finalizers_away(user: str, installed: Installed) -> None:
+    job, running = installed.only(JOBS, "train"), installed.only(PODS, "train")
+    for path, body in ((JOBS, job), (PODS, running)):
+        away = {"metadata": {"ownerReferences": None, "finalizers": None}}
+        assert admitted(installed, user, "PATCH", f"{path}/{body['metadata']['name']}", away) == ""
+
+
+@pytest.mark.parametrize(
+    "user", [OWN("namespace-controller"), OWN("pod-garbage-collector"), OWN("ttl-after-finished-controller")]
+)
+def test_what_clears_up_may_delete(user: str, installed: Installed) -> None:
+    for path in (JOBS, PODS):
+        assert admitted(installed, user, "DELETE", f"{path}/{installed.only(path, 'train')['metadata']['name']}") == ""
 
 
 def test_a_pod_is_not_given_gpuctls_labels_afterwards(installed: Installed) -> None:

@@ -33,6 +33,8 @@ _SAMPLES: Mapping[str, Sequence[Any]] = {
     "openpgp_keys": ("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nx\n",),
     "image": ("registry.example.com:5000/gpuctl:1@sha256:" + "0" * 64,),
     "namespace_prefix": ("team-", ""),
+    "controllers": (("aks-service", "gke:x"), ()),
+    "monitoring_namespace": ("prometheus", ""),
     "roles": (("view", "edit", "a:b"),),
 }
 
