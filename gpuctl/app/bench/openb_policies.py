@@ -10,10 +10,8 @@ from typing import TypeAlias
 from gpuctl.app.bench.openb_pods import Ask, Counts, Pools
 from gpuctl.engine.capacity.fit import Request, holds
 from gpuctl.engine.capacity.fragmentation import USUAL_PERCENT, Fragmentation, Mix, Want
-from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
+from gpuctl.engine.capacity.free import FreeCapacity, Grade, NodeFree
 from gpuctl.engine.capacity.gang import PoolOption, place
-from gpuctl.engine.capacity.placement import whole_devices
-from gpuctl.engine.capacity.ranking import Grade
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import PoolName
@@ -97,7 +95,7 @@ class Graded(Placer):
         room = self.ledger.rooms[best[1]]
         if request.fraction_milli:
             return _on(room, (self._device(room, request),))
-        return _on(room, whole_devices(room, request.devices))
+        return _on(room, tuple(room.whole_devices()[: request.devices]))
 
     @abstractmethod
     def _grade(self, room: NodeFree, request: Request) -> Grade:

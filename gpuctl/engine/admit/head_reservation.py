@@ -15,9 +15,10 @@ Source: EASY backfill, with a reservation for each pool, because pools fill up s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from heapq import nsmallest
 from operator import itemgetter
 from typing import TypeAlias
@@ -42,6 +43,9 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 
 FreeTime: TypeAlias = tuple[GpuMilli, Instant]
 """When a place is free: GPUs of runs without a known end that must leave first, and the last of the known ends."""
+
+Occupants: TypeAlias = Callable[[NodeName], list["Occupant"]]
+"""Those on a node, in the order in which they leave it: known ends by time, then small ones. Found when asked for."""
 
 STARTING_MS = 60_000
 """The most that a start may take: a job that is to end in time must have that much to spare."""
@@ -148,7 +152,7 @@ class HeadReservations:
         `waiting`: the first pending job of each class. `patience_ms`: a job that has waited less gets none.
         Cost: O(classes log classes) if a pool has none; O(runs of a pool) for each job that is tried.
         """
-        snapshot, occupants = self._snapshot, Occupants(self._snapshot, starts)
+        snapshot, occupants = self._snapshot, occupants_by_node(self._snapshot, starts)
         for reservation in [each for each in self if each.until_ms is None and _may_be_better(snapshot, each)]:
             self.lift(reservation)
             better = _better_place(snapshot, reservation.assignment, occupants)
@@ -242,35 +246,28 @@ def in_place(snapshot: Snapshot, assignment: Assignment) -> list[Allocation]:
 # The place that is free first
 
 
-class Occupants:
-    """The runs and starts on each node that are not leaving and will end; found for the nodes that are asked for."""
+def occupants_by_node(snapshot: Snapshot, starts: Iterable[tuple[PendingJob, Assignment]]) -> Occupants:
+    """The runs and starts on each node that are not leaving and will end."""
+    started: dict[NodeName, list[Occupant]] = {}
+    for pending, assignment in starts:
+        if may_never_end(pending.job):
+            continue
+        end_ms = latest_end_ms(pending.job, pending.run, snapshot.now_ms)
+        start = Occupant(pending.job.id, assignment.placement, assignment.per_worker, end_ms)
+        for node in assignment.placement.nodes:
+            started.setdefault(node, []).append(start)
 
-    __slots__ = ("_found", "_snapshot", "_starts")
+    @cache
+    def on(node: NodeName) -> list[Occupant]:
+        now_ms = snapshot.now_ms
+        runs = [
+            Occupant(each.run.job, each.placement, each.per_worker, latest_end_ms(each.job, each.run, now_ms))
+            for each in snapshot.on_node(node)
+            if not may_never_end(each.job)
+        ]
+        return sorted(runs + started.get(node, []), key=_leaving_order)
 
-    def __init__(self, snapshot: Snapshot, starts: Iterable[tuple[PendingJob, Assignment]]) -> None:
-        self._snapshot = snapshot
-        self._found: dict[NodeName, list[Occupant]] = {}
-        self._starts: dict[NodeName, list[Occupant]] = {}
-        for pending, assignment in starts:
-            if may_never_end(pending.job):
-                continue
-            end_ms = latest_end_ms(pending.job, pending.run, snapshot.now_ms)
-            start = Occupant(pending.job.id, assignment.placement, assignment.per_worker, end_ms)
-            for node in assignment.placement.nodes:
-                self._starts.setdefault(node, []).append(start)
-
-    def on(self, node: NodeName) -> list[Occupant]:
-        """Those on a node, in the order in which they leave it: known ends by time, then small ones."""
-        found = self._found.get(node)
-        if found is None:
-            now_ms = self._snapshot.now_ms
-            runs = [
-                Occupant(each.run.job, each.placement, each.per_worker, latest_end_ms(each.job, each.run, now_ms))
-                for each in self._snapshot.on_node(node)
-                if not may_never_end(each.job)
-            ]
-            found = self._found[node] = sorted(runs + self._starts.get(node, []), key=_leaving_order)
-        return found
+    return on
 
 
 def _leaving_order(occupant: Occupant) -> tuple[bool, Instant, GpuMilli, JobId]:
@@ -286,12 +283,12 @@ def soonest_place(
     """
     nodes = [space.name for space in snapshot.capacity.usable.get(option.pool.name, ())] if only is None else only
     request, workers = option.request, option.request.workers
-    slots = nsmallest(workers, (slot for name in nodes for slot in _slots(snapshot, name, occupants.on(name), request)))
+    slots = nsmallest(workers, (slot for name in nodes for slot in _slots(snapshot, name, occupants(name), request)))
     if len(slots) < workers:
         return None
     chosen: list[WorkerPlacement] = []
     for name, count in sorted(Counter(name for _, name in slots).items()):
-        chosen.extend(_devices_on(snapshot, name, occupants.on(name), request, count))
+        chosen.extend(_devices_on(snapshot, name, occupants(name), request, count))
     last = {name: when for when, name in slots}.values()
     when = sum(unknown_milli for unknown_milli, _ in last), max(end_ms for _, end_ms in last)
     return when, Assignment(option, Placement(workers=tuple(chosen)))

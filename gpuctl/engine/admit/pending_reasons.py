@@ -82,7 +82,6 @@ class PendingReasons:
     def _changed(self, queues: Iterable[ProjectQueue], snapshot: Snapshot) -> list[JobClass]:
         """Set the reasons of all classes of some queues; those that had another one."""
         shortfalls, reserved, cut_off = self._short
-        reasons_of: dict[object, Reason] = {}
         changed = []
         for job_class in chain.from_iterable(queue.job_classes.values() for queue in queues):
             first = job_class.first
@@ -90,10 +89,8 @@ class PendingReasons:
             if reserved:
                 jobs = [reserved.get((option.pool.name, option.fewest.request)) for option in first.options]
                 short = tuple([each._replace(reserved_for=job) for each, job in zip(short, jobs, strict=True)])
-            key = job_class.queue, first.job_options.terms, short
-            reason = reasons.search_cut_off(first.job) if job_class in cut_off else reasons_of.get(key)
-            if reason is None:
-                reason = reasons_of[key] = _reason(first, short, snapshot)
+            is_cut_off = job_class in cut_off
+            reason = reasons.search_cut_off(first.job) if is_cut_off else _reason(first, short, snapshot)
             if reason != job_class.reason:
                 job_class.reason = reason
                 changed.append(job_class)

@@ -173,14 +173,10 @@ class CarriedState:
 
     def decide(self, overlay: Mapping[JobId, Decision], with_reason: Iterable[JobClass]) -> None:
         """Enter this cycle's decisions: `overlay`, the jobs of classes with a new reason, and what else changed."""
-        if not self._all:
-            made = self.pending_jobs.pending_decisions(self._now_ms)
-            made.update(self.decisions)
-        else:
-            made = pending_decisions(with_reason)
-            for job in (self.touched.keys() | self._overlaid) - made.keys() - overlay.keys():
-                if job in self.decisions or job in self.pending_jobs:
-                    made[job] = self._by_itself(job)
+        made = pending_decisions(with_reason)
+        for job in (self.touched.keys() | self._overlaid) - made.keys() - overlay.keys():
+            if job in self.decisions or job in self.pending_jobs:
+                made[job] = self._by_itself(job)
         made.update(overlay)
         new: list[JobId] = []
         for job, decision in made.items():

@@ -32,7 +32,7 @@ def share_rows(
             row = FairShare(
                 domain=domain,
                 project=project,
-                quota_milli=accounts.quota(domain, project),
+                quota_milli=accounts.tree.quota(domain, project),
                 demand_milli=wanted,
                 share_milli=accounts.portion(domain, owner).share_milli,
                 allocated_milli=held,

@@ -9,14 +9,14 @@ devices by what is left of them. Cut devices count as partly used, in an index f
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from gpuctl.engine.capacity.fragmentation import Free
 from gpuctl.engine.capacity.nodes import Capacity, NodeCapacity
-from gpuctl.engine.capacity.ranking import Grade, Ranking
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
@@ -28,6 +28,9 @@ _MANY = 8
 """So many changes a node are kept before all nodes are ranked anew."""
 
 T = TypeVar("T", NodeName, tuple[GpuMilli, NodeName, int])
+
+Grade: TypeAlias = tuple[int, ...]
+"""How good a node is for a request; the least is best."""
 
 
 class WorkerRequest(NamedTuple):
@@ -98,6 +101,41 @@ class NodeFree:
         return [index for index in free if not self.profiles[index]] if self.profiles else free
 
 
+class Ranking:
+    """The nodes in order for one kind of request, ties by name: a heap that skips entries of nodes changed since.
+
+    `grade`: None for a node that does not hold the request. Cost: O(log nodes) for each node changed since the last
+    call.
+    """
+
+    __slots__ = ("_grade", "_heap", "_seen")
+
+    def __init__(self, grade: Callable[[NodeFree], Grade | None]) -> None:
+        self._grade = grade
+        self._heap: list[tuple[Grade, NodeName, int]] = []
+        self._seen: int | None = None
+
+    def best(
+        self, rooms: Mapping[NodeName, NodeFree], touched: Sequence[NodeName], able: Callable[[], Iterable[NodeName]]
+    ) -> tuple[Grade, NodeName] | None:
+        """The best node. `touched`: names of all changed nodes in order, which only grows. `able`, called once: no
+        other nodes may hold the request then.
+        """
+        names = able() if self._seen is None else touched[self._seen :]
+        for room in filter(None, map(rooms.get, dict.fromkeys(names))):
+            grade = self._grade(room)
+            if grade is not None:
+                heappush(self._heap, (grade, room.name, room.version))
+        self._seen = len(touched)
+        while self._heap:
+            found, name, version = self._heap[0]
+            current = rooms.get(name)
+            if current is not None and current.version == version:
+                return found, name
+            heappop(self._heap)
+        return None
+
+
 class FreeCapacity:
     """The free capacity of all usable nodes, indexed by pool. Cost: O(devices + log nodes) for each node of a
     placement.
@@ -118,7 +156,7 @@ class FreeCapacity:
         self.counters = counters or Counters()
         self.mix = mix or RequestMix()
         self._moves = 0
-        self._rankings: dict[object, Ranking[NodeFree]] = {}
+        self._rankings: dict[object, Ranking] = {}
         self._touched: list[NodeName] = []
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
         self._partial: dict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]] = {}

@@ -12,9 +12,8 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from gpuctl.engine.capacity.fit import Request, slots
-from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, WorkerRequest
+from gpuctl.engine.capacity.free import FreeCapacity, Grade, NodeFree, WorkerRequest
 from gpuctl.engine.capacity.placement import has_room, place_worker
-from gpuctl.engine.capacity.ranking import Grade
 from gpuctl.engine.capacity.topology import Site, closest
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy

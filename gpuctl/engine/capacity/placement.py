@@ -13,18 +13,12 @@ from collections.abc import Callable, Iterator
 
 from gpuctl.engine.capacity.fit import Request, holds, of_its_kind
 from gpuctl.engine.capacity.fragmentation import NEUTRAL, Free
-from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
-from gpuctl.engine.capacity.ranking import Grade
+from gpuctl.engine.capacity.free import FreeCapacity, Grade, NodeFree
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.model.decision import WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
-
-
-def whole_devices(room: NodeFree, count: int) -> tuple[int, ...]:
-    """The first wholly free devices of a node."""
-    return tuple(room.whole_devices()[:count])
 
 
 def place_worker(free: FreeCapacity, pool: NodePool, request: Request) -> tuple[Grade, WorkerPlacement] | None:
@@ -37,8 +31,8 @@ def place_worker(free: FreeCapacity, pool: NodePool, request: Request) -> tuple[
         return None
     grade, node = best
     room = free.rooms[node]
-    gpus = (_first_with(room, request, grade[2]),) if request.fraction_milli else whole_devices(room, request.devices)
-    return grade, WorkerPlacement(node=node, gpus=gpus)
+    gpus = [_first_with(room, request, grade[2])] if request.fraction_milli else room.whole_devices()[: request.devices]
+    return grade, WorkerPlacement(node=node, gpus=tuple(gpus))
 
 
 def has_room(free: FreeCapacity, pool: NodePool, request: Request) -> bool:

@@ -206,14 +206,14 @@ class Demand:
         """
         project, able = job.id.project, job_options.wanted
         if not job.preemptible:
-            quota = self._accounts.quota
+            quota = self._accounts.tree.quota
             able = tuple([(d, milli) for d, milli in able if self._fixed_after(d, project, milli) <= quota(d, project)])
             if not able:
                 return job_options.domain
         domain, milli = able[0]
         if len(able) > 1:
             kept = ((d, more) for d, more in able if d == reserved)
-            in_quota = ((d, m) for d, m in able if self.wanted(d, project) + m <= self._accounts.quota(d, project))
+            in_quota = ((d, m) for d, m in able if self.wanted(d, project) + m <= self._accounts.tree.quota(d, project))
             domain, milli = next(chain(kept, in_quota), able[0])
         self.more(domain, project, milli)
         if not job.preemptible:

@@ -36,27 +36,19 @@ likeness: Callable[[Job], Likeness] = attrgetter(
 """The likeness of a job."""
 
 
-_terms_of: Callable[[Job], tuple[object, ...]] = attrgetter(
-    "type", "priority", "preemptible", "gpu_milli", "gpu_mem_bytes", "workers", "min_workers", "pools"
-)
-"""The likeness without project, CPU, memory and maxDuration."""
-
-
 class JobOptions:
     """What all jobs that are alike could have on empty nodes: at least one option, in their order of pools.
 
     One object while that stays so. `sorts`: of the options. `wanted`: GPUs of all workers by quota domain, in the pool
     where most of them fit; `domain` and `milli` are the first entry. `is_plain`: the jobs can be paused, and count in
-    one domain only. `precedence`: the common part of their ranks. `terms`: all that their reasons depend on within a
-    project.
+    one domain only. `precedence`: the common part of their ranks.
     """
 
-    __slots__ = ("domain", "is_plain", "milli", "options", "precedence", "sorts", "terms", "wanted")
+    __slots__ = ("domain", "is_plain", "milli", "options", "precedence", "sorts", "wanted")
 
     def __init__(self, job: Job, options: tuple[PoolOption, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
         self.options = options
         self.sorts = tuple([option.fewest.sort for option in options])
-        self.terms = _terms_of(job), self.sorts
         self.precedence = job.type is _TRAINING, -job.priority
         wanted: dict[DomainName, GpuMilli] = {}
         for option in options:

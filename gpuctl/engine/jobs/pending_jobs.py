@@ -73,10 +73,6 @@ class PendingJobs:
         """Whether a job is pending."""
         return job in self._pending or job in self.unable
 
-    def __iter__(self) -> Iterator[JobId]:
-        """All pending jobs."""
-        return chain(self._pending, self.unable)
-
     def why(self, job: JobId, now_ms: Instant) -> tuple[RunRecord, Reason]:
         """The record and the last reason of a pending job without a place. Raises KeyError for any other."""
         unable = self.unable.get(job)
@@ -86,13 +82,6 @@ class PendingJobs:
         if job_class.reason is None:
             raise KeyError(job)
         return pending.record, job_class.reason
-
-    def pending_decisions(self, now_ms: Instant) -> dict[JobId, Decision]:
-        """The decision to wait for all pending jobs, once each class has its reason."""
-        decisions = pending_decisions(self.job_classes())
-        for job, (_, run, reason) in self.unable.items():
-            decisions[job] = Pending(job=job, reason=reason, record=record_of(run, now_ms))
-        return decisions
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> set[JobId]:
         """Some nodes have changed. Returns the jobs whose options may differ by that."""

@@ -207,10 +207,6 @@ class Accounts:
                 return owner, limit
         return None
 
-    def quota(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """A project's declared quota."""
-        return self.tree.quota(domain, project)
-
 
 def _beyond_guarantee(portion: Portion) -> GpuMilli:
     return max(0, portion.share_milli - portion.guarantee_milli)

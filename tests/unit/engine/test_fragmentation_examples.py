@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuctl.engine.capacity.fragmentation import MICRO, SCORES, Fragmentation, usual
+from gpuctl.engine.capacity.free import NodeFree, Ranking
 from gpuctl.engine.capacity.prices import worth_of_rest
-from gpuctl.engine.capacity.ranking import Ranking
-from gpuctl.model.ids import NodeName
+from gpuctl.model.ids import NodeName, PoolName
 
 HALVES_AND_PAIRS = (((500, 1000), 3), ((2000, 1000), 1))
 
@@ -106,26 +106,22 @@ def test_prices_are_a_bound_that_is_reached(counts: dict[int, int]) -> None:
     assert bound <= len(devices) <= Fraction(11, 9) * math.ceil(bound) + 2
 
 
-class _Room:
-    def __init__(self, name: str, free: int) -> None:
-        self.name, self.free, self.version = NodeName(name), free, 0
-
-
 @given(seed=st.integers(0, 1000))
 @settings(max_examples=50, deadline=None)
 def test_a_ranking_says_what_looking_at_all_would(seed: int) -> None:
     chance = random.Random(seed)
-    rooms = {NodeName(f"n{i:02}"): _Room(f"n{i:02}", chance.randrange(9)) for i in range(12)}
+    names = [NodeName(f"n{i:02}") for i in range(12)]
+    rooms = {name: NodeFree(name, PoolName("pool"), [], chance.randrange(9), 0) for name in names}
     touched: list[NodeName] = []
 
-    def grade(room: _Room) -> tuple[int, ...] | None:
-        return (room.free,) if room.free >= 3 else None
+    def grade(room: NodeFree) -> tuple[int, ...] | None:
+        return (room.cpu_milli,) if room.cpu_milli >= 3 else None
 
     ranking = Ranking(grade)
     for _ in range(60):
         for name in chance.sample(sorted(rooms), chance.randrange(4)):
-            rooms[name].free = chance.randrange(9)
+            rooms[name].cpu_milli = chance.randrange(9)
             rooms[name].version += 1
             touched.append(name)
-        able = sorted(((room.free,), name) for name, room in rooms.items() if room.free >= 3)
+        able = sorted(((room.cpu_milli,), name) for name, room in rooms.items() if room.cpu_milli >= 3)
         assert ranking.best(rooms, touched, lambda: rooms) == (able[0] if able else None)
