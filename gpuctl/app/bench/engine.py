@@ -20,6 +20,7 @@ from gpuctl.app.bench.engine_worlds import (
     World,
     crowded,
     differing,
+    gangs,
     job,
     node,
     run_of,
@@ -80,6 +81,12 @@ def waiters(runs: int) -> Iterator[Figure]:
     yield from cycle_of("waiters", differing((NODE_GPUS,) * 80, 10_000, 40), runs, cold_us=None, event_us=40_000)
 
 
+def waiting_gangs(runs: int) -> Iterator[Figure]:
+    """80 nodes, 640 GPUs, 10,000 gangs of 40 projects that nearly all differ: most wait. Nothing may be moved."""
+    full = gangs((NODE_GPUS,) * 80, 10_000, 40)
+    yield _figure("gangs", "cold", [_lap(full, EngineCache()) for _ in range(runs)], 3_000_000)
+
+
 def reclaim(runs: int) -> Iterator[Figure]:
     """N nodes full of one-GPU jobs of one project; a gang of N/2 workers x 8 GPUs of another claims half of them.
 
@@ -130,7 +137,7 @@ def fairshare(runs: int) -> Iterator[Figure]:
 
 
 WORKLOADS: Mapping[str, Workload] = {
-    "cycle": cycle, "fill": fill, "large": large, "waiters": waiters, "reclaim": reclaim,
+    "cycle": cycle, "fill": fill, "large": large, "waiters": waiters, "gangs": waiting_gangs, "reclaim": reclaim,
     "unschedulable": unschedulable, "consolidate": consolidate, "fairshare": fairshare,
 }  # fmt: skip
 """The workloads by name. Each takes how often to measure, and yields its figures."""

@@ -132,13 +132,17 @@ def mixed_jobs(count: int, projects: int) -> list[Job]:
     ]
 
 
-def different_jobs(count: int, projects: int) -> list[Job]:
-    """That many jobs, of each project in turn, that nearly all differ in their request or rank."""
+def different_jobs(count: int, projects: int, most_workers: int = 1) -> list[Job]:
+    """That many jobs, of each project in turn, that nearly all differ in their request or rank.
+
+    With `most_workers` above 1 they are gangs of 2 workers up to so many.
+    """
     random = Random(SEED)  # noqa: S311 - the same values every time
     made = []
     for index in range(count):
         gpus = random.choice((1, 1, 1, 2, 4, 8))
-        plain = job(f"team-{index % projects:04}", f"job-{index:06}", WHOLE_GPU * gpus)
+        workers = random.randint(2, most_workers) if most_workers > 1 else 1
+        plain = job(f"team-{index % projects:04}", f"job-{index:06}", WHOLE_GPU * gpus, workers)
         made.append(
             replace(
                 plain, cpu_milli=1000 * gpus * random.randint(1, 24), mem_bytes=_GIB * random.randint(1, 256),
@@ -161,10 +165,23 @@ def differing(nodes: Sequence[int], jobs: int, projects: int) -> World:
     return _full(nodes, different_jobs(jobs, projects), projects, sum(nodes) // 5, consolidation=True)
 
 
+def gangs(nodes: Sequence[int], count: int, projects: int) -> World:
+    """A cluster filled with gangs of 2 to 8 workers that nearly all differ; all others wait. Not at rest."""
+    return _begun(nodes, different_jobs(count, projects, 8), projects, count)
+
+
 def _full(
     nodes: Sequence[int], made: Sequence[Job], projects: int, running: int, *, consolidation: bool = False
 ) -> World:
     """So many of them run when it begins to come to rest."""
+    busy = _begun(nodes, made, projects, running, consolidation=consolidation)
+    return replace(busy, state=at_rest(busy.declared, busy.state, NOW_MS).state)
+
+
+def _begun(
+    nodes: Sequence[int], made: Sequence[Job], projects: int, running: int, *, consolidation: bool = False
+) -> World:
+    """So many of them run, as far as there are places."""
     there = [node(index, gpus) for index, gpus in enumerate(nodes)]
     quota = WHOLE_GPU * sum(nodes) // (2 * projects)
     empty = world([(f"team-{index:04}", quota) for index in range(projects)], there, consolidation=consolidation)
@@ -173,8 +190,7 @@ def _full(
         run_of(each, places.place(each) if index < running else None, NOW_MS - 1000 * (len(made) - index))
         for index, each in enumerate(made)
     ]
-    busy = empty.jobs(made).runs(runs)
-    return replace(busy, state=at_rest(busy.declared, busy.state, NOW_MS).state)
+    return empty.jobs(made).runs(runs)
 
 
 class _Shelves:

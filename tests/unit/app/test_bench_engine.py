@@ -16,7 +16,7 @@ from gpuctl.app.bench.engine import (
     reclaimed,
     scattered,
 )
-from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing, job, node, run_of, world
+from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing, gangs, job, node, run_of, world
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.decision import Displace, Move, Reclaim
 
@@ -59,6 +59,12 @@ def test_of_a_thousand_that_differ_few_are_attempted_after_an_event(waiters: dic
     counts = waiters[event].counts
     assert counts["attempts"] <= 20
     assert counts["placings"] <= 30
+
+
+def test_of_hundreds_of_gangs_that_differ_few_are_attempted() -> None:
+    full, cache = gangs((8,) * 20, 600, 10), EngineCache()
+    schedule(full.declared, full.state, NOW_MS, cache)
+    assert cache.counters.attempts <= 100
 
 
 def test_jobs_of_a_kind_are_asked_once() -> None:
