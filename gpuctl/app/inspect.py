@@ -15,8 +15,10 @@ from gpuctl.diag.wording import message, reason_text
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import ref_of
+from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.overview import Overview
 from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
 from gpuctl.observe import ObserveCache, observe
 from gpuctl.views.jobs import JobView, PodView
@@ -36,11 +38,15 @@ ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """A cluster as it is observed now. `unread` are the faults of kinds that could not be read, and are missing."""
+    """A cluster as it is observed now. `unread` are the faults of kinds that could not be read, and are missing.
+
+    `overview`: what the leader publishes, where it does and it may be read.
+    """
 
     state: ClusterState
     jobs: tuple[JobView, ...]
     unread: tuple[Forbidden, ...] = ()
+    overview: Overview | None = None
 
     def of_project(self, project: ProjectName | None) -> tuple[JobView, ...]:
         """The jobs of a project, or all, newest start first."""
@@ -56,9 +62,11 @@ class Live:
         return max((run for run in runs if job in {run.job, run.job.name}), key=lambda run: run.at_ms, default=None)
 
 
-def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS) -> Live:
-    """Read a cluster, one list a kind, all at once. Raises ClusterUnavailable; Forbidden for a kind that is needed."""
-    required = frozenset(needed)
+def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: bool = False) -> Live:
+    """Read a cluster, one list a kind, all at once. Raises ClusterUnavailable; Forbidden for a kind that is needed.
+
+    `or_published`: no kind is needed where the overview can be read.
+    """
 
     def listed(kind: Kind) -> tuple[Body, ...] | Forbidden:
         try:
@@ -66,19 +74,23 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS) -> Live:
         except NotFound:
             return ()
         except Forbidden as fault:
-            if kind in required:
-                raise
             return fault
 
-    found = cluster.each(listed, READ)
-    bodies = [body for bodies in found if not isinstance(bodies, Forbidden) for body in bodies]
-    return replace(live_of(bodies), unread=tuple(fault for fault in found if isinstance(fault, Forbidden)))
+    found = dict(zip(READ, cluster.each(listed, READ), strict=True))
+    refused = {kind: fault for kind, fault in found.items() if isinstance(fault, Forbidden)}
+    current = live_of([body for each in found.values() if not isinstance(each, Forbidden) for body in each])
+    for kind in needed:
+        if kind in refused and not (or_published and current.overview is not None):
+            raise refused[kind]
+    return replace(current, unread=tuple(refused.values()))
 
 
 def live_of(bodies: Iterable[Body]) -> Live:
     """What some objects of a cluster say of it."""
-    state = observe(RawObjects(objects={ref_of(body): body for body in bodies}))
-    return Live(state=state, jobs=views_now(state))
+    objects = {ref_of(body): body for body in bodies}
+    state, published = observe(RawObjects(objects=objects)), objects.get(OVERVIEW_REF)
+    overview = None if published is None else decode_overview(published)
+    return Live(state=state, jobs=views_now(state), overview=overview)
 
 
 class Mirror:

@@ -17,6 +17,7 @@ from gpuctl.app.holding import Held, is_frozen
 from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.notes import Unrecorded, notes_of
 from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.overview import OverviewBoard
 from gpuctl.app.ports import (
     Background,
     Clock,
@@ -50,7 +51,7 @@ from gpuctl.app.troubles import Troubles
 from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION
-from gpuctl.model.state import ClusterState
+from gpuctl.model.state import Body, ClusterState
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import Records, read_ledgers
 
@@ -96,6 +97,7 @@ class Outside:
     """The outside world of the loop, as ports. `reference`: the clock of the cluster's server, if it has one.
 
     `identity`: the name of this process among the replicas; empty if it is the only one.
+    `publish` writes what all teams may read, from another thread; None: there is nobody who may not read it all.
     """
 
     source: Source
@@ -109,6 +111,7 @@ class Outside:
     reference: Reference = NO_REFERENCE
     publisher: Publisher = UNPUBLISHED
     identity: str = ""
+    publish: Callable[[Body], object] | None = None
 
 
 class Reconciler:
@@ -130,6 +133,7 @@ class Reconciler:
         self._began_ms = self._now()
         self._blind, self._look_due = 0, self._now()
         self._board = StatusBoard(outside.publisher, outside.meters, outside.clock, outside.identity)
+        self._overview = OverviewBoard(outside.publish, outside.background, outside.clock)
         self._begin()
 
     def _begin(self) -> None:
@@ -139,6 +143,7 @@ class Reconciler:
         self._context = CycleContext(object_cache=self._object_cache, clock=self._time, stop=self._is_over)
         self._follower.forget()
         self._board.begin()
+        self._overview.begin()
         self.has_followed = False
         """Whether the branch was read at least once, or could not be."""
         self._desired = Desired()
@@ -362,6 +367,7 @@ class Reconciler:
             self.troubles.aside("measured", partial(self._measure, report))
             self._before = report
         assert last is not None  # noqa: S101 - there is always a first cycle
+        self.troubles.aside("published", partial(self._overview.offer, last))
         return last
 
     def _tell(self, report: CycleReport) -> None:

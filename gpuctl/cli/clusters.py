@@ -45,13 +45,22 @@ class Where:
 
     @contextmanager
     def reading(self) -> Iterator[Cluster]:
-        """The cluster, for reading."""
-        with self.looking() as (cluster, _):
-            yield cluster
+        """The cluster, to be read whole."""
+        from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
+
+        if self.embedded is not None:
+            with self.looking() as (cluster, _):
+                yield cluster
+        else:
+            with wiring.reading(self.kubeconfig, self.context) as cluster:
+                yield cluster
 
     @contextmanager
-    def looking(self) -> Iterator[tuple[Cluster, Sessions | None]]:
-        """The cluster, for reading, and sessions with its containers; None for the embedded cluster."""
+    def looking(self, project: str | None = None) -> Iterator[tuple[Cluster, Sessions | None]]:
+        """What a person may read of the cluster, and sessions with its containers; None for the embedded cluster.
+
+        `project`: what is wanted belongs to it, so that no other one is tried.
+        """
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
@@ -62,16 +71,16 @@ class Where:
                 hint = "name a file that `gpuctl reconcile --embedded FILE` has created"
                 raise Failure(fault.code, str(fault), hint=hint) from fault
         else:
-            with wiring.looking(self.kubeconfig, self.context, self.namespace) as found:
+            with wiring.looking(self.kubeconfig, self.context, self.namespace, project) as found:
                 yield found
 
-    def sessions(self) -> AbstractContextManager[tuple[Cluster, Sessions]]:
+    def sessions(self, project: str | None = None) -> AbstractContextManager[tuple[Cluster, Sessions]]:
         """The cluster, and sessions with its containers. The embedded one has no containers: GPU7041."""
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
             raise Failure("GPU7041", message("GPU7041", {}), hint="name a real cluster: --kubeconfig FILE")
-        return wiring.looking(self.kubeconfig, self.context, self.namespace)
+        return wiring.looking(self.kubeconfig, self.context, self.namespace, project)
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,29 +124,39 @@ namespace_option: Callable[[Any], Any] = click.option(
 """For commands that can work with a part of a cluster; goes above `cluster_options`."""
 
 
-def read_live(where: Where, needed: Iterable[Kind] | None = None) -> Live:
-    """Read the cluster; kinds that may not be read are noted on standard error."""
-    with where.reading() as cluster:
-        return told_live(cluster, needed)
+def read_live(
+    where: Where, needed: Iterable[Kind] | None = None, *, project: str | None = None, or_published: bool = False
+) -> Live:
+    """Read the cluster as `told_live` does. `project`: only what belongs to it is wanted."""
+    with where.looking(project) as (cluster, _):
+        return told_live(cluster, needed, or_published=or_published)
 
 
-def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None) -> Live:
-    """Read an open cluster; `needed`: the kinds that must be readable, by default those of jobs."""
+def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None, *, or_published: bool = False) -> Live:
+    """Read an open cluster; `needed`: the kinds that must be readable, by default those of jobs.
+
+    `or_published`: what is published will do instead. Kinds that may not be read are noted on standard error, where
+    nothing published stands for them.
+    """
     from gpuctl.app.inspect import WORKLOADS, live  # noqa: PLC0415 - only now
-    from gpuctl.app.ports import Forbidden  # noqa: PLC0415
     from gpuctl.app.rights import RightMissing  # noqa: PLC0415
     from gpuctl.views.rights import team_grant  # noqa: PLC0415
 
     try:
-        current = live(cluster, WORKLOADS if needed is None else needed)
-    except Forbidden as fault:
-        if needed is not None:
+        current = live(cluster, WORKLOADS if needed is None else needed, or_published=or_published)
+    except RightMissing as fault:
+        if needed is not None and not or_published:
             raise
-        grant = f"; {team_grant(fault.right)}" if isinstance(fault, RightMissing) else ""
-        raise Failure(fault.code, str(fault), hint=f"-n NAMESPACE reads only that namespace{grant}") from fault
-    for unread in current.unread:
+        narrower = "" if or_published else "-n NAMESPACE reads only that namespace; "
+        raise Failure(fault.code, str(fault), hint=f"{narrower}{team_grant(fault.right)}") from fault
+    for unread in current.unread if current.overview is None else ():
         say(f"note: {unread.code}: {unread}", err=True)
     return current
+
+
+def project_of(job: str, project: str | None) -> str | None:
+    """The project of PROJECT/JOB, else the one that is given."""
+    return job.partition("/")[0] if "/" in job else project
 
 
 def one_job(name: str, project: str | None, current: Live) -> JobView:
@@ -166,7 +185,8 @@ def _absent(wanted: JobId | str, current: Live) -> Failure:
     near = nearest_job(str(wanted), {view.id for view in current.jobs})
     kind = wanted.name if isinstance(wanted, JobId) else wanted
     hint = KINDS.get(kind) or near or "gpuctl list -A shows all"
-    return Failure("GPU9003", f"there is no job {wanted} in this cluster", hint=hint)
+    seen = " that you may see" if current.unread else ""
+    return Failure("GPU9003", f"there is no job {wanted}{seen} in this cluster", hint=hint)
 
 
 def _removed(wanted: JobId | str) -> Failure | None:

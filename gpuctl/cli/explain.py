@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, read_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, project_of, read_live
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import compiled_folder
 from gpuctl.cli.defaults import project_meant
@@ -74,15 +74,19 @@ def _explain_code(code: str) -> None:
 
 
 def _explain_live(subject: str, project: str | None, where: Where) -> None:
-    """Explain a job by its objects alone, which works with rights for one namespace only."""
+    """Explain a job by its objects and what is published, which works with rights for one namespace only."""
     from gpuctl import wiring  # noqa: PLC0415 - only for jobs
     from gpuctl.views.explain import explain_job  # noqa: PLC0415
+    from gpuctl.views.published import turn_text  # noqa: PLC0415
 
-    view = one_job(subject, project, read_live(where))
-    for line in explain_job(view, wiring.now_ms()):
+    current = read_live(where, project=project_of(subject, project))
+    view, now_ms = one_job(subject, project, current), wiring.now_ms()
+    for line in explain_job(view, now_ms):
         say(line)
     if view.state in _WAITS:
-        say(f"For its position in the queue, what would start it, and when: gpuctl explain {view.id} DIR")
+        for line in turn_text(view, current.state, current.overview, now_ms) if current.overview else ():
+            say(line)
+        say(f"What would start it, and when, by the engine: gpuctl explain {view.id} DIR")
 
 
 def _asked(subject: str, project: str | None, folder: str, where: Where) -> Explanation:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, told_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, project_of, told_live
 from gpuctl.cli.command import command
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.output import print_json, print_yaml
@@ -36,8 +36,9 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
     from gpuctl.views.listing import job_form, job_table, job_text  # noqa: PLC0415
 
     events: tuple[EventView, ...] = ()
-    with where.looking() as (cluster, sessions):
-        view = one_job(job, project_meant(job, project), told_live(cluster))
+    project = project_meant(job, project)
+    with where.looking(project_of(job, project)) as (cluster, sessions):
+        view = one_job(job, project, told_live(cluster))
         if output == "text" and sessions is not None:
             events = _events(view, sessions)
     if output in {"json", "yaml"}:

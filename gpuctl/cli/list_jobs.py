@@ -35,7 +35,7 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
         raise Failure("GPU9002", "-p and -A exclude each other", hint="gpuctl list --help")
     project = project or (None if all_projects else default_project())
     chosen = ProjectName(project) if project else None
-    current = read_live(where)
+    current = read_live(where, project=project)
     views = current.of_project(chosen)
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"jobs": [job_form(view) for view in views]})
@@ -47,5 +47,7 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
             near = nearest(project, current.state.ledgers) or "gpuctl project list shows all"
             say(f"help: the project is unknown in this cluster; {near}", err=True)
     else:
+        if current.unread and current.overview is not None and chosen is None:
+            say("note: jobs that you may not see are left out; gpuctl project list shows what projects hold", err=True)
         say(heading(chosen))
         show(job_table(views, wiring.now_ms(), wide=output == "wide"))

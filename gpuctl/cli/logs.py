@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpuctl.cli.amounts import DurationType
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, project_of
 from gpuctl.cli.command import command
 from gpuctl.cli.sessions import EXIT_INTERRUPTED, job_options, pod_meant
 
@@ -37,7 +37,7 @@ def logs(job: str, project: str | None, worker: int, where: Where, **options: An
         since_ms=options["since"],
     )
     console = wiring.console()
-    with where.sessions() as (cluster, sessions):
+    with where.sessions(project_of(job, project)) as (cluster, sessions):
         pod = pod_meant(cluster, job, project, worker, running=False)
         try:
             for part in sessions.logs(pod, request):

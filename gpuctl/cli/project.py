@@ -41,13 +41,18 @@ def project() -> None:
 def list_projects(output: str, where: Where) -> None:
     """List projects: their quotas, held GPUs, and jobs.
 
-    As recorded in the cluster. Quotas by node pool are shown for each pool.
+    As recorded in the cluster. Quotas by node pool are shown for each pool. Of projects that you may not see, what the
+    controller publishes is shown.
     """
     from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
+    from gpuctl.views.published import published_projects  # noqa: PLC0415
     from gpuctl.views.projects import project_form, project_table, project_views  # noqa: PLC0415
 
-    current = read_live(where, (kinds.NAMESPACE, kinds.JOB, kinds.DEPLOYMENT, kinds.POD))
+    needed = (kinds.NAMESPACE, kinds.JOB, kinds.DEPLOYMENT, kinds.POD)
+    current = read_live(where, needed, or_published=True)
     views = project_views(current.state, current.jobs)
+    if current.overview is not None:
+        views = published_projects(current.overview, views, add=bool(current.unread))
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"projects": [project_form(view) for view in views]})
     elif output == "name":

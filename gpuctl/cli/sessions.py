@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.clusters import Where, one_job, told_live
+from gpuctl.cli.clusters import Where, one_job, project_of, told_live
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.terminal import say
 from gpuctl.model.ids import ObjectRef
@@ -51,7 +51,7 @@ def run_there(  # noqa: PLR0913 - a job's name has three parts
     from gpuctl.app.ports import CommandRequest  # noqa: PLC0415
 
     console = wiring.console()
-    with where.sessions() as (cluster, sessions):
+    with where.sessions(project_of(job, project)) as (cluster, sessions):
         pod = pod_meant(cluster, job, project, worker, running=True)
         if tty and not (stdin and console.is_terminal):
             say("note: standard input is not a terminal, so the command runs without one", err=True)

@@ -33,13 +33,18 @@ def top() -> None:
 def node(names: tuple[str, ...], output: str, where: Where, *, details: bool) -> None:
     """Show the allocated GPUs, CPU and memory of nodes.
 
-    Allocated are the requests of jobs and of other pods (Others), not their utilisation.
+    Allocated are the requests of jobs and of other pods (Others), not their utilisation. Jobs that you may not see have
+    no name; where you may not read nodes, what the controller publishes of them is shown.
     """
     from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
     from gpuctl.views.nodes import device_table, node_form, node_table, node_views  # noqa: PLC0415
+    from gpuctl.views.published import published_nodes  # noqa: PLC0415
 
-    current = read_live(where, (kinds.NODE, kinds.POD))
-    views = node_views(current.state)
+    current = read_live(where, (kinds.NODE, kinds.POD), or_published=True)
+    if current.unread and current.overview is not None:
+        views = published_nodes(current.overview, current.jobs)
+    else:
+        views = node_views(current.state)
     unknown = sorted(set(names) - {view.name for view in views})
     if unknown:
         raise Failure("GPU9003", f"there is no node {unknown[0]} in this cluster", hint="gpuctl top node shows all")

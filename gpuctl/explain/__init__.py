@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.effect import domains_of, effect_of, queue_places
-from gpuctl.explain.forecast import forecast
+from gpuctl.explain.forecast import forecast, start_forecasts
 from gpuctl.explain.prediction import (
     BUG_TEXT,
     Cause,
@@ -70,6 +70,7 @@ __all__ = [
     "fates_of",
     "predict",
     "restless",
+    "start_forecasts",
     "touched",
 ]
 

@@ -26,17 +26,21 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceView:
-    """One GPU and the jobs' shares of it, in milli-GPU. `lost`: it is unhealthy or missing."""
+    """One GPU and the jobs' shares of it, in milli-GPU. `lost`: it is unhealthy or missing.
+
+    `hidden_milli`: of jobs that the reader may not see.
+    """
 
     index: int
     shares: tuple[tuple[JobId, GpuMilli], ...]
     foreign_milli: GpuMilli
     lost: bool
+    hidden_milli: GpuMilli = 0
 
     @property
     def allocated_milli(self) -> GpuMilli:
         """How much of it is allocated, to jobs and to other pods."""
-        return sum(milli for _, milli in self.shares) + self.foreign_milli
+        return sum(milli for _, milli in self.shares) + self.hidden_milli + self.foreign_milli
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +170,7 @@ def device_table(views: Sequence[NodeView], *, wide: bool) -> str:
 
 def _holders(device: DeviceView) -> str:
     held = [f"{job}" if milli == WHOLE_GPU else f"{job} ({format_gpus(milli)})" for job, milli in device.shares]
+    held += [f"<other projects> ({format_gpus(device.hidden_milli)})"] if device.hidden_milli else []
     held += [f"<others> ({format_gpus(device.foreign_milli)})"] if device.foreign_milli else []
     return ", ".join(held) or "-"
 
@@ -190,6 +195,7 @@ def node_form(view: NodeView) -> dict[str, Any]:
                 "lost": device.lost,
                 "allocatedGpuMilli": device.allocated_milli,
                 "foreignGpuMilli": device.foreign_milli,
+                "hiddenGpuMilli": device.hidden_milli,
                 "jobs": [{"job": str(job), "gpuMilli": milli} for job, milli in device.shares],
             }
             for device in view.devices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.k8s import kinds, names, objects
@@ -24,7 +24,10 @@ WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectView:
-    """One project. `allowances` are by quota domain, empty where its namespace has no annotation for them."""
+    """One project. `allowances` are by quota domain, empty where its namespace has no annotation for them.
+
+    `pending_milli`: what the waiting jobs ask for. `share_milli`: the fair share in each domain, where it is known.
+    """
 
     name: ProjectName
     namespace: str
@@ -33,6 +36,8 @@ class ProjectView:
     allocated_milli: GpuMilli
     running: int
     pending: int
+    pending_milli: GpuMilli = 0
+    share_milli: Mapping[DomainName, GpuMilli] = field(default_factory=dict)
 
 
 def project_views(state: ClusterState, jobs: Sequence[JobView]) -> tuple[ProjectView, ...]:
@@ -58,6 +63,7 @@ def _views(state: ClusterState, jobs: Sequence[JobView]) -> Iterator[ProjectView
             allocated_milli=sum(held_milli(job.run) for job in mine),
             running=sum(job.run.phase in HOLDING for job in mine),
             pending=sum(job.state in WAITING for job in mine),
+            pending_milli=sum(job.gpu_milli for job in mine if job.state in WAITING),
         )
 
 
@@ -101,10 +107,12 @@ def project_form(view: ProjectView) -> dict[str, Any]:
                 "quotaGpuMilli": allowance.quota_milli,
                 "limitGpuMilli": allowance.limit_milli,
                 "overQuotaWeight": allowance.weight,
+                "fairShareGpuMilli": view.share_milli.get(domain),
             }
             for domain, allowance in view.allowances.items()
         ],
         "allocatedGpuMilli": view.allocated_milli,
         "running": view.running,
         "pending": view.pending,
+        "pendingGpuMilli": view.pending_milli,
     }

@@ -25,6 +25,7 @@ from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.status import REF as STATUS
 from gpuctl.app.status import UNPUBLISHED, Direct, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
+from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
 IN_MEMORY = ":memory:"
@@ -99,6 +100,7 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
             reference=ports.reference,
             publisher=ports.publisher,
             identity=ports.identity,
+            publish=ports.publish,
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
@@ -117,6 +119,7 @@ class _ClusterPorts:
     reference: Reference = NO_REFERENCE
     publisher: Publisher = UNPUBLISHED
     identity: str = ""
+    publish: Callable[[Body], object] | None = None
 
 
 def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
@@ -179,6 +182,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
         reference=connection.time,
         publisher=publisher,
         identity=me,
+        publish=cluster.apply,
     )
 
 

@@ -19,7 +19,7 @@ from gpuctl.adapters.newfiles import NewFolder
 from gpuctl.app.beginning import NewRepository
 from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable, VirtualTime
 from gpuctl.app.simulation import ReadTree
-from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, Scope, for_people
+from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, Scope
 from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.ids import JobId
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
@@ -53,19 +53,30 @@ def reading_embedded(path: str) -> Iterator[Cluster]:
 
 
 @contextmanager
-def looking(kubeconfig: str | None, context: str | None, namespace: str | None) -> Iterator[tuple[Cluster, Sessions]]:
-    """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, and to its containers.
-
-    `namespace`: namespaced kinds are read only there, for users who may read no other namespace.
-    """
+def reading(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
+    """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, to read it whole."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+
+    with closing(connect(kubeconfig, context)) as connection, closing(KubernetesCluster(connection)) as cluster:
+        yield cluster
+
+
+@contextmanager
+def looking(
+    kubeconfig: str | None, context: str | None, namespace: str | None, project: str | None = None
+) -> Iterator[tuple[Cluster, Sessions]]:
+    """Connect to the same cluster and to its containers, for a person who may read a part of it, or all.
+
+    `namespace`: namespaced kinds are read only there. `project`: in its namespace, where not all may be read.
+    """
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.reader import PartCluster  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
 
-    scopes = for_people(namespace or "")
     with ExitStack() as stack:
         connection = stack.enter_context(closing(connect(kubeconfig, context)))
-        yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), PodSessions(connection)
+        yield stack.enter_context(closing(PartCluster(connection, namespace, project))), PodSessions(connection)
 
 
 @contextmanager

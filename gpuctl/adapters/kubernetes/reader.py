@@ -1,0 +1,125 @@
+"""A cluster as a person with rights in a part of it may read it: that part, and what is published to all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from threading import Lock
+
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster, whole
+from gpuctl.adapters.kubernetes.connection import Connection
+from gpuctl.adapters.kubernetes.listing import Page, read_page
+from gpuctl.adapters.kubernetes.paths import collection, item, with_query
+from gpuctl.adapters.kubernetes.requests import Request
+from gpuctl.app.ports import Forbidden, NotFound, ObjectList
+from gpuctl.k8s.kinds import CLUSTER_SCOPED, CONFIG_MAP, JOB, NAMESPACE, SCOPES, Kind, for_people
+from gpuctl.k8s.names import PUBLISHED, SYSTEM_NAMESPACE
+from gpuctl.k8s.overview import decode_overview
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.overview import ProjectOverview
+from gpuctl.model.state import Body
+
+MOST_NAMESPACES = 500
+"""How many namespaces are tried for a person who may not read all: of the first projects by name."""
+_LIMIT = "500"
+
+
+class PartCluster(KubernetesCluster):
+    """A cluster to be read for a person, for whom `list` leaves out what the person may not see.
+
+    A kind that may not be read in the whole cluster is read in the namespaces of projects that the person may read, as
+    the overview names them; of ConfigMaps those that are published. Forbidden where nothing of it may be read.
+    `namespace`: only that. `project`: only that one's namespace is tried.
+
+    Cost: where something is refused, one request more for each namespace that is tried, several at once.
+    """
+
+    def __init__(self, connection: Connection, namespace: str | None = None, project: str | None = None) -> None:
+        super().__init__(connection, scopes=for_people(namespace or ""))
+        self._only = namespace
+        self._project = project
+        self._finding = Lock()
+        self._found: Sequence[str] | None = None
+
+    def list(self, kind: Kind) -> ObjectList:
+        """All objects of a kind that the person may read. Raises Forbidden, with the right to read all that is lacking.
+
+        Such a list has no version to watch from.
+        """
+        try:
+            return super().list(kind)
+        except Forbidden:
+            found = self._part(kind)
+            if found is None:
+                raise
+            return ObjectList(items=tuple(found), resource_version="")
+
+    def _part(self, kind: Kind) -> Sequence[Body] | None:
+        """The readable part of a kind; None where there is none."""
+        if kind == CONFIG_MAP:
+            return self._published() or None
+        if kind in CLUSTER_SCOPED and kind != NAMESPACE:
+            return None
+        spaces = self._namespaces()
+        if not spaces:
+            return None
+        return [body for space in spaces for body in self._there(kind, space)]
+
+    def _published(self) -> Sequence[Body]:
+        refs = [ObjectRef(*CONFIG_MAP, SYSTEM_NAMESPACE, name) for name in PUBLISHED]
+        return [body for ref in refs for body in self._one(ref)]
+
+    def _namespaces(self) -> Sequence[str]:
+        """The namespaces of projects in which the person may list jobs. Found once."""
+        with self._finding:
+            if self._found is None:
+                tried = [self._only] if self._only else list(self._candidates())
+                may = self.each(self._may_read, tried)
+                self._found = [space for space, allowed in zip(tried, may, strict=True) if allowed]
+            return self._found
+
+    def _candidates(self) -> Iterator[str]:
+        for body in self._published():
+            overview = decode_overview(body)
+            for project in overview.projects[:MOST_NAMESPACES] if overview else ():
+                if self._is_wanted(project):
+                    yield project.namespace
+
+    def _is_wanted(self, project: ProjectOverview) -> bool:
+        return self._project in {None, project.name}
+
+    def _may_read(self, space: str) -> bool:
+        path = with_query(collection(JOB, space), {"limit": "1"})
+        try:
+            self.requests.send(Request(verb="list", kind=JOB, path=path, what=f"list Job in {space}"))
+        except (Forbidden, NotFound):
+            return False
+        return True
+
+    def _there(self, kind: Kind, space: str) -> Iterator[Body]:
+        """The objects of a kind in a namespace; of Namespace that one. Nothing where they may not be read either."""
+        if kind == NAMESPACE:
+            yield from self._one(ObjectRef(*NAMESPACE, "", space))
+            return
+        selector, token = SCOPES[kind].label_selector if kind in SCOPES else "", ""
+        read = partial(read_page, kind, keep=whole)
+        while True:
+            query = {"labelSelector": selector, "limit": _LIMIT, "continue": token}
+            path = with_query(collection(kind, space), query)
+            try:
+                page: Page = self.requests.send(
+                    Request(verb="list", kind=kind, path=path, what=f"list {kind[1]} in {space}"), read=read
+                )
+            except (Forbidden, NotFound):
+                return
+            yield from page.items
+            if not page.token:
+                return
+            token = page.token
+
+    def _one(self, ref: ObjectRef) -> Iterator[Body]:
+        kind = (ref.api_version, ref.kind)
+        try:
+            yield self.requests.send(Request(verb="get", kind=kind, path=item(ref), what=f"get {ref}"))
+        except (Forbidden, NotFound):
+            return

@@ -1,0 +1,155 @@
+"""Makes the overview that the leader publishes, and publishes it: beside the loop, seldom, and only when it changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from gpuctl.app.cycle import CycleReport
+from gpuctl.app.ports import Background, Clock, Underway, WorldFault
+from gpuctl.explain import start_forecasts
+from gpuctl.k8s.objects import uid
+from gpuctl.k8s.overview import digest_of, encode_overview
+from gpuctl.model.decision import Schedule
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.overview import NodeOverview, Overview, ProjectOverview, position_ticket, start_ticket
+from gpuctl.model.state import Body, ClusterState
+from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
+from gpuctl.views.jobs import HOLDING, held_milli
+from gpuctl.views.nodes import NodeView, node_views
+
+SOONEST_MS: DurationMs = 5_000
+"""How soon one overview follows another."""
+SHARE = 20
+"""At most one part in so many of the time is spent on making overviews: a large queue takes seconds to forecast."""
+_MINUTE_MS = 60_000
+
+
+class OverviewBoard:
+    """Publishes overviews as they change. `offer` it every cycle's report; what it costs is spent in the background.
+
+    `publish` writes the object, and may raise WorldFault; None: nobody reads it.
+    """
+
+    def __init__(self, publish: Callable[[Body], object] | None, background: Background, clock: Clock) -> None:
+        self._publish = publish
+        self._background = background
+        self._clock = clock
+        self._underway: Underway[str] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was published: another replica may have led."""
+        self._published = ""
+        self._basis: tuple[object, ...] = ()
+        self._due_ms = self._began_ms = self._clock.now_ms()
+
+    def offer(self, report: CycleReport) -> None:
+        """Begin to make and publish an overview where one is due and something has changed since the last."""
+        if self._publish is None or not self._is_free():
+            return
+        now_ms, basis = self._clock.now_ms(), _basis(report)
+        if now_ms >= self._due_ms and basis != self._basis:
+            self._basis, self._began_ms = basis, now_ms
+            work = partial(_published, report, self._publish, self._published)
+            self._underway = self._background.start(work)
+            self._is_free()
+
+    def _is_free(self) -> bool:
+        """Whether no overview is being made. What could not be written is made anew when the next one is due."""
+        if self._underway is None:
+            return True
+        if not self._underway.done():
+            return False
+        ended, self._underway = self._underway, None
+        now_ms = self._clock.now_ms()
+        self._due_ms = now_ms + max(SOONEST_MS, SHARE * (now_ms - self._began_ms))
+        try:
+            self._published = ended.result()
+        except WorldFault:
+            self._basis = ()
+        return True
+
+
+def _published(report: CycleReport, publish: Callable[[Body], object], before: str) -> str:
+    """Make the overview, and write it if it differs from the last one. Returns what tells it from others."""
+    overview = overview_of(report.declared, report.state, report.schedule)
+    mark = digest_of(overview)
+    if mark != before:
+        publish(encode_overview(overview))
+    return mark
+
+
+def _basis(report: CycleReport) -> tuple[object, ...]:
+    """What an overview is made of. Cheap to compare: what has not changed is the same object."""
+    state, schedule = report.state, report.schedule
+    return report.declared.projects, state.nodes, state.runs, schedule.queue, schedule.shares
+
+
+def overview_of(declared: Declared, state: ClusterState, schedule: Schedule) -> Overview:
+    """The overview after a cycle.
+
+    Cost: a forecast of the whole queue, which is a cold schedule and up to some MAX_ENDS x 4 more; the rest is linear.
+    """
+    queue = schedule.queue
+    uids = {own.run[0]: uid(state.live.get(ref, {})) for ref, own in state.own.items()}
+    starts = start_forecasts(declared, state, schedule.at_ms, frozenset(queue))
+    return Overview(
+        at_ms=schedule.at_ms,
+        projects=tuple(_projects(declared, state, schedule)),
+        nodes=tuple(map(_node, node_views(state))),
+        positions={
+            position_ticket(uids[job]): position for position, job in enumerate(queue, start=1) if uids.get(job)
+        },
+        starts=dict(_starts(starts, uids)),
+    )
+
+
+def _starts(starts: Mapping[JobId, Instant], uids: Mapping[JobId, str]) -> Iterator[tuple[str, Instant]]:
+    for job, start_ms in starts.items():
+        if uids.get(job):
+            yield start_ticket(uids[job]), -(-start_ms // _MINUTE_MS) * _MINUTE_MS
+
+
+def _projects(declared: Declared, state: ClusterState, schedule: Schedule) -> Iterator[ProjectOverview]:
+    jobs = {job.id: job for job in declared.jobs}
+    held: Counter[ProjectName] = Counter()
+    running: Counter[ProjectName] = Counter()
+    for run in state.runs:
+        held[run.job.project] += held_milli(run)
+        running[run.job.project] += run.phase in HOLDING
+    waiting = Counter(job.project for job in schedule.queue)
+    asked: dict[ProjectName, GpuMilli] = {}
+    for job in schedule.queue:
+        asked[job.project] = asked.get(job.project, 0) + jobs[job].total_gpu_milli
+    shares = {(row.project, row.domain): row.share_milli for row in schedule.shares}
+    for project in declared.projects:
+        name = project.name
+        yield ProjectOverview(
+            name=name,
+            namespace=project.namespace,
+            department=project.department or "",
+            allowances=project.allowances,
+            share_milli={domain: shares[name, domain] for domain in project.allowances if (name, domain) in shares},
+            allocated_milli=held[name],
+            running=running[name],
+            waiting=waiting[name],
+            waiting_milli=asked.get(name, 0),
+        )
+
+
+def _node(view: NodeView) -> NodeOverview:
+    """Without its address and roles, and without whose the shares of a GPU are."""
+    return NodeOverview(
+        name=view.name,
+        status=view.status,
+        job_milli=tuple(min(WHOLE_GPU, device.allocated_milli - device.foreign_milli) for device in view.devices),
+        foreign_milli=tuple(device.foreign_milli for device in view.devices),
+        lost=frozenset(device.index for device in view.devices if device.lost),
+        cpu_milli=view.cpu_milli,
+        cpu_requested_milli=view.cpu_requested_milli,
+        mem_bytes=view.mem_bytes,
+        mem_requested_bytes=view.mem_requested_bytes,
+    )

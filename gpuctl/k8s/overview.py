@@ -1,0 +1,169 @@
+"""The overview as a ConfigMap in gpuctl's own namespace, and back. Its rows are lists, for there may be thousands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.annotations import compact_json, decode_instant
+from gpuctl.k8s.bounds import MOST_AMOUNT, is_amount, is_short
+from gpuctl.k8s.objects import mapping, ref_of
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.declared import Allowance, DomainName
+from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
+from gpuctl.model.overview import NodeOverview, Overview, ProjectOverview
+from gpuctl.model.state import Body
+
+OVERVIEW_REF = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.OVERVIEW_NAME)
+KEY = "overview.json"
+MOST_CHARACTERS = 900_000
+"""An object of the API server has room for a million bytes, and what is written here is ASCII."""
+_DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
+
+
+def encode_overview(overview: Overview) -> Body:
+    """The object as gpuctl applies it. Of what is too large for one object the last half is left out, and counted.
+
+    Cost: linear, twice that at most.
+    """
+    said = compact_json(_document(overview))
+    while len(said) > MOST_CHARACTERS:
+        overview = _halved(overview)
+        said = compact_json(_document(overview))
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    meta = {"name": OVERVIEW_REF.name, "namespace": OVERVIEW_REF.namespace, "labels": labels}
+    return {"apiVersion": OVERVIEW_REF.api_version, "kind": OVERVIEW_REF.kind, "metadata": meta, "data": {KEY: said}}
+
+
+def digest_of(overview: Overview) -> str:
+    """A text that differs between overviews that say different things, whenever they were made."""
+    return sha256(compact_json(_document(replace(overview, at_ms=0))).encode()).hexdigest()
+
+
+def decode_overview(body: Body) -> Overview | None:
+    """Read it back; None for another object and for one that is damaged."""
+    said = mapping(body, "data").get(KEY)
+    if ref_of(body) != OVERVIEW_REF or not isinstance(said, str):
+        return None
+    try:
+        value = json.loads(said)
+        return Overview(
+            at_ms=decode_instant(value["at"]) or 0,
+            projects=tuple(_project(row) for row in value["projects"]),
+            nodes=tuple(_node(row) for row in value["nodes"]),
+            positions={_text(ticket): _amount(number) for ticket, number in value["positions"].items()},
+            starts={_text(ticket): _amount(at_ms) for ticket, at_ms in value["starts"].items()},
+            left_out=_amount(value["leftOut"]),
+        )
+    except _DAMAGE:
+        return None
+
+
+def _document(overview: Overview) -> Mapping[str, Any]:
+    return {
+        "version": 1,
+        "at": format_timestamp(overview.at_ms),
+        "leftOut": overview.left_out,
+        "projects": [_project_row(project) for project in overview.projects],
+        "nodes": [_node_row(node) for node in overview.nodes],
+        "positions": dict(sorted(overview.positions.items())),
+        "starts": dict(sorted(overview.starts.items())),
+    }
+
+
+def _halved(overview: Overview) -> Overview:
+    """Without the last half of each part: of the queue, the jobs that are last in it, and that start last."""
+    kept = replace(
+        overview,
+        projects=overview.projects[: len(overview.projects) // 2],
+        nodes=overview.nodes[: len(overview.nodes) // 2],
+        positions=_first_half(overview.positions),
+        starts=_first_half(overview.starts),
+    )
+    return replace(kept, left_out=overview.left_out + _rows(overview) - _rows(kept))
+
+
+def _first_half(numbers: Mapping[str, int]) -> Mapping[str, int]:
+    in_order = sorted(numbers.items(), key=lambda entry: entry[1])
+    return dict(in_order[: len(in_order) // 2])
+
+
+def _rows(overview: Overview) -> int:
+    parts = (overview.projects, overview.nodes, overview.positions, overview.starts)
+    return sum(map(len, parts))
+
+
+def _project_row(project: ProjectOverview) -> list[Any]:
+    domains = [
+        [domain, each.quota_milli, each.limit_milli, each.weight, project.share_milli.get(domain)]
+        for domain, each in project.allowances.items()
+    ]
+    about = [project.name, project.namespace, project.department, domains]
+    return [*about, project.allocated_milli, project.running, project.waiting, project.waiting_milli]
+
+
+def _project(row: Any) -> ProjectOverview:
+    name, namespace, department, domains, *numbers = row
+    allocated, running, waiting, waiting_milli = map(_amount, numbers)
+    rows = [(DomainName(_text(domain)), [_optional(amount) for amount in amounts]) for domain, *amounts in domains]
+    return ProjectOverview(
+        name=ProjectName(_text(name)),
+        namespace=_text(namespace),
+        department=_text(department),
+        allowances={domain: _allowance(*amounts[:3]) for domain, amounts in rows},
+        share_milli={domain: share for domain, (_, _, _, share) in rows if share is not None},
+        allocated_milli=allocated,
+        running=running,
+        waiting=waiting,
+        waiting_milli=waiting_milli,
+    )
+
+
+def _allowance(quota_milli: int | None, limit_milli: int | None, weight: int | None) -> Allowance:
+    return Allowance(quota_milli=quota_milli or 0, limit_milli=limit_milli, weight=weight or 0)
+
+
+def _node_row(node: NodeOverview) -> list[Any]:
+    gpus = [node.job_milli, node.foreign_milli, sorted(node.lost)]
+    machine = [node.cpu_milli, node.cpu_requested_milli, node.mem_bytes, node.mem_requested_bytes]
+    return [node.name, node.status, *gpus, *machine]
+
+
+def _node(row: Any) -> NodeOverview:
+    name, status, jobs, foreign, lost, *numbers = row
+    cpu, cpu_requested, memory, memory_requested = map(_amount, numbers)
+    return NodeOverview(
+        name=NodeName(_text(name)),
+        status=_text(status),
+        job_milli=tuple(_amounts(jobs)),
+        foreign_milli=tuple(_amounts(foreign)),
+        lost=frozenset(_amounts(lost)),
+        cpu_milli=cpu,
+        cpu_requested_milli=cpu_requested,
+        mem_bytes=memory,
+        mem_requested_bytes=memory_requested,
+    )
+
+
+def _amounts(values: Any) -> Iterator[int]:
+    return (_amount(value) for value in values)
+
+
+def _amount(value: Any) -> int:
+    if not is_amount(value, MOST_AMOUNT):
+        raise ValueError("no amount")
+    return value
+
+
+def _optional(value: Any) -> int | None:
+    return None if value is None else _amount(value)
+
+
+def _text(value: Any) -> str:
+    if not is_short(value):
+        raise ValueError("no short text")
+    return value

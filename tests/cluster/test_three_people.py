@@ -1,0 +1,292 @@
+"""Every command as three people on a real API server: an administrator, a member of one team, someone without rights.
+
+`gpuctl reconcile` runs as installed, and publishes. Team `b` has secrets: the names of its jobs, images and namespaces'
+objects. Nobody of team `a` may learn one, from any command or from what is published.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from controlplane.server import ControlPlane
+from unattended import Site, within
+
+from gpuctl.cli.main import COMMANDS, gpuctl
+from gpuctl.k8s.overview import KEY
+
+OVERVIEW = "/api/v1/namespaces/gpuctl-system/configmaps/gpuctl-overview"
+SPACE = "gpu-people-a"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+HEAD = "apiVersion: gpuctl.dev/v1\nkind: "
+ANN = "system:serviceaccount:default:ann"
+SECRETS = ("hush", "covert", "quiet", "registry.b.example.com")
+"""Words of team b, by which no other team may learn of its jobs."""
+FILES = {
+    "c/a.yaml": f"{HEAD}Project\nmetadata: {{name: a}}\nspec: {{quota: 4, access: [{{user: '{ANN}', role: edit}}]}}\n",
+    "c/b.yaml": f"{HEAD}Project\nmetadata: {{name: b}}\nspec: {{quota: 4}}\n",
+    "c/a-train.yaml": f"{HEAD}Job\nmetadata: {{name: train, project: a}}\n"
+    "spec: {image: x, gpus: 4, maxDuration: 1h}\n",
+    "c/a-wide.yaml": f"{HEAD}Job\nmetadata: {{name: wide, project: a}}\nspec: {{image: x, gpus: 4}}\n",
+    "c/a-wider.yaml": f"{HEAD}Job\nmetadata: {{name: wider, project: a}}\nspec: {{image: x, gpus: 4}}\n",
+    "c/b-covert.yaml": f"{HEAD}Job\nmetadata: {{name: covert, project: b}}\n"
+    "spec: {image: registry.b.example.com/covert, gpus: 4, maxDuration: 2h}\n",
+    "c/b-hush.yaml": f"{HEAD}Job\nmetadata: {{name: hush, project: b}}\n"
+    "spec: {image: registry.b.example.com/quiet, gpus: 4}\n",
+}
+PEOPLE = ("admin", "ann", "eve")
+
+
+@dataclass
+class Scene:
+    """The site, its leader, and a kubeconfig for each person."""
+
+    site: Site
+    folder: Path
+    config: dict[str, Path] = field(default_factory=dict)
+    runner: CliRunner = field(default_factory=CliRunner)
+
+    def run(self, person: str, *line: object) -> Result:
+        """A command as that person types it. It never ends in a traceback."""
+        result = self.runner.invoke(gpuctl, [str(word) for word in line], prog_name="gpuctl", env=self.env(person))
+        assert "Traceback" not in result.output
+        assert "GPU9001" not in result.stderr
+        return result
+
+    def where(self, person: str) -> tuple[str, str]:
+        return ("--kubeconfig", str(self.config[person]))
+
+    def env(self, person: str) -> dict[str, str | None]:
+        return {"KUBECONFIG": str(self.config[person]), "GPUCTL_EMBEDDED": None, "XDG_CONFIG_HOME": str(self.folder)}
+
+    def is_told(self) -> bool:
+        """Whether it is published that three jobs wait, and that both teams hold four GPUs each."""
+        document = json.loads(self.overview() or '{"positions": [], "projects": []}')
+        return len(document["positions"]) == 3 and [row[4] for row in document["projects"]] == [4000, 4000]
+
+    def overview(self, **how: str) -> str:
+        refused = self.site.plane.refused("GET", OVERVIEW, **how)
+        return "" if refused else str(self.site.plane.call("GET", OVERVIEW, **how)["data"][KEY])
+
+
+@pytest.fixture(scope="module")
+def scene(plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    plane, folder = plane_with_gpuctl, tmp_path_factory.mktemp("people")
+    made = Scene(Site(plane, tmp_path_factory.mktemp("site"), "people", gpus=8), folder)
+    made.config["admin"] = plane.kubeconfig
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    for name in PEOPLE[1:]:
+        plane.call("POST", accounts, {"metadata": {"name": name}})
+        token: str = plane.call("POST", f"{accounts}/{name}/token", {"spec": {}})["status"]["token"]
+        made.config[name] = plane.write_kubeconfig(folder / name, token)
+    made.site.commit(FILES)
+    made.site.start()
+    made.site.await_pods("train", project="a")
+    made.site.await_pods("covert", project="b")
+    within(60, made.is_told, made.site.logs)
+    grant = (f"{RBAC}/namespaces/gpuctl-system/rolebindings", {
+        "metadata": {"name": "gpuctl-reader-ann"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gpuctl-reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "ann", "namespace": "default"}],
+    })  # fmt: skip
+    plane.call("POST", *grant)
+    yield made
+    made.site.leave()
+    plane.call("DELETE", OVERVIEW)
+    plane.call("DELETE", f"{grant[0]}/gpuctl-reader-ann")
+    for name in PEOPLE[1:]:
+        plane.call("DELETE", f"{accounts}/{name}")
+
+
+def lines(told: str) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split() for line in told.splitlines() if line.strip()}
+
+
+LOOKS = {
+    "list of all": ("list", "-A"),
+    "list of a project": ("list", "-p", "a"),
+    "list as data": ("list", "-A", "-o", "json"),
+    "get": ("get", "train", "-p", "a"),
+    "get by the name alone": ("get", "a/wide", "-o", "yaml"),
+    "explain": ("explain", "wide", "-p", "a"),
+    "project list": ("project", "list"),
+    "project list as data": ("project", "list", "-o", "json"),
+    "top node": ("top", "node"),
+    "top node, each GPU": ("top", "node", "-d"),
+}
+
+
+@pytest.mark.parametrize("case", LOOKS)
+def test_a_member_of_a_team_looks_and_learns_no_word_of_another(case: str, scene: Scene) -> None:
+    assert scene.run("admin", *LOOKS[case]).exit_code == 0
+    told = scene.run("ann", *LOOKS[case])
+    assert told.exit_code == 0, told.output
+    assert [word for word in SECRETS if word in told.output] == []
+
+
+@pytest.mark.parametrize("case", LOOKS)
+def test_a_stranger_is_told_whose_role_is_missing_and_nothing_else(case: str, scene: Scene) -> None:
+    told = scene.run("eve", *LOOKS[case])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith("error GPU7015: system:serviceaccount:default:eve may not list ")
+    assert "--role=gpuctl-reader --serviceaccount=default:eve" in told.stderr
+    assert "role=gpuctl " not in told.stderr
+    assert [word for word in (*SECRETS, "train", SPACE) if word in told.output] == []
+
+
+def test_a_member_sees_the_jobs_of_the_team(scene: Scene) -> None:
+    told = scene.run("ann", "list", "-A")
+    assert set(lines(told.stdout)) >= {"train", "wide", "wider"}
+    assert told.stderr.startswith("note: jobs that you may not see are left out")
+    assert lines(scene.run("ann", "list", "-p", "a").stdout)["train"][1] == "Running"
+    assert "--role" not in scene.run("ann", "list", "-p", "a").stderr
+
+
+def test_a_member_learns_the_place_in_the_queue_and_when_the_job_starts(scene: Scene) -> None:
+    told = [scene.run("ann", "explain", name, "-p", "a").stdout for name in ("wide", "wider")]
+    assert "of 2 in a, and " in told[0]
+    assert all(" of 3 overall." in each for each in told)
+    assert {each.split("queue is ")[1][0] for each in told} == {"1", "2"}
+    first, second = sorted(told, key=lambda each: each.split("queue is ")[1])
+    assert "It starts by 20" in first
+    assert "no start is forecast" in second
+    assert (
+        scene.run("admin", "explain", "wide", "-p", "a").stdout.split("forecast")[0].split("starts by")[0]
+        == (told[0].split("starts by")[0])
+    )
+
+
+def test_a_member_sees_what_other_projects_hold(scene: Scene) -> None:
+    forms = json.loads(scene.run("ann", "project", "list", "-o", "json").stdout)["projects"]
+    of_b = next(form for form in forms if form["name"] == "b")
+    expected = {"allocatedGpuMilli": 4000, "running": 1, "pending": 1, "pendingGpuMilli": 4000}
+    assert {key: of_b[key] for key in expected} == expected
+    assert of_b["quotas"][0]["fairShareGpuMilli"] == 4000
+    of_all = json.loads(scene.run("admin", "project", "list", "-o", "json").stdout)["projects"]
+    assert [form for form in of_all if form["name"] in {"a", "b"}] == [form for form in forms if form["name"] in "ab"]
+
+
+def test_a_member_sees_nodes_with_the_own_jobs_by_name(scene: Scene) -> None:
+    details = scene.run("ann", "top", "node", "people-1", "-d").stdout
+    assert "a/train" in details
+    assert details.count("<other projects> (1)") == 4
+    mine = json.loads(scene.run("ann", "top", "node", "people-1", "-o", "json").stdout)["nodes"][0]
+    whole = json.loads(scene.run("admin", "top", "node", "people-1", "-o", "json").stdout)["nodes"][0]
+    same = ("gpus", "allocatedGpuMilli", "foreignGpuMilli", "cpuMilli", "requestedCpuMilli", "memoryBytes", "status")
+    assert [mine[key] for key in same] == [whole[key] for key in same]
+
+
+@pytest.mark.parametrize("line", [("get", "b/covert"), ("explain", "hush", "-p", "b"), ("logs", "b/covert")])
+def test_a_job_of_another_team_is_as_one_that_is_not_there(line: tuple[str, ...], scene: Scene) -> None:
+    told = scene.run("ann", *line)
+    other = scene.run("ann", *(word.replace("covert", "nosuch").replace("hush", "nosuch") for word in line))
+    assert told.exit_code == other.exit_code == 2
+    assert told.output.replace("covert", "nosuch").replace("hush", "nosuch") == other.output
+
+
+def test_what_is_published_has_no_word_of_a_job(scene: Scene) -> None:
+    said = scene.overview()
+    assert [word for word in (*SECRETS, "train", "wide") if word in said] == []
+    uids = [job["metadata"]["uid"] for project in "ab" for job in scene.site.jobs(project)]
+    assert [uid for uid in uids if uid in said] == []
+    document = json.loads(said)
+    assert set(document) == {"version", "at", "leftOut", "projects", "nodes", "positions", "starts"}
+    assert sorted(document["positions"].values()) == [1, 2, 3]
+    assert not set(document["positions"]) & set(document["starts"]), "a position is not to be joined with a start"
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE", "PUT"])
+def test_no_team_writes_what_is_published(method: str, scene: Scene) -> None:
+    body: Any = {"metadata": {"name": "gpuctl-overview", "namespace": "gpuctl-system"}, "data": {KEY: "{}"}}
+    media = "application/merge-patch+json" if method == "PATCH" else ""
+    refused = scene.site.plane.refused(method, OVERVIEW, body, user=ANN, media=media)
+    assert refused is not None
+    assert "cannot " in refused[1]
+    assert scene.overview(user=ANN) != ""
+    assert scene.overview(user="system:serviceaccount:default:eve") == ""
+
+
+def test_containers_are_entered_with_the_teams_own_role(scene: Scene) -> None:
+    scene.site.plane.pod_log.write_text("2026-11-21T10:00:00.000000000Z stdout F step 1\n")
+    assert scene.run("ann", "logs", "train", "-p", "a").exit_code == 0
+    for line in (
+        ("logs", "train", "-p", "a"),
+        ("exec", "train", "-p", "a", "--", "true"),
+        ("bash", "train", "-p", "a"),
+    ):
+        assert "error GPU7015" in scene.run("eve", *line).stderr
+
+
+WHOLE = {
+    "diff": ("diff", "{folder}"),
+    "plan": ("plan", "{folder}", "--base", "main", "--context", "test"),
+    "explain by the engine": ("explain", "wide", "{folder}", "-p", "a"),
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_what_needs_the_whole_cluster_names_the_readers_role(case: str, scene: Scene) -> None:
+    line = [word.format(folder=scene.site.copy.folder / "c") for word in WHOLE[case]]
+    assert scene.run("admin", *line).exit_code in {0, 1, 2}
+    assert "GPU7015" not in scene.run("admin", *line).stderr
+    for person in ("ann", "eve"):
+        told = scene.run(person, *line)
+        assert "error GPU7015" in told.stderr
+        assert "kubectl create " in told.stderr
+        assert "role=gpuctl-" in told.stderr
+
+
+ALIKE = {
+    "bench": ("bench", "--help"),
+    "comment": ("comment", "--help"),
+    "config": ("config", "project"),
+    "delete": ("delete", "--help"),
+    "demo": ("demo", "--help"),
+    "fmt": ("fmt", "--check", "{folder}"),
+    "init": ("init", "--help"),
+    "install": ("install", "--repo", "https://git.example.com/x.git", "--path", "c"),
+    "policy": ("policy", "list", "{folder}"),
+    "render": ("render", "{folder}"),
+    "resume": ("resume", "--help"),
+    "schema": ("schema", "Job"),
+    "simulate": ("simulate", "--help"),
+    "submit": ("submit", "--help"),
+    "suspend": ("suspend", "--help"),
+    "validate": ("validate", "{folder}"),
+    "version": ("version",),
+}
+"""Commands that ask no API server, or only where they are told to: they are the same for all."""
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_what_is_about_files_is_the_same_for_all(name: str, scene: Scene) -> None:
+    line = [word.format(folder=scene.site.copy.folder / "c") for word in ALIKE[name]]
+    told = [scene.run(person, *line) for person in PEOPLE]
+    assert len({(each.exit_code, each.output) for each in told}) == 1
+    assert told[0].exit_code in {0, 1}
+
+
+@pytest.mark.parametrize("person", PEOPLE[1:])
+def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: str, scene: Scene) -> None:
+    follow = ("--repo", str(scene.site.copy.folder), "--path", "c", "--branch", "main")
+    line = [sys.executable, "-m", "gpuctl", "reconcile", *follow, "--workdir", str(scene.folder / f"{person}-work")]
+    log = scene.folder / f"{person}.log"
+    with log.open("wb") as out, subprocess.Popen([*line, *scene.where(person)], stdout=out, stderr=out) as process:
+        try:
+            within(20, lambda: "GPU7015" in log.read_text(), log.read_text)
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+    assert "may not " in log.read_text()
+
+
+def test_every_command_was_tried() -> None:
+    tried = {line[0] for line in (*LOOKS.values(), *WHOLE.values(), *ALIKE.values())}
+    assert tried | {"logs", "exec", "bash", "reconcile"} == set(COMMANDS)

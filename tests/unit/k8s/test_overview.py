@@ -1,0 +1,73 @@
+"""What is published to all teams: it comes back as it was, has room in one object, and a damaged one is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuctl.k8s.overview import KEY, MOST_CHARACTERS, OVERVIEW_REF, decode_overview, digest_of, encode_overview
+from gpuctl.model.declared import WHOLE_CLUSTER, Allowance
+from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.overview import NodeOverview, Overview, ProjectOverview, position_ticket, start_ticket
+
+PROJECT = ProjectOverview(
+    name=ProjectName("a"), namespace="gpu-a", department="research",
+    allowances={WHOLE_CLUSTER: Allowance(quota_milli=4000, limit_milli=None, weight=2000)},
+    share_milli={WHOLE_CLUSTER: 3500}, allocated_milli=500, running=1, waiting=2, waiting_milli=3000,
+)  # fmt: skip
+NODE = NodeOverview(
+    name=NodeName("n"), status="Ready", job_milli=(1000, 0), foreign_milli=(0, 1000), lost=frozenset({1}),
+    cpu_milli=8000, cpu_requested_milli=100, mem_bytes=1 << 30, mem_requested_bytes=1,
+)  # fmt: skip
+OVERVIEW = Overview(
+    at_ms=1_596_000_000_000, projects=(PROJECT,), nodes=(NODE,), positions={position_ticket("u"): 1},
+    starts={start_ticket("u"): 1_596_000_060_000},
+)  # fmt: skip
+
+
+def test_it_comes_back_as_it_was() -> None:
+    assert decode_overview(encode_overview(OVERVIEW)) == OVERVIEW
+
+
+def test_a_job_is_found_by_the_uid_of_its_object_alone() -> None:
+    assert (OVERVIEW.position("u"), OVERVIEW.start_ms("u")) == (1, 1_596_000_060_000)
+    assert (OVERVIEW.position("v"), OVERVIEW.start_ms("v")) == (None, None)
+    assert position_ticket("u") != start_ticket("u")
+
+
+def test_when_it_was_made_makes_no_other() -> None:
+    later = Overview(at_ms=1, projects=(PROJECT,), nodes=(NODE,), positions=OVERVIEW.positions, starts=OVERVIEW.starts)
+    assert digest_of(later) == digest_of(OVERVIEW)
+    assert digest_of(Overview(at_ms=1)) != digest_of(OVERVIEW)
+
+
+def test_a_queue_of_any_length_has_room_and_its_head_is_kept() -> None:
+    positions = {position_ticket(str(each)): each for each in range(1, 60_001)}
+    made = encode_overview(Overview(at_ms=0, positions=positions))
+    assert len(made["data"][KEY]) <= MOST_CHARACTERS
+    back = decode_overview(made)
+    assert back is not None
+    assert back.left_out == 60_000 - len(back.positions)
+    assert sorted(back.positions.values()) == list(range(1, len(back.positions) + 1))
+
+
+@given(st.recursive(st.none() | st.integers() | st.text() | st.booleans(), lambda x: st.lists(x) | st.dictionaries(
+    st.sampled_from(["at", "projects", "nodes", "positions", "starts", "leftOut"]), x), max_leaves=20))  # fmt: skip
+def test_what_is_no_overview_is_none(value: object) -> None:
+    meta = {"name": OVERVIEW_REF.name, "namespace": OVERVIEW_REF.namespace}
+    decode_overview({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {KEY: json.dumps(value)}})
+
+
+@pytest.mark.parametrize("part", ["projects", "nodes", "positions", "starts"])
+def test_a_damaged_part_makes_it_none(part: str) -> None:
+    made = encode_overview(OVERVIEW)
+    document = {**json.loads(made["data"][KEY]), part: [["x"]]}
+    assert decode_overview({**made, "data": {KEY: json.dumps(document)}}) is None
+
+
+def test_another_object_is_none() -> None:
+    made = encode_overview(OVERVIEW)
+    assert decode_overview({**made, "metadata": {"name": "x", "namespace": OVERVIEW_REF.namespace}}) is None
