@@ -1,8 +1,8 @@
 """Roles for people who look at jobs. An administrator binds them; `gpuctl install` binds them to no one.
 
 ClusterRole `gpuctl-reader`, bound in a project's namespace, shows the jobs there; bound in the cluster, all of them.
-Role `gpuctl-reader` in gpuctl's namespace shows what the leader publishes to every team, and no ledger: those name all
-jobs. Role `gpuctl-ledgers` there has the ledgers read too, which `diff` and `plan --context` need.
+Role `gpuctl-reader` in gpuctl's namespace shows the overview, which is for every team and names no job. Role
+`gpuctl-operator` there shows what does: ledgers, for `diff` and `plan --context`, and the status with its Lease.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def reader_roles() -> Iterator[Body]:
     """The roles. None of them has a verb that changes anything, reads a Secret, or enters a container."""
     home = names.SYSTEM_NAMESPACE
     yield made(kinds.CLUSTER_ROLE, names.READER_ROLE, {"rules": list(_cluster_rules())})
-    published = {**_rule(kinds.CONFIG_MAP, *_LOOK), "resourceNames": list(names.PUBLISHED)}
-    leads = {**_rule(kinds.LEASE, *_LOOK), "resourceNames": [names.LEASE_NAME]}
-    yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published, leads]}, namespace=home)
-    yield made(kinds.ROLE, names.LEDGER_ROLE, {"rules": [_rule(kinds.CONFIG_MAP, *_LOOK)]}, namespace=home)
+    published = {**_rule(kinds.CONFIG_MAP, "get"), "resourceNames": [names.OVERVIEW_NAME]}
+    yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published]}, namespace=home)
+    rules = [_rule(kinds.CONFIG_MAP, *_LOOK), {**_rule(kinds.LEASE, *_LOOK), "resourceNames": [names.LEASE_NAME]}]
+    yield made(kinds.ROLE, names.OPERATOR_ROLE, {"rules": rules}, namespace=home)
 
 
 def _cluster_rules() -> Iterator[Mapping[str, Any]]:

@@ -17,8 +17,8 @@ PUBLISHED = (OVERVIEW_NAME, STATUS_NAME)
 """All ConfigMaps there that are published, and no ledgers. Nothing is decided by them, and a cycle reads none."""
 READER_ROLE = "gpuctl-reader"
 """The ClusterRole of people who look at jobs, and the Role in SYSTEM_NAMESPACE for what is published to them."""
-LEDGER_ROLE = "gpuctl-ledgers"
-"""The Role in SYSTEM_NAMESPACE of people who look at all of a cluster: it has its ledgers read."""
+OPERATOR_ROLE = "gpuctl-operator"
+"""The Role in SYSTEM_NAMESPACE of people who look at all of a cluster: ledgers, status and Lease."""
 PRIORITY_CLASS = "gpuctl-no-preempt"
 MAIN_CONTAINER = "main"
 

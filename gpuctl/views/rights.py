@@ -13,6 +13,7 @@ from gpuctl.model.right import Right
 
 _LOOKS = frozenset({"get", "list", "watch"})
 _ENTERS = frozenset({"pods/exec", "pods/portforward", "pods/attach"})
+_AT_HOME = frozenset(kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
 _ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9.-]+)")
 _NAME = re.compile(r"[^a-z0-9-]+")
 _LONGEST_NAME = 40
@@ -26,8 +27,8 @@ def grant_of(right: Right) -> str:
         return f"role edit in the project's namespace gives it: {_binding('edit', right, there)}"
     if right.verb not in _LOOKS:
         return "gpuctl-reader does not give it: its roles look and change nothing"
-    if right.namespace == home and right.resource == kinds.KINDS[kinds.CONFIG_MAP].plural:
-        role = names.READER_ROLE if right.verb == "get" else names.LEDGER_ROLE
+    if right.namespace == home and right.resource in _AT_HOME:
+        role = names.READER_ROLE if right.verb == "get" else names.OPERATOR_ROLE
         return f"role {role} gives it: {_binding(role, right, home, kind='role')}"
     if right.namespace:
         return f"role {names.READER_ROLE} gives it: {_binding(names.READER_ROLE, right, right.namespace)}"

@@ -25,7 +25,7 @@ def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def reader(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> str:
-    """The kubeconfig of an account that has Role gpuctl-reader in gpuctl-system, and nothing else."""
+    """The kubeconfig of an account that has Role gpuctl-operator in gpuctl-system, and nothing else."""
     plane = plane_with_gpuctl
     account = f"{HOME}/serviceaccounts"
     plane.call("PATCH", f"{account}/looker?fieldManager=test", {
@@ -33,7 +33,7 @@ def reader(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> str:
     })  # fmt: skip
     plane.call("PATCH", f"{RBAC}/looker?fieldManager=test", {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "looker"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gpuctl-reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gpuctl-operator"},
         "subjects": [{"kind": "ServiceAccount", "name": "looker", "namespace": "gpuctl-system"}],
     })  # fmt: skip
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}

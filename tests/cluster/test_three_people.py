@@ -228,6 +228,7 @@ WHOLE = {
     "diff": ("diff", "{folder}"),
     "plan": ("plan", "{folder}", "--base", "main", "--context", "test"),
     "explain by the engine": ("explain", "wide", "{folder}", "-p", "a"),
+    "status": ("status",),
 }
 
 
@@ -250,6 +251,7 @@ ALIKE = {
     "delete": ("delete", "--help"),
     "demo": ("demo", "--help"),
     "fmt": ("fmt", "--check", "{folder}"),
+    "import": ("import", "--help"),
     "init": ("init", "--help"),
     "install": ("install", "--repo", "https://git.example.com/x.git", "--path", "c"),
     "policy": ("policy", "list", "{folder}"),

@@ -13,8 +13,7 @@ from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import Request
 from gpuctl.app.ports import Forbidden, NotFound, ObjectList
 from gpuctl.k8s.kinds import CLUSTER_SCOPED, CONFIG_MAP, JOB, NAMESPACE, SCOPES, Kind, for_people
-from gpuctl.k8s.names import PUBLISHED, SYSTEM_NAMESPACE
-from gpuctl.k8s.overview import decode_overview
+from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.overview import ProjectOverview
 from gpuctl.model.state import Body
@@ -66,8 +65,7 @@ class PartCluster(KubernetesCluster):
         return [body for space in spaces for body in self._there(kind, space)]
 
     def _published(self) -> Sequence[Body]:
-        refs = [ObjectRef(*CONFIG_MAP, SYSTEM_NAMESPACE, name) for name in PUBLISHED]
-        return [body for ref in refs for body in self._one(ref)]
+        return list(self._one(OVERVIEW_REF))
 
     def _namespaces(self) -> Sequence[str]:
         """The namespaces of projects in which the person may list jobs. Found once."""

@@ -16,7 +16,7 @@ CASES = {
     Right(user="ann", verb="get", group="", resource="configmaps", namespace="gpuctl-system"):
         "kubectl create rolebinding gpuctl-reader-ann -n gpuctl-system --role=gpuctl-reader --user=ann",
     Right(user="ann", verb="list", group="", resource="configmaps", namespace="gpuctl-system"):
-        "kubectl create rolebinding gpuctl-ledgers-ann -n gpuctl-system --role=gpuctl-ledgers --user=ann",
+        "kubectl create rolebinding gpuctl-operator-ann -n gpuctl-system --role=gpuctl-operator --user=ann",
     Right(user="ann", verb="create", group="", resource="pods/exec", namespace="gpu-a"):
         "kubectl create rolebinding edit-ann -n gpu-a --clusterrole=edit --user=ann",
     Right(user="system:serviceaccount:ci:bot", verb="list", group="", resource="nodes"):
@@ -46,7 +46,7 @@ def test_a_team_needs_its_namespace_and_what_is_published() -> None:
 def test_each_role_that_is_named_is_installed() -> None:
     bodies = all_objects(Installation(image="i", repo="https://x/y", path="c"))
     roles = {(body["kind"], body["metadata"]["name"]) for body in bodies}
-    assert roles >= {("ClusterRole", "gpuctl-reader"), ("Role", "gpuctl-reader"), ("Role", "gpuctl-ledgers")}
+    assert roles >= {("ClusterRole", "gpuctl-reader"), ("Role", "gpuctl-reader"), ("Role", "gpuctl-operator")}
 
 
 def test_no_role_of_readers_changes_anything_or_reads_a_secret() -> None:
@@ -54,7 +54,7 @@ def test_no_role_of_readers_changes_anything_or_reads_a_secret() -> None:
     rules = [
         rule
         for body in bodies
-        if body["metadata"]["name"] in {"gpuctl-reader", "gpuctl-ledgers"}
+        if body["metadata"]["name"] in {"gpuctl-reader", "gpuctl-operator"}
         for rule in body["rules"]
     ]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
