@@ -45,8 +45,8 @@ def list_projects(output: str, where: Where) -> None:
     controller publishes is shown.
     """
     from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
-    from gpuctl.views.published import published_projects  # noqa: PLC0415
     from gpuctl.views.projects import project_form, project_table, project_views  # noqa: PLC0415
+    from gpuctl.views.published import published_projects  # noqa: PLC0415
 
     needed = (kinds.NAMESPACE, kinds.JOB, kinds.DEPLOYMENT, kinds.POD)
     current = read_live(where, needed, or_published=True)

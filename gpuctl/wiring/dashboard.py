@@ -12,7 +12,7 @@ from gpuctl.app.inspect import Live, Mirror, live, live_of
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 from gpuctl.views.overview import ClusterView, cluster_view
-from gpuctl.wiring.reading import looking, reading_embedded
+from gpuctl.wiring.reading import reading, reading_embedded
 
 if TYPE_CHECKING:
     from gpuctl.adapters.dashboard.server import Dashboard
@@ -73,5 +73,5 @@ def _reader(shown: Shown, stack: ExitStack) -> Callable[[], Live]:
                 return live(cluster)
 
         return read
-    cluster, _ = stack.enter_context(looking(shown.kubeconfig, shown.context, None))
+    cluster = stack.enter_context(reading(shown.kubeconfig, shown.context))
     return Mirror(cluster).live
