@@ -27,11 +27,11 @@ def check_host_paths(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
     for position, volume in enumerate(spec.volumes):
         if volume.host_path is None:
             continue
-        span = document.span(("spec", "volumes", position, "hostPath"))
+        path = ("spec", "volumes", position, "hostPath")
         if not any(_is_within(volume.host_path, folder) for folder in security.host_paths):
-            yield document.diagnostic("GPU3070", span, {"found": volume.host_path})
+            yield document.diagnostic("GPU3070", document.span(path), {"found": volume.host_path})
         if level != "privileged":
-            yield document.diagnostic("GPU3071", span, {"project": project, "level": level})
+            yield document.diagnostic("GPU3071", document.span(path), {"project": project, "level": level})
 
 
 def _is_within(path: str, folder: str) -> bool:
