@@ -44,6 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files as they come out now")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_cache_of_the_user() -> Iterator[None]:
+    """No test is told what another run has found, nor leaves anything in the user's folders."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUCTL_NO_CACHE", "1")
+        yield
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     """`golden(path, text)`: the text is exactly what the file holds, or becomes it with --update-golden."""

@@ -4,72 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from gpuctl.app.ports import SourceUnavailable
-from gpuctl.compile import Compiled, compile_tree
+from gpuctl.app.validation import Validation, Verdicts, all_of_them, key_of, read, written
 from gpuctl.diag.codes import CODES
-from gpuctl.diag.diagnostic import Diagnostic, has_errors, sorted_diagnostics
+from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.fingerprint import known_by
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.source import SourceTree
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
-    """The diagnostics of all trees, each mistake once, and how many jobs the valid trees declare.
+def validate(
+    folders: Iterable[str], read_tree: Callable[[str], SourceTree], verdicts: Verdicts | None = None
+) -> Validation:
+    """Read and compile each folder by itself. For a folder that can't be read, that is its only mistake.
 
-    `known`: mistakes that are not among the diagnostics because a change did not make them. `unchanged`: clusters that
-    were not compiled because the change touches none of their files.
+    `verdicts`: what is known of trees that were compiled before. It saves compiling them, and changes no result.
     """
-
-    diagnostics: tuple[Diagnostic, ...]
-    clusters: int
-    jobs: int
-    known: int = 0
-    unchanged: int = 0
-
-    @property
-    def valid(self) -> bool:
-        """Whether there is no error. Warnings are no errors."""
-        return not has_errors(self.diagnostics)
+    return all_of_them(_folder(folder, read_tree, verdicts) for folder in folders)
 
 
-def validate(folders: Iterable[str], read: Callable[[str], SourceTree]) -> Validation:
-    """Read and compile each folder by itself. For a folder that can't be read, that is its only mistake."""
-    compiled = [_compiled(folder, read) for folder in folders]
-    return Validation(
-        diagnostics=sorted_diagnostics(d for one in compiled for d in one.diagnostics),
-        clusters=len(compiled),
-        jobs=sum(len(one.declared.jobs) for one in compiled if one.declared is not None),
-    )
-
-
-def validate_change(folders: Iterable[str], read: Callable[[str], tuple[SourceTree | None, SourceTree]]) -> Validation:
+def validate_change(
+    folders: Iterable[str],
+    read_trees: Callable[[str], tuple[SourceTree | None, SourceTree]],
+    verdicts: Verdicts | None = None,
+) -> Validation:
     """Compile each folder that a change touches. What is told are mistakes in files that the change touches, and those
     that were not there before it, in whatever file.
 
-    `read` gives a cluster before the change, None if it was not there, and after it, with the same paths.
-    Cost: two compilations of each cluster that is touched.
+    `read_trees` gives a cluster before the change, None if it was not there, and after it, with the same paths.
+    Cost: two compilations of each cluster that is touched, and is not in `verdicts`.
     """
-    told: list[Diagnostic] = []
-    clusters = jobs = known = unchanged = 0
-    for folder in folders:
-        clusters += 1
-        before, now = read(folder)
-        changed = changed_files(before, now)
-        if not changed:
-            unchanged += 1
-            continue
-        base = None if before is None else compile_tree(before)
-        after = compile_tree(now, before=base)
-        made = list(_made(() if base is None else base.diagnostics, after.diagnostics, changed))
-        told.extend(made)
-        known += len(after.diagnostics) - len(made)
-        jobs += 0 if after.declared is None else len(after.declared.jobs)
-    return Validation(
-        diagnostics=sorted_diagnostics(told), clusters=clusters, jobs=jobs, known=known, unchanged=unchanged
-    )
+    return all_of_them(_change(*read_trees(folder), verdicts) for folder in folders)
 
 
 def changed_files(before: SourceTree | None, now: SourceTree) -> frozenset[str]:
@@ -77,6 +43,55 @@ def changed_files(before: SourceTree | None, now: SourceTree) -> frozenset[str]:
     old = {} if before is None else before.files
     differ = {path for path, file in now.files.items() if path not in old or not file.says_the_same(old[path])}
     return frozenset(differ | (old.keys() - now.files.keys()))
+
+
+def _folder(folder: str, read_tree: Callable[[str], SourceTree], verdicts: Verdicts | None) -> Validation:
+    try:
+        tree = read_tree(folder)
+    except SourceUnavailable as fault:
+        place, fix = SourceSpan(file=folder), CODES[fault.code].fix
+        return Validation(diagnostics=(Diagnostic(code=fault.code, message=str(fault), span=place, help=fix),))
+
+    def found() -> Validation:
+        from gpuctl.compile import compile_tree  # noqa: PLC0415 - slow to import, and not needed for what is known
+
+        compiled = compile_tree(tree)
+        jobs = 0 if compiled.declared is None else len(compiled.declared.jobs)
+        return Validation(diagnostics=compiled.diagnostics, jobs=jobs)
+
+    return _known(verdicts, (tree,), found)
+
+
+def _change(before: SourceTree | None, now: SourceTree, verdicts: Verdicts | None) -> Validation:
+    changed = changed_files(before, now)
+    if not changed:
+        return Validation(unchanged=1)
+
+    def found() -> Validation:
+        from gpuctl.compile import compile_tree  # noqa: PLC0415 - as above
+
+        base = None if before is None else compile_tree(before)
+        after = compile_tree(now, before=base)
+        made = tuple(_made(() if base is None else base.diagnostics, after.diagnostics, changed))
+        jobs = 0 if after.declared is None else len(after.declared.jobs)
+        return Validation(diagnostics=made, jobs=jobs, known=len(after.diagnostics) - len(made))
+
+    return _known(verdicts, (before, now), found)
+
+
+def _known(
+    verdicts: Verdicts | None, trees: tuple[SourceTree | None, ...], found: Callable[[], Validation]
+) -> Validation:
+    """What was found in trees with the same bytes before, else what is found now."""
+    if verdicts is None:
+        return found()
+    key = key_of(*trees)
+    body = verdicts.get(key)
+    known = None if body is None else read(body)
+    if known is None:
+        known = found()
+        verdicts.put(key, written(known))
+    return known
 
 
 def _made(before: Iterable[Diagnostic], after: Iterable[Diagnostic], changed: frozenset[str]) -> Iterator[Diagnostic]:
@@ -87,12 +102,3 @@ def _made(before: Iterable[Diagnostic], after: Iterable[Diagnostic], changed: fr
         were[key] -= 1
         if were[key] < 0 or diagnostic.span.file in changed:
             yield diagnostic
-
-
-def _compiled(folder: str, read: Callable[[str], SourceTree]) -> Compiled:
-    try:
-        return compile_tree(read(folder))
-    except SourceUnavailable as fault:
-        place, fix = SourceSpan(file=folder), CODES[fault.code].fix
-        found = Diagnostic(code=fault.code, message=str(fault), span=place, help=fix)
-        return Compiled(declared=None, diagnostics=(found,))

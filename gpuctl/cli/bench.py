@@ -10,6 +10,7 @@ from gpuctl.cli.bench_cluster import cluster
 from gpuctl.cli.bench_engine import engine
 from gpuctl.cli.bench_openb import openb
 from gpuctl.cli.bench_philly import philly
+from gpuctl.cli.bench_review import review
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json
@@ -91,6 +92,7 @@ def cycle(jobs: int, projects: int, runs: int, output: str) -> None:
 
 bench.add_command(compile_)
 bench.add_command(cycle)
+bench.add_command(review)
 bench.add_command(engine)
 bench.add_command(openb)
 bench.add_command(philly)

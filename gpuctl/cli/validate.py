@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl import __version__
+from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import counted, tally
@@ -22,7 +24,7 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
 
 if TYPE_CHECKING:
-    from gpuctl.app.validate import Validation
+    from gpuctl.app.validation import Validation
 
 FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     "text": show_diagnostics,
@@ -49,8 +51,14 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     metavar="REV",
     help="Check the clusters that the change touches, and tell only mistakes that are new or in changed files.",
 )
+@click.option(
+    "--no-cache",
+    is_flag=True,
+    envvar="GPUCTL_NO_CACHE",
+    help="Compile also what was validated before. Or GPUCTL_NO_CACHE=1.",
+)
 @click.option("-o", "--output", "--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
-def validate(paths: tuple[str, ...], revision: str | None, form: str) -> None:
+def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, form: str) -> None:
     """Check declarations, and report every mistake.
 
     PATH is the folder of a cluster, or a file or folder in one: its whole cluster is checked, since a mistake in one
@@ -60,12 +68,14 @@ def validate(paths: tuple[str, ...], revision: str | None, form: str) -> None:
     part of the change. Mistakes that were there before, in files that did not change, are counted and not told, and do
     not fail the check. Paths are told from the top of the repository.
 
+    What was found is kept for files, versions and paths that are the same to the byte, in the user's cache folder.
+
     Exit code: 0 valid, 1 invalid, 2 usage or internal error.
     """
     from gpuctl.adapters.clusterfolders import clusters_of  # noqa: PLC0415 - nothing else of the shell is needed
 
     found = clusters_of(paths or cluster_folders())
-    validation = _validation(found.folders, revision)
+    validation = _validation(found.folders, revision, cached=not no_cache)
     strangers = tuple(_stranger(path) for path in found.strangers)
     validation = replace(validation, diagnostics=(*strangers, *validation.diagnostics))
     FORMS[form](validation.diagnostics)
@@ -77,15 +87,18 @@ def validate(paths: tuple[str, ...], revision: str | None, form: str) -> None:
         raise click.exceptions.Exit(EXIT_FAILED)
 
 
-def _validation(folders: Sequence[str], revision: str | None) -> Validation:
+def _validation(folders: Sequence[str], revision: str | None, *, cached: bool) -> Validation:
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415
+    from gpuctl.adapters.verdicts import verdict_folder  # noqa: PLC0415
     from gpuctl.app.validate import validate, validate_change  # noqa: PLC0415
 
+    collect_seldom()
+    verdicts = verdict_folder(os.environ) if cached else None
     if revision is None:
-        return validate(folders, read_tree)
+        return validate(folders, read_tree, verdicts)
     from gpuctl.adapters.gitmerge import since  # noqa: PLC0415 - only this option needs Git
 
-    return validate_change(folders, lambda folder: since(Path(folder), revision, read_tree))
+    return validate_change(folders, lambda folder: since(Path(folder), revision, read_tree), verdicts)
 
 
 def _stranger(path: str) -> Diagnostic:

@@ -110,3 +110,12 @@ def test_bench_compile(run: Run) -> None:
     assert result.exit_code == 0
     assert json.loads(result.stdout)["jobs"] == 20
     assert "20 jobs in 2 projects" in run("bench", "compile", "--jobs", 20, "--projects", 2, "--runs", 1).stdout
+
+
+def test_bench_review_measures_the_checks_of_a_change(run: Run) -> None:
+    told = json.loads(run("bench", "review", "--jobs", 20, "--projects", 2, "--runs", 1, "-o", "json").stdout)
+    assert (told["jobs"], told["projects"], told["runs"]) == (20, 2, 1)
+    ms = {what: each["ms"] for what, each in told["measured"].items()}
+    assert list(ms) == ["git diff", "validate, nothing known", "validate, known", "plan of the change"]
+    assert ms["plan of the change"] > ms["git diff"] > 0
+    assert all(each["cpu_ms"] > 0 for what, each in told["measured"].items() if what != "git diff")

@@ -15,6 +15,7 @@ import yaml
 from commands import AT_MS, EXAMPLE, ROOT, Run
 
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.cli.validate import FORMS
 
 PROD = "clusters/tr4858"
 JOB = f"{PROD}/projects/team-a/jobs/a-1-g.yaml"
@@ -141,3 +142,28 @@ def test_the_hook_checks_the_clusters_of_the_files_that_it_is_given(top: Path) -
     )
     assert (done.returncode, f"{OTHER}:" in done.stdout) == (1, True)
     assert hook["require_serial"], "several processes at once would each check the same cluster"
+
+
+@pytest.mark.parametrize("args", [(), ("--changed-since", "HEAD")])
+def test_a_cache_changes_no_word_in_any_form(
+    run: Run, top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
+) -> None:
+    del top
+    cache, state = tmp_path / "cache", tmp_path / "state"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    breaks(OTHER)
+    fresh = [run("validate", *args, "-o", form).stdout for form in FORMS]
+    assert not cache.exists()
+    monkeypatch.delenv("GPUCTL_NO_CACHE")
+    assert [run("validate", "--no-cache", *args, "-o", form).stdout for form in FORMS] == fresh
+    assert not cache.exists()
+    for _ in range(2):
+        assert [run("validate", *args, "-o", form).stdout for form in FORMS] == fresh
+    entries = list((cache / "gpuctl" / "verdicts").iterdir())
+    assert len(entries) == (1 if args else 2)
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes()[:-1])
+    assert [run("validate", *args, "-o", form).stdout for form in FORMS] == fresh
+    Path(OTHER).write_text(Path(OTHER).read_text().replace("gpus: many", "gpus: more"))
+    assert '"more"' in run("validate", *args).stdout

@@ -1,0 +1,174 @@
+"""The cache of `validate`, in the user's cache folder: one file for each tree of files that was validated.
+
+Threat model: others can write in the cache folder, or a service has restored it. So an entry begins with a code
+(HMAC-SHA256) over its body, its key and the code of gpuctl, by a secret that lies in another folder, which only the
+user reads. What is damaged, cut off, forged, of another tree or of another version is not believed, and made anew.
+Bodies are JSON, so that reading one runs nothing. Whatever fails here, validate does its work without the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from gpuctl import __version__
+from gpuctl.adapters.files import read_regular
+
+MOST_ENTRIES = 200
+MOST_ENTRY_BYTES = 2 << 20
+MOST_BYTES = 32 << 20
+"""The entries that stay are those used last. A thousand diagnostics of a project, the most that are told, are half a
+MiB."""
+_DIGEST_BYTES = 32
+_DECIDING = ("compile", "diag", "k8s", "model", "app/validate.py", "app/validation.py")
+"""The code that a verdict depends on: what it is made of is a part of every key, as are the installed packages."""
+
+
+class VerdictFolder:
+    """Entries in a folder. Two processes may use it at once, and anything in it may be removed at any time."""
+
+    def __init__(self, folder: Path, secret: bytes, version: bytes) -> None:
+        self._folder = folder
+        self._secret = secret
+        self._version = version
+
+    def get(self, key: bytes) -> bytes | None:
+        """The body that was put under the key by this version with this secret; what else is there is removed."""
+        path = self._path(key)
+        try:
+            content = read_regular(path, _DIGEST_BYTES + MOST_ENTRY_BYTES)
+        except OSError:
+            return None
+        code, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        with suppress(OSError):
+            if hmac.compare_digest(code, self._code(key, body)):
+                os.utime(path)
+                return body
+            path.unlink()
+        return None
+
+    def put(self, key: bytes, body: bytes) -> None:
+        """Write beside the entry and rename: a reader finds all of it or nothing."""
+        if len(body) > MOST_ENTRY_BYTES:
+            return
+        path = self._path(key)
+        with suppress(OSError):
+            _write(path, self._code(key, body) + body)
+            self._forget()
+
+    def _path(self, key: bytes) -> Path:
+        return self._folder / hashlib.sha256(self._version + key).hexdigest()
+
+    def _code(self, key: bytes, body: bytes) -> bytes:
+        return hmac.digest(self._secret, self._version + key + body, "sha256")
+
+    def _forget(self) -> None:
+        """Remove what was used longest ago, until the rest is within the bounds."""
+        entries = sorted(_entries(self._folder), reverse=True)
+        size_bytes = 0
+        for place, (_, size, path) in enumerate(entries):
+            size_bytes += size
+            if place >= MOST_ENTRIES or size_bytes > MOST_BYTES:
+                Path(path).unlink(missing_ok=True)
+
+
+def verdict_folder(environ: Mapping[str, str]) -> VerdictFolder | None:
+    """The cache of the user; None without a home, or where its folders are not the user's alone."""
+    cache = _base(environ, "XDG_CACHE_HOME", ".cache")
+    state = _base(environ, "XDG_STATE_HOME", ".local/state")
+    if cache is None or state is None:
+        return None
+    folder = cache / "gpuctl" / "verdicts"
+    try:
+        _own_folder(folder)
+        _own_folder(state / "gpuctl")
+        return VerdictFolder(folder, _secret(state / "gpuctl" / "verdicts.key"), _version())
+    except OSError:
+        return None
+
+
+def _base(environ: Mapping[str, str], name: str, default: str) -> Path | None:
+    given, home = environ.get(name, ""), environ.get("HOME", "")
+    if Path(given).is_absolute():
+        return Path(given)
+    return Path(home, default) if Path(home).is_absolute() else None
+
+
+def _own_folder(folder: Path) -> None:
+    """Make the folder if need be. OSError where others own it or may write to it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts = folder.lstat()
+    if not S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise OSError("the folder is not the user's alone")
+
+
+def _secret(path: Path) -> bytes:
+    """The user's secret, made if there is none that only the user can read. Of two that are made at once, one stays."""
+    for _ in range(2):
+        with suppress(OSError):
+            facts = path.lstat()
+            if S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077:
+                secret = read_regular(path, _DIGEST_BYTES)
+                if len(secret) == _DIGEST_BYTES:
+                    return secret
+            path.unlink()
+        beside = _beside(path)
+        _create(beside, secrets.token_bytes(_DIGEST_BYTES))
+        with suppress(FileExistsError):
+            os.link(beside, path)
+        beside.unlink()
+    raise OSError("there is no place for a secret")
+
+
+def _write(path: Path, content: bytes) -> None:
+    beside = _beside(path)
+    try:
+        _create(beside, content)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _create(path: Path, content: bytes) -> None:
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(number, "wb") as file:
+        file.write(content)
+
+
+def _entries(folder: Path) -> Iterator[tuple[int, int, str]]:
+    """When each file of a folder was last used, its size and its path."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                facts = entry.stat(follow_symlinks=False)
+                yield facts.st_mtime_ns, facts.st_size, entry.path
+
+
+def _version() -> bytes:
+    """The digest of what makes a verdict besides the files: gpuctl's code, Python, the installed packages.
+
+    OSError where the code is in no files. Cost: a hundred files are read.
+    """
+    digest = hashlib.sha256(f"{__version__}\0{sys.version}\0".encode())
+    top = Path(__file__).parent.parent
+    for part in _DECIDING:
+        for path in sorted((top / part).rglob("*.py")) if not part.endswith(".py") else (top / part,):
+            content = read_regular(path, MOST_ENTRY_BYTES)
+            digest.update(f"{path.relative_to(top)} {len(content)} ".encode() + content)
+    for folder in sys.path:
+        with suppress(OSError):
+            packages = sorted(path.name for path in Path(folder).iterdir() if path.name.endswith(".dist-info"))
+            digest.update("/".join(packages).encode())
+    return digest.digest()
