@@ -94,7 +94,7 @@ def test_schema_prints_what_the_repository_holds(run: Run, kind: str) -> None:
 
 
 def test_all_schemas(run: Run) -> None:
-    known = {"Cluster", "Department", "Project", "Job", "Policy", "Declaration", "Scenario", "PlanReport"}
+    known = {"Cluster", "Department", "Project", "Job", "Policy", "Declaration", "Scenario", "PlanReport", "Status"}
     assert known == set(json.loads(run("schema").stdout))
 
 
