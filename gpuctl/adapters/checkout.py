@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +28,9 @@ class FolderCheckout:
         """Replace a file of it."""
         replace_file(Path(path), top_of(self._folder), before, after)
 
-    def draft(self, path: str, before: bytes | None, branch: str | None) -> Draft:
-        """Prepare a commit of a file of it."""
-        return begin_commit(self._folder, Path(path), before, branch)
+    def draft(self, before: Mapping[str, bytes | None], branch: str | None) -> Draft:
+        """Prepare a commit of files of it."""
+        return begin_commit(self._folder, before, branch)
 
     @contextmanager
     def forge(self, place: ReviewPlace) -> Iterator[Forge]:

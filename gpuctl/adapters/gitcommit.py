@@ -1,6 +1,6 @@
-"""Commits of one file of a working tree, and pushes of the branch they are on.
+"""Commits of some files of a working tree, and pushes of the branch they are on.
 
-The commit holds that file and nothing else: neither what is staged nor what is changed besides. No hook, filter or
+The commit holds these files and nothing else: neither what is staged nor what is changed besides. No hook, filter or
 other command that the repository's own settings name is run: Git writes the objects from what gpuctl gives it, and
 pushes from a repository without settings, which has the objects of the real one as alternates.
 """
@@ -8,6 +8,7 @@ pushes from a repository without settings, which has the objects of the real one
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,16 +29,16 @@ _FILE_MODES = frozenset({_FILE_MODE, "100755"})
 _UNSIGNED = "commit.gpgSign is set, but gpuctl signs nothing: `git commit --amend --no-edit -S` does"
 
 
-def begin_commit(folder: Path, file: Path, before: bytes | None, branch: str | None) -> GitDraft:
-    """Find a commit of that file possible, on a new branch if one is named. Nothing is written.
+def begin_commit(folder: Path, before: Mapping[str, bytes | None], branch: str | None) -> GitDraft:
+    """Find a commit of these files possible, on a new branch if one is named. Nothing is written.
 
-    `before` is what the file holds. Raises SourceUnavailable: GPU8004 no repository, GPU6110 the file has other
+    `before` is what each file holds. Raises SourceUnavailable: GPU8004 no repository, GPU6110 a file has other
     changes, GPU6111 no author, GPU6112 no branch, GPU6113 a merge under way, GPU6114 the branch can't be made.
     """
     repository, _ = Repository.containing(folder)
     top = repository.folder
     check_nothing_under_way(repository)
-    path = file.resolve().relative_to(top.resolve()).as_posix()
+    paths = {file: Path(file).resolve().relative_to(top.resolve()).as_posix() for file in before}
     here = WorkTree(top)
     current = here.branch()
     if not current and branch is None:
@@ -47,13 +48,12 @@ def begin_commit(folder: Path, file: Path, before: bytes | None, branch: str | N
     return GitDraft(
         here=here,
         repository=repository,
-        path=path,
         current=current,
         branch=branch or current,
         parent=here.parent(),
         author=here.person("AUTHOR"),
         committer=here.person("COMMITTER"),
-        entry=here.clean_entry(path, before),
+        entries={file: here.clean_entry(path, before[file]) for file, path in paths.items()},
     )
 
 
@@ -66,9 +66,10 @@ def check_nothing_under_way(repository: Repository) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A file in the commit that is checked out: its mode, and whether it has line feeds where the working tree has
-    carriage returns too."""
+    """A file in the commit that is checked out: its path from the top, its mode, and whether it has line feeds where
+    the working tree has carriage returns too."""
 
+    path: str
     mode: str = _FILE_MODE
     is_converted: bool = False
 
@@ -127,7 +128,7 @@ class WorkTree:
         committed = _facts(self.run("ls-tree", "--full-tree", "HEAD", "--", path))
         staged = _facts(self.run("ls-files", "-s", "--", path))
         if not committed and not staged and before is None:
-            return _Entry()
+            return _Entry(path=path)
         if before is None or len(committed) != 1 or len(staged) != 1:
             raise unclean
         (mode, _, blob), (staged_mode, staged_blob, stage) = committed[0], staged[0]
@@ -137,7 +138,7 @@ class WorkTree:
             content = b"".join(chunks)
         if content != before and content != before.replace(b"\r\n", b"\n"):
             raise unclean
-        return _Entry(mode=mode, is_converted=content != before)
+        return _Entry(path=path, mode=mode, is_converted=content != before)
 
 
 def _facts(answer: Answer) -> list[list[str]]:
@@ -154,24 +155,17 @@ class GitDraft:
 
     here: WorkTree
     repository: Repository
-    path: str
     current: str
     branch: str
     parent: Revision
     author: str
     committer: str
-    entry: _Entry
+    entries: Mapping[str, _Entry]
 
-    def commit(self, after: bytes | None, text: str) -> Committed:
-        """Commit the file, and have the index say so. Raises SourceUnavailable GPU6116."""
-        content = after.replace(b"\r\n", b"\n") if after is not None and self.entry.is_converted else after
-        blob = ""
-        if content is None:
-            self.here.must("update-index", "--force-remove", "--", self.path)
-        else:
-            blob = self.here.fed("hash-object", "-w", "--no-filters", "--stdin", feed=content)
-            self.here.must("update-index", "--add", "--cacheinfo", f"{self.entry.mode},{blob},{self.path}")
-        made = self._committed(blob, f"{text.strip()}\n".encode("utf-8", "replace"))
+    def commit(self, after: Mapping[str, bytes | None], text: str) -> Committed:
+        """Commit the files, and have the index say so. Raises SourceUnavailable GPU6116."""
+        changes = [self._staged(self.entries[file], content) for file, content in after.items()]
+        made = self._committed(changes, f"{text.strip()}\n".encode("utf-8", "replace"))
         if self.branch != self.current:
             self.here.must("symbolic-ref", "-m", f"gpuctl: to {self.branch}", "HEAD", f"{HEADS}{self.branch}")
         signs = self.here.run("config", "--type=bool", "--get", "commit.gpgSign").text == "true"
@@ -212,9 +206,18 @@ class GitDraft:
     def _remote(self) -> str:
         return self._setting(f"branch.{self.current}.remote") or "origin"
 
-    def _committed(self, blob: str, text: bytes) -> Revision:
+    def _staged(self, entry: _Entry, after: bytes | None) -> bytes:
+        """Have the index say what the file is to be; returns the order of fast-import that says the same."""
+        if after is None:
+            self.here.must("update-index", "--force-remove", "--", entry.path)
+            return b"D " + quoted_path(entry.path)
+        content = after.replace(b"\r\n", b"\n") if entry.is_converted else after
+        blob = self.here.fed("hash-object", "-w", "--no-filters", "--stdin", feed=content)
+        self.here.must("update-index", "--add", "--cacheinfo", f"{entry.mode},{blob},{entry.path}")
+        return b"M %s %s %s" % (entry.mode.encode(), blob.encode(), quoted_path(entry.path))
+
+    def _committed(self, changes: Sequence[bytes], text: bytes) -> Revision:
         """Make the commit and move the branch, in one step that fails if the branch has moved meanwhile."""
-        change = b"M %s %s %s" % (self.entry.mode.encode(), blob.encode(), quoted_path(self.path))
         orders = [
             b"commit %s%s" % (HEADS.encode(), self.branch.encode()),
             b"mark :1",
@@ -222,7 +225,7 @@ class GitDraft:
             b"committer " + os.fsencode(self.committer),
             b"data %d\n%s" % (len(text), text),
             *([b"from " + self.parent.encode()] if self.parent else []),
-            change if blob else b"D " + quoted_path(self.path),
+            *changes,
             b"", b"get-mark :1", b"done", b"",
         ]  # fmt: skip
         return Revision(self.here.fed("fast-import", "--quiet", "--done", feed=b"\n".join(orders)))

@@ -1,6 +1,6 @@
 """The verbs that edit declarations: what becomes of a file, whether the cluster compiles with it, and the commit.
 
-An edit is a value: a file before and after. It is judged by compiling the whole cluster with it; one that adds errors
+An edit is a value: files before and after. It is judged by compiling the whole cluster with it; one that adds errors
 is not written. Files and commits are behind ports.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from gpuctl.app.editing_ports import Checkout, Committed, Draft, ReviewPlace, not_edited
+from gpuctl.app.editing_ports import Checkout, Committed, Draft, NotEdited, ReviewPlace, not_edited
 from gpuctl.app.ports import Forge, OpenRequest, ReviewRequest, WorldFault
 from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.compile.declarations import collect
@@ -20,33 +20,60 @@ from gpuctl.compile.document import Document
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.wording import all_of
 from gpuctl.edit import Changes, Target, Value, add, remove, set_fields
+from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, SourceTree
 
 API_VERSION = "gpuctl.dev/v1"
 SUFFIXES = (".yaml", ".yml")
+_NAMED_JOBS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """A file that becomes another one; None: there is none. `title` says it in the words of a commit."""
+class FileEdit:
+    """A file that becomes another one; None: there is none."""
 
     path: str
     before: bytes | None
     after: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Files that become others. `title` says it in the words of a commit."""
+
+    files: tuple[FileEdit, ...]
     title: str
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the file stays as it is."""
-        return self.before == self.after
+        """Whether all files stay as they are."""
+        return all(file.before == file.after for file in self.files)
+
+    @property
+    def what(self) -> str:
+        """The file, or how many there are."""
+        return self.files[0].path if len(self.files) == 1 else f"{len(self.files)} files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the compiler says of the cluster with an edit. `added`: errors that it does not have without the edit."""
+    """What the compiler says of the cluster with an edit. `added`: errors that it does not have without the edit.
+
+    `before` and `after`: what is declared without it and with it; None where there are errors.
+    """
 
     diagnostics: tuple[Diagnostic, ...]
     added: tuple[Diagnostic, ...]
+    before: Declared | None = None
+    after: Declared | None = None
+
+    @property
+    def stopped(self) -> int:
+        """How many jobs the edit removes or suspends."""
+        if self.before is None or self.after is None:
+            return 0
+        kept = {job.id for job in self.after.jobs if not job.suspend}
+        return sum(not job.suspend and job.id not in kept for job in self.before.jobs)
 
     @property
     def is_valid(self) -> bool:
@@ -88,13 +115,18 @@ class WorkingTree:
         return found[0]
 
     def judge(self, edit: Edit) -> Judgement:
-        """Compile the cluster without and with an edit. Cost: two compilations, the second of one file."""
+        """Compile the cluster without and with an edit. Cost: two compilations, the second of the edited files."""
         before = compile_tree(self.tree, self._cache)
-        files = {path: file for path, file in self.tree.files.items() if path != edit.path}
-        if edit.after is not None:
-            files[edit.path] = SourceFile(content=edit.after)
+        changed = {file.path: file.after for file in edit.files}
+        files = {path: file for path, file in self.tree.files.items() if path not in changed}
+        files |= {path: SourceFile(content=after) for path, after in changed.items() if after is not None}
         after = compile_tree(replace(self.tree, files=files), self._cache)
-        return Judgement(diagnostics=after.diagnostics, added=added_errors(before.diagnostics, after.diagnostics))
+        return Judgement(
+            diagnostics=after.diagnostics,
+            added=added_errors(before.diagnostics, after.diagnostics),
+            before=before.declared,
+            after=after.declared,
+        )
 
 
 def added_errors(before: Sequence[Diagnostic], after: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -126,29 +158,60 @@ def submit(working: WorkingTree, job: Target, spec: Mapping[str, Value], file: s
     }
     path = place_of_new_job(working, job) if file is None else _named_place(working.tree, file)
     before = _content(working.tree, path)
-    return Edit(path=path, before=before, after=add(path, before, body), title=f"Submit {job}")
+    return _edit(path, before, add(path, before, body), f"Submit {job}")
 
 
-def delete(working: WorkingTree, target: Target) -> Edit:
-    """Take a declaration out of its file. Raises NotEdited, Refused."""
-    path = working.find(target).source.path
-    before = working.tree.files[path].content
-    return Edit(path=path, before=before, after=remove(path, before, target), title=f"Delete {target}")
+def delete(working: WorkingTree, jobs: Sequence[Target]) -> Edit:
+    """Take declarations out of their files. Raises NotEdited, Refused."""
+    return _each(working, jobs, "Delete", remove)
 
 
 def assign(working: WorkingTree, target: Target, changes: Changes, title: str) -> Edit:
     """Give fields of a declaration other values. Raises NotEdited, Refused."""
     path = working.find(target).source.path
     before = working.tree.files[path].content
-    return Edit(path=path, before=before, after=set_fields(path, before, target, changes), title=title)
+    return _edit(path, before, set_fields(path, before, target, changes), title)
 
 
-def suspend(working: WorkingTree, job: Target, *, suspended: bool) -> Edit:
-    """Set a job's `suspend`. Nothing changes where it is so already."""
-    spec = working.find(job).data.get("spec")
-    now = isinstance(spec, dict) and spec.get("suspend") is True
-    changes: Changes = {("spec", "suspend"): suspended} if now is not suspended else {}
-    return assign(working, job, changes, f"{'Suspend' if suspended else 'Resume'} {job}")
+def suspend(working: WorkingTree, jobs: Sequence[Target], *, suspended: bool) -> Edit:
+    """Set `suspend` of jobs. Nothing changes where it is so already."""
+    changes: Changes = {("spec", "suspend"): suspended}
+
+    def changed(path: str, content: bytes, job: Target) -> bytes:
+        is_so = _is_suspended(working.find(job)) is suspended
+        return content if is_so else set_fields(path, content, job, changes)
+
+    return _each(working, jobs, "Suspend" if suspended else "Resume", changed)
+
+
+def _is_suspended(document: Document) -> bool:
+    spec = document.data.get("spec")
+    return isinstance(spec, dict) and spec.get("suspend") is True
+
+
+def _edit(path: str, before: bytes | None, after: bytes | None, title: str) -> Edit:
+    return Edit(files=(FileEdit(path=path, before=before, after=after),), title=title)
+
+
+def _each(
+    working: WorkingTree, jobs: Sequence[Target], verb: str, change: Callable[[str, bytes, Target], bytes | None]
+) -> Edit:
+    """Change one declaration after another; each file is edited once. Raises NotEdited, Refused."""
+    now: dict[str, bytes | None] = {}
+    for job in jobs:
+        path = working.find(job).source.path
+        content = now.get(path, working.tree.files[path].content)
+        if content is not None:
+            now[path] = change(path, content, job)
+    edits = [FileEdit(path=path, before=working.tree.files[path].content, after=after) for path, after in now.items()]
+    files = tuple(file for file in edits if file.before != file.after) or tuple(edits)
+    return Edit(files=files, title=f"{verb} {jobs[0] if len(jobs) == 1 else _several(jobs)}")
+
+
+def _several(jobs: Sequence[Target]) -> str:
+    if len(jobs) <= _NAMED_JOBS:
+        return f"jobs {all_of(f'{job.project}/{job.name}' for job in jobs)}"
+    return f"{len(jobs)} jobs of {all_of(sorted({job.project for job in jobs}))}"
 
 
 def place_of_new_job(working: WorkingTree, job: Target) -> str:
@@ -217,17 +280,31 @@ class Done:
 
 
 def carry_out(edit: Edit, judged: Judgement, wish: Wish, checkout: Checkout) -> Done:
-    """Write the edit, and commit it if that is wished and the cluster compiles.
+    """Write the edit, all files or none, and commit it if that is wished and the cluster compiles.
 
     Whatever can be known to forbid the commit is found before the file is written. Raises NotEdited, SourceUnavailable.
     """
-    draft = checkout.draft(edit.path, edit.before, wish.branch) if wish.commit else None
+    before = {file.path: file.before for file in edit.files}
+    draft = checkout.draft(before, wish.branch) if wish.commit else None
     place = draft.review_place() if draft is not None and wish.review else None
     with checkout.forge(place) if place is not None else nullcontext() as forge:
-        checkout.write(edit.path, edit.before, edit.after)
+        _write(edit, checkout)
         if draft is None:
             return Done()
         return _commit(edit, judged, wish, draft, _Reviews(place, forge) if place and forge else None)
+
+
+def _write(edit: Edit, checkout: Checkout) -> None:
+    """Write all files. Where one can't be, those before it become again what they were."""
+    done: list[FileEdit] = []
+    try:
+        for file in edit.files:
+            checkout.write(file.path, file.before, file.after)
+            done.append(file)
+    except NotEdited:
+        for file in reversed(done):
+            checkout.write(file.path, file.after, file.before)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +320,10 @@ def _commit(edit: Edit, judged: Judgement, wish: Wish, draft: Draft, reviews: _R
     if not judged.is_valid:
         errors = sum(found.severity is Severity.ERROR for found in judged.diagnostics)
         words = "1 error" if errors == 1 else f"{errors} errors"
-        return Done(failed=not_edited("GPU6118", path=edit.path, errors=words))
+        return Done(failed=not_edited("GPU6118", path=edit.what, errors=words))
     made, pushed_to, text = None, "", wish.text or edit.title
     try:
-        made = draft.commit(edit.after, text)
+        made = draft.commit({file.path: file.after for file in edit.files}, text)
         pushed_to = draft.push(made) if wish.push else ""
         if reviews is None:
             return Done(made=made, pushed_to=pushed_to)

@@ -1,7 +1,8 @@
-"""The ports of the verbs that edit declarations: a person's working tree, and commits of one file of it."""
+"""The ports of the verbs that edit declarations: a person's working tree, and commits of files of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -39,10 +40,10 @@ class ReviewPlace:
 
 
 class Draft(Protocol):
-    """A commit of one file that has been found possible."""
+    """A commit of some files that has been found possible."""
 
-    def commit(self, after: bytes | None, text: str) -> Committed:
-        """Commit the file as it is to be, and nothing else. Raises SourceUnavailable."""
+    def commit(self, after: Mapping[str, bytes | None], text: str) -> Committed:
+        """Commit the files as they are to be, and nothing else. Raises SourceUnavailable."""
         ...
 
     def review_place(self) -> ReviewPlace:
@@ -63,9 +64,9 @@ class Checkout(Protocol):
         that is outside of the repository."""
         ...
 
-    def draft(self, path: str, before: bytes | None, branch: str | None) -> Draft:
-        """Prepare a commit of that file, on a new branch if one is named. Raises SourceUnavailable where none can be
-        made: there is no author, the file has other changes, a merge is under way."""
+    def draft(self, before: Mapping[str, bytes | None], branch: str | None) -> Draft:
+        """Prepare a commit of these files, on a new branch if one is named. Raises SourceUnavailable where none can be
+        made: there is no author, a file has other changes, a merge is under way."""
         ...
 
     def forge(self, place: ReviewPlace) -> AbstractContextManager[Forge]:

@@ -1,67 +1,100 @@
-"""`gpuctl delete`, `suspend` and `resume`: edits of a job's declaration."""
+"""`gpuctl delete`, `suspend` and `resume`: edits of jobs' declarations."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuctl.cli.command import command
-from gpuctl.cli.defaults import job_named
+from gpuctl.cli.defaults import HOW, default_project, job_named
 from gpuctl.cli.editing import How, carry_out, edit_options, working_tree
+from gpuctl.cli.failures import Failure
+
+if TYPE_CHECKING:
+    from gpuctl.app.editing import WorkingTree
+    from gpuctl.edit import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """The jobs that are meant: by their names, or all of a project."""
+
+    jobs: tuple[str, ...]
+    project: str | None
+    every: bool
+
+    def found(self, how: How) -> tuple[WorkingTree, list[Target]]:
+        """The declarations, and the jobs among them."""
+        from gpuctl.edit import Target  # noqa: PLC0415 - only now
+
+        if bool(self.jobs) is self.every:
+            text = "jobs are named, and --all too" if self.jobs else "no job is named"
+            raise Failure("GPU9002", text, hint="name jobs, or all of a project: -p PROJECT --all")
+        if not self.every:
+            targets = list(dict.fromkeys(job_named(job, self.project) for job in self.jobs))
+            return working_tree(how.path, targets[0]), targets
+        project = self.project or default_project()
+        if project is None:
+            raise Failure("GPU9002", "the project of --all is not named", hint=HOW)
+        working = working_tree(how.path, Target(kind="Project", name=project))
+        found = [job for job, _ in working.documents("Job") if job.project == project]
+        if not found:
+            raise Failure("GPU9002", f"project {project} declares no job", hint="gpuctl project list")
+        return working, found
 
 
 def _job_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    @click.argument("job", metavar="JOB")
-    @click.option("-p", "--project", help="The job's project. Default: that of `gpuctl config project`.")
+    @click.argument("jobs", metavar="JOB...", nargs=-1)
+    @click.option("-p", "--project", help="The jobs' project. Default: that of `gpuctl config project`.")
+    @click.option("--all", "every", is_flag=True, help="All jobs that the project declares.")
     @edit_options
     @functools.wraps(function)
-    def with_job(*args: Any, **options: Any) -> Any:
-        return function(*args, **options)
+    def with_jobs(*args: Any, jobs: tuple[str, ...], project: str | None, every: bool, **options: Any) -> Any:
+        return function(*args, which=Which(jobs=jobs, project=project, every=every), **options)
 
-    return with_job
+    return with_jobs
 
 
-@command("delete", examples=("gpuctl delete a-1-g -p team-a", "gpuctl delete team-a/a-1-g --branch less --push"))
+@command("delete", examples=("gpuctl delete a-1-g -p team-a", "gpuctl delete -p team-a --all --branch less --push"))
 @_job_options
-def delete(job: str, project: str | None, how: How) -> None:
-    """Remove a job's declaration from its file.
+def delete(which: Which, how: How) -> None:
+    """Remove jobs' declarations from their files.
 
-    The rest of the file stays as it is, byte for byte; a file that declares nothing else is deleted. The job is stopped
+    The rest of a file stays as it is, byte for byte; a file that declares nothing else is deleted. The jobs are stopped
     once the commit is merged. JOB is a name or PROJECT/NAME.
     """
     from gpuctl.app import editing  # noqa: PLC0415 - only now
 
-    target = job_named(job, project)
-    working = working_tree(how.path, target)
-    carry_out(working, lambda: editing.delete(working, target), how)
+    working, jobs = which.found(how)
+    carry_out(working, lambda: editing.delete(working, jobs), how)
 
 
-@command("suspend", examples=("gpuctl suspend a-1-g -p team-a --push", "gpuctl suspend team-a/a-1-g --dry-run"))
+@command("suspend", examples=("gpuctl suspend a-1-g a-2-gg -p team-a --push", "gpuctl suspend team-a/a-1-g --dry-run"))
 @_job_options
-def suspend(job: str, project: str | None, how: How) -> None:
-    """Suspend a job: set `suspend: true` in its declaration.
+def suspend(which: Which, how: How) -> None:
+    """Suspend jobs: set `suspend: true` in their declarations.
 
-    Its pods are stopped once the commit is merged, and it gives its GPUs back. JOB is a name or PROJECT/NAME.
+    Their pods are stopped once the commit is merged, and they give their GPUs back. JOB is a name or PROJECT/NAME.
     """
-    _suspend(job, project, how, suspended=True)
+    _suspend(which, how, suspended=True)
 
 
-@command("resume", examples=("gpuctl resume a-1-g -p team-a --push", "gpuctl resume team-a/a-1-g --dry-run"))
+@command("resume", examples=("gpuctl resume a-1-g -p team-a --push", "gpuctl resume -p team-a --all --dry-run"))
 @_job_options
-def resume(job: str, project: str | None, how: How) -> None:
-    """Resume a suspended job: set `suspend: false` in its declaration.
+def resume(which: Which, how: How) -> None:
+    """Resume jobs: set `suspend: false` in their declarations.
 
-    It queues again once the commit is merged. JOB is a name or PROJECT/NAME.
+    They queue again once the commit is merged. JOB is a name or PROJECT/NAME.
     """
-    _suspend(job, project, how, suspended=False)
+    _suspend(which, how, suspended=False)
 
 
-def _suspend(job: str, project: str | None, how: How, *, suspended: bool) -> None:
+def _suspend(which: Which, how: How, *, suspended: bool) -> None:
     from gpuctl.app import editing  # noqa: PLC0415 - only now
 
-    target = job_named(job, project)
-    working = working_tree(how.path, target)
-    carry_out(working, lambda: editing.suspend(working, target, suspended=suspended), how)
+    working, jobs = which.found(how)
+    carry_out(working, lambda: editing.suspend(working, jobs, suspended=suspended), how)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuctl.edit import Target
 
 _SHOWN_REVISION = 10
+_SEVERAL = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--path", metavar="DIR", help="The cluster's folder. Default: the one in clusters/ that is meant.")
     @click.option("--dry-run", is_flag=True, help="Print the difference; write nothing.")
-    @click.option("--commit", is_flag=True, help="Commit the edited file, and nothing else.")
+    @click.option("--commit", is_flag=True, help="Commit the edited files, and nothing else.")
     @click.option("-m", "--message", metavar="TEXT", help="The commit's message. Default: what was done.")
     @click.option("--branch", metavar="NAME", help="Commit on a new branch, and switch to it.")
     @click.option("--push", is_flag=True, help="Commit, and push the branch.")
@@ -115,24 +116,39 @@ def carry_out(working: WorkingTree, make: Callable[[], Edit], how: How) -> None:
         tell([refused.diagnostic])
         raise click.exceptions.Exit(EXIT_FAILED) from refused
     if edit.is_nothing:
-        say(f"{edit.path}: nothing to do, it is so already")
+        say(f"{edit.what}: nothing to do, it is so already")
         return
     judged = working.judge(edit)
     if judged.added:
         tell(judged.added)
-        params = {"what": edit.path, "errors": counted(len(judged.added), "error")}
+        params = {"what": edit.what, "errors": counted(len(judged.added), "error")}
         raise Failure("GPU6117", message("GPU6117", params), hint=CODES["GPU6117"].fix, exit_code=EXIT_FAILED)
     if how.dry_run:
         _show(edit)
         tell(judged.diagnostics)
+        _tell_guards(judged)
         say("Nothing is written: --dry-run", err=True)
         return
     done = editing.carry_out(edit, judged, how.wish, wiring.checkout(working.tree.cluster_dir))
     tell(judged.diagnostics)
     _report(edit, done)
+    _tell_guards(judged)
     if done.failed is not None:
         raise _failed(done.failed)
     _say_next(working, judged, done)
+
+
+def _tell_guards(judged: Judgement) -> None:
+    """What guards would refuse of an edit that stops several jobs, on the declared nodes."""
+    if judged.stopped < _SEVERAL or judged.after is None:
+        return
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.effects import on_inventory  # noqa: PLC0415
+
+    for refused in on_inventory(judged.before, judged.after, wiring.blueprint).refusals.new:
+        say(f"a guard will hold this: {refused.code}: {refused.message}", err=True)
+        for line in filter(None, refused.help.splitlines()):
+            say(f"  {line}", err=True)
 
 
 def _failed(fault: WorldFault) -> Failure:
@@ -144,13 +160,19 @@ def _failed(fault: WorldFault) -> Failure:
 def _show(edit: Edit) -> None:
     from gpuctl.views.file_diff import file_diff  # noqa: PLC0415 - only now
 
-    for line in file_diff(edit.path, edit.before, edit.after):
-        say(*line)
+    for file in edit.files:
+        for line in file_diff(file.path, file.before, file.after):
+            say(*line)
 
 
 def _report(edit: Edit, done: Done) -> None:
-    what = "written" if edit.before is not None else "created"
-    say(f"{edit.title} ({edit.path} {what if edit.after is not None else 'removed'})")
+    became = [
+        f"{file.path} {'removed' if file.after is None else 'created' if file.before is None else 'written'}"
+        for file in edit.files
+    ]
+    say(f"{edit.title} ({became[0]})" if len(became) == 1 else edit.title)
+    for line in became if len(became) > 1 else ():
+        say(f"  {line}")
     if done.made is not None:
         say(f"Committed {done.made.revision[:_SHOWN_REVISION]} on {done.made.branch}")
         for note in done.made.notes:

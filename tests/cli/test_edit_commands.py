@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from subprocess import run as execute
 
 import pytest
 from commands import Run
@@ -214,3 +215,52 @@ def test_the_mode_of_a_file_stays(run: Run, here: Path) -> None:
     assert run("suspend", "team-a/a-1-g").exit_code == 0
     assert file.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in file.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_several_jobs_are_one_commit(run: Run, here: Path) -> None:
+    before = contents(here)
+    result = run("suspend", "a-1-g", "a-2-gg", "team-b/b-4-gg", "-p", "team-a", "--dry-run")
+    assert (result.exit_code, "name two projects" in result.stderr) == (2, True)
+    assert contents(here) == before
+    result = run("delete", "team-a/a-1-g", "team-b/b-4-gg", "team-a/a-1-g", "--commit")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[0] == "Delete jobs team-a/a-1-g and team-b/b-4-gg"
+    gone = {f"{JOBS}/a-1-g.yaml", "clusters/tr4858/projects/team-b/jobs/b-4-gg.yaml"}
+    assert set(before) - set(contents(here)) == gone
+    show = ["git", "show", "--format=%s", "--name-status", "HEAD"]
+    shown = execute(show, cwd=here, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert shown == ["Delete jobs team-a/a-1-g and team-b/b-4-gg", "", *(f"D\t{path}" for path in sorted(gone))]
+
+
+def test_all_jobs_of_a_project_also_in_one_file(run: Run, here: Path) -> None:
+    folder = here / "clusters/tr4858/projects/team-c/jobs"
+    texts = [path.read_text() for path in sorted(folder.iterdir())]
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "all.yaml").write_text("---\n".join(texts))
+    before = contents(here)
+    assert run("suspend", "-p", "team-c", "--all").exit_code == 0
+    changed = {path for path, content in contents(here).items() if before[path] != content}
+    assert changed == {"clusters/tr4858/projects/team-c/jobs/all.yaml"}
+    assert (folder / "all.yaml").read_text().count("suspend: true") == len(texts) == 5
+    assert "nothing to do" in run("suspend", "-p", "team-c", "--all").stdout
+    assert run("resume", "-p", "team-c", "--all").exit_code == 0
+    assert (folder / "all.yaml").read_text().count("suspend: false") == 5
+    assert run("delete", "-p", "team-c", "--all").exit_code == 0
+    assert not (folder / "all.yaml").exists()
+
+
+def test_a_guard_that_will_hold_it_is_told(run: Run, here: Path) -> None:
+    jobs = [f"{path.parts[-3]}/{path.stem}" for path in sorted(here.glob("clusters/*/projects/*/jobs/*.yaml"))]
+    result = run("delete", *jobs, "--dry-run")
+    assert result.exit_code == 0
+    assert "a guard will hold this: GPU6" in result.stderr
+    assert "Gpuctl-Confirm:" in result.stderr
+    assert "a guard will hold" not in run("delete", jobs[0], "--dry-run").stderr
+
+
+@pytest.mark.parametrize("line", ["delete", "delete a-1-g --all -p team-a", "suspend --all", "resume --all -p nobody"])
+def test_jobs_are_named_or_all_of_a_project(run: Run, here: Path, line: str) -> None:
+    before = contents(here)
+    result = run(*line.split())
+    assert (result.exit_code, "GPU9002" in result.stderr, contents(here)) == (2, True, before)

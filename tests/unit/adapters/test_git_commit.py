@@ -47,7 +47,7 @@ def repo(tmp_path: Path) -> Path:
 def refused(repo: Path, *, branch: str | None = None, before: bytes | None = BEFORE, name: str = "f.yaml") -> str:
     state = git(repo, "status", "--porcelain"), git(repo, "for-each-ref")
     with pytest.raises(SourceUnavailable) as caught:
-        begin_commit(repo / "c", repo / "c" / name, before, branch)
+        begin_commit(repo / "c", {str(repo / "c" / name): before}, branch)
     assert (git(repo, "status", "--porcelain"), git(repo, "for-each-ref")) == state
     return caught.value.code
 
@@ -58,9 +58,9 @@ def test_only_the_file_is_committed_whatever_else_is_staged_or_changed(repo: Pat
     (repo / "other").write_text("3\n")
     (repo / "new").write_text("x\n")
     git(repo, "add", "new")
-    draft = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None)
+    draft = begin_commit(repo / "c", {str(repo / "c/f.yaml"): BEFORE}, None)
     (repo / "c/f.yaml").write_bytes(AFTER)
-    made = draft.commit(AFTER, "Two\n\nGpuctl-Confirm: 0123456789ab")
+    made = draft.commit({str(repo / "c/f.yaml"): AFTER}, "Two\n\nGpuctl-Confirm: 0123456789ab")
     assert git(repo, "rev-parse", "main") == made.revision
     shown = git(repo, "show", "--format=%an <%ae>|%cn|%B", "--name-status", "HEAD")
     assert [line for line in shown.splitlines() if line] == [
@@ -73,21 +73,23 @@ def test_only_the_file_is_committed_whatever_else_is_staged_or_changed(repo: Pat
 def test_a_file_is_created_and_deleted_and_keeps_its_mode(repo: Path) -> None:
     os.chmod(repo / "c/f.yaml", 0o755)  # noqa: PTH101 - as a person would
     git(repo, "commit", "-qam", "mode")
-    begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None).commit(AFTER, "x")
+    begin_commit(repo / "c", {str(repo / "c/f.yaml"): BEFORE}, None).commit({str(repo / "c/f.yaml"): AFTER}, "x")
     assert git(repo, "ls-tree", "HEAD", "c/f.yaml").startswith("100755 ")
     odd = 'é "q" \\ #.yaml'
     (repo / "c" / odd).write_bytes(AFTER)
-    begin_commit(repo / "c", repo / "c" / odd, None, None).commit(AFTER, "x")
+    begin_commit(repo / "c", {str(repo / "c" / odd): None}, None).commit({str(repo / "c" / odd): AFTER}, "x")
     assert git(repo, "-c", "core.quotePath=false", "ls-tree", "-z", "--name-only", "HEAD", "c/").split("\0")[1:2] == [
         f"c/{odd}"
     ]
     (repo / "c" / odd).unlink()
-    begin_commit(repo / "c", repo / "c" / odd, AFTER, None).commit(None, "x")
+    begin_commit(repo / "c", {str(repo / "c" / odd): AFTER}, None).commit({str(repo / "c" / odd): None}, "x")
     assert git(repo, "ls-tree", "--name-only", "HEAD", "c/") == "c/f.yaml"
 
 
 def test_a_branch_is_made_and_checked_out(repo: Path) -> None:
-    made = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, "ana/more").commit(AFTER, "x")
+    made = begin_commit(repo / "c", {str(repo / "c/f.yaml"): BEFORE}, "ana/more").commit(
+        {str(repo / "c/f.yaml"): AFTER}, "x"
+    )
     assert (made.branch, made.previous) == ("ana/more", "main")
     assert git(repo, "symbolic-ref", "HEAD") == "refs/heads/ana/more"
     assert git(repo, "log", "--format=%s", "main") == "first"
@@ -99,13 +101,15 @@ def test_the_first_commit_of_a_repository(tmp_path: Path) -> None:
     git(folder, "init", "-q", "-b", "main")
     git(folder, "config", "user.name", "Ana")
     git(folder, "config", "user.email", "ana@example.com")
-    begin_commit(folder / "c", folder / "c/f.yaml", None, None).commit(AFTER, "x")
+    begin_commit(folder / "c", {str(folder / "c/f.yaml"): None}, None).commit({str(folder / "c/f.yaml"): AFTER}, "x")
     assert git(folder, "log", "--format=%s", "main") == "x"
 
 
 def test_line_breaks_are_committed_as_they_are_in_the_commit_before(repo: Path) -> None:
     (repo / "c/f.yaml").write_bytes(b"a: 1\r\n")
-    begin_commit(repo / "c", repo / "c/f.yaml", b"a: 1\r\n", None).commit(b"a: 2\r\n", "x")
+    begin_commit(repo / "c", {str(repo / "c/f.yaml"): b"a: 1\r\n"}, None).commit(
+        {str(repo / "c/f.yaml"): b"a: 2\r\n"}, "x"
+    )
     assert git(repo, "cat-file", "-s", "HEAD:c/f.yaml") == "5"
 
 
@@ -136,19 +140,19 @@ def test_no_branch_a_merge_and_wrong_branches(repo: Path, tmp_path: Path) -> Non
     (repo / ".git/MERGE_HEAD").unlink()
     git(repo, "checkout", "-q", "--detach")
     assert refused(repo) == "GPU6112"
-    begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, "found").commit(AFTER, "x")
+    begin_commit(repo / "c", {str(repo / "c/f.yaml"): BEFORE}, "found").commit({str(repo / "c/f.yaml"): AFTER}, "x")
     assert git(repo, "symbolic-ref", "HEAD") == "refs/heads/found"
     (tmp_path / "plain").mkdir()
     with pytest.raises(SourceUnavailable) as caught:
-        begin_commit(tmp_path / "plain", tmp_path / "plain/f.yaml", None, None)
+        begin_commit(tmp_path / "plain", {str(tmp_path / "plain/f.yaml"): None}, None)
     assert caught.value.code == "GPU8004"
 
 
 def test_a_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> None:
-    draft = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None)
+    draft = begin_commit(repo / "c", {str(repo / "c/f.yaml"): BEFORE}, None)
     git(repo, "commit", "-q", "--allow-empty", "-m", "meanwhile")
     with pytest.raises(SourceUnavailable) as caught:
-        draft.commit(AFTER, "x")
+        draft.commit({str(repo / "c/f.yaml"): AFTER}, "x")
     assert caught.value.code == "GPU6116"
     assert git(repo, "log", "--format=%s") == "meanwhile\nfirst"
 
@@ -156,7 +160,7 @@ def test_a_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> None:
 def test_another_git_command_under_way_is_told(repo: Path) -> None:
     (repo / ".git/index.lock").touch()
     with pytest.raises(SourceUnavailable) as caught:
-        begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None).commit(AFTER, "x")
+        begin_commit(repo / "c", {str(repo / "c/f.yaml"): BEFORE}, None).commit({str(repo / "c/f.yaml"): AFTER}, "x")
     assert caught.value.code == "GPU6116"
     assert "index.lock" in str(caught.value)
 
@@ -166,8 +170,8 @@ def test_the_branch_is_pushed_and_nothing_else(repo: Path, tmp_path: Path) -> No
     git(tmp_path, "init", "-q", "--bare", str(other))
     git(repo, "remote", "add", "origin", str(other))
     git(repo, "branch", "side")
-    draft = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, "more")
-    made = draft.commit(AFTER, "x")
+    draft = begin_commit(repo / "c", {str(repo / "c/f.yaml"): BEFORE}, "more")
+    made = draft.commit({str(repo / "c/f.yaml"): AFTER}, "x")
     assert draft.push(made) == f"origin ({other})"
     assert git(other, "for-each-ref", "--format=%(refname) %(objectname)") == f"refs/heads/more {made.revision}"
     assert git(repo, "rev-parse", "origin/more") == made.revision
@@ -178,8 +182,8 @@ def test_a_push_that_is_refused_leaves_the_commit(repo: Path, tmp_path: Path) ->
     git(tmp_path, "clone", "-q", "--bare", str(repo), str(other))
     git(repo, "remote", "add", "origin", str(other))
     git(repo, "commit", "-q", "--amend", "-m", "rewritten")
-    draft = begin_commit(repo / "c", repo / "c/f.yaml", BEFORE, None)
-    made = draft.commit(AFTER, "x")
+    draft = begin_commit(repo / "c", {str(repo / "c/f.yaml"): BEFORE}, None)
+    made = draft.commit({str(repo / "c/f.yaml"): AFTER}, "x")
     for url in (str(other), "ext::sh -c 'touch x'", ""):
         git(repo, "config", "remote.origin.url", url)
         with pytest.raises(SourceUnavailable) as caught:

@@ -255,8 +255,8 @@ def test_committing_and_pushing_runs_nothing(evil: Evil, tmp_path: Path) -> None
     subprocess.run(["git", "-C", str(evil.forge.folder), "read-tree", "main"], check=False, capture_output=True)
     evil.mark.unlink(missing_ok=True)
     try:
-        draft = begin_commit(file.parent, file, file.read_bytes(), "more")
-        draft.push(draft.commit(b"kind: Department\n", "More"))
+        draft = begin_commit(file.parent, {str(file): file.read_bytes()}, "more")
+        draft.push(draft.commit({str(file): b"kind: Department\n"}, "More"))
         assert other.run("cat-file", "blob", f"more:{CLUSTER}") == "kind: Department"
     except SourceUnavailable as fault:
         assert fault.code in {"GPU6110", "GPU6116", "GPU8013"}  # noqa: PT017 - objects are missing
