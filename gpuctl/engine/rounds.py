@@ -101,18 +101,17 @@ class Rounds:
     def can_merge(self, outcome: Outcome) -> bool:
         """Whether the outcome of a round can be carried out together with the rounds before.
 
-        It cannot if it changes an elastic run or moves a run twice. Nor if it pauses a run that others were migrated
-        for, or, for another project, a run that others were paused for. Nor if it makes room for a run that returns to
-        its place.
+        It cannot if it changes an elastic run or moves a run twice. Nor if it pauses a run that others were migrated or
+        paused for: its own project does not, as that run is settled. Nor if it makes room for a run that returns to its
+        place.
         """
         if is_elastic(outcome) or not outcome.shifts.keys().isdisjoint(self._losses.keys()):
             return False
         if not self._moves.keys().isdisjoint(outcome.pauses.keys() | outcome.shifts.keys()):
             return False
-        lost = {job: pause.beneficiary for job, pause in outcome.pauses.items() if job in self._gains}
-        if any(shift.beneficiary in lost for shift in self._moves.values()):
-            return False
-        if any(beneficiary.project != job.project and self._victims_of(job) for job, beneficiary in lost.items()):
+        lost = outcome.pauses.keys() & self._gains.keys()
+        made_way: tuple[Pause | Shift, ...] = (*self._losses.values(), *self._moves.values())
+        if any(each.beneficiary in lost for each in made_way):
             return False
         beneficiaries = {pause.beneficiary for pause in outcome.pauses.values()}
         beneficiaries.update(shift.beneficiary for shift in outcome.shifts.values())
@@ -159,13 +158,9 @@ class Rounds:
                 self._runs[allocation.run.job] = allocation.run
 
     def _take_pause(self, job: JobId, pause: Pause) -> None:
-        if self._gains.pop(job, None) is None:
+        if self._gains.pop(job, None) is None:  # else it only had its place in a supposed state
             self._losses[job] = pause
             self._runs[job] = pause.allocation.run
-            return
-        # It only had its place in a supposed state: the runs paused for it are paused for its beneficiary instead.
-        for victim in self._victims_of(job):
-            self._losses[victim] = _for_another(self._losses[victim], job, pause.beneficiary)
 
     def _returns(self, job: JobId, assignment: Assignment) -> bool:
         """Whether an assignment is the very place that the job lost in an earlier round."""
@@ -350,12 +345,6 @@ def _running(run: Run, assignment: Assignment, now_ms: Instant) -> Run:
     cost = assignment.per_worker
     per_worker = Charge(gpu_milli=cost.gpu_milli, cpu_milli=cost.cpu_milli, mem_bytes=cost.mem_bytes)
     return transition.started(transition.admitted(run, record, assignment.placement, per_worker, now_ms), now_ms)
-
-
-def _for_another(loss: Pause, job: JobId, beneficiary: JobId) -> Pause:
-    """The loss with another beneficiary, of the same project, in place of a job."""
-    params = tuple([(name, str(beneficiary) if value == str(job) else value) for name, value in loss.reason.params])
-    return Pause(loss.allocation, replace(loss.reason, params=params), beneficiary)
 
 
 def _nodes(*places: Placement) -> list[NodeName]:
