@@ -115,12 +115,15 @@ class WorkingTree:
         return found[0]
 
     def judge(self, edit: Edit) -> Judgement:
-        """Compile the cluster without and with an edit. Cost: two compilations, the second of the edited files."""
+        """Compile the cluster without and with an edit, which policies about a change judge.
+
+        Cost: two compilations, the second of the edited files.
+        """
         before = compile_tree(self.tree, self._cache)
         changed = {file.path: file.after for file in edit.files}
         files = {path: file for path, file in self.tree.files.items() if path not in changed}
         files |= {path: SourceFile(content=after) for path, after in changed.items() if after is not None}
-        after = compile_tree(replace(self.tree, files=files), self._cache)
+        after = compile_tree(replace(self.tree, files=files), self._cache, before)
         return Judgement(
             diagnostics=after.diagnostics,
             added=added_errors(before.diagnostics, after.diagnostics),

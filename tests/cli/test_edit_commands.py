@@ -7,7 +7,7 @@ from pathlib import Path
 from subprocess import run as execute
 
 import pytest
-from commands import Run
+from commands import ROOT, Run
 
 from gpuctl.adapters.git import WorkingCopy
 
@@ -264,3 +264,21 @@ def test_jobs_are_named_or_all_of_a_project(run: Run, here: Path, line: str) -> 
     before = contents(here)
     result = run(*line.split())
     assert (result.exit_code, "GPU9002" in result.stderr, contents(here)) == (2, True, before)
+
+
+def test_a_policy_about_a_change_judges_the_edit_and_what_changed_since(run: Run, here: Path) -> None:
+    policy = (ROOT / "policies" / "quota-raise.yaml").read_text()
+    (here / "policies").mkdir(exist_ok=True)
+    (here / "policies" / "quota-raise.yaml").write_text(policy.replace("severity: audit", "severity: error"))
+    cluster = here / "clusters/tr4858/cluster.yaml"
+    cluster.write_text(cluster.read_text().replace("dgx1-2]", "dgx1-2, dgx1-3, dgx1-4]"))
+    project = here / "clusters/tr4858/projects/team-a/project.yaml"
+    before = project.read_bytes()
+    result = run("project", "set-quota", "team-a", "9")
+    assert (result.exit_code, "error GPU4001" in result.stderr, "GPU6117" in result.stderr) == (1, True, True)
+    assert project.read_bytes() == before
+    assert run("project", "set-quota", "team-a", "8").exit_code == 0
+    project.write_bytes(before.replace(b"quota: 4", b"quota: 9"))
+    assert run("validate", "clusters/tr4858").exit_code == 0
+    told = run("validate", "clusters/tr4858", "--changed-since", "HEAD")
+    assert (told.exit_code, "GPU4001" in told.output) == (1, True)
