@@ -38,6 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quick")
         if isinstance(item, pytest.Function) and not STARTING.isdisjoint(item.fixturenames):
             item.add_marker(ON_A_SERVER)
+            item.add_marker("server")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +72,15 @@ def test_ci_runs_the_line_of_the_readme() -> None:
     line = (ROOT / ".ci" / "run").read_text().strip().splitlines()[-1]
     assert line in (ROOT / "README.md").read_text()
     assert ".ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
+def test_the_parts_of_ci_are_all_tests() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    parts = {*workflow["part"]["strategy"]["matrix"]["part"], "server"}
+    assert set(re.findall(r"^(\w+)\)", script, flags=re.MULTILINE)) - {"all"} == parts
+    folders = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
+    assert set(re.findall(r" tests/(\w+)\b(?!/build)", script)) >= folders
 
 
 def test_what_others_publish_is_named_by_its_digest() -> None:
