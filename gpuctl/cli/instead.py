@@ -48,7 +48,6 @@ INSTEAD: Mapping[tuple[str, ...], str] = {
     ("start",): "gpuctl resume JOB; for a finished job raise its runIndex",
     ("kill",): "gpuctl delete JOB",
     ("cancel",): "gpuctl delete JOB",
-    ("port-forward",): "gpuctl get JOB names its pod: kubectl port-forward POD PORT -n NAMESPACE",
     ("workspace", "submit"): "gpuctl submit NAME --interactive",
     ("training", "submit"): "gpuctl submit NAME",
     ("inference", "submit"): "gpuctl submit NAME --type inference",

@@ -38,6 +38,7 @@ COMMANDS = {
     "logs": "gpuctl.cli.logs:logs",
     "exec": "gpuctl.cli.execute:exec_",
     "bash": "gpuctl.cli.bash:bash",
+    "port-forward": "gpuctl.cli.port_forward:port_forward",
     "project": "gpuctl.cli.project:project",
     "policy": "gpuctl.cli.policy:policy",
     "top": "gpuctl.cli.top:top",

@@ -281,7 +281,7 @@ class Expose(Spec):
     via: Literal["ingress", "service", "portForward"] = Field(
         "service",
         description="An Ingress at /<project>/<job>, a Service, or portForward: neither; the port is reached by "
-        "kubectl port-forward alone.",
+        "gpuctl port-forward alone.",
     )
 
 

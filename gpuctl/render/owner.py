@@ -110,10 +110,14 @@ class JobOwner:
 
     @property
     def type_overrides(self) -> Mapping[str, str]:
-        """Annotations for what differs from the default of the job's type: whether it is preemptible or may shrink."""
+        """Annotations for what differs from the default of the job's type: preemptible, may shrink, has ports."""
         facts = {names.MIN_WORKERS_ANNOTATION: str(self.job.min_workers)} if self.job.is_elastic else {}
         if self.job.preemptible is not (self.job.type is JobType.TRAINING):
             facts[names.PREEMPTIBLE_ANNOTATION] = "true" if self.job.preemptible else "false"
+        if self.job.container.expose:
+            facts[names.PORTS_ANNOTATION] = ",".join(
+                map(str, sorted({each.port for each in self.job.container.expose}))
+            )
         return facts
 
     @cached_property

@@ -17,6 +17,7 @@ from gpuctl.adapters.githistory import Removal, removal_of
 from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.adapters.newfiles import NewFolder
 from gpuctl.app.beginning import NewRepository
+from gpuctl.app.forwarding import Forwarder
 from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable, VirtualTime
 from gpuctl.app.simulation import ReadTree
 from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, Scope
@@ -94,6 +95,16 @@ def reading_status(kubeconfig: str | None, context: str | None) -> Iterator[Clus
         closing(KubernetesCluster(connection, scopes=scopes)) as found,
     ):
         yield found
+
+
+def forwarder(sessions: Sessions) -> Forwarder:
+    """What leads ports of containers to this machine. TypeError for sessions that are not of an API server."""
+    from gpuctl.adapters.kubernetes.portforward import PortForwarder  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
+
+    if not isinstance(sessions, PodSessions):
+        raise TypeError("sessions of an API server alone lead ports")
+    return PortForwarder(sessions)
 
 
 def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:

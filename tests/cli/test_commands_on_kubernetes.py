@@ -6,6 +6,8 @@ import json
 import os
 import pty
 import select
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -284,6 +286,47 @@ def test_a_shell_in_a_container(stage: Stage) -> None:
                 pass
         assert shell.wait(60) == 0
     os.close(terminal)
+
+
+def test_ports_of_a_container_are_reached_here(stage: Stage) -> None:
+    """KWOK has `cat` behind every port, which answers what it hears. Two connections at once; Ctrl-C ends it."""
+    line = [sys.executable, "-m", "gpuctl", "port-forward", "train", "0:8888", "-p", "team-s", *stage.where]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline().decode()
+            assert said.startswith("Forwarding from 127.0.0.1:")
+            assert said.endswith(" -> 8888\n")
+            port = int(said.split(":")[1].split()[0])
+            with (
+                socket.create_connection(("127.0.0.1", port), 30) as one,
+                socket.create_connection(("127.0.0.1", port), 30) as other,
+            ):
+                sent = bytes(range(256)) * 1000
+                one.sendall(sent)
+                other.sendall(b"another")
+                assert heard(other, 7) == b"another"
+                assert heard(one, len(sent)) == sent
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def heard(source: socket.socket, length: int) -> bytes:
+    found = b""
+    while len(found) < length and (data := source.recv(1 << 16)):
+        found += data
+    return found
+
+
+def test_a_port_that_is_none_or_taken_is_told(run: Run, stage: Stage) -> None:
+    assert "error GPU7064: team-s/train exposes no port" in run("port-forward", "team-s/train", *stage.where).stderr
+    assert "error GPU9002" in run("port-forward", "team-s/train", "80:http", *stage.where).stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        pair = f"{taken.getsockname()[1]}:8888"
+        assert "error GPU7065" in run("port-forward", "team-s/train", pair, *stage.where).stderr
 
 
 def test_a_job_without_a_container_says_why(run: Run, stage: Stage) -> None:

@@ -29,7 +29,7 @@ kubeconfig set|auth token|diagnostics collect|report generate|update project|who
 """
 KUBECTL = """
 create job a|create -f x|expose job a|run a|set image|edit job a|autoscale job a|rollout status|rollout undo|scale job a
-describe job a|describe pod a|attach a|port-forward a 80|proxy|cp a b|auth whoami|auth can-i|debug a|events|apply -f x
+describe job a|describe pod a|attach a|proxy|cp a b|auth whoami|auth can-i|debug a|events|apply -f x
 patch job a|replace -f x|wait job a|kustomize x|label job a|annotate job a|cluster-info|top pod|top pods|cordon n
 uncordon n|drain n|taint n|api-resources|api-versions|certificate approve|config view|config use-context x
 config get-contexts|config set-context x|help

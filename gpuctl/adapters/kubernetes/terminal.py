@@ -59,7 +59,7 @@ class PodSessions:
 
     def run(self, pod: ObjectRef, request: CommandRequest, console: Console) -> int:
         """Run a command in the pod's main container until it ends, and give its exit code."""
-        socket = self._open(f"{item(pod)}/exec?{urlencode(_exec_query(request))}", f"a command in {pod.name}")
+        socket = self.open(f"{item(pod)}/exec?{urlencode(_exec_query(request))}", f"a command in {pod.name}")
         try:
             return _Relay(socket, request, console).run()
         finally:
@@ -102,7 +102,7 @@ class PodSessions:
                 raise self._refusal(what, answer.status, data)
         raise AssertionError("the second try returns or raises")
 
-    def _open(self, path: str, what: str) -> WebSocket:
+    def open(self, path: str, what: str) -> WebSocket:
         """A session that the server has agreed to. Credentials that are refused are read anew once."""
         import websocket  # noqa: PLC0415 - only now
         from kubernetes.stream.ws_client import create_websocket  # noqa: PLC0415

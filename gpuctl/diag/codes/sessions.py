@@ -43,4 +43,18 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Check that the program is in the job's image: `gpuctl exec JOB -- ls /bin`. `gpuctl bash` needs bash in "
         "the image.",
     ),
+    CodeEntry(
+        code="GPU7064",
+        title="the job exposes no port",
+        message="{job} exposes no port",
+        why="Without ports, `gpuctl port-forward` takes those that the job exposes, and it declares none.",
+        fix="Name the port: `gpuctl port-forward JOB 8888`, or declare it: `expose: [{port: 8888, via: portForward}]`.",
+    ),
+    CodeEntry(
+        code="GPU7065",
+        title="the port of this machine can't be listened on",
+        message="port {port} of this machine can't be listened on: {why}",
+        why="Another program listens there, or the port needs an administrator.",
+        fix="Choose another: `gpuctl port-forward JOB 9000:8888`, or any that is free: `0:8888`.",
+    ),
 )

@@ -1,0 +1,100 @@
+"""Ports of a container on this machine. A connection here is a WebSocket to the API server, whose bytes the kubernetes
+package carries.
+
+Only this machine's own address is listened on. Each connection has a thread of its own, and there are bounds on both.
+Source: kubernetes.stream.ws_client.PortForward, v4.channel.k8s.io.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
+from threading import BoundedSemaphore, Thread
+
+from gpuctl.adapters.kubernetes.paths import item
+from gpuctl.adapters.kubernetes.terminal import PodSessions
+from gpuctl.app.forwarding import PortPair
+from gpuctl.app.ports import ClusterUnavailable, WorldFault
+from gpuctl.diag.escapes import printable
+from gpuctl.diag.wording import message
+from gpuctl.model.ids import ObjectRef
+
+HERE = "127.0.0.1"
+MOST_CONNECTIONS = 64
+_CHUNK_BYTES = 1 << 16
+_LAST_WORDS_S = 2.0
+"""How long the container may still answer a client that has ended its own side: the protocol can't tell it of that."""
+
+
+class PortForwarder:
+    """Implements the port Forwarder on the sessions of an API server."""
+
+    def __init__(self, sessions: PodSessions) -> None:
+        self._sessions = sessions
+        self._free = BoundedSemaphore(MOST_CONNECTIONS)
+
+    def forward(self, pod: ObjectRef, pairs: Sequence[PortPair], told: Callable[[str], None]) -> None:
+        """Listen and lead connections until interrupted. Raises ClusterUnavailable GPU7065."""
+        with ExitStack() as stack:
+            listening = {stack.enter_context(closing(_listen(pair.local))): pair.remote for pair in pairs}
+            for each, remote in listening.items():
+                told(f"Forwarding from {HERE}:{each.getsockname()[1]} -> {remote}")
+            while True:
+                ready, _, _ = select.select(list(listening), (), ())
+                for each in ready:
+                    client, _ = each.accept()
+                    self._begin(client, pod, listening[each], told)
+
+    def _begin(self, client: socket.socket, pod: ObjectRef, remote: int, told: Callable[[str], None]) -> None:
+        if not self._free.acquire(blocking=False):
+            client.close()
+            told(f"port {remote}: more than {MOST_CONNECTIONS} connections at once")
+            return
+        Thread(target=self._carry, args=(client, pod, remote, told), name=f"port {remote}", daemon=True).start()
+
+    def _carry(self, client: socket.socket, pod: ObjectRef, remote: int, told: Callable[[str], None]) -> None:
+        from kubernetes.stream.ws_client import PortForward  # noqa: PLC0415 - slow to import
+
+        try:
+            with closing(client):
+                tunnel = self._sessions.open(f"{item(pod)}/portforward?ports={remote}", f"port {remote} of {pod.name}")
+                carried = PortForward(tunnel, [remote])
+                with closing(carried.socket(remote)) as far:
+                    _relay(client, far)
+                wrong = carried.error(remote)
+                if wrong:
+                    told(printable(f"port {remote}: {wrong}"))
+        except WorldFault as fault:
+            told(f"port {remote}: {fault.code}: {fault}")
+        except OSError as error:
+            told(printable(f"port {remote}: {error}"))
+        finally:
+            self._free.release()
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((HERE, port))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ClusterUnavailable("GPU7065", message("GPU7065", {"port": port, "why": why})) from error
+
+
+def _relay(client: socket.socket, far: socket.socket) -> None:
+    """Carry bytes both ways until the container has ended its side, or answers no more to a client that ended its."""
+    sides = {client: far, far: client}
+    reading = [client, far]
+    while far in reading:
+        ready, _, _ = select.select(reading, (), (), None if client in reading else _LAST_WORDS_S)
+        if not ready:
+            return
+        for side in ready:
+            data = side.recv(_CHUNK_BYTES)
+            if data:
+                sides[side].sendall(data)
+            else:
+                reading.remove(side)
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_WR)
