@@ -8,10 +8,12 @@ from gpuctl.app.cycle import CycleReport
 from gpuctl.app.ports import Note
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import all_of, reason_text
-from gpuctl.k8s.objects import uid
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import decode_reason
+from gpuctl.k8s.objects import annotations_of, uid
 from gpuctl.k8s.workloads import is_workload, job_of
-from gpuctl.model.change import Change, OutcomeStatus
-from gpuctl.model.decision import Admit, Decision, Displace, Move, Preempt, Reclaim, Resize, Suspended, TimeOut
+from gpuctl.model.change import Action, Change, OutcomeStatus
+from gpuctl.model.decision import Admit, Decision, Displace, Move, Pending, Preempt, Reclaim, Resize, Suspended, TimeOut
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
@@ -36,10 +38,41 @@ class Unrecorded:
 
 
 def notes_of(report: CycleReport, previous: CycleReport | None = None) -> tuple[Note, ...]:
-    """A note for each start and pause that was written, with its reason, for each write that the server refused, and
-    for each run whose pods do not run, when that begins or its reason changes since the `previous` report.
+    """A note for each start and pause that was written, with its reason; for each write that the server refused; for
+    each run whose pods do not run, when that begins or its reason changes since the `previous` report; and for each job
+    that waits, when the code of its reason is written anew.
+
+    Cost: linear in what was written, not in what waits.
     """
-    return (*_notes(report), *_problems(report, previous))
+    return (*_notes(report), *_problems(report, previous), *_waits(report, previous))
+
+
+def _waits(report: CycleReport, previous: CycleReport | None) -> Iterator[Note]:
+    """Why jobs wait: told beside the write of another reason, and once the object of a new run has been seen.
+
+    What the object says itself is compared, so a restarted process repeats nothing.
+    """
+    made = {ref for ref in _written(previous, Action.CREATE) if ref in report.state.live} if previous else set()
+    told = {*_written(report, Action.UPDATE), *made}
+    if not told:
+        return
+    decisions = {each.job: each for each in report.schedule.decisions if isinstance(each, Pending)}
+    for ref in sorted(told):
+        live = report.state.live.get(ref)
+        decision = decisions.get(job) if live is not None and (job := job_of(live)) is not None else None
+        if live is None or decision is None:
+            continue
+        before = decode_reason(annotations_of(live).get(names.REASON_ANNOTATION))
+        if ref in made or before is None or before.code != decision.reason.code:
+            yield note_of(ref, report.state, "Waiting", reason_text(decision.reason), report.at_ms, is_warning=False)
+
+
+def _written(report: CycleReport, action: Action) -> Iterator[ObjectRef]:
+    """The workloads that were written so."""
+    for outcome in report.result.outcomes:
+        change = outcome.change
+        if outcome.status is OutcomeStatus.APPLIED and change.action is action and is_workload(change.ref):
+            yield change.ref
 
 
 def _problems(report: CycleReport, previous: CycleReport | None) -> Iterator[Note]:

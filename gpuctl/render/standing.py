@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from gpuctl.diag.wording import reason_text
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_placement, encode_reason, encode_record
 from gpuctl.model.decision import (
@@ -55,8 +56,13 @@ class Standing:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """The annotations that carry it to the next cycle."""
+        """The annotations that carry it to the next cycle, and say to people why it waits.
+
+        The sentence changes with the reason alone, and so in the same write.
+        """
         facts = {names.REASON_ANNOTATION: encode_reason(self.reason), **encode_record(self.record)}
+        if not self.running:
+            facts[names.MESSAGE_ANNOTATION] = reason_text(self.reason)
         if self.placement is not None:
             facts[names.PLACEMENT_ANNOTATION] = encode_placement(self.placement)
         if self.reserved is not None:

@@ -70,7 +70,7 @@ def test_the_next_job_starts_before_the_job_is_counted(stage: Stage, code: int, 
     stage.play(120)
     assert finished(stage) == {"a/j1": ends}
     assert stage.phases() == {"a/j1": ends, "a/k": "Running"}
-    told = [note.reason for note in stage.notes if note.reason not in {"AsPredicted", "NotChecked", "Error"}]
+    told = [note.reason for note in stage.notes if note.reason not in {"AsPredicted", "NotChecked", "Error", "Waiting"}]
     assert told == ["Admitted", "Admitted"]
 
 

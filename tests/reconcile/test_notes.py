@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
-from stage import BASE, Stage, job
+from stage import BASE, Stage, job, project
 
 from gpuctl.app.ports import Note
 from gpuctl.k8s.kinds import CONFIG_MAP
+from gpuctl.k8s.names import MESSAGE_ANNOTATION
+from gpuctl.model.ids import JobId, ProjectName
 
 
 def of_jobs(stage: Stage) -> list[Note]:
@@ -37,7 +40,11 @@ def test_starts_and_pauses_are_told_on_the_job(tmp_path: Path) -> None:
     del stage.notes[:]
     stage.commit({"c/projects/b/m.yaml": job("m", "b")})
     stage.play(180)
-    (paused, admitted) = of_jobs(stage)
+    (paused, admitted) = (note for note in of_jobs(stage) if note.reason != "Waiting")
+    assert [note.regarding.name.rpartition("-")[0] for note in waiting(stage)] == [
+        "m",
+        paused.regarding.name.rpartition("-")[0],
+    ]
     assert (paused.reason, paused.type) == ("Reclaimed", "Normal")
     assert "b/m" in paused.message
     assert told([admitted]) == [("Job", "m", "Admitted")]
@@ -57,3 +64,60 @@ def test_what_the_server_refuses_is_a_warning_on_the_object(tmp_path: Path) -> N
     ref, live = stage.live("PersistentVolumeClaim", "pvc-v-0")
     assert told_of == {(ref, live["metadata"]["uid"], "Refused")}
     assert all("GPU7006" in note.message for note in stage.notes if note.type == "Warning")
+
+
+def waiting(stage: Stage) -> list[Note]:
+    return [note for note in stage.notes if note.reason == "Waiting"]
+
+
+def test_why_a_job_waits_is_told_once_and_stands_on_its_object(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.commit(BASE | {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(4)})
+    stage.play(30)
+    live = {job.name: body for job, body in ((r.job, stage.live("Job", r.job.name)[1]) for r in stage.state().runs)}
+    notes = {name: body["metadata"]["annotations"] for name, body in live.items()}
+    suspended = {name for name, body in live.items() if body["spec"]["suspend"]}
+    assert len(suspended) == 2
+    assert {name for name, each in notes.items() if MESSAGE_ANNOTATION in each} == suspended
+    (first, second) = waiting(stage)
+    assert {first.uid, second.uid} == {live[name]["metadata"]["uid"] for name in suspended}
+    assert {first.message, second.message} == {notes[name][MESSAGE_ANNOTATION] for name in suspended}
+    stage.play(90)
+    assert len(waiting(stage)) == 2  # another process repeats nothing
+    stage.at(95, lambda: stage.cluster.finish(JobId(ProjectName("b"), "j2"), 0))
+    stage.play(150)
+    running = next(body for _, body in (stage.live("Job", name) for name in suspended) if not body["spec"]["suspend"])
+    assert MESSAGE_ANNOTATION not in running["metadata"]["annotations"]
+
+
+def test_another_kind_of_reason_is_told_and_another_number_in_it_is_not(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.commit(BASE | {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(3)})
+    stage.play(30)
+    (first,) = waiting(stage)
+    stage.commit({"c/projects/a/project.yaml": project("a", more=", limit: 3")})
+    stage.play(60)
+    codes = {note.message for note in waiting(stage)}
+    assert len(codes) == len(waiting(stage)) <= 2
+    assert first in waiting(stage)
+    version = stage.version()
+    stage.play(120)
+    assert stage.version() == version
+
+
+def test_a_sentence_that_a_person_changes_is_put_back_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.commit(BASE | {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(3)})
+    stage.play(30)
+    (name,) = [r.job.name for r in stage.state().runs if stage.live("Job", r.job.name)[1]["spec"]["suspend"]]
+    _, body = stage.live("Job", name)
+    said = body["metadata"]["annotations"][MESSAGE_ANNOTATION]
+    forged = deepcopy(dict(body))
+    forged["metadata"]["annotations"][MESSAGE_ANNOTATION] = "soon"
+    del forged["metadata"]["resourceVersion"]
+    stage.cluster.update(forged)
+    assert stage.live("Job", name)[1]["metadata"]["annotations"][MESSAGE_ANNOTATION] == "soon"
+    del stage.notes[:]
+    stage.play(60)
+    assert stage.live("Job", name)[1]["metadata"]["annotations"][MESSAGE_ANNOTATION] == said
+    assert waiting(stage) == []
