@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import SystemClock
@@ -19,14 +20,18 @@ from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.kept import Keep
 from gpuctl.app.loop import LoopSettings, run
-from gpuctl.app.ports import Cluster, Leadership, Machines, Recorder, Reference, WorldFault
+from gpuctl.app.ports import Cluster, ClusterUnavailable, Leadership, Machines, Recorder, Reference, WorldFault
 from gpuctl.app.reconciler import ALONE, AT_ONCE, UNRECORDED, Outside
 from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.status import REF as STATUS
 from gpuctl.app.status import UNPUBLISHED, Direct, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
+from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
+
+if TYPE_CHECKING:
+    from gpuctl.adapters.kubernetes.connection import Connection
 
 IN_MEMORY = ":memory:"
 
@@ -150,6 +155,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     from gpuctl.adapters.kubernetes.timings import limited  # noqa: PLC0415
 
     connection = stack.enter_context(closing(connect(target.kubeconfig, target.context)))
+    _make_home(connection, journal)
 
     def leads() -> bool:
         return leadership.held()
@@ -184,6 +190,20 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
         identity=me,
         publish=cluster.apply,
     )
+
+
+def _make_home(connection: Connection, journal: Journal) -> None:
+    """Make gpuctl's own namespace where there is none; a server that can't be reached yet is asked later, by the Lease.
+
+    Raises WorldFault GPU7085.
+    """
+    from gpuctl.adapters.kubernetes.home import make_home  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.requests import Requests  # noqa: PLC0415
+
+    with suppress(ClusterUnavailable), closing(Requests(connection)) as requests:
+        if make_home(requests):
+            facts = {"message": f"there was no namespace {SYSTEM_NAMESPACE}: it was made"}
+            journal.tell(SystemClock().now_ms(), Entry(event="made", fields=facts))
 
 
 def _cache_folder(stack: ExitStack) -> Path:

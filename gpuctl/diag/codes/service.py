@@ -48,6 +48,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="the published status can't be read",
         message="ConfigMap {name} holds no status that this version reads: {why}",
         why="Another program changed it, or it was written by a version of gpuctl whose form differs.",
-        fix="Use the version of gpuctl that runs in the cluster. What others changed is written anew within a minute.",
+        fix="Use the version of gpuctl that runs in the cluster. The next change writes it anew.",
+    ),
+    CodeEntry(
+        code="GPU7085",
+        title="gpuctl's namespace is missing, and this account may not make it",
+        message="there is no namespace {namespace}, and it can't be made: {why}",
+        why="The Lease, the ledgers and the status are in a namespace of gpuctl's own, made at the start where the "
+        "account has the right.",
+        fix="An administrator runs `kubectl create namespace gpuctl-system`, or applies what `gpuctl install` prints.",
     ),
 )
