@@ -17,7 +17,7 @@ _SECOND_MS = 1000
 
 def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
     """What a job requests, its state and the reason, the job it was paused for, and what to do."""
-    asked = count_gpus(view.run.gpu_milli * view.asked_workers)
+    asked = count_gpus(view.gpu_milli // max(1, view.workers) * view.asked_workers)
     yield f"{view.id} requests {asked}{_workers(view)} and is {view.state.value}."
     if view.placement is not None:
         places = ", ".join(map(on_devices, view.placement.workers))

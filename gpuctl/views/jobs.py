@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuctl.engine import reasons
 from gpuctl.k8s import kinds, names, objects
+from gpuctl.k8s.annotations import decode_charge
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunKey
@@ -154,11 +155,20 @@ def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
         ref=ref,
         workers=workers,
         asked_workers=max(workers, _asked_workers(body, containers)),
-        gpu_milli=run.gpu_milli * workers,
+        gpu_milli=_worker_milli(run, body) * workers,
         run=run,
         preemptible=_preemptible(body),
         created_at_ms=objects.instant(body, "metadata", "creationTimestamp"),
     )
+
+
+def _worker_milli(run: Run, body: Body) -> GpuMilli:
+    """The GPUs of one worker. Until a run was let go for the first time only its object says them: enough to be shown,
+    never to decide by."""
+    if run.gpu_milli or run.phase is not RunPhase.QUEUED:
+        return run.gpu_milli
+    said = decode_charge(objects.annotations_of(body).get(names.CHARGE_ANNOTATION))
+    return 0 if said is None else said.gpu_milli
 
 
 def _asked_workers(body: Body, containers: Sequence[Body]) -> int:

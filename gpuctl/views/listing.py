@@ -14,7 +14,7 @@ from gpuctl.views.jobs import JobView
 from gpuctl.views.pod_problems import problem_form, problem_text
 from gpuctl.views.tables import NARROW, age, table
 
-COLUMNS = ("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "GPUs")
+COLUMNS = ("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs")
 WIDE_COLUMNS = (
     "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs", "CREATED BY CLI", "SERVICE URL(S)",
     "SINCE", "DEVICES", "STARTS", "PAUSED FOR", "REASON",
@@ -43,19 +43,19 @@ def _cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
         view.image,
         view.type_name,
         view.id.project,
+        "-",
         format_gpus(view.gpu_milli),
     )
 
 
 def _wide_cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
-    *first, gpus = _cells(view, now_ms)
     workers = view.placement.workers if view.placement else ()
     devices = " ".join(f"{worker.node}:{','.join(str(gpu) for gpu in worker.gpus)}" for worker in workers)
     paused_for = str(view.run.paused_for) if view.run.paused_for else "-"
     reason = reason_text(view.run.reason) if view.run.reason else "-"
     since = age(now_ms - view.since_ms)
     more = (devices or "-", str(view.run.starts), paused_for, reason)
-    return (*first, "-", gpus, "false", ",".join(view.urls), since, *more)
+    return (*_cells(view, now_ms), "false", ",".join(view.urls), since, *more)
 
 
 def _nodes(view: JobView) -> str:

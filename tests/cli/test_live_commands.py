@@ -20,7 +20,7 @@ from gpuctl.app.play import Play, Sandbox
 from gpuctl.compile import compile_tree
 from gpuctl.model.source import SourceFile
 
-HEADER = "NAME STATUS AGE NODE IMAGE TYPE PROJECT GPUs"
+HEADER = "NAME STATUS AGE NODE IMAGE TYPE PROJECT USER GPUs"
 RUN_AI = "NAME STATUS AGE NODE IMAGE TYPE PROJECT USER GPUs CREATED BY CLI SERVICE URL(S)"
 
 
@@ -31,7 +31,7 @@ def test_list_has_the_columns_of_run_ai(run: Run, embedded: Path) -> None:
     assert " ".join(header.split()) == HEADER
     assert sorted(row.split()[0] for row in rows) == ["b-1-g06", "b-2-g04", "b-3-g", "b-4-gg"]
     assert all(row.split()[1] == "Running" for row in rows)
-    assert next(row for row in rows if row.startswith("b-1-g06")).split()[5:] == ["Interactive", "team-b", "0.6"]
+    assert next(row for row in rows if row.startswith("b-1-g06")).split()[5:] == ["Interactive", "team-b", "-", "0.6"]
     wide = run("list", "-p", "team-b", "-o", "wide", "--embedded", embedded).stdout.splitlines()[1]
     assert " ".join(wide.split()).startswith(f"{RUN_AI} SINCE")
 

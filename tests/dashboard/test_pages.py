@@ -66,6 +66,7 @@ def test_the_overview_shows_each_state_of_the_report(label: str, story: Mapping[
     header, *lines = rows(html, "Pending Jobs")
     assert header[:5] == ["Job", "Project", "Type", "Requested GPUs", "Wait Time"]
     assert {line[0] for line in lines if len(line) > 1} == pending
+    assert all(line[3] == "2.00" for line in lines if len(line) > 1)  # b-5-gg has never run
     assert [line[:4] for line in rows(html, "Nodes")[1:]] == [
         ["dgx1-1", "Ready", "8", "8"], ["dgx1-2", "Ready", "8", "8"],
     ]  # fmt: skip

@@ -38,3 +38,22 @@ def test_an_elastic_job_tells_how_many_workers_it_asked_for(most: str, said: str
     ref = ObjectRef(*kinds.JOB, "gpu-a", names.run_name("train", DIGEST))
     (view,) = job_views(ClusterState(runs=(run,), live={ref: body}, own={ref: OwnObject((JOB, DIGEST), "1")}))
     assert next(iter(explain_job(view, 0))) == said
+
+
+@pytest.mark.parametrize(
+    ("charge", "said"),
+    [
+        ('{"cpuMilli":0,"gpuMilli":2000,"memBytes":0}', "a/train requests 6 GPUs in 3 workers and is Pending."),
+        ("a lie", "a/train requests 0 GPUs in 3 workers and is Pending."),
+    ],
+)
+def test_a_job_that_has_never_run_tells_what_it_asks_for(charge: str, said: str) -> None:
+    run = Run(job=JOB, digest=DIGEST, phase=RunPhase.QUEUED)
+    body = {
+        "kind": "Job",
+        "metadata": {"annotations": {names.CHARGE_ANNOTATION: charge}},
+        "spec": {"parallelism": 3, "suspend": True, "template": {"spec": {"containers": [{"name": "main"}]}}},
+    }
+    ref = ObjectRef(*kinds.JOB, "gpu-a", names.run_name("train", DIGEST))
+    (view,) = job_views(ClusterState(runs=(run,), live={ref: body}, own={ref: OwnObject((JOB, DIGEST), "1")}))
+    assert next(iter(explain_job(view, 0))) == said

@@ -47,7 +47,7 @@ def test_a_table_has_a_line_for_each_row(rows: list[tuple[str, str]]) -> None:
 LONG = st.text("abcdefgh-", min_size=1, max_size=63)
 
 
-@given(rows=st.lists(st.tuples(*[LONG] * 8), max_size=4))
+@given(rows=st.lists(st.tuples(*[LONG] * len(listing.COLUMNS)), max_size=4))
 def test_a_short_table_has_no_line_that_is_too_long_and_no_cell_that_is_not_a_cells_ends(
     rows: list[tuple[str, ...]],
 ) -> None:
