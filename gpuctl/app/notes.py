@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.ports import Note
@@ -29,6 +30,9 @@ _PAUSES: Mapping[type[Decision], str] = {
     TimeOut: "TimedOut",
 }
 
+MOST_WAITING = 20
+"""The most notes of a cycle about jobs that wait: thousands may get another reason at once."""
+
 
 class Unrecorded:
     """Implements the port Recorder where no events are wanted."""
@@ -42,9 +46,12 @@ def notes_of(report: CycleReport, previous: CycleReport | None = None) -> tuple[
     each run whose pods do not run, when that begins or its reason changes since the `previous` report; and for each job
     that waits, when the code of its reason is written anew.
 
+    Of the last at most MOST_WAITING, and first, so that a recorder that drops the oldest notes keeps the others. The
+    annotation of the object tells all of them.
+
     Cost: linear in what was written, not in what waits.
     """
-    return (*_notes(report), *_problems(report, previous), *_waits(report, previous))
+    return (*islice(_waits(report, previous), MOST_WAITING), *_notes(report), *_problems(report, previous))
 
 
 def _waits(report: CycleReport, previous: CycleReport | None) -> Iterator[Note]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import Site, job, project, within, writes_of
+from unattended import Site, all_writes_of, job, project, within
 
 IDLE_S = 20
 PROJECTS, JOBS = 20, 50
@@ -26,10 +26,15 @@ def test_a_thousand_jobs_at_rest(
         process = site.start(interval="10s")
         within(120, lambda: all(len(site.pods(name)) == 2 for name in names), site.logs)
 
+        def told() -> int:
+            """How often anything was asked but for the Lease: events of jobs that wait are recorded seldom."""
+            asked = (r for r in process.audited() if r["objectRef"]["resource"] != "leases")
+            return sum(r["verb"] not in {"watch", "list"} for r in asked)
+
         def is_quiet() -> bool:
-            before = len(writes_of(process.audited()))
+            before = told()
             time.sleep(3)
-            return len(writes_of(process.audited())) == before
+            return told() == before
 
         within(60, is_quiet, site.logs)
         figure(f"{PROJECTS * JOBS} jobs declared, {site.gpus} run: at rest after {time.monotonic() - began:.0f} s")
@@ -37,7 +42,7 @@ def test_a_thousand_jobs_at_rest(
         time.sleep(IDLE_S)
         used_s, since = process.cpu_s() - cpu_s, process.audited(requests)
         figure(f"idle for {IDLE_S} s: {used_s:.2f} s of CPU, {process.memory_mib()} MiB")
-        assert writes_of(since) == []
+        assert all_writes_of(since) == []
         assert [r["requestURI"] for r in since if r["verb"] == "list"] == []
         assert {r["objectRef"]["resource"] for r in since if r["verb"] != "watch"} <= {"leases"}
         assert used_s < IDLE_S / 20

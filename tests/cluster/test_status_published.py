@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import LEASE, Site, job, project, within, writes_of
+from unattended import LEASE, Site, all_writes_of, job, project, within
 
 HOME = "/api/v1/namespaces/gpuctl-system"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/gpuctl-system/rolebindings"
@@ -55,7 +55,7 @@ def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> Non
     assert (form["cluster"], form["commit"]["applied"], form["commit"]["head"]) == ("status", commit, commit)
     leader = site.plane.call("GET", LEASE)["spec"]["holderIdentity"]
     assert (form["replica"]["identity"], form["replica"]["leader"]) == (leader, leader)
-    told = [r for r in writes_of(process.audited()) if r["objectRef"].get("name") == "gpuctl-status"]
+    told = [r for r in all_writes_of(process.audited()) if r["objectRef"].get("name") == "gpuctl-status"]
     assert 1 <= len(told) <= 4
     site.commit(job("j", more=", gpus: x"))
     within(30, lambda: status(reader).returncode == 1, site.logs)

@@ -27,6 +27,7 @@ from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.install import Installation, all_objects
+from gpuctl.k8s.names import PUBLISHED
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.state import Body
 
@@ -272,6 +273,11 @@ class Process:
 
 
 def writes_of(requests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that changed something, but for the Lease, Events and what the leader says of itself."""
+    return [r for r in all_writes_of(requests) if r["objectRef"].get("name") not in PUBLISHED]
+
+
+def all_writes_of(requests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Those that changed something, but for the Lease and Events."""
     beside = {"leases", "events"}
     return [r for r in requests if r["verb"] in WRITES and r["objectRef"]["resource"] not in beside]

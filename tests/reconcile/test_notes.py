@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 
 from stage import BASE, Stage, job, project
 
+from gpuctl.app.notes import MOST_WAITING
 from gpuctl.app.ports import Note
 from gpuctl.k8s.kinds import CONFIG_MAP
 from gpuctl.k8s.names import MESSAGE_ANNOTATION
@@ -121,3 +123,29 @@ def test_a_sentence_that_a_person_changes_is_put_back_once(tmp_path: Path) -> No
     stage.play(60)
     assert stage.live("Job", name)[1]["metadata"]["annotations"][MESSAGE_ANNOTATION] == said
     assert waiting(stage) == []
+
+
+def test_thousands_that_wait_bring_few_events_and_none_of_another_kind_is_lost(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.commit(BASE | {f"c/projects/a/w{n}.yaml": job(f"w{n}", "a") for n in range(60)})
+    seen: list[list[Note]] = []
+    stage.recorder = Kept(seen)
+    stage.play(30)
+    assert max(sum(note.reason == "Waiting" for note in notes) for notes in seen) == MOST_WAITING
+    for notes in seen:
+        reasons = [note.reason == "Waiting" for note in notes]
+        assert reasons == sorted(reasons, reverse=True), "those that may be dropped come first"
+    waits = [r.job.name for r in stage.state().runs if stage.live("Job", f"{r.job.name}-")[1]["spec"]["suspend"]]
+    assert len(waits) == 58
+    for name in waits:
+        assert MESSAGE_ANNOTATION in stage.live("Job", f"{name}-")[1]["metadata"]["annotations"]
+
+
+class Kept:
+    """A recorder that keeps what each cycle told."""
+
+    def __init__(self, seen: list[list[Note]]) -> None:
+        self._seen = seen
+
+    def record(self, notes: Sequence[Note]) -> None:
+        self._seen.append(list(notes))
