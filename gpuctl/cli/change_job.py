@@ -13,6 +13,7 @@ from gpuctl.cli.command import command
 from gpuctl.cli.defaults import HOW, default_project, job_named
 from gpuctl.cli.editing import How, carry_out, edit_options, working_tree
 from gpuctl.cli.failures import Failure
+from gpuctl.cli.instead import without_kind
 
 if TYPE_CHECKING:
     from gpuctl.app.editing import WorkingTree
@@ -34,6 +35,8 @@ class Which:
         if bool(self.jobs) is self.every:
             text = "jobs are named, and --all too" if self.jobs else "no job is named"
             raise Failure("GPU9002", text, hint="name jobs, or all of a project: -p PROJECT --all")
+        if kind := without_kind((click.get_current_context().info_name or "", *self.jobs)) if self.jobs[1:] else "":
+            raise Failure("GPU9002", f"{self.jobs[0]} is a kind, not a job", hint=kind)
         if not self.every:
             targets = list(dict.fromkeys(job_named(job, self.project) for job in self.jobs))
             return working_tree(how.path, targets[0]), targets
