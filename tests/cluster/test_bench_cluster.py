@@ -33,7 +33,9 @@ def test_the_owner_gets_its_gpus_back_in_one_decision_and_everything_runs(
     assert memory["jobs"] == 40
     assert 0 < memory["made"]["memory_mib"] <= memory["made"]["peak_mib"]
     assert 0 < memory["found"]["memory_mib"] <= memory["found"]["peak_mib"]
-    assert (memory["made"]["writes"] > 40, memory["found"]["writes"] <= 1) == (True, True)
+    published = 2  # the status and the overview, once each by a new leader
+    assert memory["made"]["writes"] > 40
+    assert memory["found"]["writes"] <= 1 + published
     namespaces = plane.call("GET", "/api/v1/namespaces")["items"]
     assert [name for one in namespaces if (name := one["metadata"]["name"]).startswith("bench-")] == []
 
