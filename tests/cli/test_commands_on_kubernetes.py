@@ -292,7 +292,8 @@ def test_a_shell_in_a_container(stage: Stage) -> None:
 def test_ports_of_a_container_are_reached_here(stage: Stage) -> None:
     """KWOK has `cat` behind every port, which answers what it hears. Two connections at once; Ctrl-C ends it."""
     line = [sys.executable, "-m", "gpuctl", "port-forward", "train", "0:8888", "-p", "team-s", *stage.where]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    piped = subprocess.PIPE
+    with subprocess.Popen(line, stdout=piped, stderr=piped, preexec_fn=heeding_ctrl_c) as process:  # noqa: PLW1509 - it starts no thread
         try:
             assert process.stdout is not None
             said = process.stdout.readline().decode()
@@ -313,6 +314,11 @@ def test_ports_of_a_container_are_reached_here(stage: Stage) -> None:
         assert process.wait(30) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+def heeding_ctrl_c() -> None:
+    """A shell has what it runs in the background ignore Ctrl-C, and a process inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def heard(source: socket.socket, length: int) -> bytes:
