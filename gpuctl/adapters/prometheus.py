@@ -183,6 +183,11 @@ class _Now(Collector):
                 yield _gauge(f"gpuctl_last_good_{which}_timestamp_seconds", text, (), [((), since_ms / 1000)])
         if leads:
             yield _gauge("gpuctl_ready", "1: the newest commit is applied whole", (), [((), int(status.ready))])
+            frozen = [
+                ((each.project or "", each.by, each.reason), (each.since_ms or 0) / 1000) for each in status.frozen
+            ]
+            told = "Since when a project, or with none the cluster, is frozen"
+            yield _gauge("gpuctl_frozen_timestamp_seconds", told, ("project", "by", "reason"), frozen)
         if leads and measured is not None:
             yield from _of_projects(measured)
 

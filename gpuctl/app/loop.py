@@ -83,6 +83,8 @@ class _Rhythm:
             reconciler.stand_by()
             self._begin()
             return settings.react_ms
+        if reconciler.has_followed and reconciler.is_asked_for_git():
+            self._fetch_due = clock.now_ms()
         if reconciler.is_following or clock.now_ms() >= self._fetch_due:
             self._follow()
         if not reconciler.has_followed:

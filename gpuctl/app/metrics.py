@@ -14,6 +14,7 @@ from typing import Protocol
 from gpuctl.app.cycle import CycleReport
 from gpuctl.model.change import Action, Change, Outcome, OutcomeStatus
 from gpuctl.model.decision import FairShare, Pending
+from gpuctl.model.freeze import Frozen
 from gpuctl.model.ids import ObjectRef, PoolName, ProjectName, Revision
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
@@ -53,6 +54,7 @@ class ToldStatus:
     ready: bool = False
     fetched_ms: Instant | None = None
     cycled_ms: Instant | None = None
+    frozen: tuple[Frozen, ...] = ()
 
 
 class Meters(Protocol):

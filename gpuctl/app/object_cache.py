@@ -66,6 +66,10 @@ class ObjectCache:
             self._copy = RawObjects(objects=bodies, by_kind=by_kind)
         return self._copy
 
+    def get(self, ref: ObjectRef) -> Body | None:
+        """One object as it is now; None if it is not there."""
+        return self._of_kind(ref).get(ref)
+
     def apply(self, body: Body) -> Body:
         """Apply, as the port does. The cache has the stored object at once."""
         stored = self._cluster.apply(body)

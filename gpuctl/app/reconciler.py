@@ -49,11 +49,13 @@ from gpuctl.app.status import UNPUBLISHED, Publisher, StatusBoard
 from gpuctl.app.timekeeping import LAST_RETRY_MS, NO_REFERENCE, CheckedClock, retry_ms
 from gpuctl.app.troubles import Troubles
 from gpuctl.diag.wording import message
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import annotations_of, text
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION
 from gpuctl.model.state import Body, ClusterState
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe import Records, read_ledgers
+from gpuctl.observe import CONTROL, Records, read_ledgers
 
 LOOK_AGAIN_MS: DurationMs = 500
 """How long after gpuctl's own writes the next cycle comes, if no change calls for an earlier one."""
@@ -144,6 +146,7 @@ class Reconciler:
         self._follower.forget()
         self._board.begin()
         self._overview.begin()
+        self._asked: str | None = None
         self.has_followed = False
         """Whether the branch was read at least once, or could not be."""
         self._desired = Desired()
@@ -195,6 +198,13 @@ class Reconciler:
             self._board.stand_by(leadership.holder())
         elif self.has_followed:
             self._board.tell(lambda: self._journal.standing)
+
+    def is_asked_for_git(self) -> bool:
+        """Whether a person has asked since the last call to have Git read now."""
+        body = self._object_cache.get(CONTROL)
+        asked = text(annotations_of(body or {}), names.SYNC_ANNOTATION)
+        before, self._asked = self._asked, asked
+        return before is not None and asked != before and bool(asked)
 
     @property
     def is_following(self) -> bool:

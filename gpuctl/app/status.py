@@ -114,8 +114,8 @@ class StatusBoard:
         facts = replace(self._facts, kept_back=desired.kept_back, diagnostics=desired.diagnostics)
         self._facts = facts = replace(facts, declared=desired.declared)
         if report is not None and _went_well(report):
-            facts = replace(facts, cycled_ms=report.at_ms, nodes=report.state.nodes)
-            if report.calm and self._next and self._next != facts.applied:
+            facts = replace(facts, cycled_ms=report.at_ms, nodes=report.state.nodes, frozen=report.state.frozen)
+            if report.calm and not report.state.all_frozen and self._next and self._next != facts.applied:
                 facts = replace(facts, applied=self._next, applied_ms=report.at_ms)
         self._facts, self._changed = facts, True
 
@@ -171,6 +171,7 @@ class StatusBoard:
                 ready=status.ready,
                 fetched_ms=facts.fetched_ms,
                 cycled_ms=facts.cycled_ms,
+                frozen=tuple(facts.frozen),
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuctl.install.guard import policies
 from gpuctl.install.installation import UNGUARDED, Installation
-from gpuctl.install.readers import reader_roles
+from gpuctl.install.readers import freezer_role, reader_roles
 from gpuctl.install.rights import account_and_rights
 from gpuctl.install.workload import arguments, controller
 from gpuctl.model.state import Body
@@ -15,4 +15,4 @@ __all__ = ["UNGUARDED", "Installation", "all_objects", "arguments"]
 def all_objects(wanted: Installation) -> tuple[Body, ...]:
     """All objects in an order in which they can be applied: the namespace first, the Deployment after its rights."""
     namespace, *rest = controller(wanted)
-    return (namespace, *account_and_rights(wanted), *reader_roles(), *policies(wanted), *rest)
+    return (namespace, *account_and_rights(wanted), *reader_roles(), *freezer_role(), *policies(wanted), *rest)

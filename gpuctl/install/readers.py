@@ -1,8 +1,9 @@
-"""Roles for people who look at jobs. An administrator binds them; `gpuctl install` binds them to no one.
+"""Roles for people. An administrator binds them; `gpuctl install` binds them to no one.
 
 ClusterRole `gpuctl-reader`, bound in a project's namespace, shows the jobs there; bound in the cluster, all of them.
 Role `gpuctl-reader` in gpuctl's namespace shows the overview, which is for every team and names no job. Role
 `gpuctl-operator` there shows what does: ledgers, for `diff` and `plan --context`, and the status with its Lease.
+Role `gpuctl-freezer` there is the one that writes: annotations of a single object.
 """
 
 from __future__ import annotations
@@ -26,6 +27,20 @@ def reader_roles() -> Iterator[Body]:
     yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published]}, namespace=home)
     rules = [_rule(kinds.CONFIG_MAP, *_LOOK), {**_rule(kinds.LEASE, *_LOOK), "resourceNames": [names.LEASE_NAME]}]
     yield made(kinds.ROLE, names.OPERATOR_ROLE, {"rules": rules}, namespace=home)
+
+
+def freezer_role() -> Iterator[Body]:
+    """The role of people who may freeze a part and have Git read now, and the object that they write.
+
+    It shows the overview too, which names the projects there are. The object is made without annotations, so that
+    applying it again ends no freeze.
+    """
+    home = names.SYSTEM_NAMESPACE
+    note = "gpuctl freeze, unfreeze and sync write annotations here: who may change this object may do that."
+    yield made(kinds.CONFIG_MAP, names.CONTROL_NAME, {}, namespace=home, note=note)
+    may = {**_rule(kinds.CONFIG_MAP, "get", "patch"), "resourceNames": [names.CONTROL_NAME]}
+    sees = {**_rule(kinds.CONFIG_MAP, "get"), "resourceNames": [names.OVERVIEW_NAME]}
+    yield made(kinds.ROLE, names.FREEZER_ROLE, {"rules": [may, sees]}, namespace=home)
 
 
 def _cluster_rules() -> Iterator[Mapping[str, Any]]:

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import DurationMs, Instant
 
 _MOST_STEPS = 1_000
@@ -41,6 +42,19 @@ class FreezeWindow:
     time_zone: str
     forbids: frozenset[Forbidden]
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frozen:
+    """A part that a person froze in the cluster, so that nothing of it is written. `project` None: all of the cluster.
+
+    `by` is the person's name as the API server knows it. Who may write that may say anything; few may.
+    """
+
+    project: ProjectName | None
+    by: str
+    reason: str
+    since_ms: Instant | None
 
 
 def is_zone(name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
 from gpuctl.model.declared import Way
+from gpuctl.model.freeze import Frozen
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.units import CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
@@ -250,7 +251,7 @@ class ClusterState:
 
     `own` are the Jobs and Deployments that gpuctl made, in the order of their runs, `foreign` are all others. `pods`
     are the pods of runs, with the run of each. `occupied` are the namespaces with foreign pods that are not terminal.
-    `unreadable` are objects of which the reading failed, each with what was wrong.
+    `unreadable` are objects of which the reading failed, each with what was wrong. `frozen` is what people froze.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -266,6 +267,12 @@ class ClusterState:
     pods: Mapping[ObjectRef, tuple[JobId, RunDigest]] = field(default_factory=dict)
     occupied: frozenset[str] = frozenset()
     unreadable: tuple[tuple[ObjectRef, str], ...] = ()
+    frozen: tuple[Frozen, ...] = ()
+
+    @property
+    def all_frozen(self) -> bool:
+        """Whether the whole cluster is frozen."""
+        return any(each.project is None for each in self.frozen)
 
 
 def uuids_of(nodes: Iterable[Node]) -> dict[NodeName, tuple[str, ...]]:

@@ -18,6 +18,7 @@ from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe.cache import ObserveCache
 from gpuctl.observe.charges import Excess
 from gpuctl.observe.devices import HeldDevice
+from gpuctl.observe.freezes import read_frozen
 from gpuctl.observe.hami import HamiNode, hami_devices, hami_node, unreadable_hami_node
 from gpuctl.observe.ledgers import Records, read_ledgers
 from gpuctl.observe.nodes import Use, observe_nodes
@@ -81,6 +82,7 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
         pods=our_pods,
         occupied=frozenset(pod.ref.namespace for pod in foreign),
         unreadable=tuple(sorted({*cache.faults.found, *inventory.unreadable})),
+        frozen=read_frozen(bodies[kinds.CONFIG_MAP]),
     )
 
 

@@ -33,6 +33,7 @@ from gpuctl.plan.guard import (
     damaged_projects,
     excluded_projects,
     foreign_namespaces,
+    frozen_projects,
     is_confirmed,
     mass_stop,
     quota_cut,
@@ -88,7 +89,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     """
     cache = cache or PlanCache()
     cache.turn()
-    untouched = excluded_projects(declared, state) | damaged_projects(state)
+    untouched = excluded_projects(declared, state) | damaged_projects(state) | frozen_projects(declared, state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
     diffs = cache.diffs(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
@@ -120,7 +121,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
     written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(diffs, cache) if diffs else []
     return Plan(
-        changes=in_order([*changes, *written]),
+        changes=() if state.all_frozen else in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
         notices=sorted_diagnostics([

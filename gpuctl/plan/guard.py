@@ -128,13 +128,21 @@ def unreadable_jobs(state: ClusterState) -> frozenset[JobId]:
 
 
 def excluded_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
-    """Projects that this cycle leaves as they are: pinned, in a foreign namespace, or with a damaged ledger.
+    """Projects that this cycle leaves as they are: pinned, frozen, in a foreign namespace, or with a damaged ledger.
 
     Without the ledger it is not known which of a project's runs have ended. A damaged revision excludes no project: it
     only says where to find the project's files when the newest are broken.
     """
     damaged = damaged_projects(state).intersection(project.name for project in declared.projects)
-    return declared.pinned | foreign_namespaces(declared, state).keys() | damaged
+    left = declared.pinned | foreign_namespaces(declared, state).keys() | damaged
+    return left | (frozen_projects(declared, state) - {OWN}) if state.frozen else left
+
+
+def frozen_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
+    """The projects that people froze, declared or not; with the cluster all, and OWN for its own ledger."""
+    if state.all_frozen:
+        return frozenset({*(project.name for project in declared.projects), *state.ledgers, OWN})
+    return frozenset(each.project for each in state.frozen if each.project is not None)
 
 
 def damaged_projects(state: ClusterState) -> frozenset[ProjectName]:

@@ -13,7 +13,7 @@ from gpuctl.model.right import Right
 
 _LOOKS = frozenset({"get", "list", "watch"})
 _ENTERS = frozenset({"pods/exec", "pods/portforward", "pods/attach"})
-_AT_HOME = frozenset(kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
+_CONFIG_MAPS, _LEASES = (kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
 _ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9.-]+)")
 _NAME = re.compile(r"[^a-z0-9-]+")
 _LONGEST_NAME = 40
@@ -25,14 +25,25 @@ def grant_of(right: Right) -> str:
     if right.resource in _ENTERS:
         there = right.namespace or "NAMESPACE"
         return f"role edit in the project's namespace gives it: {_binding('edit', right, there)}"
+    at_home = right.namespace == home
+    if at_home and right.resource == _CONFIG_MAPS and (right.name == names.CONTROL_NAME or right.verb == "create"):
+        return _control_grant(right)
     if right.verb not in _LOOKS:
         return "gpuctl-reader does not give it: its roles look and change nothing"
-    if right.namespace == home and right.resource in _AT_HOME:
+    if at_home and right.resource in {_CONFIG_MAPS, _LEASES}:
         role = names.READER_ROLE if right.verb == "get" else names.OPERATOR_ROLE
         return f"role {role} gives it: {_binding(role, right, home, kind='role')}"
     if right.namespace:
         return f"role {names.READER_ROLE} gives it: {_binding(names.READER_ROLE, right, right.namespace)}"
     return f"role {names.READER_ROLE} gives it in all projects: {_binding(names.READER_ROLE, right)}"
+
+
+def _control_grant(right: Right) -> str:
+    """ConfigMap gpuctl-control is the only one that a command makes or changes for a person."""
+    if right.verb == "create":
+        return f"{names.CONTROL_NAME} is missing; an administrator applies what `gpuctl install` prints"
+    role = names.FREEZER_ROLE
+    return f"role {role} gives it: {_binding(role, right, names.SYSTEM_NAMESPACE, kind='role')}"
 
 
 def team_grant(right: Right) -> str:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
 from gpuctl.model.declared import Declared
-from gpuctl.model.freeze import Forbidden, open_until
+from gpuctl.model.freeze import Forbidden, Frozen, open_until
 from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
 from gpuctl.model.state import Node
 from gpuctl.model.units import Instant
@@ -66,7 +66,7 @@ class StatusFacts:
     kept_back: Mapping[ProjectName, Revision] = field(default_factory=dict)
     diagnostics: Sequence[Diagnostic] = ()
     standing: Sequence[ProblemForm] = ()
-    frozen: Sequence[FrozenForm] = ()
+    frozen: Sequence[Frozen] = ()
     predictions: Sequence[PredictionForm] = ()
 
 
@@ -94,7 +94,7 @@ def _made(facts: StatusFacts, most: int) -> StatusV1:
         for each in facts.standing
         if not _CONFIRM.search(each.help) and each.code not in _BACK and _cut(each.message) not in told
     ]
-    frozen = [*facts.frozen, *_windows(facts)]
+    frozen = [*map(_frozen, facts.frozen), *_windows(facts)]
     made = StatusV1(
         api_version="gpuctl.dev/v1",
         kind="Status",
@@ -116,7 +116,7 @@ def _made(facts: StatusFacts, most: int) -> StatusV1:
         refusals=cut([
             RefusalForm(code=each.code, message=_cut(each.message), confirm=found.group(1)) for found, each in refused
         ]),
-        frozen=cut([each.model_copy(update={"reason": _cut(each.reason)}) for each in frozen]),
+        frozen=cut(frozen),
         pools=cut(list(_short_pools(facts, cut))),
         predictions=cut([
             each.model_copy(update={"differences": [_cut(text) for text in cut(each.differences)]})
@@ -171,11 +171,16 @@ def problem_of(found: Diagnostic) -> ProblemForm:
     )
 
 
+def _frozen(frozen: Frozen) -> FrozenForm:
+    by, since = frozen.by or "a person without a name", _time(frozen.since_ms)
+    return FrozenForm(project=frozen.project, by=_cut(by), reason=_cut(frozen.reason), since=since, until=None)
+
+
 def _windows(facts: StatusFacts) -> Iterator[FrozenForm]:
     windows = () if facts.declared is None else facts.declared.cluster.freeze
     found = {open_until(windows, forbidden, facts.now_ms) for forbidden in Forbidden} if windows else set()
     for until_ms, reason in sorted(each for each in found if each is not None):
-        yield FrozenForm(project=None, by="", reason=reason, since=None, until=format_timestamp(until_ms))
+        yield FrozenForm(project=None, by="", reason=_cut(reason), since=None, until=format_timestamp(until_ms))
 
 
 def _short_pools(facts: StatusFacts, cut: _Cut) -> Iterator[PoolForm]:

@@ -73,7 +73,7 @@ class RefusalForm(StatusForm):
 
 
 class FrozenForm(StatusForm):
-    """A part that nothing is written of."""
+    """A part that a person froze, so that nothing of it is written; or a freeze window that is open, for commits."""
 
     project: str | None = Field(description="The project; null: the whole cluster.")
     by: str = Field(description="The user who froze it; empty: a freeze window that is declared in Git.")

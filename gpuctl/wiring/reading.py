@@ -17,6 +17,7 @@ from gpuctl.adapters.githistory import Removal, removal_of
 from gpuctl.adapters.gitmerge import Compared, compare, roll_back
 from gpuctl.adapters.newfiles import NewFolder
 from gpuctl.app.beginning import NewRepository
+from gpuctl.app.control import ControlObject
 from gpuctl.app.forwarding import Forwarder
 from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable, VirtualTime
 from gpuctl.app.simulation import ReadTree
@@ -105,6 +106,16 @@ def forwarder(sessions: Sessions) -> Forwarder:
     if not isinstance(sessions, PodSessions):
         raise TypeError("sessions of an API server alone lead ports")
     return PortForwarder(sessions)
+
+
+@contextmanager
+def control(kubeconfig: str | None, context: str | None) -> Iterator[ControlObject]:
+    """The object by which people control a running gpuctl, with the rights of the person who runs the command."""
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.control import KubernetesControl  # noqa: PLC0415
+
+    with closing(connect(kubeconfig, context)) as connection, closing(KubernetesControl(connection)) as found:
+        yield found
 
 
 def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:

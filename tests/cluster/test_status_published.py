@@ -23,27 +23,34 @@ def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
     made.leave()
 
 
-@pytest.fixture
-def reader(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> str:
-    """The kubeconfig of an account that has Role gpuctl-operator in gpuctl-system, and nothing else."""
-    plane = plane_with_gpuctl
-    account = f"{HOME}/serviceaccounts"
-    plane.call("PATCH", f"{account}/looker?fieldManager=test", {
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "looker"},
+def account(plane: ControlPlane, folder: Path, name: str, role: str) -> str:
+    """The kubeconfig of an account that has a role in gpuctl-system, and nothing else."""
+    accounts = f"{HOME}/serviceaccounts"
+    plane.call("PATCH", f"{accounts}/{name}?fieldManager=test", {
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name},
     })  # fmt: skip
-    plane.call("PATCH", f"{RBAC}/looker?fieldManager=test", {
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "looker"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gpuctl-operator"},
-        "subjects": [{"kind": "ServiceAccount", "name": "looker", "namespace": "gpuctl-system"}],
+    plane.call("PATCH", f"{RBAC}/{name}?fieldManager=test", {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "gpuctl-system"}],
     })  # fmt: skip
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = plane.call("POST", f"{account}/looker/token", request)["status"]["token"]
-    return str(plane.write_kubeconfig(tmp_path / "looker.kubeconfig", token))
+    token = plane.call("POST", f"{accounts}/{name}/token", request)["status"]["token"]
+    return str(plane.write_kubeconfig(folder / f"{name}.kubeconfig", token))
+
+
+@pytest.fixture
+def reader(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> str:
+    return account(plane_with_gpuctl, tmp_path, "looker", "gpuctl-operator")
+
+
+def gpuctl(kubeconfig: str, *words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "gpuctl", *words, "--kubeconfig", kubeconfig]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
 
 
 def status(kubeconfig: str, *more: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "gpuctl", "status", "--kubeconfig", kubeconfig, *more]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    return gpuctl(kubeconfig, "status", *more)
 
 
 def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> None:
@@ -72,3 +79,24 @@ def test_it_is_not_ready_where_no_replica_leads(site: Site, reader: str) -> None
     site.plane.call("PUT", LEASE, {**lease, "spec": {**lease["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"}})
     result = status(reader)
     assert (result.returncode, result.stdout.splitlines()[1]) == (1, "  no replica leads")
+
+
+def test_a_person_with_the_freezers_role_freezes_and_has_git_read(site: Site, reader: str, tmp_path: Path) -> None:
+    freezer = account(site.plane, tmp_path, "freezer", "gpuctl-freezer")
+    site.commit(project("a", 4), job("j"))
+    site.start(interval="10m")
+    site.await_pods("j")
+    told = gpuctl(freezer, "freeze", "project", "a", "--reason", "an incident")
+    assert told.stdout == "project a is frozen by system:serviceaccount:gpuctl-system:freezer: an incident\n", told
+    assert "--role=gpuctl-freezer " in gpuctl(reader, "freeze", "cluster", "--reason", "x").stderr
+    site.commit(job("k"), {"c/a-j.yaml": None}, project("b", 4), job("m", project="b"))
+    assert gpuctl(freezer, "sync").returncode == 0
+    site.await_pods("m", project="b")
+    assert sorted(site.pods()) == ["j"]
+    frozen = json.loads(status(reader, "-o", "json").stdout)["frozen"]
+    assert [(each["project"], each["by"], each["reason"]) for each in frozen] == [
+        ("a", "system:serviceaccount:gpuctl-system:freezer", "an incident")
+    ]
+    assert gpuctl(freezer, "unfreeze", "project", "a").returncode == 0
+    assert gpuctl(freezer, "unfreeze", "project", "a").stderr.startswith("error GPU9003: project a is not frozen")
+    site.await_pods("k")

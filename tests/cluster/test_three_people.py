@@ -282,6 +282,30 @@ def test_what_is_about_files_is_the_same_for_all(name: str, scene: Scene) -> Non
     assert told[0].exit_code in {0, 1}
 
 
+CONTROLS = {
+    "freeze": ("freeze", "project", "b", "--reason", "an incident"),
+    "unfreeze": ("unfreeze", "project", "b"),
+    "sync": ("sync",),
+}
+
+
+def test_an_administrator_freezes_what_is_declared(scene: Scene) -> None:
+    absent = scene.run("admin", "freeze", "project", "nosuch", "--reason", "x")
+    assert (absent.exit_code, absent.stdout) == (2, "")
+    assert absent.stderr.startswith("error GPU9003: project nosuch is not declared in this cluster\n")
+    assert "declared are: a and b" in absent.stderr
+    assert [scene.run("admin", *line).exit_code for line in CONTROLS.values()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("person", PEOPLE[1:])
+@pytest.mark.parametrize("name", CONTROLS)
+def test_what_controls_a_running_controller_names_the_freezers_role(name: str, person: str, scene: Scene) -> None:
+    told = scene.run(person, *CONTROLS[name])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith(f"error GPU7015: system:serviceaccount:default:{person} may not get configmaps ")
+    assert f"--role=gpuctl-freezer --serviceaccount=default:{person}" in told.stderr
+
+
 @pytest.mark.parametrize("person", PEOPLE[1:])
 def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: str, scene: Scene) -> None:
     follow = ("--repo", str(scene.site.copy.folder), "--path", "c", "--branch", "main")
@@ -297,5 +321,5 @@ def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: 
 
 
 def test_every_command_was_tried() -> None:
-    tried = {line[0] for line in (*LOOKS.values(), *WHOLE.values(), *ALIKE.values())}
+    tried = {line[0] for line in (*LOOKS.values(), *WHOLE.values(), *ALIKE.values(), *CONTROLS.values())}
     assert tried | {"logs", "exec", "bash", "port-forward", "reconcile"} == set(COMMANDS)

@@ -93,8 +93,9 @@ def _forbidden(status: Body, told: str) -> Forbidden:
         "rule": rule,
     }
     right = Right(
-        user=found["user"] or "", verb=found["verb"], group=group, resource=found["resource"], namespace=namespace or ""
-    )
+        user=found["user"] or "", verb=found["verb"], group=group, resource=found["resource"],
+        namespace=namespace or "", name=text(status, "details", "name"),
+    )  # fmt: skip
     return RightMissing(message("GPU7015", params), right)
 
 

@@ -58,4 +58,18 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "account has the right.",
         fix="An administrator runs `kubectl create namespace gpuctl-system`, or applies what `gpuctl install` prints.",
     ),
+    CodeEntry(
+        code="GPU7083",
+        title="what is frozen can't be read",
+        message="ConfigMap {name}: its annotation gpuctl.dev/frozen can't be read: {why}",
+        why="Another program, or a person by hand, changed it. Until it can be read, all of the cluster is frozen.",
+        fix="`kubectl -n gpuctl-system annotate configmap gpuctl-control gpuctl.dev/frozen-` ends all freezes.",
+    ),
+    CodeEntry(
+        code="GPU7084",
+        title="too many parts are frozen",
+        message="{most} parts are frozen already",
+        why="What is frozen stands in one annotation, which has a bound.",
+        fix="End some by `gpuctl unfreeze project NAME`, or freeze the cluster: `gpuctl freeze cluster`.",
+    ),
 )

@@ -8,6 +8,7 @@ from gpuctl.install import Installation, all_objects
 from gpuctl.model.right import Right
 from gpuctl.views.rights import grant_of, team_grant
 
+_AT_HOME = ("reader", "operator", "freezer")
 JOBS = Right(user="ann", verb="list", group="batch", resource="jobs")
 THERE = Right(user="ann", verb="list", group="batch", resource="jobs", namespace="gpu-a")
 CASES = {
@@ -17,6 +18,10 @@ CASES = {
         "kubectl create rolebinding gpuctl-reader-ann -n gpuctl-system --role=gpuctl-reader --user=ann",
     Right(user="ann", verb="list", group="", resource="configmaps", namespace="gpuctl-system"):
         "kubectl create rolebinding gpuctl-operator-ann -n gpuctl-system --role=gpuctl-operator --user=ann",
+    Right(user="ann", verb="get", group="", resource="configmaps", namespace="gpuctl-system", name="gpuctl-control"):
+        "kubectl create rolebinding gpuctl-freezer-ann -n gpuctl-system --role=gpuctl-freezer --user=ann",
+    Right(user="ann", verb="patch", group="", resource="configmaps", namespace="gpuctl-system", name="gpuctl-control"):
+        "kubectl create rolebinding gpuctl-freezer-ann -n gpuctl-system --role=gpuctl-freezer --user=ann",
     Right(user="ann", verb="create", group="", resource="pods/exec", namespace="gpu-a"):
         "kubectl create rolebinding edit-ann -n gpu-a --clusterrole=edit --user=ann",
     Right(user="system:serviceaccount:ci:bot", verb="list", group="", resource="nodes"):
@@ -46,7 +51,15 @@ def test_a_team_needs_its_namespace_and_what_is_published() -> None:
 def test_each_role_that_is_named_is_installed() -> None:
     bodies = all_objects(Installation(image="i", repo="https://x/y", path="c"))
     roles = {(body["kind"], body["metadata"]["name"]) for body in bodies}
-    assert roles >= {("ClusterRole", "gpuctl-reader"), ("Role", "gpuctl-reader"), ("Role", "gpuctl-operator")}
+    assert roles >= {("ClusterRole", "gpuctl-reader"), *(("Role", f"gpuctl-{name}") for name in _AT_HOME)}
+
+
+def test_the_freezers_role_writes_one_object_and_reads_one_more() -> None:
+    bodies = all_objects(Installation(image="i", repo="https://x/y", path="c"))
+    (role,) = (body for body in bodies if body["metadata"]["name"] == "gpuctl-freezer")
+    assert {name: set(rule["verbs"]) for rule in role["rules"] for name in rule["resourceNames"]} == {
+        "gpuctl-control": {"get", "patch"}, "gpuctl-overview": {"get"},
+    }  # fmt: skip
 
 
 def test_no_role_of_readers_changes_anything_or_reads_a_secret() -> None:

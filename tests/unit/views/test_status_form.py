@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from gpuctl.model.freeze import Frozen
 from gpuctl.model.ids import ProjectName, Revision
 from gpuctl.views.status import MOST_BYTES, StatusFacts, document, status_of, text_lines
-from gpuctl.views.status_form import FrozenForm, PredictionForm, ProblemForm, ReplicaForm, parsed, schema
+from gpuctl.views.status_form import PredictionForm, ProblemForm, ReplicaForm, parsed, schema
 
 ROOT = Path(__file__).parents[3]
 LEADER = ReplicaForm(identity="pod-1", role="leader", leader="pod-1")
@@ -58,11 +60,12 @@ def test_a_refusal_is_listed_with_its_line_and_is_no_other_problem() -> None:
     assert (made.problems, made.ready) == ([], False)
 
 
-def test_what_a_person_froze_is_not_ready_and_a_window_is() -> None:
-    window = FrozenForm(project=None, by="", reason="", since=None, until="2026-01-01T00:00:00.000Z")
-    assert status_of(facts(frozen=[window])).ready
-    ann = window.model_copy(update={"by": "ann", "project": "a", "reason": "an incident"})
-    assert status_of(facts(frozen=[ann])).why_not == ["project a is frozen by ann: an incident"]
+def test_what_a_person_froze_is_not_ready() -> None:
+    frozen = Frozen(project=ProjectName("a"), by="ann", reason="an incident", since_ms=0)
+    assert status_of(facts(frozen=[frozen])).why_not == ["project a is frozen by ann: an incident"]
+    assert status_of(facts(frozen=[replace(frozen, project=None, by="")])).why_not == [
+        "the cluster is frozen by a person without a name: an incident"
+    ]
 
 
 @pytest.mark.parametrize("length", [10, 100_000])
