@@ -100,3 +100,12 @@ def test_a_person_with_the_freezers_role_freezes_and_has_git_read(site: Site, re
     assert gpuctl(freezer, "unfreeze", "project", "a").returncode == 0
     assert gpuctl(freezer, "unfreeze", "project", "a").stderr.startswith("error GPU9003: project a is not frozen")
     site.await_pods("k")
+
+
+def test_any_project_can_be_frozen_where_none_is_known(site: Site, tmp_path: Path) -> None:
+    site.plane.refused("DELETE", f"{HOME}/configmaps/gpuctl-overview")
+    freezer = account(site.plane, tmp_path, "freezer", "gpuctl-freezer")
+    told = gpuctl(freezer, "freeze", "project", "unseen", "--reason", "an incident")
+    assert told.returncode == 0, told
+    assert told.stderr.startswith("note: it can't be known whether project unseen is declared")
+    assert gpuctl(freezer, "unfreeze", "project", "unseen").returncode == 0
