@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,13 @@ HOME = "/api/v1/namespaces/gpuctl-system"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/gpuctl-system/rolebindings"
 
 
+NUMBERS = count(1)
+
+
 @pytest.fixture
 def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
-    made = Site(plane_with_gpuctl, tmp_path, "status")
+    """Each has a name of its own: the namespaces of the last one may still be ending."""
+    made = Site(plane_with_gpuctl, tmp_path, f"status{next(NUMBERS)}")
     yield made
     made.leave()
 
@@ -59,7 +64,7 @@ def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> Non
     waited = status(reader, "--wait", "--timeout", "30s", "--commit", commit)
     assert waited.returncode == 0, (waited.stdout, waited.stderr, site.logs())
     form = json.loads(status(reader, "-o", "json").stdout)
-    assert (form["cluster"], form["commit"]["applied"], form["commit"]["head"]) == ("status", commit, commit)
+    assert (form["cluster"], form["commit"]["applied"], form["commit"]["head"]) == (site.name, commit, commit)
     leader = site.plane.call("GET", LEASE)["spec"]["holderIdentity"]
     assert (form["replica"]["identity"], form["replica"]["leader"]) == (leader, leader)
     told = [r for r in all_writes_of(process.audited()) if r["objectRef"].get("name") == "gpuctl-status"]
