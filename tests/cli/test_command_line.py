@@ -147,7 +147,7 @@ def test_without_a_cluster_it_is_said_where_one_was_looked_for(
 
 
 WORDS = st.one_of(st.sampled_from([*COMMANDS, "-o", "json", "--head", "-p", "--", "-"]), st.text(max_size=8))
-NOT_AT_RANDOM = frozenset({"demo", "reconcile", "bench", "simulate", "fmt", "config"})
+NOT_AT_RANDOM = frozenset({"demo", "reconcile", "bench", "simulate", "fmt", "config", "man"})
 """Slow ones, and those that write where they are run, whatever else is said."""
 
 
