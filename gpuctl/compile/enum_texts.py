@@ -5,95 +5,72 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
-    values: dict(zip(values, texts, strict=True))
-    for values, texts in (
-        (
-            ("Cluster", "Department", "Project", "Job", "Policy"),
-            (
-                "A cluster: its node pools and the choices of its engine.",
-                "An optional level above projects, with a quota of its own.",
-                "What owns quota and jobs.",
-                "What runs, on how many GPUs.",
-                "A rule that declarations must keep.",
-            ),
-        ),
-        (
-            ("Cluster", "Department", "Project", "Job"),
-            ("The cluster.", "Departments.", "Projects.", "Jobs."),
-        ),
-        (
-            ("error", "warning", "audit"),
-            (
-                "A breach makes the declarations invalid: nothing of them is applied.",
-                "A breach is told.",
-                "A breach is counted, and listed by plan.",
-            ),
-        ),
-        (
-            ("pause", "delete"),
-            (
-                "Commits wait that pause, move or end a running job that stays declared.",
-                "Commits wait that remove a job or a project.",
-            ),
-        ),
-        (
-            ("binpack", "spread"),
-            ("The fullest node that fits is taken first.", "The emptiest node that fits is taken first."),
-        ),
-        (
-            ("device-plugin", "mig", "hami", "dra"),
-            (
-                "NVIDIA's device plugin: whole GPUs only.",
-                "GPUs cut into slices of MIG profiles; a fraction gets the smallest slice that has it.",
-                "HAMi's scheduler and device plugin: any fraction, with its memory enforced.",
-                "Dynamic resource allocation: claims of a DRA driver, HAMi's or NVIDIA's.",
-            ),
-        ),
-        (
-            ("hami", "nvidia"),
-            ("HAMi's DRA driver: any fraction of a GPU.", "NVIDIA's DRA driver: whole GPUs and MIG slices."),
-        ),
-        (
-            ("reclaim", "drain"),
-            (
-                "Jobs that run above a quota that was cut may be paused for others.",
-                "Jobs that run above a quota that was cut go on until they end.",
-            ),
-        ),
-        (
-            ("privileged", "baseline", "restricted"),
-            (
-                "No restriction: pods may do what the node's root may. Needed for hostPath.",
-                "Pods without known ways to privileges: no host namespaces, no hostPath.",
-                "Pods that also run as a user who is not root, without capabilities.",
-            ),
-        ),
-        (
-            ("ingress", "service", "portForward"),
-            (
-                "An Ingress at /PROJECT/JOB of the cluster's ingress host.",
-                "A Service, reached inside the cluster.",
-                "Neither: the port is reached by kubectl port-forward alone.",
-            ),
-        ),
-        (
-            ("training", "interactive", "inference"),
-            (
-                "Runs to its end: unless it is not preemptible, it may be paused for others, and goes on later.",
-                "A person works in it: unless it is preemptible, it is not paused and stays within quota.",
-                "Serves requests until it is removed: unless it is preemptible, it is not paused.",
-            ),
-        ),
-        (
-            ("Always", "IfNotPresent", "Never"),
-            (
-                "The image is pulled each time a pod starts.",
-                "The image is pulled where the node has it not.",
-                "The image is on the node already.",
-            ),
-        ),
+    tuple(texts): texts
+    for texts in (
+        {
+            "Cluster": "A cluster: its node pools and the choices of its engine.",
+            "Department": "An optional level above projects, with a quota of its own.",
+            "Project": "What owns quota and jobs.",
+            "Job": "What runs, on how many GPUs.",
+            "Policy": "A rule that declarations must keep.",
+        },
+        {
+            "Cluster": "The cluster.",
+            "Department": "Departments.",
+            "Project": "Projects.",
+            "Job": "Jobs.",
+        },
+        {
+            "error": "A breach makes the declarations invalid: nothing of them is applied.",
+            "warning": "A breach is told.",
+            "audit": "A breach is counted, and listed by plan.",
+        },
+        {
+            "pause": "Commits wait that pause, move or end a running job that stays declared.",
+            "delete": "Commits wait that remove a job or a project.",
+        },
+        {
+            "binpack": "The fullest node that fits is taken first.",
+            "spread": "The emptiest node that fits is taken first.",
+        },
+        {
+            "device-plugin": "NVIDIA's device plugin: whole GPUs only.",
+            "mig": "GPUs cut into slices of MIG profiles; a fraction gets the smallest slice that has it.",
+            "hami": "HAMi's scheduler and device plugin: any fraction, with its memory enforced.",
+            "dra": "Dynamic resource allocation: claims of a DRA driver, HAMi's or NVIDIA's.",
+        },
+        {
+            "hami": "HAMi's DRA driver: any fraction of a GPU.",
+            "nvidia": "NVIDIA's DRA driver: whole GPUs and MIG slices.",
+        },
+        {
+            "reclaim": "Jobs that run above a quota that was cut may be paused for others.",
+            "drain": "Jobs that run above a quota that was cut go on until they end.",
+        },
+        {
+            "privileged": "No restriction: pods may do what the node's root may. Needed for hostPath.",
+            "baseline": "Pods without known ways to privileges: no host namespaces, no hostPath.",
+            "restricted": "Pods that also run as a user who is not root, without capabilities.",
+        },
+        {
+            "ingress": "An Ingress at /PROJECT/JOB of the cluster's ingress host.",
+            "service": "A Service, reached inside the cluster.",
+            "portForward": "Neither: the port is reached by gpuctl port-forward alone.",
+        },
+        {
+            "training": "Runs to its end: unless it is not preemptible, it may be paused for others, and "
+            "goes on later.",
+            "interactive": "A person works in it: unless it is preemptible, it is not paused and stays within quota.",
+            "inference": "Serves requests until it is removed: unless it is preemptible, it is not paused.",
+        },
+        {
+            "Always": "The image is pulled each time a pod starts.",
+            "IfNotPresent": "The image is pulled where the node has it not.",
+            "Never": "The image is on the node already.",
+        },
     )
 }
+"""By the values that an enumeration has, in their order."""
 
 
 def text_of(values: list[str]) -> list[str] | None:
