@@ -27,6 +27,7 @@ from gpuctl.adapters.kubernetes.requests import (
     backoff_ms,
     encoded,
     ignored,
+    patching,
 )
 from gpuctl.adapters.kubernetes.rivals import without_rivals
 from gpuctl.adapters.kubernetes.stream import Stream
@@ -34,7 +35,6 @@ from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, Invalid, NotFound, ObjectList, WatchEvent, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s.kinds import KINDS, SCOPES, Kind, Scope
-from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import is_deleting, mapping, ref_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -139,13 +139,13 @@ class KubernetesCluster:
         """
         ref = ref_of(body)
         try:
-            return self._patch(ref, body, APPLY, {"fieldManager": FIELD_MANAGER, "force": "true"})
+            return self._patch(ref, body, APPLY)
         except Invalid as refusal:
             patch = without_rivals(body, refusal)
             if patch is None:
                 raise
-        self._patch(ref, patch, MERGE, {"fieldManager": FIELD_MANAGER})
-        return self._patch(ref, body, APPLY, {"fieldManager": FIELD_MANAGER, "force": "true"})
+        self._patch(ref, patch, MERGE)
+        return self._patch(ref, body, APPLY)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.
@@ -160,7 +160,7 @@ class KubernetesCluster:
             "preconditions": {name: value for name, value in wanted.items() if value},
         }
         kind = (ref.api_version, ref.kind)
-        path, what = _item(ref), f"delete {ref}"
+        path, what = item(_known(ref)), f"delete {ref}"
         left: Body = self._write(
             Request(verb="delete", kind=kind, method="DELETE", path=path, what=what, body=encoded(options))
         )
@@ -202,13 +202,8 @@ class KubernetesCluster:
             stream.join(max(0, until_ns - time.monotonic_ns()) // _MS_NS)
         self._hands.shutdown()
 
-    def _patch(self, ref: ObjectRef, patch: Body, content_type: str, query: Mapping[str, str]) -> Body:
-        stored: Body = self._write(
-            Request(
-                verb="patch", kind=(ref.api_version, ref.kind), method="PATCH", path=with_query(_item(ref), query),
-                what=f"apply {ref}", body=encoded(patch), content_type=content_type,
-            )
-        )  # fmt: skip
+    def _patch(self, ref: ObjectRef, patch: Body, content_type: str) -> Body:
+        stored: Body = self._write(patching(_known(ref), patch, content_type))
         return stored
 
     def _write(self, request: Request) -> Any:
@@ -304,10 +299,10 @@ def _selectors(scope: Scope) -> dict[str, str]:
     return {"labelSelector": scope.label_selector, "fieldSelector": scope.field_selector}
 
 
-def _item(ref: ObjectRef) -> str:
+def _known(ref: ObjectRef) -> ObjectRef:
     if (ref.api_version, ref.kind) not in KINDS:
         raise unsupported(f"{ref.kind} of {ref.api_version}")
-    return item(ref)
+    return ref
 
 
 def _lingers(left: Body) -> bool:

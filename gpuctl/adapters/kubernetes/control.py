@@ -56,7 +56,7 @@ class KubernetesControl:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         request = Request(
             verb="create", kind=("authentication.k8s.io/v1", "SelfSubjectReview"), method="POST", path=_REVIEWS,
-            what="ask who this is", body=encoded(body),
+            what="ask for the name of the user", body=encoded(body),
         )  # fmt: skip
         try:
             return text(self._requests.send(request), "status", "userInfo", "username")

@@ -7,11 +7,10 @@ from contextlib import suppress
 from threading import Condition, Thread
 
 from gpuctl.adapters.kubernetes.connection import Connection
-from gpuctl.adapters.kubernetes.paths import collection, item, with_query
-from gpuctl.adapters.kubernetes.requests import APPLY, OnRequest, Request, Requests, always, encoded, ignored
+from gpuctl.adapters.kubernetes.paths import collection, with_query
+from gpuctl.adapters.kubernetes.requests import APPLY, OnRequest, Request, Requests, always, ignored, patching
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import WorldFault
-from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import items
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -104,15 +103,4 @@ class ObjectPublisher:
         return {"apiVersion": ref.api_version, "kind": ref.kind, **found[0]} if found else None
 
     def _write(self, body: Body) -> None:
-        ref = self._ref
-        path = with_query(item(ref), {"fieldManager": FIELD_MANAGER, "force": "true"})
-        request = Request(
-            verb="patch",
-            kind=(ref.api_version, ref.kind),
-            method="PATCH",
-            path=path,
-            what=f"apply {ref}",
-            body=encoded(body),
-            content_type=APPLY,
-        )
-        self._requests.send(request, self._permit)
+        self._requests.send(patching(self._ref, body, APPLY), self._permit)

@@ -22,11 +22,14 @@ from urllib3.response import BaseHTTPResponse
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.decoding import decode
 from gpuctl.adapters.kubernetes.faults import Passing, Unauthorized, fault_of, status_of
+from gpuctl.adapters.kubernetes.paths import item, with_query
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import message
 from gpuctl.k8s.kinds import Kind
+from gpuctl.k8s.names import FIELD_MANAGER
+from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
@@ -77,6 +80,15 @@ class Request:
 def encoded(body: Body) -> bytes:
     """An object as it is sent."""
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=dict).encode()
+
+
+def patching(ref: ObjectRef, patch: Body, content_type: str) -> Request:
+    """A patch of an object by gpuctl's field manager; one by server-side apply takes over what others own."""
+    query = {"fieldManager": FIELD_MANAGER} | ({"force": "true"} if content_type == APPLY else {})
+    return Request(
+        verb="patch", kind=(ref.api_version, ref.kind), method="PATCH", path=with_query(item(ref), query),
+        what=f"apply {ref}", body=encoded(patch), content_type=content_type,
+    )  # fmt: skip
 
 
 class Requests:
