@@ -16,6 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from gpuctl import __version__
+from gpuctl.adapters.address import host_and_port
 from gpuctl.app.metrics import Measurements, ToldStatus
 from gpuctl.app.ports import WorldFault
 from gpuctl.app.predictions import Result
@@ -220,11 +221,11 @@ class MetricsServer:
 
     def __init__(self, meters: PrometheusMeters, address: str) -> None:
         """Raises WorldFault GPU7031 for what is no address, or one that can't be listened on."""
-        host, found, port = address.rpartition(":")
-        if not found or not port.isdecimal() or int(port) > 65_535:
+        place = host_and_port(address)
+        if place is None:
             raise _unservable(address, "not HOST:PORT")
         try:
-            self._server = _listen(host.strip("[]"), int(port), meters)
+            self._server = _listen(*place, meters)
         except OSError as error:
             raise _unservable(address, error.strerror or str(error)) from error
         self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import uvicorn
 
+from gpuctl.adapters.address import host_and_port
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import Access
 from gpuctl.adapters.dashboard.pages import Pages
@@ -59,13 +60,12 @@ class Dashboard:
 
 
 def _listen(address: str) -> socket.socket:
-    host, found, port = address.rpartition(":")
-    if not found or not port.isdecimal() or int(port) > 65_535:
+    wanted = host_and_port(address)
+    if wanted is None:
         raise _unservable(address, "not HOST:PORT")
+    host, port = wanted
     try:
-        family, kind, proto, _, place = socket.getaddrinfo(
-            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM
-        )[0]
+        family, kind, proto, _, place = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind, proto)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(place)
