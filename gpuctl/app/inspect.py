@@ -87,8 +87,11 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: 
 
 def live_of(bodies: Iterable[Body]) -> Live:
     """What some objects of a cluster say of it."""
-    objects = {ref_of(body): body for body in bodies}
-    state, published = observe(RawObjects(objects=objects)), objects.get(OVERVIEW_REF)
+    return _observed(RawObjects(objects={ref_of(body): body for body in bodies}))
+
+
+def _observed(raw: RawObjects, cache: ObserveCache | None = None) -> Live:
+    state, published = observe(raw, cache=cache), raw.objects.get(OVERVIEW_REF)
     overview = None if published is None else decode_overview(published)
     return Live(state=state, jobs=views_now(state), overview=overview)
 
@@ -114,21 +117,20 @@ class Mirror:
         self._cache.refresh()
         raw = self._cache.objects()
         if self._last is None or self._last[0] is not raw:
-            state = observe(raw, cache=self._observed)
-            self._last = raw, Live(state=state, jobs=views_now(state), unread=self._unread)
+            self._last = raw, replace(_observed(raw, self._observed), unread=self._unread)
         return self._last[1]
 
     def _readable(self) -> list[Kind]:
-        """The kinds that may be read and are served."""
-        found = []
+        """The kinds that may be read and are served. Those that jobs are made of have to be: the cache finds out."""
+        found = list(WORKLOADS)
         for kind in READ:
+            if kind in WORKLOADS:
+                continue
             try:
                 self._cluster.list(kind)
             except NotFound:
                 continue
             except Forbidden as fault:
-                if kind in WORKLOADS:
-                    raise
                 self._unread += (fault,)
                 continue
             found.append(kind)

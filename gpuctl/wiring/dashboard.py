@@ -11,7 +11,7 @@ from gpuctl.adapters.clock import SystemClock
 from gpuctl.app.inspect import Live, Mirror, live, live_of
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
-from gpuctl.views.overview import ClusterView, cluster_view
+from gpuctl.views.clusters import ClusterView, cluster_view
 from gpuctl.wiring.reading import reading, reading_embedded
 
 if TYPE_CHECKING:

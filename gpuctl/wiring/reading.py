@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from gpuctl.app.control import ControlObject
 from gpuctl.app.forwarding import Forwarder
 from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable, VirtualTime
 from gpuctl.app.simulation import ReadTree
-from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, Scope
+from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, SCOPES, Kind, Scope
 from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.ids import JobId
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
@@ -55,13 +55,14 @@ def reading_embedded(path: str) -> Iterator[Cluster]:
 
 
 @contextmanager
-def reading(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
-    """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, to read it whole."""
+def reading(kubeconfig: str | None, context: str | None, scopes: Mapping[Kind, Scope] = SCOPES) -> Iterator[Cluster]:
+    """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, to read all within the scopes."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
 
-    with closing(connect(kubeconfig, context)) as connection, closing(KubernetesCluster(connection)) as cluster:
-        yield cluster
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(connect(kubeconfig, context)))
+        yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes)))
 
 
 @contextmanager
@@ -84,18 +85,12 @@ def looking(
 @contextmanager
 def reading_status(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
     """Connect to a cluster of which only the published status and the Lease are read: few may read more there."""
-    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
-    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
-
     scopes = {
         kind: Scope(namespace=SYSTEM_NAMESPACE, field_selector=f"metadata.name={name}")
         for kind, name in ((CONFIG_MAP, STATUS_NAME), (LEASE, LEASE_NAME))
     }
-    with (
-        closing(connect(kubeconfig, context)) as connection,
-        closing(KubernetesCluster(connection, scopes=scopes)) as found,
-    ):
-        yield found
+    with reading(kubeconfig, context, scopes) as cluster:
+        yield cluster
 
 
 def forwarder(sessions: Sessions) -> Forwarder:

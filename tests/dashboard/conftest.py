@@ -11,7 +11,7 @@ from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.demo import STORY, Demo, Ending, Stage
 from gpuctl.app.inspect import live
 from gpuctl.simulate.scenario import EPOCH_MS
-from gpuctl.views.overview import ClusterView, cluster_view
+from gpuctl.views.clusters import ClusterView, cluster_view
 from gpuctl.wiring import EXAMPLE, example_cluster, sandbox
 
 

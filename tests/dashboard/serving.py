@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import Access
 from gpuctl.adapters.dashboard.server import Dashboard
-from gpuctl.views.overview import ClusterView
+from gpuctl.views.clusters import ClusterView
 
 
 class Site:

@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 from serving import Site, serving
 
-from gpuctl.views.overview import ClusterView
+from gpuctl.views.clusters import ClusterView
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PATHS = ("/", "/projects", "/jobs", "/jobs/team-c/c-4-gg", "/nodes", "/queue", "/analytics", "/nothing")

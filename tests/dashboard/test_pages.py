@@ -20,7 +20,7 @@ from gpuctl.adapters.dashboard.listing import ROWS, Query, jobs_page
 from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import format_gpus
-from gpuctl.views.overview import ClusterView
+from gpuctl.views.clusters import ClusterView
 
 PATHS = ("/", "/projects", "/jobs", "/jobs/team-a/a-1-g", "/nodes", "/queue", "/analytics")
 REPORT = {

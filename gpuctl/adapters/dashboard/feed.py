@@ -12,7 +12,7 @@ from typing import TypeAlias
 from gpuctl.app.ports import WorldFault
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
-from gpuctl.views.overview import ClusterView, allocation_of
+from gpuctl.views.clusters import ClusterView, allocation_of
 
 Read: TypeAlias = Callable[[], ClusterView]
 

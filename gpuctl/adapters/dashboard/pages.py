@@ -18,8 +18,8 @@ from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, format_gpus
+from gpuctl.views.clusters import ClusterView, clock_time, is_idle, quota_milli, two_digits
 from gpuctl.views.jobs import JobView
-from gpuctl.views.overview import ClusterView, clock_time, is_idle, quota_milli, two_digits
 from gpuctl.views.pod_problems import problem_text
 from gpuctl.views.tables import HOUR_MS, age
 
