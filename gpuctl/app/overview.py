@@ -30,7 +30,7 @@ _MINUTE_MS = 60_000
 class OverviewBoard:
     """Publishes overviews as they change. `offer` it every cycle's report; what it costs is spent in the background.
 
-    `publish` writes the object, and may raise WorldFault; None: nobody reads it.
+    `publish` writes the object, and may raise WorldFault; None: there is no API server on which rights differ.
     """
 
     def __init__(self, publish: Callable[[Body], object] | None, background: Background, clock: Clock) -> None:
@@ -141,7 +141,7 @@ def _projects(declared: Declared, state: ClusterState, schedule: Schedule) -> It
 
 
 def _node(view: NodeView) -> NodeOverview:
-    """Without its address and roles, and without whose the shares of a GPU are."""
+    """Without its address and roles, and without the jobs that share its GPUs."""
     return NodeOverview(
         name=view.name,
         status=view.status,

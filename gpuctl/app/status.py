@@ -1,4 +1,4 @@
-"""Keeps the reconciler's state as one value: what the leader publishes, and what every replica tells who asks it.
+"""Keeps the reconciler's state as one value: what the leader publishes, and what every replica answers.
 
 Written to the cluster only when something other than a time has changed, at most every PUBLISH_MS. A standby replica
 tells what the leader published.
