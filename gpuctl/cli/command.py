@@ -11,11 +11,15 @@ from gpuctl.cli.failures import EXIT_USAGE
 
 Function = Callable[..., Any]
 
+_HELP = {"help_option_names": ["-h", "--help"]}
+"""A setting of every command: click makes a command's help option once, under the command line that comes first."""
+
 
 class ExampleCommand(click.Command):
     """A command whose help ends with examples. `failed`: its exit code when it can't do what it is for."""
 
     def __init__(self, *args: Any, examples: tuple[str, ...], failed: int = EXIT_USAGE, **kwargs: Any) -> None:
+        kwargs["context_settings"] = _HELP
         super().__init__(*args, **kwargs)
         self.examples = examples
         self.failed = failed
@@ -29,6 +33,7 @@ class ExampleGroup(click.Group):
     """A group of commands whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: tuple[str, ...], **kwargs: Any) -> None:
+        kwargs["context_settings"] = {**_HELP, **kwargs.get("context_settings", {})}
         super().__init__(*args, **kwargs)
         self.examples = examples
 

@@ -127,7 +127,7 @@ class RootGroup(ExampleGroup):
     cls=RootGroup,
     examples=EXAMPLES,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", message="gpuctl %(version)s")
 @click.pass_context

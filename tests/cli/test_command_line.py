@@ -8,12 +8,15 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 from commands import ROOT, Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuctl import __version__
 from gpuctl.cli.main import COMMANDS, gpuctl
+from gpuctl.cli.top import top
+from gpuctl.cli.version import version
 
 Path_ = tuple[str, ...]
 
@@ -155,6 +158,11 @@ NOT_AT_RANDOM = frozenset({"demo", "reconcile", "bench", "simulate", "fmt", "con
 @given(args=st.lists(WORDS, max_size=4).filter(lambda args: not NOT_AT_RANDOM & set(args)))
 def test_garbage_never_ends_in_a_traceback(run: Run, args: list[str]) -> None:
     assert run(*args).exit_code in {0, 1, 2}
+
+
+def test_help_is_the_same_for_a_command_that_was_called_by_itself() -> None:
+    assert "-h, --help" in CliRunner().invoke(version, ["--help"]).output
+    assert "-h, --help" in CliRunner().invoke(top, ["-h"]).output
 
 
 def test_version(run: Run) -> None:
