@@ -21,6 +21,9 @@ from gpuctl.model.units import DurationMs
 SHORTEST_WAIT_MS: DurationMs = 20
 """The least time between two turns: being late by that costs nothing."""
 
+LONGEST_STANDBY_MS: DurationMs = 60_000
+"""How long `once` waits to lead: several times what a leader that has died is still taken for alive."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
@@ -32,15 +35,21 @@ class LoopSettings:
 
 
 def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) -> int:
-    """Reconcile until told to stop, or once. Returns the exit code: 1 only for `once`, if an error stands."""
+    """Reconcile until told to stop, or once. Returns the exit code.
+
+    It is 1 only for `once`: where an error stands, it is told to stop before it is done, or another process leads.
+    """
     reconciler = Reconciler(outside, journal, stop)
     rhythm = _Rhythm(settings, reconciler, outside.clock)
+    until_ms = outside.clock.now_ms() + LONGEST_STANDBY_MS
     while not stop.requested():
         wait_ms = rhythm.turn()
         if settings.once and (reconciler.has_followed or rhythm.has_stumbled):
             return 1 if journal.has_errors or rhythm.has_stumbled else 0
+        if settings.once and not outside.leadership.held() and outside.clock.now_ms() >= until_ms:
+            return 1
         stop.wait(wait_ms)
-    return 0
+    return 1 if settings.once else 0
 
 
 class _Rhythm:

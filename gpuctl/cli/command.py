@@ -30,12 +30,13 @@ class ExampleCommand(click.Command):
 
 
 class ExampleGroup(click.Group):
-    """A group of commands whose help ends with examples."""
+    """A group of commands whose help ends with examples. `failed`: the exit code of all of them, as of one command."""
 
-    def __init__(self, *args: Any, examples: tuple[str, ...], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: tuple[str, ...], failed: int = EXIT_USAGE, **kwargs: Any) -> None:
         kwargs["context_settings"] = {**_HELP, **kwargs.get("context_settings", {})}
         super().__init__(*args, **kwargs)
         self.examples = examples
+        self.failed = failed
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write the examples."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     "import",
     cls=ExampleGroup,
     examples=("gpuctl import runai projects.json workloads.json", "gpuctl import kubectl cluster.json --dry-run"),
+    failed=EXIT_FAILED,
 )
 def import_() -> None:
     """Declare the projects and jobs of a running cluster."""
@@ -44,8 +45,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_files
 
 
-@command("runai", examples=("gpuctl import runai projects.json workloads.json --path clusters/prod",),
-         failed=EXIT_FAILED)  # fmt: skip
+@command("runai", examples=("gpuctl import runai projects.json workloads.json --path clusters/prod",))
 @_options
 def runai(files: tuple[str, ...], path: str | None, *, dry_run: bool) -> None:
     """Declare Run:ai's departments, projects and workloads.
@@ -55,14 +55,14 @@ def runai(files: tuple[str, ...], path: str | None, *, dry_run: bool) -> None:
     in new files, the jobs suspended, for they run where they were found. What no field says is a comment in its file,
     and is listed.
 
-    Exit code: 0 done, 1 refused, 2 internal error.
+    Exit code: 0 done, 1 failed.
     """
     from gpuctl.scaffold.foreign import of_runai  # noqa: PLC0415 - only now
 
     _import(files, path, of_runai, dry_run=dry_run)
 
 
-@command("kubectl", examples=("gpuctl import kubectl cluster.json --path clusters/prod --dry-run",), failed=EXIT_FAILED)
+@command("kubectl", examples=("gpuctl import kubectl cluster.json --path clusters/prod --dry-run",))
 @_options
 def kubectl(files: tuple[str, ...], path: str | None, *, dry_run: bool) -> None:
     """Declare namespaces as projects, and their jobs.
@@ -72,7 +72,7 @@ def kubectl(files: tuple[str, ...], path: str | None, *, dry_run: bool) -> None:
     FILE is what `kubectl get namespaces,resourcequotas,jobs -A -o json` printed. All is declared in new files, the jobs
     suspended, for they run where they were found. What no field says is a comment in its file, and is listed.
 
-    Exit code: 0 done, 1 refused, 2 internal error.
+    Exit code: 0 done, 1 failed.
     """
     from gpuctl.scaffold.foreign import of_kubectl  # noqa: PLC0415 - only now
 

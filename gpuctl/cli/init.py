@@ -58,7 +58,7 @@ def init(  # noqa: PLR0913 - an argument for each option
     folder, becomes a Git repository if it is none; nothing is committed. No file is replaced: if one is there already,
     all such files are named, and nothing is written.
 
-    Exit code: 0 done, 1 refused, 2 internal error.
+    Exit code: 0 done, 1 failed.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.beginning import Taken, begin, mistakes  # noqa: PLC0415

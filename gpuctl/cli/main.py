@@ -91,7 +91,7 @@ class RootGroup(ExampleGroup):
             return self._invoke(ctx)
         except Failure as failure:
             command = self.get_command(ctx, ctx.invoked_subcommand or "")
-            if isinstance(command, ExampleCommand) and failure.exit_code == EXIT_USAGE:
+            if isinstance(command, ExampleCommand | ExampleGroup) and failure.exit_code == EXIT_USAGE:
                 failure.exit_code = command.failed  # type: ignore[misc] # click reads it off the instance
             raise
 

@@ -150,3 +150,9 @@ def test_names_that_drive_a_terminal_are_told_escaped(run: Run, folder: Path, tm
     assert "not declared: job vision/a\\x1b[2J: it has a name" in result.stderr
     assert "not said: job vision/b: \\u202e\\n\n" in result.stderr
     assert "# not said: \\u202e\\n\n" in (folder / "projects/vision/jobs/b.yaml").read_text()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--frob",), ("nothing.json",)])
+def test_every_failure_has_the_exit_code_of_its_help(run: Run, folder: Path, arguments: tuple[str, ...]) -> None:
+    """Also a mistake in the command line, and in a command of a group."""
+    assert run("import", "runai", *arguments, "--path", folder).exit_code == 1

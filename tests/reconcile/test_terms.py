@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stage import BASE, Stage, job
+from stage import BASE, ZERO_MS, Stage, job
 
 from gpuctl.adapters.git import GitSource
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
@@ -81,3 +81,18 @@ def test_it_says_why_it_can_not_lead(tmp_path: Path) -> None:
     stage.play(20)
     assert stage.codes("unreachable") == ["GPU7001"]
     assert stage.phases() == {}
+
+
+def test_once_beside_another_leader_ends_and_says_that_nothing_was_done(tmp_path: Path) -> None:
+    stage, turns = begin(tmp_path)
+    turns.leads = False
+    assert stage.play(600, once=True) == 1
+    assert (stage.clock.now_ms() - ZERO_MS) // 1000 == 60
+    assert [line["leader"] for line in stage.lines if line["event"] == "standby"] == ["other"]
+    assert stage.phases() == {}
+
+
+def test_once_that_is_told_to_stop_before_it_is_done_has_failed(tmp_path: Path) -> None:
+    stage, turns = begin(tmp_path)
+    turns.leads = False
+    assert stage.play(30, once=True) == 1
