@@ -15,7 +15,18 @@ from operator import attrgetter
 from typing import Any
 
 from gpuctl.model.ids import RunDigest
-from gpuctl.model.job import ClaimVolume, Container, HostPathVolume, Job, NewClaimVolume, SecretKey
+from gpuctl.model.job import (
+    ClaimVolume,
+    ConfigMapVolume,
+    Container,
+    EmptyDirVolume,
+    EnvSource,
+    HostPathVolume,
+    Job,
+    NewClaimVolume,
+    SecretKey,
+    SecretVolume,
+)
 
 NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
     Job: frozenset({
@@ -45,6 +56,10 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     ClaimVolume: ("claim", ("claim", "mount_path", "read_only")),
     NewClaimVolume: ("newClaim", ("size_bytes", "storage_class", "mount_path", "read_only")),
     HostPathVolume: ("hostPath", ("host_path", "mount_path", "read_only")),
+    SecretVolume: ("secret", ("secret", "mount_path", "read_only")),
+    ConfigMapVolume: ("configMap", ("config_map", "mount_path", "read_only")),
+    EmptyDirVolume: ("emptyDir", ("size_bytes", "mount_path", "read_only")),
+    EnvSource: (None, ("secret", "config_map", "prefix")),
 }
 """Values within fields are lists: a tag, then their fields of the first version. Never to be changed, but for new
 types."""

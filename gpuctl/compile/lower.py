@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gpuctl.compile import quota, spec_v1
+from gpuctl.compile import pod_v1, quota, spec_v1
 from gpuctl.compile.choices_v1 import Freeze, MinRuntime, Security
 from gpuctl.compile.digest import run_digest
 from gpuctl.compile.resolve import Resolved, ResolvedJob
@@ -259,14 +259,19 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
         large_shm=spec.large_shm,
         volumes=tuple(_volume(volume) for volume in spec.volumes),
         retries=spec.retries,
+        env_from=tuple(
+            job_model.EnvSource(secret=each.secret, config_map=each.config_map, prefix=each.prefix)
+            for each in spec.env_from
+        ),
+        pull_secrets=tuple(spec.image_pull_secrets),
     )
 
 
-def _env(value: str | spec_v1.SecretKey) -> job_model.EnvValue:
+def _env(value: str | pod_v1.SecretKey) -> job_model.EnvValue:
     return value if isinstance(value, str) else job_model.SecretKey(secret=value.secret, key=value.key)
 
 
-def _volume(volume: spec_v1.Volume) -> job_model.Volume:
+def _volume(volume: pod_v1.Volume) -> job_model.Volume:
     mount, read_only = volume.mount_path, volume.read_only
     if volume.new_claim is not None:
         return job_model.NewClaimVolume(
@@ -275,6 +280,12 @@ def _volume(volume: spec_v1.Volume) -> job_model.Volume:
             mount_path=mount,
             read_only=read_only,
         )
+    if volume.secret is not None:
+        return job_model.SecretVolume(secret=volume.secret, mount_path=mount, read_only=read_only)
+    if volume.config_map is not None:
+        return job_model.ConfigMapVolume(config_map=volume.config_map, mount_path=mount, read_only=read_only)
+    if volume.empty_dir is not None:
+        return job_model.EmptyDirVolume(size_bytes=volume.empty_dir.size, mount_path=mount, read_only=read_only)
     if volume.host_path is not None:
         return job_model.HostPathVolume(host_path=volume.host_path, mount_path=mount, read_only=read_only)
     return job_model.ClaimVolume(claim=volume.claim or "", mount_path=mount, read_only=read_only)

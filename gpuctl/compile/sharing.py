@@ -170,3 +170,14 @@ def check_environment(job: ResolvedJob) -> Iterator[Diagnostic]:
     for name in spec.env:
         if name in names.RESERVED_ENV_NAMES or name.startswith(names.RESERVED_ENV_PREFIXES):
             yield document.diagnostic("GPU3047", document.key_span(("spec", "env", name)), {"name": name})
+    for position, source in enumerate(spec.env_from):
+        reserved = (*sorted(names.RESERVED_ENV_NAMES), *names.RESERVED_ENV_PREFIXES)
+        could_be = next((name for name in reserved if _may_name(source.prefix, name)), None)
+        if could_be is not None:
+            span = document.span(("spec", "envFrom", position, "prefix"))
+            yield document.diagnostic("GPU3049", span, {"prefix": source.prefix, "name": could_be})
+
+
+def _may_name(prefix: str, reserved: str) -> bool:
+    """Whether a key after the prefix can make that variable, or one that begins so."""
+    return reserved.startswith(prefix) or (prefix.startswith(reserved) and reserved in names.RESERVED_ENV_PREFIXES)

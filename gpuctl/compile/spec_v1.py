@@ -21,7 +21,6 @@ from gpuctl.compile.fields_v1 import (
     CommandText,
     Cpu,
     EnvName,
-    EnvText,
     Gpus,
     Image,
     LabelKey,
@@ -43,6 +42,7 @@ from gpuctl.compile.fields_v1 import (
     positive,
     unique,
 )
+from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, Resources, Volume
 from gpuctl.compile.policy_v1 import PolicySpec
 from gpuctl.model.units import MOST_NODE_GPUS
 
@@ -253,27 +253,6 @@ class ProjectSpec(Spec):
     access: list[Access] = Field([], max_length=1000, description="Who may use the namespace.")
 
 
-class SecretKey(Spec):
-    """A value from a Secret of the project's namespace."""
-
-    secret: Subdomain = Field(description="The Secret's name.")
-    key: Annotated[str, matching(r"[-._a-zA-Z0-9]+", "a key of a Secret")] = Field(
-        min_length=1, max_length=253, description="The key in it."
-    )
-
-
-EnvEntry = Annotated[
-    Annotated[EnvText, Tag("(plain)")] | Annotated[SecretKey, Tag("(mapping)")], Discriminator(form_of)
-]
-
-
-class Resources(Spec):
-    """What one worker asks for besides GPUs."""
-
-    cpu: Cpu = Field(0, description="CPU cores: 4, 0.5 or 500m.")
-    memory: Memory = Field(0, description="Memory: 32Gi.")
-
-
 class Expose(Spec):
     """A port that is reached from outside."""
 
@@ -283,27 +262,6 @@ class Expose(Spec):
         description="An Ingress at /<project>/<job>, a Service, or portForward: neither; the port is reached by "
         "gpuctl port-forward alone.",
     )
-
-
-class NewClaim(Spec):
-    """A volume made for the job, kept across its runs."""
-
-    size: Annotated[Memory, AfterValidator(positive)] = Field(description="Its size: 100Gi.")
-    storage_class: Subdomain | None = Field(None, description="The StorageClass. Default: the cluster's default class.")
-
-
-class Volume(Spec):
-    """A volume: exactly one of claim, newClaim and hostPath."""
-
-    claim: Subdomain | None = Field(None, description="An existing PersistentVolumeClaim of the project's namespace.")
-    new_claim: NewClaim | None = Field(None, description="A claim made for the job.")
-    host_path: AbsolutePath | None = Field(
-        None, description="A folder of the node: one of the cluster's security.hostPaths, or below one."
-    )
-    mount_path: AbsolutePath = Field(description="Where the container sees it.")
-    read_only: bool = Field(default=False, description="Mount it read-only.")
-
-    _one_origin = in_mapping(lambda data: exactly_one(data, "claim", "newClaim", "hostPath"))
 
 
 def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
@@ -324,6 +282,9 @@ class JobSpec(Spec):
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         "IfNotPresent", description="When the image is pulled. Never: it is on the node already."
     )
+    image_pull_secrets: Annotated[list[Subdomain], unique()] = Field(
+        [], max_length=100, description="Secrets of the project's namespace with which the image's registry is asked."
+    )
     command: list[CommandText] = Field([], max_length=10_000, description="Replaces the image's entry point.")
     args: list[CommandText] = Field(
         [], max_length=10_000, description="Arguments of the command, or of the image's entry point."
@@ -331,6 +292,9 @@ class JobSpec(Spec):
     working_dir: AbsolutePath | None = Field(None, description="Working directory. Default: the image's.")
     env: dict[EnvName, EnvEntry] = Field(
         {}, max_length=1000, description="Environment variables: text, or {secret, key}."
+    )
+    env_from: list[EnvSource] = Field(
+        [], max_length=100, description="All keys of Secrets and ConfigMaps as environment variables."
     )
     gpus: WorkerGpus = Field(
         0, description="GPUs of each worker: 4, or a fraction such as 0.5. 0: a CPU job, outside of GPU quota."

@@ -32,6 +32,15 @@ EnvValue: TypeAlias = str | SecretKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvSource:
+    """All keys of a Secret or of a ConfigMap of the project's namespace as variables: exactly one is set."""
+
+    secret: str | None
+    config_map: str | None
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimVolume:
     """An existing PersistentVolumeClaim of the project."""
 
@@ -59,7 +68,34 @@ class HostPathVolume:
     read_only: bool = False
 
 
-Volume: TypeAlias = ClaimVolume | NewClaimVolume | HostPathVolume
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretVolume:
+    """A Secret of the project's namespace: a file for each key."""
+
+    secret: str
+    mount_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMapVolume:
+    """A ConfigMap of the project's namespace: a file for each key."""
+
+    config_map: str
+    mount_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyDirVolume:
+    """A folder on the node's disk, which is gone with the pod."""
+
+    size_bytes: MemBytes
+    mount_path: str
+    read_only: bool = False
+
+
+Volume: TypeAlias = ClaimVolume | NewClaimVolume | HostPathVolume | SecretVolume | ConfigMapVolume | EmptyDirVolume
 
 
 class ExposeVia(StrEnum):
@@ -92,6 +128,8 @@ class Container:
     large_shm: bool = False
     volumes: tuple[Volume, ...] = ()
     retries: int = 0
+    env_from: tuple[EnvSource, ...] = ()
+    pull_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

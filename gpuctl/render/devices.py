@@ -17,6 +17,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli, MemBytes
 from gpuctl.render import hami
 from gpuctl.render.owner import ClusterOwner, JobOwner, Spec
 
+_NO_GPUS: tuple[Spec, ...] = ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},)
 CLAIM = "gpu"
 """What the claim is called in the pod, and its one request in the claim."""
 
@@ -85,7 +86,12 @@ def container_resources(job: Job, terms: DeviceTerms) -> tuple[Spec, Spec]:
 
 
 def device_env(job: Job, terms: DeviceTerms) -> tuple[Spec, ...]:
-    """Variables the sharing needs."""
+    """Variables the sharing needs; and of a job without GPUs the one that hides them.
+
+    Images with CUDA ask for all GPUs by that variable, and get them where the runtime honours it (`install.pods`).
+    """
+    if not terms.count:
+        return _NO_GPUS
     return hami.device_env(job) if terms.hami else ()
 
 

@@ -18,7 +18,19 @@ from gpuctl.k8s.annotations import encode_charge, encode_placement
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import PodSecurity
-from gpuctl.model.job import ClaimVolume, EnvValue, HostPathVolume, Job, NewClaimVolume, SecretKey, Volume
+from gpuctl.model.job import (
+    ClaimVolume,
+    ConfigMapVolume,
+    EmptyDirVolume,
+    EnvSource,
+    EnvValue,
+    HostPathVolume,
+    Job,
+    NewClaimVolume,
+    SecretKey,
+    SecretVolume,
+    Volume,
+)
 from gpuctl.model.state import Charge
 from gpuctl.render.devices import DeviceTerms, container_resources, device_annotations, device_env, pod_devices
 from gpuctl.render.gang import gang_env, gang_labels, gang_ports, gang_spec
@@ -53,6 +65,8 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
     }
     if volumes:
         spec["volumes"] = volumes
+    if owner.job.container.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in owner.job.container.pull_secrets]
     if place is not None:
         metadata["annotations"] = {
             names.PLACEMENT_ANNOTATION: encode_placement(place),
@@ -88,6 +102,8 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
     env = _env((*gang_env(owner), *device_env(owner.job, terms)), runs.env)
     if env:
         container["env"] = env
+    if runs.env_from:
+        container["envFrom"] = [_env_source(each) for each in runs.env_from]
     ports = gang_ports(owner)
     if ports:
         container["ports"] = ports
@@ -115,6 +131,13 @@ def _variable(name: str, value: EnvValue) -> Spec:
     if isinstance(value, SecretKey):
         return {"name": name, "valueFrom": {"secretKeyRef": {"name": value.secret, "key": value.key}}}
     return {"name": name, "value": value}
+
+
+def _env_source(source: EnvSource) -> Spec:
+    """All keys of one object; `env` goes before it where both have a variable of that name."""
+    if source.secret is not None:
+        return {"prefix": source.prefix, "secretRef": {"name": source.secret}}
+    return {"prefix": source.prefix, "configMapRef": {"name": source.config_map}}
 
 
 def _resources(job: Job, terms: DeviceTerms) -> Spec:
@@ -153,5 +176,11 @@ def _source(job: Job, volume: Volume, new_claims: Iterator[int]) -> Spec:
             return {"persistentVolumeClaim": {"claimName": names.claim_name(job.id.name, next(new_claims))}}
         case HostPathVolume():
             return {"hostPath": {"path": volume.host_path}}
+        case SecretVolume():
+            return {"secret": {"secretName": volume.secret}}
+        case ConfigMapVolume():
+            return {"configMap": {"name": volume.config_map}}
+        case EmptyDirVolume():
+            return {"emptyDir": {"sizeLimit": format_bytes(volume.size_bytes)}}
         case _:
             assert_never(volume)

@@ -156,3 +156,39 @@ def test_names_that_drive_a_terminal_are_told_escaped(run: Run, folder: Path, tm
 def test_every_failure_has_the_exit_code_of_its_help(run: Run, folder: Path, arguments: tuple[str, ...]) -> None:
     """Also a mistake in the command line, and in a command of a group."""
     assert run("import", "runai", *arguments, "--path", folder).exit_code == 1
+
+
+def test_what_pods_mount_and_pull_with_is_declared(run: Run, folder: Path, tmp_path: Path) -> None:
+    names = ("data", "keys", "some", "settings", "scratch", "free")
+    origins: tuple[dict[str, Any], ...] = (
+        {"persistentVolumeClaim": {"claimName": "data"}},
+        {"secret": {"secretName": "ssh"}},
+        {"secret": {"secretName": "ssh", "items": [{"key": "a", "path": "b"}]}},
+        {"configMap": {"name": "settings"}},
+        {"emptyDir": {"sizeLimit": "10Gi"}},
+        {"emptyDir": {}},
+    )
+    pod = {
+        "restartPolicy": "Never",
+        "imagePullSecrets": [{"name": "registry"}, {"name": "registry"}],
+        "containers": [
+            {"name": "main", "image": "x", "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in names]}
+        ],
+        "volumes": [{"name": name, **origin} for name, origin in zip(names, origins, strict=True)],
+    }
+    job = {"kind": "Job", "metadata": {"name": "a", "namespace": "vision"}, "spec": {"template": {"spec": pod}}}
+    (tmp_path / "x.json").write_text(json.dumps([{"kind": "Namespace", "metadata": {"name": "vision"}}, job]))
+    result = run("import", "kubectl", tmp_path / "x.json", "--path", folder)
+    assert result.exit_code == 0, result.output
+    spec = yaml.safe_load((folder / "projects/vision/jobs/a.yaml").read_text())["spec"]
+    assert spec["imagePullSecrets"] == ["registry"]
+    assert spec["volumes"] == [
+        {"claim": "data", "mountPath": "/data"},
+        {"secret": "ssh", "mountPath": "/keys"},
+        {"configMap": "settings", "mountPath": "/settings"},
+        {"emptyDir": {"size": "10Gi"}, "mountPath": "/scratch"},
+    ]
+    assert [line for line in result.stderr.splitlines() if "volume" in line] == [
+        "not said: job vision/a: volume some at /some",
+        "not said: job vision/a: volume free at /free",
+    ]

@@ -74,7 +74,10 @@ REFUSED: Mapping[str, Attempt] = {
     "a class by a path": Attempt(
         "spec.volumes.newClaim.storageClass", _volume("newClaim: {size: 1Gi, storageClass: ../isle-b}")
     ),
-    "a Secret as a volume": Attempt("spec.volumes", _volume("secret: {secretName: hub}")),
+    "a Secret as a volume with its namespace": Attempt("spec.volumes.secret", _volume(f"secret: {THEIRS}/hub")),
+    "a Secret as a volume as a pod has it": Attempt("spec.volumes.secret", _volume("secret: {secretName: hub}")),
+    "a ConfigMap by a path": Attempt("spec.volumes.configMap", _volume("configMap: ../team-b/settings")),
+    "the node's memory": Attempt("spec.volumes.emptyDir", _volume("emptyDir: {size: 1Gi, medium: Memory}")),
     "a projected token": Attempt("spec.volumes", _volume("projected: {sources: [{serviceAccountToken: {path: t}}]}")),
     "a share": Attempt("spec.volumes", _volume("nfs: {server: files, path: /team-b}")),
     "a driver's volume": Attempt("spec.volumes", _volume("csi: {driver: secrets-store.csi.k8s.io}")),
@@ -102,10 +105,23 @@ REFUSED: Mapping[str, Attempt] = {
     "a key by a path": Attempt("spec.env.key", _env("T: {secret: hub, key: ../../team-b/token}")),
     "a field of another": Attempt("spec.env", _env("T: {fieldRef: {fieldPath: metadata.namespace}}")),
     "a name that is an expression": Attempt("spec.env", _env('"T=$(hub)": x')),
-    "all Secrets": Attempt("spec", _job("job", ", envFrom: [{secretRef: {name: hub}}]")),
+    "all keys as a pod has them": Attempt("spec.envFrom", _job("job", ", envFrom: [{secretRef: {name: hub}}]")),
+    "all keys of team-b's Secret": Attempt(
+        "spec.envFrom.secret", _job("job", f", envFrom: [{{secret: {THEIRS}/hub, prefix: A_}}]")
+    ),
+    "all keys of team-b's ConfigMap": Attempt(
+        "spec.envFrom.configMap", _job("job", ", envFrom: [{configMap: ../team-b/x, prefix: A_}]")
+    ),
+    "keys that may name every GPU": Attempt("spec.envFrom.prefix", _job("job", ", envFrom: [{secret: hub}]")),
+    "keys after no prefix": Attempt("spec.envFrom.prefix", _job("job", ', envFrom: [{secret: hub, prefix: ""}]')),
+    "keys after the beginning of a variable of GPUs": Attempt(
+        "spec.envFrom.prefix", _job("job", ", envFrom: [{secret: hub, prefix: NVIDIA_}]")
+    ),
     "an account": Attempt("spec", _job("job", ", serviceAccountName: admin")),
     "an account's token": Attempt("spec", _job("job", ", automountServiceAccountToken: true")),
-    "a pull secret": Attempt("spec", _job("job", ", imagePullSecrets: [{name: hub}]")),
+    "a pull secret with its namespace": Attempt(
+        "spec.imagePullSecrets", _job("job", f", imagePullSecrets: [{THEIRS}/hub]")
+    ),
     "the node's network": Attempt("spec", _job("job", ", hostNetwork: true")),
     "the node's processes": Attempt("spec", _job("job", ", hostPID: true")),
     "a privileged container": Attempt("spec", _job("job", ", securityContext: {privileged: true}")),
@@ -133,6 +149,13 @@ TAKEN: Mapping[str, Attempt] = {
     ),
     "folder": Attempt("spec.volumes.hostPath", _volume("hostPath: /mnt/data", "folder")),
     "secret": Attempt("spec.env.secret", _env("T: {secret: hub, key: token}", "secret")),
+    "files": Attempt("spec.volumes.secret", _volume("secret: hub", "files")),
+    "settings": Attempt("spec.volumes.configMap", _volume("configMap: settings", "settings")),
+    "scratch": Attempt("spec.volumes.emptyDir", _volume("emptyDir: {size: 1Gi}", "scratch")),
+    "keys": Attempt(
+        "spec.envFrom", _job("keys", ", envFrom: [{secret: hub, prefix: A_}, {configMap: settings, prefix: B_}]")
+    ),
+    "registry": Attempt("spec.imagePullSecrets", _job("registry", ", imagePullSecrets: [hub]")),
     "train": Attempt("metadata.name", _job("train", ", expose: [{port: 80, via: ingress}]")),
     "team-b": Attempt(
         "metadata.name", _job("team-b", ", expose: [{port: 80, via: ingress}, {port: 81, via: ingress}]")
@@ -157,7 +180,7 @@ TAKEN: Mapping[str, Attempt] = {
 HARMLESS = frozenset({
     "spec.imagePullPolicy", "spec.gpus", "spec.gpuMemory", "spec.workers", "spec.minWorkers", "spec.resources",
     "spec.resources.cpu", "spec.resources.memory", "spec.priority", "spec.preemptible", "spec.maxDuration",
-    "spec.expose.port", "spec.largeShm", "spec.volumes.newClaim.size", "spec.volumes.readOnly", "spec.retries",
-    "spec.suspend", "spec.runIndex", "spec.args",
+    "spec.expose.port", "spec.largeShm", "spec.volumes.newClaim.size", "spec.volumes.emptyDir.size",
+    "spec.volumes.readOnly", "spec.retries", "spec.suspend", "spec.runIndex", "spec.args",
 })  # fmt: skip
 """Numbers, one of a few words, yes or no; and a container's arguments, which are as its command."""

@@ -48,10 +48,11 @@ REVIEW = {"apiVersion": "authorization.k8s.io/v1"}
 
 POD = frozenset({
     "affinity", "automountServiceAccountToken", "containers", "priorityClassName", "restartPolicy", "subdomain",
-    "tolerations", "volumes",
+    "tolerations", "volumes", "imagePullSecrets",
 })  # fmt: skip
 CONTAINER = frozenset({
-    "args", "command", "env", "image", "imagePullPolicy", "name", "ports", "resources", "volumeMounts", "workingDir",
+    "args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "ports", "resources", "volumeMounts",
+    "workingDir",
 })  # fmt: skip
 OTHERS = {
     "PersistentVolumeClaim": frozenset({"accessModes", "resources", "storageClassName"}),
@@ -136,11 +137,17 @@ def assert_confined(template: Mapping[str, Any]) -> None:
 
 
 def assert_sources(spec: Mapping[str, Any]) -> None:
-    """Volumes are claims, memory and the folder for data; variables are text, the pod's labels and Secrets' keys."""
+    """Volumes are objects of the namespace, folders of the pod's own and the folder for data; variables are text, the
+    pod's labels, and keys of objects of the namespace, in a whole object after a prefix."""
     for volume in spec.get("volumes", ()):
-        assert set(volume) - {"name"} <= {"persistentVolumeClaim", "emptyDir", "hostPath"}
+        assert set(volume) - {"name"} <= {"persistentVolumeClaim", "emptyDir", "hostPath", "secret", "configMap"}
+        assert set(volume.get("secret", {})) <= {"secretName", "defaultMode"}
+        assert set(volume.get("configMap", {})) <= {"name", "defaultMode"}
         assert volume.get("hostPath", {}).get("path", "/mnt/data") == "/mnt/data"
         assert "/" not in volume.get("persistentVolumeClaim", {}).get("claimName", "")
+    for source in spec["containers"][0].get("envFrom", ()):
+        assert source.pop("prefix") in {"A_", "B_"}
+        assert [set(named) for named in source.values()] == [{"name"}]
     for variable in spec["containers"][0].get("env", ()):
         source = variable.get("valueFrom", {})
         assert set(source) <= {"secretKeyRef", "fieldRef"}
@@ -198,7 +205,8 @@ def jobs_of(found: list[Any]) -> set[str]:
 def test_no_pod_has_anything_of_the_node_or_of_an_account(isle: Site) -> None:
     for pod in pods(isle):
         spec = pod["spec"]
-        assert not {"hostNetwork", "hostPID", "hostIPC", "imagePullSecrets", "initContainers"} & set(spec)
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(spec)
+            assert spec.get("imagePullSecrets", []) in ([], [{"name": "hub"}])
         assert spec["automountServiceAccountToken"] is False
         assert spec.get("serviceAccountName", "default") == "default"
         assert spec.get("securityContext", {}) == {}

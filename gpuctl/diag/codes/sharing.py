@@ -70,6 +70,15 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="use whole GPUs, or one worker",
     ),
     CodeEntry(
+        code="GPU3049",
+        title="variables of an object that may give a container GPUs",
+        message="after the prefix {prefix} a key could name {name}",
+        why="The keys of a Secret or ConfigMap are not known here, and with this variable a container could use "
+        "GPUs, or parts of a GPU, that are not allocated to it. After a prefix that no such variable begins with, no "
+        "key can name one.",
+        fix="take another prefix; or name each variable in env, with secret and key",
+    ),
+    CodeEntry(
         code="GPU5060",
         title="live nodes have other MIG slices",
         message="can't run: no node of {pools} offers MIG slices {profile}",

@@ -59,6 +59,7 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
         "maxDuration": amounts.seconds(spec.take("activeDeadlineSeconds")),
         "nodePools": _pools(pod, place, unsaid),
         **_volumes(container, pod, unsaid),
+        "imagePullSecrets": _pull_secrets(pod),
         "retries": amounts.whole(spec.take("backoffLimit")),
     }
     spec.take(*_OF_JOB)
@@ -160,7 +161,7 @@ def _pools(pod: Record, place: Place, unsaid: list[str]) -> list[Value]:
 
 
 def _volumes(container: Record, pod: Record, unsaid: list[str]) -> dict[str, Value]:
-    """Claims, and shared memory where a volume in memory stands for it."""
+    """What is mounted, and shared memory where a volume in memory stands for it."""
     origins = {Record(each).text("name"): each for each in pod.list_of("volumes")}
     volumes: list[Value] = []
     large_shm = None
@@ -168,17 +169,33 @@ def _volumes(container: Record, pod: Record, unsaid: list[str]) -> dict[str, Val
         mount = Record(entry)
         name, path = mount.text("name"), mount.text("mountPath")
         origin = Record(origins.get(name))
-        claim = origin.below("persistentVolumeClaim").text("claimName")
         in_memory = origin.below("emptyDir").text("medium") == "Memory"
-        if claim and not mount.text("subPath"):
-            volumes.append(
-                given({"claim": claim, "mountPath": path, "readOnly": mount.take("readOnly") is True or None})
-            )
-        elif in_memory and path == SHARED_MEMORY:
+        source = _source(origin)
+        if in_memory and path == SHARED_MEMORY:
             large_shm = True
+        elif source and not in_memory and not mount.text("subPath"):
+            volumes.append(given({**source, "mountPath": path, "readOnly": mount.take("readOnly") is True or None}))
         else:
             unsaid.append(f"volume {name} at {path}")
     return {"largeShm": large_shm, "volumes": volumes}
+
+
+def _pull_secrets(pod: Record) -> list[Value]:
+    named = dict.fromkeys(Record(each).text("name") for each in pod.list_of("imagePullSecrets"))
+    return [name for name in named if name]
+
+
+def _source(origin: Record) -> dict[str, Value]:
+    """What a volume is of; empty where no field says it, such as a Secret of which some keys are chosen."""
+    size = amounts.memory(origin.below("emptyDir").take("sizeLimit"))
+    for field, name in (
+        ("claim", origin.below("persistentVolumeClaim").text("claimName")),
+        ("secret", "" if origin.below("secret").list_of("items") else origin.below("secret").text("secretName")),
+        ("configMap", "" if origin.below("configMap").list_of("items") else origin.below("configMap").text("name")),
+    ):
+        if name:
+            return {field: name}
+    return {"emptyDir": {"size": size}} if size else {}
 
 
 def _is_made(field: str) -> bool:

@@ -116,7 +116,8 @@ CHANGES_NOTHING = ["gpus: 1.0", 'gpus: "1"', "priority: 5", "maxDuration: 1h", "
 IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}", "args: [x]", "command: [x]",
                 "type: inference", "workingDir: /w", "largeShm: true", "imagePullPolicy: Never",
                 "resources: {cpu: 1}", "volumes: [{claim: c, mountPath: /c}]", "workers: 2\nminWorkers: 1",
-                "gpus: 0\ngpuMemory: 8Gi"]  # fmt: skip
+                "gpus: 0\ngpuMemory: 8Gi", "imagePullSecrets: [registry]",
+                "envFrom: [{secret: s, prefix: S_}]"]  # fmt: skip
 
 
 def _digest(fields: str) -> str:

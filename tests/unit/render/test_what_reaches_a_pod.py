@@ -16,6 +16,7 @@ from gpuctl.model.ids import JobId, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import (
     ClaimVolume,
     Container,
+    EnvSource,
     Expose,
     ExposeVia,
     HostPathVolume,
@@ -36,6 +37,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
         "image": "other", "image_pull_policy": "Always", "command": ("run",), "args": ("--x",), "working_dir": "/w",
         "env": {"A": SecretKey(secret="hub", key="token")}, "expose": (Expose(port=80, via=ExposeVia.SERVICE),),
         "large_shm": True, "volumes": (ClaimVolume(claim="c", mount_path="/c"),), "retries": 2,
+        "env_from": (EnvSource(secret="s", config_map=None, prefix="S_"),), "pull_secrets": ("registry",),
     },
 }  # fmt: skip
 """Of each field another value than `BASE` has."""

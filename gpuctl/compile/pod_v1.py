@@ -1,0 +1,96 @@
+"""The public form of what is in a job's pods: variables, amounts, volumes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from gpuctl.compile.fields_v1 import (
+    AbsolutePath,
+    Cpu,
+    EnvName,
+    EnvText,
+    Memory,
+    Spec,
+    Subdomain,
+    exactly_one,
+    form_of,
+    in_mapping,
+    matching,
+    positive,
+)
+
+
+class SecretKey(Spec):
+    """A value from a Secret of the project's namespace."""
+
+    secret: Subdomain = Field(description="The Secret's name.")
+    key: Annotated[str, matching(r"[-._a-zA-Z0-9]+", "a key of a Secret")] = Field(
+        min_length=1, max_length=253, description="The key in it."
+    )
+
+
+EnvEntry = Annotated[
+    Annotated[EnvText, Tag("(plain)")] | Annotated[SecretKey, Tag("(mapping)")], Discriminator(form_of)
+]
+
+
+class EnvSource(Spec):
+    """All keys of a Secret or of a ConfigMap. Their names are not known here, so each gets a prefix."""
+
+    secret: Subdomain | None = Field(None, description="A Secret of the project's namespace.")
+    config_map: Subdomain | None = Field(None, description="A ConfigMap of the project's namespace.")
+    prefix: EnvName = Field(
+        min_length=1,
+        description="What each variable's name begins with: HUB_ makes HUB_TOKEN of the key TOKEN. So no key can name "
+        "a variable that gives a container GPUs. For a name without it: env, with secret and key.",
+    )
+
+    _one_origin = in_mapping(lambda data: exactly_one(data, "secret", "configMap"))
+
+
+class Resources(Spec):
+    """What one worker asks for besides GPUs."""
+
+    cpu: Cpu = Field(0, description="CPU cores: 4, 0.5 or 500m.")
+    memory: Memory = Field(0, description="Memory: 32Gi.")
+
+
+class NewClaim(Spec):
+    """A volume made for the job, kept across its runs."""
+
+    size: Annotated[Memory, AfterValidator(positive)] = Field(description="Its size: 100Gi.")
+    storage_class: Subdomain | None = Field(None, description="The StorageClass. Default: the cluster's default class.")
+
+
+_ORIGINS = ("claim", "newClaim", "secret", "configMap", "emptyDir", "hostPath")
+
+
+class EmptyDir(Spec):
+    """A folder of the pod's own, which is gone with the pod."""
+
+    size: Annotated[Memory, AfterValidator(positive)] = Field(
+        description="How much it may hold on the node's disk: 100Gi. A pod that writes more is evicted."
+    )
+
+
+class Volume(Spec):
+    """A volume: exactly one of claim, newClaim, secret, configMap, emptyDir and hostPath."""
+
+    claim: Subdomain | None = Field(None, description="An existing PersistentVolumeClaim of the project's namespace.")
+    new_claim: NewClaim | None = Field(None, description="A claim made for the job.")
+    secret: Subdomain | None = Field(None, description="A Secret of the project's namespace: a file for each key.")
+    config_map: Subdomain | None = Field(
+        None, description="A ConfigMap of the project's namespace: a file for each key."
+    )
+    empty_dir: EmptyDir | None = Field(
+        None, description="An empty folder on the node's disk, for as long as the pod is."
+    )
+    host_path: AbsolutePath | None = Field(
+        None, description="A folder of the node: one of the cluster's security.hostPaths, or below one."
+    )
+    mount_path: AbsolutePath = Field(description="Where the container sees it.")
+    read_only: bool = Field(default=False, description="Mount it read-only.")
+
+    _one_origin = in_mapping(lambda data: exactly_one(data, *_ORIGINS))
