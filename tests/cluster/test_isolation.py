@@ -206,7 +206,7 @@ def test_no_pod_has_anything_of_the_node_or_of_an_account(isle: Site) -> None:
     for pod in pods(isle):
         spec = pod["spec"]
         assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(spec)
-            assert spec.get("imagePullSecrets", []) in ([], [{"name": "hub"}])
+        assert spec.get("imagePullSecrets", []) in ([], [{"name": "hub"}])
         assert spec["automountServiceAccountToken"] is False
         assert spec.get("serviceAccountName", "default") == "default"
         assert spec.get("securityContext", {}) == {}
