@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,19 @@ from controlplane.build import HOW, find
 from controlplane.server import ControlPlane, start
 from hypothesis import settings
 
+# Where Python is told to write no bytecode, each run would rewrite the assertions of all test modules, and each process
+# that a test starts would compile gpuctl: half of the time until the first test, and a second or more a process.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile("gpuctl", derandomize=True, deadline=None, database=None)
 settings.load_profile("gpuctl")
 
 
-STARTING = frozenset({"new_control_plane", "lasting_control_plane"})
-ON_A_SERVER = pytest.mark.xdist_group("server")
-"""Tests on real API servers run one after the other, in one process, which starts each server once."""
+SHARED = ("control_plane", "plane_with_gpuctl", "real_lab")
+"""The control planes that tests of several modules share; any other is its module's own."""
 
+RUNNING = pytest.StashKey[dict[str, ControlPlane]]()
 
 QUICK = (
     "diagnostics", "golden", "house/test_tree.py", "unit/compile", "unit/diag", "unit/engine", "unit/explain",
@@ -36,13 +42,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(here).as_posix().startswith(QUICK):
             item.add_marker("quick")
-        if isinstance(item, pytest.Function) and not STARTING.isdisjoint(item.fixturenames):
-            item.add_marker(ON_A_SERVER)
+        if group := _group(item):
+            item.add_marker(pytest.mark.xdist_group(group))
             item.add_marker("server")
+    items.sort(key=lambda item: _group(item) or "~")  # first those that wait for a server, while others take CPU
+
+
+def _group(item: pytest.Item) -> str:
+    """The control plane that a test runs on. Its tests run one after the other in one process, which starts it once."""
+    asked = item.fixturenames if isinstance(item, pytest.Function) else []
+    for name in SHARED:
+        if name in asked:
+            return name
+    if "new_control_plane" in asked:
+        return item.path.stem
+    return "real_lab" if item.get_closest_marker("server") else ""  # it asks for its lab by what it is given
+
+
+@pytest.hookimpl(trylast=True)  # after the module's own fixtures
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """A control plane is stopped after its last test: an idle one takes CPU and 0.5 GiB of memory."""
+    if nextitem is None or _group(nextitem) != _group(item):
+        for plane in item.config.stash[RUNNING].values():
+            plane.stop()
+        item.config.stash[RUNNING].clear()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[RUNNING] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files as they come out now")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why tests were skipped: a line a reason, wherever they are."""
+    reports = terminalreporter.stats.get("skipped", [])
+    told = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+    if told:
+        terminalreporter.section("skipped")
+        for reason, count in told.most_common():
+            terminalreporter.line(f"{count} for one reason: {reason}" if count > 1 else reason)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -83,52 +124,54 @@ def traces() -> Path:
 
 
 @pytest.fixture(scope="module")
-def new_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ControlPlane]]:
-    """Starts real control planes, which last for the module's tests: an idle one takes CPU and 0.5 GiB of memory."""
-    with control_planes(tmp_path_factory) as begin:
-        yield begin
-
-
-@pytest.fixture(scope="session")
-def lasting_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ControlPlane]]:
-    """Starts those that several modules share, which last for the test run."""
-    with control_planes(tmp_path_factory) as begin:
-        yield begin
-
-
-@contextmanager
-def control_planes(folders: pytest.TempPathFactory) -> Iterator[Callable[..., ControlPlane]]:
-    """Starts control planes, and stops them in the end. Not built: their tests skip, in CI they fail."""
-    started: list[ControlPlane] = []
+def new_control_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., ControlPlane]:
+    """Starts real control planes, which last for the module's tests."""
+    running = request.config.stash[RUNNING]
 
     def begin(emulated: str = "") -> ControlPlane:
-        binaries = find()
-        if binaries is None:
-            missing = f"no Kubernetes control plane for the tests: {HOW}"
-            if os.environ.get("CI"):
-                pytest.fail(missing, pytrace=False)
-            pytest.skip(missing)
-        started.append(start(binaries, folders.mktemp("control-plane"), emulated))
-        return started[-1]
+        return running.setdefault(f"new {len(running)}", started(tmp_path_factory, emulated))
 
-    try:
-        yield begin
-    finally:
-        for plane in started:
-            plane.stop()
+    return begin
 
 
 @pytest.fixture(scope="session")
-def control_plane(lasting_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
+def shared_control_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., ControlPlane]:
+    """`shared_control_plane(name, prepare)`: the one of that name; started and prepared where it does not run."""
+    running = request.config.stash[RUNNING]
+
+    def share(name: str, prepare: Callable[[ControlPlane], object] = bool) -> ControlPlane:
+        if name not in running:
+            running[name] = started(tmp_path_factory)
+            prepare(running[name])
+        return running[name]
+
+    return share
+
+
+def started(folders: pytest.TempPathFactory, emulated: str = "") -> ControlPlane:
+    """A control plane. Not built: its tests skip, in CI they fail."""
+    binaries = find()
+    if binaries is None:
+        missing = f"no Kubernetes control plane for the tests: {HOW}"
+        if os.environ.get("CI"):
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+    return start(binaries, folders.mktemp("control-plane"), emulated)
+
+
+@pytest.fixture(scope="module")
+def control_plane(shared_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """The one that most tests share."""
-    return lasting_control_plane()
+    return shared_control_plane("control_plane")
 
 
-@pytest.fixture(scope="session")
-def real_lab(lasting_control_plane: Callable[[], ControlPlane]) -> Callable[[], Iterator[Any]]:
+@pytest.fixture(scope="module")
+def real_lab(shared_control_plane: Callable[..., ControlPlane]) -> Callable[[], Iterator[Any]]:
     """Makes labs of the Cluster contract on a control plane of their own, with four nodes."""
     from real import furnish, real_labs  # noqa: PLC0415 - found once the contracts' folder is on the path
 
-    plane = lasting_control_plane()
-    furnish(plane)
-    return real_labs(plane)
+    return real_labs(shared_control_plane("real_lab", furnish))

@@ -9,8 +9,6 @@ from xml.etree import ElementTree
 import pytest
 from commands import Run
 
-PHILLY = Path(__file__).parents[3] / "shared" / "traces" / "philly" / "philly_2017-10-09_2017-11-05.csv"
-OPENB = Path(__file__).parents[3] / "shared" / "traces" / "openb" / "openb_pod_list_default.csv"
 HEADER = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
 
@@ -216,11 +214,9 @@ def test_what_is_wrong_with_philly_is_told(
     assert told in result.stderr
 
 
-@pytest.mark.skipif(
-    not PHILLY.exists(), reason="the Philly trace is not beside this checkout (../shared/traces/philly)"
-)
-def test_a_day_of_philly(run: Run) -> None:
-    result = run("bench", "philly", "--trace", str(PHILLY), "--gpus", "96", "--days", "1", "--mode", "floor",
+def test_a_day_of_philly(run: Run, traces: Path) -> None:
+    trace = traces / "philly" / "philly_2017-10-09_2017-11-05.csv"
+    result = run("bench", "philly", "--trace", str(trace), "--gpus", "96", "--days", "1", "--mode", "floor",
                       "--mode", "fifo", "-o", "json")  # fmt: skip
     assert result.exit_code == 0, result.stderr
     (size,) = json.loads(result.stdout)
@@ -228,9 +224,9 @@ def test_a_day_of_philly(run: Run) -> None:
     assert [mode["ended"] for mode in size["modes"]] == [1352, 1352]
 
 
-@pytest.mark.skipif(not OPENB.exists(), reason="the openb traces are not beside this checkout (../shared/traces/openb)")
-def test_openb(run: Run) -> None:
-    result = run("simulate", "--trace", str(OPENB), "--format", "openb", "--quotas", "equal", "--mode", "fifo",
+def test_openb(run: Run, traces: Path) -> None:
+    trace = traces / "openb" / "openb_pod_list_default.csv"
+    result = run("simulate", "--trace", str(trace), "--format", "openb", "--quotas", "equal", "--mode", "fifo",
                       "--nodes", "200x8", "-o", "json")  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["modes"][0]["unfinished"] == 0

@@ -11,12 +11,10 @@ from unattended import install
 FIGURE = "figure"
 
 
-@pytest.fixture(scope="session")
-def plane_with_gpuctl(lasting_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
+@pytest.fixture(scope="module")
+def plane_with_gpuctl(shared_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """Its Lease is held by one test at a time."""
-    plane = lasting_control_plane()
-    install(plane)
-    return plane
+    return shared_control_plane("plane_with_gpuctl", install)
 
 
 @pytest.fixture

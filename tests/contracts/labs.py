@@ -139,7 +139,7 @@ class Lab:
         return next((str(c.get("message", "")) for c in conditions if c["status"] == "False"), "")
 
 
-@pytest.fixture(params=["memory", "file", pytest.param("real", marks=pytest.mark.xdist_group("server"))])
+@pytest.fixture(params=["memory", "file", pytest.param("real", marks=pytest.mark.server)])
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     if request.param == "real":
         yield from request.getfixturevalue("real_lab")()

@@ -9,6 +9,7 @@ import json
 import time
 import urllib.error
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from controlplane.server import ControlPlane
@@ -32,6 +33,7 @@ _WITHIN_S = 90.0
 _POLL_S = 0.03
 _LONG_ENOUGH_MS = 700
 """How long a test that lets time pass waits at most: controllers here answer within tens of milliseconds."""
+_NUMBERS = count()
 _QUIET_S = 0.75
 """A watch that has been silent for so long has told everything."""
 
@@ -192,10 +194,9 @@ class RealLab(Lab):
 
 def real_labs(plane: ControlPlane) -> Callable[[], Iterator[Lab]]:
     """Makes labs on one control plane, one after the other."""
-    numbers = iter(range(1_000_000))
 
     def lab() -> Iterator[Lab]:
-        made = RealLab(plane, next(numbers))
+        made = RealLab(plane, next(_NUMBERS))
         yield made
         made.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,31 @@ HERE = Path(__file__).parent
 FILES = sorted(path for path in HERE.rglob("*.yaml") if path.parent.name != "clusters")
 
 
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(path, id=named(path), marks=pytest.mark.xdist_group(named(path))) for path in FILES],
+)
+def path(request: pytest.FixtureRequest) -> Path:
+    """A scenario: its tests follow each other in one process, which simulates it once."""
+    found: Path = request.param
+    return found
+
+
 def simulated(path: Path, content: bytes) -> Simulated:
     return simulate_file(str(path), content, wiring.scenario_reader(path), wiring.sandbox)
 
 
-@cache
+@lru_cache(maxsize=2)
 def reported(path: Path, content: bytes) -> SimulationReport:
     outcome = simulated(path, content)
     assert outcome.report is not None, text_form(outcome.diagnostics)
     return outcome.report
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_what_is_expected_comes_true(path: Path) -> None:
     report = reported(path, path.read_bytes())
     assert report.failed == ()
@@ -39,7 +52,6 @@ def test_what_is_expected_comes_true(path: Path) -> None:
     assert report.outcomes, "a scenario expects something"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_order_of_documents_means_nothing(path: Path) -> None:
     scenario: dict[str, Any] = yaml.safe_load(path.read_bytes())
     scenario.get("given", {}).get("documents", []).reverse()
