@@ -13,6 +13,7 @@ from gpuctl.app.change_urgency import ChangeUrgency, urgency_of
 from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import AtOnce, Followed, Follower
+from gpuctl.app.history import UNKEPT, HistoryKeeper, facts_of, unkept
 from gpuctl.app.holding import Held, is_frozen
 from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.notes import Unrecorded, notes_of
@@ -114,6 +115,7 @@ class Outside:
     publisher: Publisher = UNPUBLISHED
     identity: str = ""
     publish: Callable[[Body], object] | None = None
+    history: HistoryKeeper = UNKEPT
 
 
 class Reconciler:
@@ -359,6 +361,7 @@ class Reconciler:
         self.troubles.aside("synced", self._outside.meters.synced)
         fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
+        held += unkept(self._outside.history)
         return [*held, *troubles, *of_fights(fought, report.state)]
 
     def _cycled(self, declared: Declared, context: CycleContext, done: Callable[[CycleReport], bool]) -> CycleReport:
@@ -375,6 +378,7 @@ class Reconciler:
             self.troubles.aside("told", partial(self._tell, report))
             self.troubles.aside("checked", partial(self._check, report))
             self.troubles.aside("measured", partial(self._measure, report))
+            self.troubles.aside("history", partial(self._outside.history.offer, facts_of(report)))
             self._before = report
         assert last is not None  # noqa: S101 - there is always a first cycle
         self.troubles.aside("published", partial(self._overview.offer, last))

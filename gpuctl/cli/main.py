@@ -38,6 +38,7 @@ COMMANDS = {
     "list": "gpuctl.cli.list_jobs:list_jobs",
     "get": "gpuctl.cli.get:get",
     "explain": "gpuctl.cli.explain:explain",
+    "history": "gpuctl.cli.history:history",
     "logs": "gpuctl.cli.logs:logs",
     "exec": "gpuctl.cli.execute:exec_",
     "bash": "gpuctl.cli.bash:bash",

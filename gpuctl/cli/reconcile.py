@@ -42,6 +42,8 @@ LEAST_INTERVAL_MS = 200
 @write_options
 @click.option("--workdir", metavar="DIR", type=click.Path(file_okay=False), help="Keeps the clone. Default: the cache.")
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
+@click.option("--history", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the past there: gpuctl history.")
+@click.option("--history-address", metavar="HOST:PORT", help="Answer questions about it there: a loopback address.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def reconcile(interval: int, **options: Any) -> None:
     """Follow a branch and make a cluster match it.
@@ -69,6 +71,8 @@ def reconcile(interval: int, **options: Any) -> None:
             "the embedded cluster has no API server, so there are no writes to bound",
             hint="leave out --write-*",
         )
+    if options["history_address"] is not None and options["history"] is None:
+        raise Failure("GPU9002", "--history-address serves what --history keeps", hint="--history FILE")
     follow = wiring.Follow(
         url=options["repo"],
         path=options["path"],
@@ -87,8 +91,13 @@ def reconcile(interval: int, **options: Any) -> None:
         write_qps=options["write_qps"],
         write_burst=options["write_burst"],
     )
+    served = wiring.Served(
+        metrics_address=options["metrics_address"],
+        history=options["history"],
+        history_address=options["history_address"],
+    )
     journal = Journal(_write, LogForm(options["log_format"]))
-    raise click.exceptions.Exit(wiring.reconcile(follow, target, options["metrics_address"], journal))
+    raise click.exceptions.Exit(wiring.reconcile(follow, target, served, journal))
 
 
 def _write(line: str) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from gpuctl.install.guard import policies
-from gpuctl.install.installation import UNGUARDED, Installation
-from gpuctl.install.readers import freezer_role, reader_roles
+from gpuctl.install.installation import HISTORY_PORT, UNGUARDED, Installation
+from gpuctl.install.readers import freezer_role, history_role, reader_roles
 from gpuctl.install.rights import account_and_rights
 from gpuctl.install.workload import arguments, controller
 from gpuctl.model.state import Body
 
-__all__ = ["UNGUARDED", "Installation", "all_objects", "arguments"]
+__all__ = ["HISTORY_PORT", "UNGUARDED", "Installation", "all_objects", "arguments"]
 
 
 def all_objects(wanted: Installation) -> tuple[Body, ...]:
     """All objects in an order in which they can be applied: the namespace first, the Deployment after its rights."""
     namespace, *rest = controller(wanted)
-    return (namespace, *account_and_rights(wanted), *reader_roles(), *freezer_role(), *policies(wanted), *rest)
+    people = (*reader_roles(), *history_role(), *freezer_role())
+    return (namespace, *account_and_rights(wanted), *people, *policies(wanted), *rest)

@@ -16,6 +16,8 @@ GIT_SECRET = "gpuctl-git"  # noqa: S105 - its name
 SIGNERS = "gpuctl-signers"
 """Of the ConfigMap with the keys of those who may sign commits."""
 METRICS_PORT = 8080
+HISTORY_PORT = 8081
+"""On the pod's own loopback address: nothing on the network of pods reaches it."""
 ACCOUNT = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{NAME}"
 """The user that requests of the controller are made as."""
 

@@ -3,6 +3,7 @@
 ClusterRole `gpuctl-reader`, bound in a project's namespace, shows the jobs there; bound in the cluster, all of them.
 Role `gpuctl-reader` in gpuctl's namespace shows the overview, which is for every team and names no job. Role
 `gpuctl-operator` there shows what does: ledgers, for `diff` and `plan --context`, and the status with its Lease.
+Role `gpuctl-history` there shows the past of all teams, by a port of the controller's pods.
 Role `gpuctl-freezer` there is the one that writes: annotations of a single object.
 """
 
@@ -27,6 +28,13 @@ def reader_roles() -> Iterator[Body]:
     yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published]}, namespace=home)
     rules = [_rule(kinds.CONFIG_MAP, *_LOOK), {**_rule(kinds.LEASE, *_LOOK), "resourceNames": [names.LEASE_NAME]}]
     yield made(kinds.ROLE, names.OPERATOR_ROLE, {"rules": rules}, namespace=home)
+
+
+def history_role() -> Iterator[Body]:
+    """The role of people who may see the past of all teams: which replica leads, and its port for the history."""
+    lease = {**_rule(kinds.LEASE, *_LOOK), "resourceNames": [names.LEASE_NAME]}
+    port = {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["create", "get"]}
+    yield made(kinds.ROLE, names.HISTORY_ROLE, {"rules": [lease, port]}, namespace=names.SYSTEM_NAMESPACE)
 
 
 def freezer_role() -> Iterator[Body]:

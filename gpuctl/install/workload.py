@@ -9,14 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuctl.install.installation import GIT_SECRET, LABELS, METRICS_PORT, NAME, SIGNERS, UNGUARDED, Installation, made
+from gpuctl.install.installation import (
+    GIT_SECRET,
+    HISTORY_PORT,
+    LABELS,
+    METRICS_PORT,
+    NAME,
+    SIGNERS,
+    UNGUARDED,
+    Installation,
+    made,
+)
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
 _HOME = names.SYSTEM_NAMESPACE
 _USER = 65532
 """The user of the image."""
-_WORK, _GIT, _SIGNERS = "/var/lib/gpuctl", "/etc/gpuctl/git", "/etc/gpuctl/signers"
+_WORK, _PAST, _GIT, _SIGNERS = "/var/lib/gpuctl", "/var/lib/gpuctl-history", "/etc/gpuctl/git", "/etc/gpuctl/signers"
 _KEY, _HOSTS, _NETRC = "ssh-privatekey", "known_hosts", ".netrc"
 _SSH = (
     f"ssh -F none -i {_GIT}/{_KEY} -o IdentitiesOnly=yes -o UserKnownHostsFile={_GIT}/{_HOSTS} "
@@ -142,6 +152,7 @@ def _pod(wanted: Installation) -> Mapping[str, Any]:
         "containers": [_container(wanted)],
         "volumes": [
             {"name": "work", "emptyDir": {"sizeLimit": "2Gi"}},
+            {"name": "history", "emptyDir": {"sizeLimit": "3Gi"}},  # a file of 1 GiB, its log, and one put aside
             {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
             {
                 "name": "git",
@@ -186,6 +197,7 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
         },
         "volumeMounts": [
             {"name": "work", "mountPath": _WORK},
+            {"name": "history", "mountPath": _PAST},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
             {"name": "git", "mountPath": _GIT, "readOnly": True},
             *([{"name": "signers", "mountPath": _SIGNERS, "readOnly": True}] if wanted.signer_files else ()),
@@ -206,6 +218,7 @@ def arguments(wanted: Installation) -> Iterator[str]:
     for option in wanted.signer_files:
         yield from (f"--{option}", f"{_SIGNERS}/{option}")
     yield from ("--workdir", _WORK, "--log-format", "json", "--metrics-address", f"0.0.0.0:{METRICS_PORT}")
+    yield from ("--history", f"{_PAST}/history.db", "--history-address", f"127.0.0.1:{HISTORY_PORT}")
 
 
 def _metrics_service() -> Body:

@@ -12,7 +12,8 @@ from gpuctl.k8s import kinds, names
 from gpuctl.model.right import Right
 
 _LOOKS = frozenset({"get", "list", "watch"})
-_ENTERS = frozenset({"pods/exec", "pods/portforward", "pods/attach"})
+_FORWARDS = "pods/portforward"
+_ENTERS = frozenset({"pods/exec", _FORWARDS, "pods/attach"})
 _CONFIG_MAPS, _LEASES = (kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
 _ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9.-]+)")
 _NAME = re.compile(r"[^a-z0-9-]+")
@@ -22,6 +23,8 @@ _LONGEST_NAME = 40
 def grant_of(right: Right) -> str:
     """What to do about a missing right, with the command that gives it."""
     home = names.SYSTEM_NAMESPACE
+    if right.resource == _FORWARDS and right.namespace == home:
+        return f"role {names.HISTORY_ROLE} gives it: {_binding(names.HISTORY_ROLE, right, home, kind='role')}"
     if right.resource in _ENTERS:
         there = right.namespace or "NAMESPACE"
         return f"role edit in the project's namespace gives it: {_binding('edit', right, there)}"

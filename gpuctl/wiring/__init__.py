@@ -1,7 +1,8 @@
 """The composition root: builds adapters and hands them to the verbs. Only commands import this, when they run."""
 
-from gpuctl.wiring.controller import IN_MEMORY, Follow, Target, reconcile
+from gpuctl.wiring.controller import IN_MEMORY, Follow, Served, Target, reconcile
 from gpuctl.wiring.dashboard import Shown, dashboard
+from gpuctl.wiring.past import past_in_cluster, past_in_file
 from gpuctl.wiring.reading import (
     checkout,
     clock,
@@ -30,6 +31,7 @@ __all__ = [
     "EXAMPLE",
     "IN_MEMORY",
     "Follow",
+    "Served",
     "Shown",
     "Target",
     "blueprint",
@@ -52,6 +54,8 @@ __all__ = [
     "new_repository",
     "now_ms",
     "passing_clock",
+    "past_in_cluster",
+    "past_in_file",
     "reading",
     "reading_embedded",
     "reading_status",

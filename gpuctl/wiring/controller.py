@@ -16,8 +16,11 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular
 from gpuctl.adapters.git import GitSource
 from gpuctl.adapters.gitsignatures import Checked, Signers
+from gpuctl.adapters.history.keeper import HistoryFile
+from gpuctl.adapters.history.serving import HistoryServer
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.signals import StopOnSignal
+from gpuctl.app.history import UNKEPT
 from gpuctl.app.kept import Keep
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.ports import Cluster, ClusterUnavailable, Leadership, Machines, Recorder, Reference, WorldFault
@@ -80,7 +83,16 @@ class Target:
     write_burst: int | None = None
 
 
-def reconcile(follow: Follow, target: Target, metrics_address: str | None, journal: Journal) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What the controller keeps and serves besides: measurements at an address, the past in a file and at another."""
+
+    metrics_address: str | None = None
+    history: str | None = None
+    history_address: str | None = None
+
+
+def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) -> int:
     """Run the controller until it is told to stop. Returns the exit code. Raises WorldFault if it can't begin."""
     with StopOnSignal() as stop, ExitStack() as stack:
         workdir = Path(follow.workdir) if follow.workdir else _cache_folder(stack)
@@ -91,8 +103,11 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
         ports = (
             _embedded_ports(target, stack) if target.embedded else _kubernetes_ports(target, stop.wake, stack, journal)
         )
-        if metrics_address:
-            stack.enter_context(MetricsServer(ports.meters, metrics_address))
+        if served.metrics_address:
+            stack.enter_context(MetricsServer(ports.meters, served.metrics_address))
+        history = UNKEPT if served.history is None else stack.enter_context(closing(HistoryFile(Path(served.history))))
+        if served.history is not None and served.history_address is not None:
+            stack.enter_context(closing(HistoryServer(Path(served.history), served.history_address)))
         outside = Outside(
             source=source,
             cluster=ports.cluster,
@@ -106,6 +121,7 @@ def reconcile(follow: Follow, target: Target, metrics_address: str | None, journ
             publisher=ports.publisher,
             identity=ports.identity,
             publish=ports.publish,
+            history=history,
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)

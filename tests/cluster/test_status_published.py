@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,3 +115,29 @@ def test_any_project_can_be_frozen_where_none_is_known(site: Site, tmp_path: Pat
     assert told.returncode == 0, told
     assert told.stderr.startswith("note: it can't be known whether project unseen is declared")
     assert gpuctl(freezer, "unfreeze", "project", "unseen").returncode == 0
+
+
+def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, tmp_path: Path) -> None:
+    """KWOK leads port 8081 of gpuctl's pods to 28081 here; the process has the pod's name, as in a cluster."""
+    historian = account(site.plane, tmp_path, "historian", "gpuctl-history")
+    pod, node = socket.gethostname(), site.plane.call("GET", "/api/v1/nodes")["items"][0]["metadata"]["name"]
+    harmless = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    site.plane.call("POST", f"{HOME}/pods", {
+        "metadata": {"name": pod},
+        "spec": {
+            "nodeName": node, "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "main", "image": "x", "securityContext": harmless}],
+        },
+    })  # fmt: skip
+    try:
+        site.commit(project("a", 4), job("j"))
+        site.start("--history", str(tmp_path / "past.db"), "--history-address", "127.0.0.1:28081")
+        site.await_pods("j")
+        within(30, lambda: '"Running"' in gpuctl(historian, "history", "a/j", "-o", "json").stdout, site.logs)
+        found = gpuctl(historian, "history", "a/j")
+        assert [line.split()[1] for line in found.stdout.splitlines()][-1] == "Running", (found.stdout, found.stderr)
+        refused = gpuctl(reader, "history", "cluster")
+        assert refused.returncode == 2
+        assert "--role=gpuctl-history " in refused.stderr
+    finally:
+        site.plane.call("DELETE", f"{HOME}/pods/{pod}?gracePeriodSeconds=0")

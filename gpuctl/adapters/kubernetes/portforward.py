@@ -11,6 +11,7 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPException, HTTPResponse
 from threading import BoundedSemaphore, Thread
 
 from gpuctl.adapters.kubernetes.paths import item
@@ -23,6 +24,9 @@ from gpuctl.model.ids import ObjectRef
 
 HERE = "127.0.0.1"
 MOST_CONNECTIONS = 64
+MOST_ANSWER = 64 << 20
+"""The most bytes of an answer that a command reads."""
+_ANSWER_S = 60.0
 _CHUNK_BYTES = 1 << 16
 _LAST_WORDS_S = 2.0
 """How long the container may still answer a client that has ended its own side: the protocol can't tell it of that."""
@@ -72,6 +76,30 @@ class PortForwarder:
             told(printable(f"port {remote}: {error}"))
         finally:
             self._free.release()
+
+
+def fetch(sessions: PodSessions, pod: ObjectRef, port: int, path: str) -> tuple[int, bytes]:
+    """One HTTP answer of a port that only the pod itself reaches: its status, and at most `MOST_ANSWER` bytes of it.
+
+    Raises WorldFault as the session does, ClusterUnavailable where nothing answers at that port.
+    """
+    from kubernetes.stream.ws_client import PortForward  # noqa: PLC0415 - slow to import
+
+    tunnel = sessions.open(f"{item(pod)}/portforward?ports={port}", f"port {port} of {pod.name}")
+    carried = PortForward(tunnel, [port])
+    try:
+        with closing(carried.socket(port)) as far:
+            far.settimeout(_ANSWER_S)
+            far.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost:{port}\r\n\r\n".encode("ascii"))
+            answer = HTTPResponse(far)
+            answer.begin()
+            content = answer.read(MOST_ANSWER + 1)
+    except (OSError, HTTPException) as error:
+        why = carried.error(port) or str(error) or type(error).__name__
+        raise ClusterUnavailable("GPU7086", message("GPU7086", {"name": pod.name, "why": why})) from error
+    if len(content) > MOST_ANSWER:
+        raise ClusterUnavailable("GPU7086", message("GPU7086", {"name": pod.name, "why": "its answer is too long"}))
+    return answer.status, content
 
 
 def _listen(port: int) -> socket.socket:

@@ -72,4 +72,36 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="What is frozen stands in one annotation, which has a bound.",
         fix="End some by `gpuctl unfreeze project NAME`, or freeze the cluster: `gpuctl freeze cluster`.",
     ),
+    CodeEntry(
+        code="GPU7086",
+        title="the history can't be asked for",
+        message="the history of the replica {name} can't be read: {why}",
+        why="The replica that leads keeps the history in a file of its own, and answers questions about it at a port "
+        "that only `pods/portforward` in gpuctl-system reaches, for the past names the jobs of all teams.",
+        fix="`kubectl -n gpuctl-system get lease,pods` shows whether a replica leads, and its log whether it serves a "
+        "history. To read it, bind Role gpuctl-history in gpuctl-system.",
+    ),
+    CodeEntry(
+        code="GPU7087",
+        title="a history can't be read",
+        message="{file} can't be read as a history: {why}",
+        why="`gpuctl reconcile --history FILE` keeps the history in an SQLite file. This is none, or it is damaged.",
+        fix="Name the file that the controller writes. What is damaged is put aside by the controller itself, which "
+        "begins a new file.",
+    ),
+    CodeEntry(
+        code="GPU7088",
+        title="the history can't be served",
+        message="{address}: {why}",
+        why="The history names the jobs of all teams, so gpuctl answers questions about it to its own machine alone.",
+        fix="Name a loopback address whose port is free: --history-address 127.0.0.1:8081.",
+    ),
+    CodeEntry(
+        code="GPU8023",
+        title="the history can't be kept",
+        message="nothing of this time can be kept in the history: {why}",
+        why="The disk is full, slow or gone, or the file is locked by another process. Scheduling goes on as always: "
+        "only `gpuctl history` and charts have a gap.",
+        fix="Make room on the disk, or name another file with `--history`. gpuctl tries again with every cycle.",
+    ),
 )

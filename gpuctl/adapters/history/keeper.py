@@ -1,0 +1,114 @@
+"""The thread that writes the history. What it can't write is lost; nothing waits for it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Condition, Thread
+from typing import TypeAlias
+
+from gpuctl.adapters.history.levels import Levels
+from gpuctl.adapters.history.store import NotHistory, Store
+from gpuctl.app.history import Facts, moment
+from gpuctl.model.history import HOUR_MS, Grain, Mark
+from gpuctl.model.ids import RunKey
+from gpuctl.model.units import DurationMs, Instant
+
+OpenStore: TypeAlias = Callable[[Path], Store]
+_FORGET_MS: DurationMs = HOUR_MS
+_LAST_WORDS_S = 2.0
+"""How long `close` waits for the disk."""
+_ASIDE = ".damaged"
+
+
+class HistoryFile:
+    """Implements the port HistoryKeeper in a file. `close` it; a disk that hangs is not waited for.
+
+    A damaged file, or one of another version, is put aside under another name, and a new one begun.
+    """
+
+    def __init__(self, path: Path, open_store: OpenStore = Store) -> None:
+        self._path = path
+        self._open = open_store
+        self._ring = Condition()
+        self._next: Facts | None = None
+        self._busy = self._closed = False
+        self._fault = ""
+        self._store: Store | None = None
+        self._marks: dict[RunKey, Mark] = {}
+        self._levels = Levels()
+        self._forgot_ms: Instant | None = None
+        self._thread = Thread(target=self._run, name="history", daemon=True)
+        self._thread.start()
+
+    def offer(self, facts: Facts) -> None:
+        """Have a cycle kept, in place of one that waits."""
+        with self._ring:
+            self._next = facts
+            self._ring.notify_all()
+
+    def fault(self) -> str:
+        """Why nothing can be kept now."""
+        return self._fault
+
+    def settle(self) -> None:
+        """Wait until all that was offered is kept, or could not be."""
+        with self._ring:
+            self._ring.wait_for(lambda: self._next is None and not self._busy)
+
+    def close(self) -> None:
+        """Keep what was offered last, and end the thread."""
+        with self._ring:
+            self._closed = True
+            self._ring.notify_all()
+        self._thread.join(_LAST_WORDS_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._ring:
+                self._busy = False
+                self._ring.notify_all()
+                self._ring.wait_for(lambda: self._next is not None or self._closed)
+                facts, self._next, self._busy = self._next, None, True
+            if facts is None:
+                break
+            try:
+                self._keep(facts)
+                self._fault = ""
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next cycle may be kept
+                self._fault = str(error) or type(error).__name__
+                self._drop()
+        self._drop()
+
+    def _keep(self, facts: Facts) -> None:
+        if self._store is None:
+            self._store = self._opened()
+            self._marks = self._store.marks()
+        found = moment(facts, self._marks)
+        rows = self._levels.add(found)
+        if found.events or rows:
+            self._store.write(found.events, rows)
+        self._marks = dict(found.marks)
+        for hour_ms in {row.at_ms - row.at_ms % HOUR_MS for grain, row in rows if grain is Grain.MINUTE}:
+            self._store.roll_up(hour_ms, HOUR_MS)
+        if self._forgot_ms is None or not 0 <= facts.at_ms - self._forgot_ms < _FORGET_MS:
+            self._forgot_ms = facts.at_ms
+            self._store.forget(facts.at_ms)
+
+    def _opened(self) -> Store:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._open(self._path)
+        except NotHistory:
+            for end in ("-wal", "-shm"):
+                self._path.with_name(self._path.name + end).unlink(missing_ok=True)
+            self._path.replace(self._path.with_name(self._path.name + _ASIDE))
+            return self._open(self._path)
+
+    def _drop(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            with suppress(sqlite3.Error):
+                store.close()

@@ -1,0 +1,85 @@
+"""Adds levels up over time: one row for each while that they stayed the same, and one a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gpuctl.model.history import ALL, MINUTE_MS, Amounts, Grain, Moment, Period
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.units import DurationMs, Instant
+
+MOST_GAP_MS: DurationMs = 15 * MINUTE_MS
+"""A longer time without a cycle was not observed: the process hung, or the clock jumped."""
+_NOTHING = Amounts()
+Rows = list[tuple[Grain, Period]]
+
+
+class Levels:
+    """The levels of the minute that is not over. Give it every moment in order; it returns the rows that are whole."""
+
+    def __init__(self) -> None:
+        self._at_ms: Instant | None = None
+        self._levels: Mapping[ProjectName, Amounts] = {}
+        self._minute: dict[ProjectName, list[int]] = {}
+        self._since: dict[ProjectName, tuple[Instant, Amounts]] = {}
+
+    def add(self, moment: Moment) -> Rows:
+        """The rows that ended by that moment. A moment that is not later than the last one begins anew."""
+        rows: Rows = []
+        if self._at_ms is not None and 0 < moment.at_ms - self._at_ms <= MOST_GAP_MS:
+            at_ms = self._at_ms
+            while at_ms < moment.at_ms:
+                border_ms = at_ms - at_ms % MINUTE_MS + MINUTE_MS
+                end_ms = min(border_ms, moment.at_ms)
+                self._observe(end_ms - at_ms)
+                at_ms = end_ms
+                if end_ms == border_ms:
+                    rows.extend(self._ended(border_ms))
+        else:
+            self._minute, self._since = {}, {}
+        rows.extend((Grain.RAW, row) for row in self._changed(moment))
+        self._at_ms, self._levels = moment.at_ms, moment.levels
+        return rows
+
+    def _observe(self, length_ms: DurationMs) -> None:
+        """That long the levels were as they are."""
+        for project, level in self._levels.items():
+            sums = self._minute.setdefault(project, [0] * len(_amounts(level, 1)))
+            for index, amount in enumerate(_amounts(level, length_ms)):
+                sums[index] += amount
+
+    def _ended(self, border_ms: Instant) -> Iterator[tuple[Grain, Period]]:
+        """The rows of a minute that is over."""
+        for project, (from_ms, level) in self._since.items():
+            if border_ms > from_ms:
+                yield Grain.RAW, _period(from_ms, project, _amounts(level, border_ms - from_ms))
+            self._since[project] = (border_ms, level)
+        for project, sums in self._minute.items():
+            if any(sums[1:3]) or any(sums[5:]) or project == ALL:
+                yield Grain.MINUTE, _period(border_ms - MINUTE_MS, project, sums)
+        self._minute = {}
+
+    def _changed(self, moment: Moment) -> Iterator[Period]:
+        """The whiles that end with a moment, whose projects have other levels from then on."""
+        for project in {*self._since, *moment.levels}:
+            level = moment.levels.get(project, _NOTHING)
+            from_ms, before = self._since.get(project, (moment.at_ms, _NOTHING))
+            if before != level:
+                if before != _NOTHING and moment.at_ms > from_ms:
+                    yield _period(from_ms, project, _amounts(before, moment.at_ms - from_ms))
+                self._since[project] = (moment.at_ms, level)
+            if level == _NOTHING:
+                self._since.pop(project, None)
+
+
+def _amounts(level: Amounts, length_ms: DurationMs) -> list[int]:
+    """In the order of `Period`, GPUs in milli-GPU-ms."""
+    values = (
+        level.held_milli, level.waiting_milli, level.share_milli, level.quota_milli, level.running, level.waiting,
+    )  # fmt: skip
+    return [length_ms, *(value * length_ms for value in values)]
+
+
+def _period(at_ms: Instant, project: ProjectName, sums: list[int]) -> Period:
+    observed_ms, *gpus = sums[:5]
+    return Period(at_ms, project, observed_ms, *(amount // 1000 for amount in gpus), *sums[5:])

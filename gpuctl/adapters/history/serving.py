@@ -1,0 +1,144 @@
+"""Answers questions about the past over HTTP, to this machine alone: in a pod, to those who may forward its port.
+
+One address: `/history?since=MS&until=MS`, with `project=NAME` or `job=PROJECT/NAME`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from threading import BoundedSemaphore, Thread
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from gpuctl.adapters.address import host_and_port
+from gpuctl.adapters.history.reading import read_history
+from gpuctl.app.ports import WorldFault
+from gpuctl.diag.wording import message
+from gpuctl.k8s.bounds import MOST_AMOUNT, whole_number
+from gpuctl.model.history import Subject
+from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.units import Instant
+from gpuctl.views.history_form import document
+
+_AT_ONCE = 2
+"""Questions that are answered at once; further ones are refused."""
+_SLOWEST_CLIENT_S = 10
+
+
+def path_of(subject: Subject, since_ms: Instant, until_ms: Instant) -> str:
+    """The path and query of a question."""
+    asked: dict[str, object] = {"since": since_ms, "until": until_ms}
+    if subject.job is not None:
+        asked["job"] = subject.job
+    elif subject.project is not None:
+        asked["project"] = subject.project
+    return f"/history?{urlencode(asked)}"
+
+
+class HistoryServer:
+    """Serves the history of a file at HOST:PORT until it is closed."""
+
+    def __init__(self, path: Path, address: str) -> None:
+        """Raises WorldFault GPU7088: no address, not one of this machine alone, or one that can't be listened on."""
+        place = host_and_port(address)
+        if place is None or not _is_loopback(place[0]):
+            raise _unservable(address, "not HOST:PORT with a loopback address: the past names all teams' jobs")
+        try:
+            self._server = _listen(*place, path)
+        except OSError as error:
+            raise _unservable(address, error.strerror or str(error)) from error
+        self._thread = Thread(target=self._server.serve_forever, name="history-server", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, also where port 0 left the choice to the system."""
+        return int(self._server.server_address[1])
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int, path: Path) -> ThreadingHTTPServer:
+    class Server(ThreadingHTTPServer):
+        address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        daemon_threads = True
+
+    class Handler(_Handler):
+        file = path
+        free = BoundedSemaphore(_AT_ONCE)
+
+    return Server((host, port), Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One question."""
+
+    file: Path
+    free: BoundedSemaphore
+    timeout = _SLOWEST_CLIENT_S
+    server_version, sys_version = "gpuctl", ""
+
+    def do_GET(self) -> None:
+        """Answer it."""
+        path, _, query = self.path.partition("?")
+        asked = _asked(dict(parse_qsl(query)))
+        if not _is_loopback((self.headers.get("host") or "").rpartition(":")[0].strip("[]")):
+            self._answer(HTTPStatus.FORBIDDEN, b"ask by the name localhost, with the port\n", "text/plain")
+        elif path != "/history" or asked is None:
+            self._answer(HTTPStatus.NOT_FOUND, b"/history?since=MS&until=MS is here\n", "text/plain")
+        else:
+            self._answer(*self._found(*asked))
+
+    def _found(self, subject: Subject, since_ms: Instant, until_ms: Instant) -> tuple[HTTPStatus, bytes, str]:
+        if not self.free.acquire(blocking=False):
+            return HTTPStatus.SERVICE_UNAVAILABLE, b"too many questions at once\n", "text/plain"
+        try:
+            found = document(read_history(self.file, subject, since_ms, until_ms))
+        except WorldFault as fault:
+            return HTTPStatus.SERVICE_UNAVAILABLE, f"{fault}\n".encode(), "text/plain"
+        finally:
+            self.free.release()
+        return HTTPStatus.OK, found, "application/json"
+
+    def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
+        """Requests are no news."""
+
+
+def _asked(given: Mapping[str, str]) -> tuple[Subject, Instant, Instant] | None:
+    since_ms = whole_number(given.get("since", ""), MOST_AMOUNT)
+    until_ms = whole_number(given.get("until", ""), MOST_AMOUNT)
+    if since_ms is None or until_ms is None:
+        return None
+    try:
+        job = JobId.parse(given["job"]) if "job" in given else None
+    except ValueError:
+        return None
+    project = given.get("project")
+    return Subject(job=job, project=None if project is None else ProjectName(project)), since_ms, until_ms
+
+
+def _unservable(address: str, why: str) -> WorldFault:
+    return WorldFault("GPU7088", message("GPU7088", {"address": address, "why": why}))

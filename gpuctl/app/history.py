@@ -1,0 +1,195 @@
+"""What each cycle hands to the history, and what it comes to: the difference to what was known of each run before.
+
+A cycle hands over references and goes on. The rest, and all writing, is done by a thread that takes the newest of what
+was handed over, so that a slow disk costs details of the past and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuctl.app.cycle import CycleReport
+from gpuctl.app.report import Entry, Level
+from gpuctl.diag.wording import message
+from gpuctl.model.decision import FairShare, JobState
+from gpuctl.model.declared import WHOLE_CLUSTER
+from gpuctl.model.history import ALL, Amounts, Mark, Moment, RunEvent
+from gpuctl.model.ids import NO_REVISION, JobId, ProjectName, RunKey
+from gpuctl.model.job import Job
+from gpuctl.model.state import FinishedRun, Ledger, Run, RunPhase
+from gpuctl.model.units import Instant
+from gpuctl.views.jobs import HOLDING, held_milli, job_state
+
+MOST_WAITS = 500
+"""The most events of one moment about runs that only wait for another reason; the others are told the next time."""
+
+_WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
+OVER = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobState.DELETED})
+"""States that a run stays in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a cycle saw, by reference."""
+
+    at_ms: Instant
+    runs: tuple[Run, ...]
+    ledgers: Mapping[ProjectName, Ledger]
+    shares: tuple[FairShare, ...] = ()
+    queue: tuple[JobId, ...] = ()
+    jobs: tuple[Job, ...] = ()
+
+
+class HistoryKeeper(Protocol):
+    """Keeps the past. Nothing depends on it."""
+
+    def offer(self, facts: Facts) -> None:
+        """Have a cycle kept; a newer one takes the place of one that waits. Returns at once, never raises."""
+        ...
+
+    def fault(self) -> str:
+        """Why nothing can be kept now; empty if it can."""
+        ...
+
+
+class Unkept:
+    """Implements the port HistoryKeeper where no history is wanted."""
+
+    def offer(self, facts: Facts) -> None:
+        """Drop it."""
+
+    def fault(self) -> str:
+        """None."""
+        return ""
+
+
+UNKEPT = Unkept()
+
+
+def facts_of(report: CycleReport) -> Facts:
+    """What the history needs of a cycle. Cost: that of its queue's length."""
+    return Facts(
+        at_ms=report.at_ms,
+        runs=report.state.runs,
+        ledgers=report.state.ledgers,
+        shares=report.schedule.shares,
+        queue=report.schedule.queue,
+        jobs=report.declared.jobs,
+    )
+
+
+def unkept(keeper: HistoryKeeper) -> list[Entry]:
+    """The problem that nothing can be kept, where that is so."""
+    why = keeper.fault()
+    facts = {"code": "GPU8023", "message": message("GPU8023", {"why": why})}
+    return [Entry(event="unkept", level=Level.WARNING, fields=facts, rewords=True)] if why else []
+
+
+def moment(facts: Facts, before: Mapping[RunKey, Mark]) -> Moment:
+    """The moment of a cycle. `before`: the marks of all runs that had not ended when last looked at.
+
+    Cost: linear in runs.
+    """
+    marks: dict[RunKey, Mark] = {}
+    events: list[RunEvent] = []
+    waits = 0
+    finished = {key: run for ledger in facts.ledgers.values() for key, run in ledger.finished.items()}
+    for run in facts.runs:
+        key = (run.job, run.digest)
+        mark = _mark(run, finished.get(key))
+        known = before.get(key)
+        if known == mark or (mark.state in OVER and known is None):
+            if mark.state not in OVER:
+                marks[key] = mark
+            continue
+        if known is not None and {mark.state, known.state} <= _WAITING:
+            waits += 1
+            if waits > MOST_WAITS:
+                marks[key] = known
+                continue
+        if mark.state not in OVER:
+            marks[key] = mark
+        events.append(_event(facts, run, mark, known))
+    seen = {(run.job, run.digest) for run in facts.runs}
+    events.extend(_gone(facts, before.keys() - seen, finished))
+    events.sort(key=lambda event: (event.at_ms, event.job, event.digest))
+    return Moment(at_ms=facts.at_ms, levels=_levels(facts), events=tuple(events), marks=marks)
+
+
+def _mark(run: Run, finished: FinishedRun | None) -> Mark:
+    state = job_state(run, finished)
+    code = run.reason.code if run.reason is not None and run.phase is RunPhase.QUEUED else ""
+    return Mark(state=state, gpu_milli=0 if state in OVER else held_milli(run), code=code)
+
+
+def _event(facts: Facts, run: Run, mark: Mark, before: Mark | None) -> RunEvent:
+    ledger = facts.ledgers.get(run.job.project)
+    starts = run.phase in HOLDING and (before is None or before.gpu_milli == 0) and mark.gpu_milli > 0
+    let_go_ms = run.let_go_at_ms if run.let_go_at_ms is not None else facts.at_ms
+    held = run.placement.workers if run.placement is not None and run.phase in HOLDING else ()
+    return RunEvent(
+        at_ms=facts.at_ms,
+        job=run.job,
+        digest=run.digest,
+        state=mark.state,
+        gpu_milli=mark.gpu_milli,
+        nodes=tuple(sorted({worker.node for worker in held})),
+        reason=run.reason,
+        paused_for=run.paused_for if run.phase in {RunPhase.QUEUED, RunPhase.STOPPING} else None,
+        waited_ms=max(0, let_go_ms - run.queued_at_ms) if starts else None,
+        revision=NO_REVISION if ledger is None else ledger.revision,
+    )
+
+
+def _gone(facts: Facts, keys: set[RunKey], finished: Mapping[RunKey, FinishedRun]) -> Iterator[RunEvent]:
+    """The end of runs whose objects are no longer there."""
+    for job, digest in keys:
+        run, ledger = finished.get((job, digest)), facts.ledgers.get(job.project)
+        yield RunEvent(
+            at_ms=facts.at_ms,
+            job=job,
+            digest=digest,
+            state=JobState.DELETED if run is None else JobState(run.state),
+            revision=NO_REVISION if ledger is None else ledger.revision,
+        )
+
+
+def _levels(facts: Facts) -> Mapping[ProjectName, Amounts]:
+    """The levels of each project that holds, wants or may have anything, and of all."""
+    held: Counter[ProjectName] = Counter()
+    running: Counter[ProjectName] = Counter()
+    waiting: Counter[ProjectName] = Counter()
+    wanted: Counter[ProjectName] = Counter()
+    share: Counter[ProjectName] = Counter()
+    quota: Counter[ProjectName] = Counter()
+    for run in facts.runs:
+        if run.phase in HOLDING:
+            held[run.job.project] += held_milli(run)
+            running[run.job.project] += 1
+    queued = set(facts.queue)
+    for job in facts.jobs if queued else ():
+        if job.id in queued:
+            waiting[job.id.project] += 1
+            wanted[job.id.project] += job.total_gpu_milli
+    whole = {row.project for row in facts.shares if row.domain == WHOLE_CLUSTER}
+    for row in facts.shares:
+        if row.domain == WHOLE_CLUSTER or row.project not in whole:
+            share[row.project] += row.share_milli
+            quota[row.project] += row.quota_milli
+    names = {ALL, *held, *wanted, *share, *quota, *running, *waiting}
+    for counts in (held, wanted, share, quota, running, waiting):
+        counts[ALL] = counts.total()
+    return {
+        name: Amounts(
+            held_milli=held[name],
+            waiting_milli=wanted[name],
+            share_milli=share[name],
+            quota_milli=quota[name],
+            running=running[name],
+            waiting=waiting[name],
+        )
+        for name in names
+    }

@@ -1,0 +1,244 @@
+"""The past as people see it: what held GPUs, from when to when, why, and by which commit."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpuctl.diag.wording import reason_text
+from gpuctl.k8s.timestamps import format_seconds, format_timestamp
+from gpuctl.model.decision import JobState
+from gpuctl.model.history import ALL, History, Period, RunEvent
+from gpuctl.model.ids import ProjectName, RunKey
+from gpuctl.model.units import DurationMs, GpuMilli, Instant, format_gpus
+from gpuctl.views.tables import HOUR_MS, age, table
+
+_COMMIT = 10
+_MILLI_S_AN_HOUR = 3_600_000
+_GROUP = " "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A while in which a run held the same GPUs.
+
+    `start` is the event that began it, `end` the one that ended it; None: it holds them still. `from_ms` is not before
+    the history began.
+    """
+
+    start: RunEvent
+    end: RunEvent | None
+    from_ms: Instant
+    until_ms: Instant
+
+    @property
+    def gpu_ms(self) -> int:
+        """Milli-GPU times milliseconds."""
+        return self.start.gpu_milli * (self.until_ms - self.from_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectUse:
+    """What a project had in a history: averages over the time that was observed, and counts of its events."""
+
+    project: ProjectName
+    gpu_hours_milli: int = 0
+    held_milli: GpuMilli = 0
+    share_milli: GpuMilli = 0
+    quota_milli: GpuMilli = 0
+    waiting_milli: GpuMilli = 0
+    starts: int = 0
+    pauses: int = 0
+    waits_ms: tuple[DurationMs, ...] = field(default=())
+
+    @property
+    def usual_wait_ms(self) -> DurationMs | None:
+        """The median of the waits that ended."""
+        return sorted(self.waits_ms)[len(self.waits_ms) // 2] if self.waits_ms else None
+
+
+def holdings(history: History) -> tuple[Holding, ...]:
+    """Every while in which a run held GPUs, in the order of their starts."""
+    found: list[Holding] = []
+    began: dict[RunKey, RunEvent] = {}
+    for event in history.events:
+        key = (event.job, event.digest)
+        before = began.get(key)
+        if before is not None and before.gpu_milli == event.gpu_milli:
+            continue
+        if before is not None:
+            found.extend(_held(history, before, event))
+            del began[key]
+        if event.gpu_milli:
+            began[key] = event
+    for event in began.values():
+        found.extend(_held(history, event, None))
+    return tuple(sorted(found, key=lambda each: (each.from_ms, each.start.job)))
+
+
+def _held(history: History, start: RunEvent, end: RunEvent | None) -> Iterator[Holding]:
+    from_ms = max(start.at_ms, history.since_ms)
+    until_ms = history.until_ms if end is None else end.at_ms
+    if until_ms > from_ms:
+        yield Holding(start=start, end=end, from_ms=from_ms, until_ms=until_ms)
+
+
+def project_uses(history: History) -> tuple[ProjectUse, ...]:
+    """Each project's use, by name; all together come last, under the name ALL.
+
+    Cost: linear in periods and events.
+    """
+    observed_s = sum(row.observed_ms for row in history.periods if row.project == ALL) // 1000
+    sums: dict[ProjectName, Counter[str]] = {}
+    for row in history.periods:
+        sums.setdefault(row.project, Counter()).update({
+            "held": row.held_milli_s,
+            "share": row.share_milli_s,
+            "quota": row.quota_milli_s,
+            "waiting": row.waiting_milli_s,
+        })
+    uses = {
+        name: ProjectUse(
+            project=name,
+            gpu_hours_milli=found["held"] // 3600,
+            held_milli=found["held"] // max(1, observed_s),
+            share_milli=found["share"] // max(1, observed_s),
+            quota_milli=found["quota"] // max(1, observed_s),
+            waiting_milli=found["waiting"] // max(1, observed_s),
+        )
+        for name, found in sums.items()
+    }
+    for event in history.events:
+        if event.at_ms < history.since_ms:
+            continue
+        for name in (event.job.project, ALL):
+            uses[name] = _counted(uses.get(name, ProjectUse(project=name)), event)
+    return tuple(sorted(uses.values(), key=lambda use: (use.project == ALL, use.project)))
+
+
+def _counted(use: ProjectUse, event: RunEvent) -> ProjectUse:
+    """The use with an event of the project."""
+    if event.waited_ms is not None:
+        use = replace(use, starts=use.starts + 1, waits_ms=(*use.waits_ms, event.waited_ms))
+    if event.state is JobState.PREEMPTED and event.paused_for is not None:
+        use = replace(use, pauses=use.pauses + 1)
+    return use
+
+
+def event_table(history: History) -> str:
+    """What happened to a job, a line each."""
+    header = ("TIME", "STATE", "GPUS", "NODES", "COMMIT", "WHY")
+    return table(
+        header,
+        [
+            (
+                format_seconds(event.at_ms),
+                event.state.value,
+                format_gpus(event.gpu_milli),
+                ",".join(event.nodes) or "-",
+                event.revision[:_COMMIT] or "-",
+                why(event),
+            )
+            for event in history.events
+        ],
+    )
+
+
+def why(event: RunEvent) -> str:
+    """The reason of an event in words; for a pause, with the job that it was made for."""
+    told = "" if event.reason is None else f"{event.reason.code}: {reason_text(event.reason)}"
+    return told or (f"for {event.paused_for}" if event.paused_for is not None else "-")
+
+
+def holding_table(history: History) -> str:
+    """What held GPUs, a line for each while."""
+    header = ("FROM", "UNTIL", "JOB", "GPUS", "GPU-HOURS", "NODES", "COMMIT", "WHY", "ENDED")
+    return table(
+        header,
+        [
+            (
+                format_seconds(each.start.at_ms),
+                "-" if each.end is None else format_seconds(each.until_ms),
+                str(each.start.job),
+                format_gpus(each.start.gpu_milli),
+                hours(each.gpu_ms // HOUR_MS),
+                ",".join(each.start.nodes) or "-",
+                each.start.revision[:_COMMIT] or "-",
+                why(each.start),
+                "-" if each.end is None else _ended(each.end),
+            )
+            for each in holdings(history)
+        ],
+    )
+
+
+def _ended(event: RunEvent) -> str:
+    return f"{event.state.value} for {event.paused_for}" if event.paused_for is not None else event.state.value
+
+
+def use_table(history: History) -> str:
+    """A line for each project, and one for all."""
+    header = ("PROJECT", "GPU-HOURS", "AVERAGE", "SHARE", "QUOTA", "WAITING", "STARTS", "PAUSES", "USUAL WAIT")
+    return table(
+        header,
+        [
+            (
+                use.project or "(all)",
+                hours(use.gpu_hours_milli),
+                hours(use.held_milli),
+                hours(use.share_milli),
+                hours(use.quota_milli),
+                hours(use.waiting_milli),
+                str(use.starts),
+                str(use.pauses),
+                "-" if use.usual_wait_ms is None else age(use.usual_wait_ms),
+            )
+            for use in project_uses(history)
+        ],
+    )
+
+
+def hours(milli: int) -> str:
+    """Thousandths with one digit after the point, rounded half up."""
+    tenths = (milli + 50) // 100
+    return f"{tenths // 10}.{tenths % 10}"
+
+
+def as_csv(history: History) -> str:
+    """A job's events, a project's holdings, or a line for each period and project of the cluster.
+
+    Texts that tenants wrote can't become formulas of a spreadsheet.
+    """
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerows([_harmless(cell) for cell in row] for row in _rows(history))
+    return text.getvalue()
+
+
+def _harmless(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in {"=", "+", "-", "@", "\t", "\r"} else cell
+
+
+def _rows(history: History) -> Iterator[Sequence[object]]:
+    if history.subject.job is not None:
+        yield ("time", "job", "run", "state", "gpu_milli", "nodes", "waited_ms", "commit", "paused_for", "why")
+        for event in history.events:
+            yield (
+                format_timestamp(event.at_ms), str(event.job), event.digest, event.state.value, event.gpu_milli,
+                " ".join(event.nodes), event.waited_ms, event.revision, event.paused_for or "", why(event),
+            )  # fmt: skip
+    elif history.subject.project is not None:
+        yield ("from", "until", "job", "run", "gpu_milli", "gpu_ms", "nodes", "commit", "why", "ended")
+        for each in holdings(history):
+            yield (
+                format_timestamp(each.from_ms), format_timestamp(each.until_ms), str(each.start.job), each.start.digest,
+                each.start.gpu_milli, each.gpu_ms, " ".join(each.start.nodes), each.start.revision, why(each.start),
+                "" if each.end is None else _ended(each.end),
+            )  # fmt: skip
+    else:
+        yield ("time", *Period._fields[1:])
+        for row in history.periods:
+            yield (format_timestamp(row.at_ms), *row[1:])
