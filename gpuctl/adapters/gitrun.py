@@ -303,11 +303,16 @@ class _Child:
         return chunk or None
 
 
+_REFUSED_BY_SSH = ("Host key verification failed", "Permission denied (")
+"""Beside these, git says no more than that it could not read."""
+
+
 def last_line(text: str) -> str:
     """The line of git's complaint that says most."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    refused = [line for line in lines if any(words in line for words in _REFUSED_BY_SSH)]
     told = [line for line in lines if line.startswith(("fatal:", "error:", "ssh:", "remote:"))]
-    return (told or lines or ["no reason given"])[0].removeprefix("fatal: ").removeprefix("error: ")
+    return (refused or told or lines or ["no reason given"])[0].removeprefix("fatal: ").removeprefix("error: ")
 
 
 def _stopped() -> SourceUnavailable:
