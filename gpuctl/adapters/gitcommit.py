@@ -3,12 +3,15 @@
 The commit holds these files and nothing else: neither what is staged nor what is changed besides. No hook, filter or
 other command that the repository's own settings name is run: Git writes the objects from what gpuctl gives it, and
 pushes from a repository without settings, which has the objects of the real one as alternates.
+
+Commits are signed where `git commit` signs them: by `commit.gpgSign`, `gpg.format` and `user.signingKey`. The program
+that signs is the one that the user's or the machine's settings name, never one that only the repository's name.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +29,12 @@ _UNDER_WAY = {
 HEADS = "refs/heads/"
 _FILE_MODE = "100644"
 _FILE_MODES = frozenset({_FILE_MODE, "100755"})
-_UNSIGNED = "commit.gpgSign is set, but gpuctl signs nothing: `git commit --amend --no-edit -S` does"
+_DRAFT = "refs/gpuctl/draft"
+"""Has the commit while it is being signed; nothing else is there, and it is gone afterwards."""
+_SIGNERS = {"gpg.program": "gpg", "gpg.openpgp.program": "gpg", "gpg.ssh.program": "ssh-keygen",
+            "gpg.x509.program": "gpgsm", "gpg.ssh.defaultKeyCommand": ""}  # fmt: skip
+"""The settings that name a program, and what Git takes where there is none."""
+_TRUSTED_SCOPES = frozenset({"system", "global", "command"})
 
 
 def begin_commit(folder: Path, before: Mapping[str, bytes | None], branch: str | None) -> GitDraft:
@@ -98,6 +106,57 @@ class WorkTree:
         if answer.code:
             raise unavailable("GPU6116", why=last_line(answer.error))
 
+    def commit(
+        self, branch: str, parent: Revision, people: tuple[str, str], text: bytes, changes: Sequence[bytes]
+    ) -> Revision:
+        """Make a commit and move the branch to it; fails if the branch has moved meanwhile.
+
+        `people`: author and committer. `changes`: orders of fast-import. Raises GPU6116; GPU6123 if it can't sign.
+        """
+        signs = self.run("config", "--type=bool", "--get", "commit.gpgSign").text == "true"
+        name = _DRAFT if signs else f"{HEADS}{branch}"
+        orders = [
+            b"commit " + os.fsencode(name),
+            b"mark :1",
+            b"author " + os.fsencode(people[0]),
+            b"committer " + os.fsencode(people[1]),
+            b"data %d\n%s" % (len(text), text),
+            *([b"from " + parent.encode()] if parent else []),
+            *changes,
+            b"", b"get-mark :1", b"done", b"",
+        ]  # fmt: skip
+        forced = ("--force",) if signs else ()
+        made = Revision(self.fed("fast-import", "--quiet", "--done", *forced, feed=b"\n".join(orders)))
+        if not signs:
+            return made
+        try:
+            signed = self._signed(made, parent, text)
+        finally:
+            self.run("update-ref", "-d", _DRAFT)
+        is_there = not self.run("show-ref", "--verify", "--quiet", f"{HEADS}{branch}").code
+        expected = parent if is_there else "0" * len(signed)
+        self.must("update-ref", "-m", "gpuctl: commit", f"{HEADS}{branch}", signed, expected)
+        return signed
+
+    def _signed(self, made: Revision, parent: Revision, text: bytes) -> Revision:
+        """The same commit with the user's signature. Raises GPU6123."""
+        settings = [word for setting in self._signers() for word in ("-c", setting)]
+        settings += ["-c", "user.useConfigOnly=true", "-c", "i18n.commitEncoding=utf-8"]
+        parents = ("-p", parent) if parent else ()
+        answer = self.run(*settings, "commit-tree", "-S", *parents, "-m", text.decode(), f"{made}^{{tree}}")
+        if answer.code:
+            raise unavailable("GPU6123", why=last_line(answer.error))
+        return Revision(answer.text)
+
+    def _signers(self) -> Iterator[str]:
+        """The settings that name the programs of signing, without what the repository's own settings name."""
+        for name, usual in _SIGNERS.items():
+            told = self.run("config", "--show-scope", "--get-all", name).output.decode("utf-8", "replace")
+            pairs = [line.split("\t", 1) for line in told.splitlines() if "\t" in line]
+            trusted = [program for scope, program in pairs if scope in _TRUSTED_SCOPES]
+            if pairs:
+                yield f"{name}={trusted[-1] if trusted else usual}"
+
     def branch(self) -> str:
         """The branch that is checked out; "" for none."""
         head = self.run("symbolic-ref", "--quiet", "HEAD")
@@ -163,13 +222,13 @@ class GitDraft:
     entries: Mapping[str, _Entry]
 
     def commit(self, after: Mapping[str, bytes | None], text: str) -> Committed:
-        """Commit the files, and have the index say so. Raises SourceUnavailable GPU6116."""
+        """Commit the files, and have the index say so. Raises SourceUnavailable GPU6116, GPU6123."""
         changes = [self._staged(self.entries[file], content) for file, content in after.items()]
-        made = self._committed(changes, f"{text.strip()}\n".encode("utf-8", "replace"))
+        said = f"{text.strip()}\n".encode("utf-8", "replace")
+        made = self.here.commit(self.branch, self.parent, (self.author, self.committer), said, changes)
         if self.branch != self.current:
             self.here.must("symbolic-ref", "-m", f"gpuctl: to {self.branch}", "HEAD", f"{HEADS}{self.branch}")
-        signs = self.here.run("config", "--type=bool", "--get", "commit.gpgSign").text == "true"
-        return Committed(revision=made, branch=self.branch, previous=self.current, notes=(_UNSIGNED,) if signs else ())
+        return Committed(revision=made, branch=self.branch, previous=self.current)
 
     def review_place(self) -> ReviewPlace:
         """The remote, and the branch it has checked out, else the one that was checked out here."""
@@ -215,20 +274,6 @@ class GitDraft:
         blob = self.here.fed("hash-object", "-w", "--no-filters", "--stdin", feed=content)
         self.here.must("update-index", "--add", "--cacheinfo", f"{entry.mode},{blob},{entry.path}")
         return b"M %s %s %s" % (entry.mode.encode(), blob.encode(), quoted_path(entry.path))
-
-    def _committed(self, changes: Sequence[bytes], text: bytes) -> Revision:
-        """Make the commit and move the branch, in one step that fails if the branch has moved meanwhile."""
-        orders = [
-            b"commit %s%s" % (HEADS.encode(), self.branch.encode()),
-            b"mark :1",
-            b"author " + os.fsencode(self.author),
-            b"committer " + os.fsencode(self.committer),
-            b"data %d\n%s" % (len(text), text),
-            *([b"from " + self.parent.encode()] if self.parent else []),
-            *changes,
-            b"", b"get-mark :1", b"done", b"",
-        ]  # fmt: skip
-        return Revision(self.here.fed("fast-import", "--quiet", "--done", feed=b"\n".join(orders)))
 
     def _setting(self, name: str) -> str:
         answer = self.here.run("config", "--get", name)

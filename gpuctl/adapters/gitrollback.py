@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpuctl.adapters.gitcommit import HEADS, WorkTree, check_nothing_under_way
+from gpuctl.adapters.gitcommit import WorkTree, check_nothing_under_way
 from gpuctl.adapters.gitmerge import quoted_path
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.gitrun import unavailable
@@ -23,7 +23,8 @@ def commit_rollback(folder: Path, compared: Comparison) -> tuple[Revision, str]:
     """Commit the rollback that was compared. Returns the commit and its branch.
 
     Raises SourceUnavailable before anything is written: GPU6014 the folder has changes, GPU6015 base is not what is
-    checked out, GPU6111 no author, GPU6112 no branch, GPU6113 a merge under way. Else GPU6116: Git failed.
+    checked out, GPU6111 no author, GPU6112 no branch, GPU6113 a merge under way. Else GPU6116: Git failed;
+    GPU6123: the commit can't be signed.
     """
     repository, path = Repository.containing(folder)
     here = WorkTree(repository.folder)
@@ -37,18 +38,8 @@ def commit_rollback(folder: Path, compared: Comparison) -> tuple[Revision, str]:
     people = here.person("AUTHOR"), here.person("COMMITTER")
     _check_clean(here, path)
     tree = repository.folder_at(compared.head_commit, path)
-    text = _text(compared).encode()
-    orders = [
-        b"commit " + os.fsencode(f"{HEADS}{branch}"),
-        b"mark :1",
-        b"author " + os.fsencode(people[0]),
-        b"committer " + os.fsencode(people[1]),
-        b"data %d\n%s" % (len(text), text),
-        b"from " + parent.encode(),
-        b"M 040000 " + tree.encode() + b" " + quoted_path("" if path == "." else path),
-        b"", b"get-mark :1", b"done", b"",
-    ]  # fmt: skip
-    made = Revision(here.fed("fast-import", "--quiet", "--done", feed=b"\n".join(orders)))
+    put = b"M 040000 " + tree.encode() + b" " + quoted_path("" if path == "." else path)
+    made = here.commit(branch, parent, people, _text(compared).encode(), [put])
     here.must("restore", f"--source={made}", "--staged", "--worktree", "--", path)
     return made, branch
 

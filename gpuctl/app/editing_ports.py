@@ -23,12 +23,11 @@ def not_edited(code: str, **params: str) -> NotEdited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit that holds an edit. `previous`: the branch that was checked out; `pushed_to`: the remote, if pushed."""
+    """A commit that holds an edit. `previous`: the branch that was checked out."""
 
     revision: Revision
     branch: str
     previous: str
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,8 +175,6 @@ def _report(edit: Edit, done: Done) -> None:
         say(f"  {line}")
     if done.made is not None:
         say(f"Committed {done.made.revision[:_SHOWN_REVISION]} on {done.made.branch}")
-        for note in done.made.notes:
-            say(f"note: {note}", err=True)
     if done.pushed_to:
         say(f"Pushed to {done.pushed_to}")
     if done.review is not None:

@@ -166,4 +166,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "is to be merged into the one that the remote has checked out, else into the one that was checked out here.",
         fix="Commit on a branch of its own with `--branch NAME`, or open the request by hand after `--push`.",
     ),
+    CodeEntry(
+        code="GPU6123",
+        title="the commit can't be signed",
+        message="the file is written, but not committed: the commit can't be signed: {why}",
+        why="Git's settings ask for signed commits (commit.gpgSign), and gpuctl signs with the key and the program of "
+        "the user's settings, as `git commit` does. It has no terminal to ask for a passphrase, and runs no program "
+        "that only the repository's own settings name.",
+        fix="Unlock the key for the agent (`ssh-add`, or gpg's), set user.signingKey, or commit by hand: `git commit`.",
+    ),
 )

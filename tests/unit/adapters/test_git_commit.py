@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gpuctl.adapters.files import read_regular
 from gpuctl.adapters.gitcommit import begin_commit
+from gpuctl.adapters.gitrun import Git
+from gpuctl.adapters.gitsignatures import Checked, Signatures, Signers
 from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model.ids import Revision
 
 BEFORE, AFTER = b"a: 1\n", b"a: 2\n"
 
@@ -191,3 +197,82 @@ def test_a_push_that_is_refused_leaves_the_commit(repo: Path, tmp_path: Path) ->
         assert caught.value.code == ("GPU8008" if url.startswith("ext") else "GPU6115")
     assert git(repo, "log", "-1", "--format=%s") == "x"
     assert git(other, "log", "--format=%s") == "first"
+
+
+@pytest.fixture
+def signing(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's settings ask for signatures by SSH."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed")
+    key = tmp_path / "ana"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    allowed, settings = tmp_path / "allowed", tmp_path / "gitconfig"
+    allowed.write_text(f"ana@example.com {key.with_suffix('.pub').read_text()}")
+    settings.write_text(
+        f"[commit]\ngpgSign = true\n[gpg]\nformat = ssh\n[user]\nsigningKey = {key}\n"
+        f'[gpg "ssh"]\nallowedSignersFile = {allowed}\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    return repo
+
+
+def _commit(repo: Path, branch: str | None = None) -> str:
+    file = str(repo / "c/f.yaml")
+    draft = begin_commit(repo / "c", {file: BEFORE}, branch)
+    (repo / "c/f.yaml").write_bytes(AFTER)
+    return draft.commit({file: AFTER}, "Zwei: größer\n\nGpuctl-Confirm: 0123456789ab").revision
+
+
+def _signature(repo: Path, revision: str) -> str:
+    return git(repo, "log", "-1", "--format=%G?", revision)
+
+
+@pytest.mark.parametrize("branch", [None, "more"])
+def test_a_commit_is_signed_where_git_signs_it(signing: Path, branch: str | None) -> None:
+    before = git(signing, "rev-parse", "HEAD")
+    made = _commit(signing, branch)
+    assert _signature(signing, made) == "G"
+    assert git(signing, "rev-parse", branch or "main", f"{made}^").split() == [made, before]
+    assert git(signing, "log", "-1", "--format=%an|%cn|%B") == (
+        "Ana Löwe|Ana Löwe|Zwei: größer\n\nGpuctl-Confirm: 0123456789ab"
+    )
+    assert git(signing, "status", "--porcelain") == ""
+    assert git(signing, "for-each-ref", "refs/gpuctl") == ""
+
+
+def test_signers_accept_what_is_signed(signing: Path, tmp_path: Path) -> None:
+    before = Revision(git(signing, "rev-parse", "HEAD"))
+    made = _commit(signing)
+    signers = Signers(checked=Checked.EACH, read=read_regular, allowed_signers=tmp_path / "allowed")
+    with closing(Signatures(signers, Git())) as signatures:
+        signatures.check(signing / ".git", [before], Revision(made))
+
+
+def test_the_repository_may_say_that_it_is_not_signed(signing: Path) -> None:
+    git(signing, "config", "commit.gpgSign", "false")
+    assert _signature(signing, _commit(signing)) == "N"
+
+
+def test_no_program_of_the_repositorys_settings_signs(signing: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    trap.chmod(0o755)
+    names = ("gpg.ssh.program", "gpg.program", "gpg.openpgp.program", "gpg.ssh.defaultKeyCommand")
+    for name in names:
+        git(signing, "config", name, str(trap))
+    made = _commit(signing)
+    assert not (tmp_path / "ran").exists()
+    for name in names:
+        git(signing, "config", "--unset", name)
+    assert _signature(signing, made) == "G"
+
+
+def test_a_commit_that_cant_be_signed_is_not_made(signing: Path, tmp_path: Path) -> None:
+    before = git(signing, "rev-parse", "HEAD")
+    (tmp_path / "ana").unlink()
+    (tmp_path / "ana.pub").unlink()
+    with pytest.raises(SourceUnavailable) as caught:
+        _commit(signing)
+    assert caught.value.code == "GPU6123"
+    assert git(signing, "rev-parse", "HEAD") == before
+    assert git(signing, "for-each-ref", "refs/gpuctl") == ""
