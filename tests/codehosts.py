@@ -41,6 +41,7 @@ class CodeHost:
     faults: list[Reply | Callable[[Call], Reply | None]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     account: str | None = None
+    head: str = "a" * 40
 
     def serve(self, call: Call) -> Reply:
         raise NotImplementedError
@@ -116,6 +117,8 @@ class GitHubHost(CodeHost):
                 owner, _, branch = call.query["head"].partition(":")
                 found = [each for each in self.requests if (owner, branch) == ("acme", each["head"])]
                 return self._listed(call, [each for each in found if each["base"] == call.query["base"]])
+            case "GET", "pulls/7":
+                return 200, {}, {"number": 7, "head": {"sha": self.head}, "merge_commit_sha": "b" * 40}
             case "POST", "pulls":
                 if any(each["head"] == call.body["head"] for each in self.requests):
                     return 422, {}, {"message": "Validation Failed", "errors": [{"message": "already exists"}]}
@@ -179,7 +182,8 @@ class GitLabHost(CodeHost):
                 return 404, {}, {"message": "404 Not found"}
 
     def request(self) -> dict[str, Any]:
-        return {"iid": 7, "labels": self.labels, "web_url": "https://gitlab.com/acme/gpus/-/merge_requests/7"}
+        return {"iid": 7, "labels": self.labels, "sha": self.head,
+                "web_url": "https://gitlab.com/acme/gpus/-/merge_requests/7"}  # fmt: skip
 
     def merge_requests(self, call: Call) -> Reply:
         if call.method == "GET":

@@ -399,9 +399,6 @@ class OpenRequest:
 class Forge(Protocol):
     """A repository's code host, GitHub or GitLab. Every method raises ForgeFault."""
 
-    max_comment_chars: int
-    """The longest comment that it takes."""
-
     def put_comment(self, number: int, marker: str, body: str) -> str:
         """Make `body` the comment of this account on a request that begins with `marker`: edit it, or create it.
 
@@ -412,6 +409,10 @@ class Forge(Protocol):
 
     def set_labels(self, number: int, ours: frozenset[str], wanted: frozenset[str]) -> None:
         """Of the labels `ours`, leave a request exactly those that are `wanted`. Other labels are left alone."""
+        ...
+
+    def commits_of(self, number: int) -> frozenset[Revision]:
+        """The newest commit of a request, and the one that merges it, where the code host has made that."""
         ...
 
     def open_request(self, wanted: ReviewRequest) -> OpenRequest:

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.app.review_labels import LABELS, Labelled, labels_of
 from gpuctl.cli.command import command
-from gpuctl.cli.failures import EXIT_FAILED
+from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.plan import EXIT_REFUSED, made_plan, plan_options
+from gpuctl.cli.saved import saved_plan
 from gpuctl.cli.terminal import say, show
+from gpuctl.diag.codes import CODES
+from gpuctl.diag.wording import message
+from gpuctl.views.plan_labels import LABELS, Labelled
 
 if TYPE_CHECKING:
     from gpuctl.adapters.forge import ForgeOptions
-    from gpuctl.views.plan_report import PlanReport
+    from gpuctl.views.plan_page import PlanPage
 
 _LABEL_CHARS = 50
 """The longest name of a label on GitHub."""
 _GITLAB_CHARS = 1_000_000
+_SHORT = 10
 
 
 def _label_names(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> Mapping[Labelled, str]:
@@ -44,8 +48,17 @@ def _label_names(_context: click.Context, _option: click.Parameter, given: tuple
         "gpuctl comment --github clusters/tr4858 --base origin/main --context prod",
         "gpuctl comment --gitlab clusters/tr4858 --base origin/main --fail-on paused,deleted",
         "gpuctl comment --github clusters/tr4858 --base origin/main --dry-run",
+        "gpuctl comment --github --plan plan.json --number 7",
     ),
     failed=EXIT_FAILED,
+)
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--plan",
+    "saved",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the plan in this file, of `gpuctl plan -o json`, instead of making one.",
 )
 @plan_options
 @click.option("--github", "host", flag_value="github", help="Comment on a pull request of GitHub.")
@@ -68,7 +81,9 @@ def _label_names(_context: click.Context, _option: click.Parameter, given: tuple
 )
 @click.option("--dry-run", is_flag=True, help="Print the comment and the labels instead of sending them.")
 def comment(  # noqa: PLR0913 - an argument for each option
+    folder: Path | None,
     *,
+    saved: Path | None,
     host: str | None,
     repository: str | None,
     number: int | None,
@@ -84,6 +99,11 @@ def comment(  # noqa: PLR0913 - an argument for each option
     gpuctl/deletes and gpuctl/refused; other labels are left alone. In a job of GitHub Actions the plan is written into
     the job's summary too, first, so that it is there where the token may not comment, as for pull requests of forks.
 
+    --plan writes a plan that another job has made, say one without a token for a pull request of a fork. Anybody may
+    have written the file: it is read up to 16 MiB, held against its schema, and all of it is text. The comment says
+    that it was read, and of which commits it says to be; it is not written unless that is the newest commit of the
+    request, or the merge that GitHub has made of it.
+
     The repository, the request and the API's address come from the environment of GitHub Actions or GitLab CI. The
     token comes from GITHUB_TOKEN or GH_TOKEN, from GITLAB_TOKEN, or from --token-file; GitLab's CI_JOB_TOKEN can't
     comment.
@@ -96,15 +116,14 @@ def comment(  # noqa: PLR0913 - an argument for each option
 
     if host not in {"github", "gitlab"}:
         raise click.UsageError("Missing option '--github' or '--gitlab'.")
-    report = made_plan(**given)
-    text = markdown(report, GITHUB_CHARS if host == "github" else _GITLAB_CHARS)
+    plan = _read(saved, folder, given) if saved is not None else _made(folder, given)
+    text = markdown(plan.page, GITHUB_CHARS if host == "github" else _GITLAB_CHARS, origin=plan.origin)
     ours = frozenset(filter(None, names.values()))
-    wanted = frozenset(names[each] for each in labels_of(report)) & ours
+    wanted = frozenset(names[each] for each in plan.page.labels) & ours
     if dry_run:
         show(text)
         say(f"labels: {', '.join(sorted(wanted)) or 'none'}")
     else:
-        _summarize(text)
         options = ForgeOptions(
             host="github" if host == "github" else "gitlab",
             api_url=api_url,
@@ -112,9 +131,36 @@ def comment(  # noqa: PLR0913 - an argument for each option
             number=number,
             token_file=token_file,
         )
-        _send(options, report, Message(text=text, ours=ours, wanted=wanted))
-    if report.refused:
+        _send(options, plan, Message(text=text, ours=ours, wanted=wanted))
+    if Labelled.REFUSED in plan.page.labels:
         raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be told. `origin` is empty for a plan that was made here; `commit`: the head that a read one names."""
+
+    page: PlanPage
+    origin: str = ""
+    commit: str = ""
+
+
+def _made(folder: Path | None, given: Mapping[str, Any]) -> Plan:
+    from gpuctl.views.plan_page import page  # noqa: PLC0415 - only now
+
+    if folder is None:
+        raise click.UsageError("Missing argument 'DIR', or option '--plan'.")
+    return Plan(page=page(made_plan(folder, **given)))
+
+
+def _read(file: Path, folder: Path | None, given: Mapping[str, Any]) -> Plan:
+    if folder is not None or any(given.values()):
+        raise click.UsageError("--plan goes without DIR and without options of a plan: the file holds one")
+    found = saved_plan(file)
+    base, head = ((commit or "")[:_SHORT] for commit in (found.merge.base_commit, found.merge.head_commit))
+    commits = f"base {base or 'of no commit'}, head {head or 'of no commit'}"
+    origin = f"This plan was made by another job and read from a file, which says that it is of {commits}."
+    return Plan(page=found.comment, origin=origin, commit=found.merge.head_commit or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,15 +172,25 @@ class Message:
     wanted: frozenset[str]
 
 
-def _send(options: ForgeOptions, report: PlanReport, message: Message) -> None:
+def _send(options: ForgeOptions, plan: Plan, sent: Message) -> None:
+    """Write the comment and set the labels; a plan that was read only if it is of the request's newest commit."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.plan_markdown import marker  # noqa: PLC0415
 
+    if not plan.origin:
+        _summarize(sent.text)
     number = wiring.forge_number(options)
     with wiring.forge(options) as forge:
-        say(forge.put_comment(number, marker(report.cluster), message.text))
-        forge.set_labels(number, message.ours, message.wanted)
-    say(f"labels: {', '.join(sorted(message.wanted)) or 'none'}")
+        if plan.origin and plan.commit not in forge.commits_of(number):
+            raise _of_another_commit(plan.commit, number)
+        say(forge.put_comment(number, marker(plan.page.cluster), sent.text))
+        forge.set_labels(number, sent.ours, sent.wanted)
+    say(f"labels: {', '.join(sorted(sent.wanted)) or 'none'}")
+
+
+def _of_another_commit(commit: str, number: int) -> Failure:
+    told = message("GPU6211", {"commit": commit[:_SHORT] or "no commit", "number": number})
+    return Failure("GPU6211", told, hint=CODES["GPU6211"].fix, exit_code=EXIT_FAILED)
 
 
 def _summarize(text: str) -> None:

@@ -38,7 +38,6 @@ STATE_KINDS = "nodes,namespaces,jobs,deployments,pods,configmaps,resourceclaims,
 
 
 PLAN_OPTIONS = (
-    click.argument("folder", metavar="DIR", type=click.Path(path_type=Path)),
     click.option("--base", metavar="REV", help="The revision to compare with: a branch, tag or commit."),
     click.option("--head", metavar="REV", help="The revision with the change. Default: the working tree."),
     click.option("--direct", is_flag=True, help="Compare base and head as they are, without merging them."),
@@ -68,11 +67,11 @@ PLAN_OPTIONS = (
         help="Exit with 3 if jobs or objects are: paused, stopped, moved, starved, deleted.",
     ),
 )
-"""What is planned, and on which cluster: of `plan` and `comment`."""
+"""With what is planned, and on which cluster: of `plan` and `comment`."""
 
 
 def plan_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the argument and options of a plan; `made_plan` takes their values."""
+    """Give a command the options of a plan; `made_plan` takes their values."""
     for option in reversed(PLAN_OPTIONS):
         function = option(function)
     return function
@@ -90,6 +89,7 @@ def plan_options(function: Callable[..., None]) -> Callable[..., None]:
     ),
     failed=EXIT_FAILED,
 )
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @plan_options
 @click.option("--commit", is_flag=True, help="With --rollback: commit it too, on the branch that is checked out.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
@@ -157,13 +157,12 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
 
 
 def _show(report: PlanReport, output: str) -> None:
-    from gpuctl.views import plan_markdown, plan_text  # noqa: PLC0415 - only the form that is wanted
-    from gpuctl.views import plan_report as report_form  # noqa: PLC0415
+    from gpuctl.views import plan_form, plan_markdown, plan_page, plan_text  # noqa: PLC0415 - only now
 
     if output == "json":
-        print_json(report_form.document(report))
+        print_json(plan_form.document(report))
     elif output == "markdown":
-        show(plan_markdown.markdown(report))
+        show(plan_markdown.markdown(plan_page.page(report)))
     else:
         for line in plan_text.text(report):
             say(*line)

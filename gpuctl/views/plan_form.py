@@ -1,24 +1,22 @@
 """The JSON form of a PlanReport as models: the one source of `schemas/gpuctl.dev/v1/planreport.json`.
 
-Programs read this form, so fields are only ever added to it. The report is written by `plan_report.document`; tests
-hold every golden report, and generated ones, against these models.
+Programs read this form, so fields are only ever added to it. `document` writes the report; tests hold every golden
+report, and generated ones, against these models.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
+
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.views import plan_comparison, plan_effect, plan_report
+from gpuctl.views.plan_page import Form, PlanPage, page
+from gpuctl.views.plan_report import PlanReport
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ADDRESS = "https://gpuctl.dev/schemas/gpuctl.dev/v1/planreport.json"
-
-
-class Form(BaseModel):
-    """What all parts of the report have in common: each field is always there."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
 
 
 class BeforeAfter(Form):
@@ -270,6 +268,32 @@ class PlanReportV1(Form):
     failed_on: list[FailedForm] = Field(description="The gates of --fail-on that the change fails.")
     result: Literal["none", "changes", "refused"] = Field(description="The exit code's meaning: 0, 2 or 3.")
     digest: str = Field(description="A name for the changes of objects, quotas and settings alone.")
+    comment: PlanPage = Field(description="What the comment says: `gpuctl comment --plan` writes it.")
+
+
+def document(report: PlanReport) -> dict[str, Any]:
+    """The JSON form, as `schemas/gpuctl.dev/v1/planreport.json` has it."""
+    return {
+        "apiVersion": "gpuctl.dev/v1",
+        "kind": "PlanReport",
+        "version": report.version,
+        "base": report.compared.base,
+        "head": report.compared.head,
+        "merge": plan_comparison.document(report.compared),
+        **plan_report.changes(report),
+        "effect": None if report.effect is None else plan_effect.document(report.effect, report.ground),
+        "refusals": [_refusal(each) for each in report.refusals.new],
+        "confirmed": [_refusal(each) for each in report.refusals.confirmed],
+        "refusedAlready": [_refusal(each) for each in report.refusals.standing],
+        "failedOn": [{"gate": each.gate, "names": list(each.names)} for each in report.failed],
+        "result": "none" if report.empty else "refused" if report.refused else "changes",
+        "digest": plan_report.digest(report),
+        "comment": page(report).model_dump(mode="json", by_alias=True),
+    }
+
+
+def _refusal(refusal: Diagnostic) -> dict[str, str]:
+    return {"code": refusal.code, "message": refusal.message, "help": refusal.help}
 
 
 def schema() -> dict[str, Any]:

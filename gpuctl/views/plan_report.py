@@ -1,4 +1,4 @@
-"""The PlanReport: the changes of jobs, objects and quotas. Its JSON form, and the words that its other forms share."""
+"""The PlanReport: the changes of jobs, objects and quotas, and the words that its forms share."""
 
 from __future__ import annotations
 
@@ -115,32 +115,13 @@ class PlanReport:
         return bool(self.refusals.new or self.failed)
 
 
-def document(report: PlanReport) -> dict[str, Any]:
-    """The JSON form, as `schemas/gpuctl.dev/v1/planreport.json` has it."""
-    return {
-        "apiVersion": "gpuctl.dev/v1",
-        "kind": "PlanReport",
-        "version": report.version,
-        "base": report.compared.base,
-        "head": report.compared.head,
-        "merge": plan_comparison.document(report.compared),
-        **_changes(report),
-        "effect": None if report.effect is None else plan_effect.document(report.effect, report.ground),
-        "refusals": [_refusal(each) for each in report.refusals.new],
-        "confirmed": [_refusal(each) for each in report.refusals.confirmed],
-        "refusedAlready": [_refusal(each) for each in report.refusals.standing],
-        "failedOn": [{"gate": each.gate, "names": list(each.names)} for each in report.failed],
-        "result": "none" if report.empty else "refused" if report.refused else "changes",
-        "digest": digest(report),
-    }
-
-
 def digest(report: PlanReport) -> str:
     """A name for the changes alone: not for the revisions, nor for the state of the cluster."""
-    return hashlib.sha256(compact_json(_changes(report)).encode()).hexdigest()[:16]
+    return hashlib.sha256(compact_json(changes(report)).encode()).hexdigest()[:16]
 
 
-def _changes(report: PlanReport) -> dict[str, Any]:
+def changes(report: PlanReport) -> dict[str, Any]:
+    """The JSON form of what differs between the two revisions, as `digest` names it."""
     return {
         "objects": [
             {"action": o.action.value, "ref": _ref(o.ref), "project": o.project, "reason": o.reason}
@@ -186,10 +167,6 @@ def counts(report: PlanReport) -> str:
     said += [f"{starts} more break a policy" if starts > 1 else "1 more breaks a policy"] if starts else []
     said += [f"{ceases} fewer break a policy" if ceases > 1 else "1 fewer breaks a policy"] if ceases else []
     return "; ".join(said)
-
-
-def _refusal(refusal: Diagnostic) -> dict[str, str]:
-    return {"code": refusal.code, "message": refusal.message, "help": refusal.help}
 
 
 def _ref(ref: ObjectRef) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from codehosts import REPOSITORY, TOKEN, CodeHost, GitHubHost, GitLabHost, served
@@ -100,3 +101,108 @@ def test_a_label_that_is_none_is_a_wrong_command_line(run: Run, label: str) -> N
 
 def test_a_host_has_to_be_named(run: Run, repository: WorkingCopy) -> None:
     assert "GPU9002" in run("comment", repository.folder, "--base", "main").stderr
+
+
+@pytest.fixture
+def plan_file(run: Run, repository: WorkingCopy, tmp_path: Path) -> Path:
+    """The plan of a removed project, as a job without a token makes it."""
+    options = STORIES["removed_project"](repository)
+    result = run("plan", repository.folder / "clusters" / "tr4858", *options, "-o", "json")
+    assert result.exit_code == 3
+    path = tmp_path / "plan.json"
+    path.write_text(result.stdout)
+    return path
+
+
+def _posted(host: CodeHost, *words: object) -> list[object]:
+    return ["comment", "--github" if isinstance(host, GitHubHost) else "--gitlab", *words]
+
+
+def _edited(path: Path, **changed: Any) -> Path:
+    """The file with other fields of its comment, and of its merge where they are named `head_commit`."""
+    plan = json.loads(path.read_text())
+    plan["merge"]["headCommit"] = changed.pop("head_commit", plan["merge"]["headCommit"] or "a" * 40)
+    plan["comment"] |= changed
+    path.write_text(json.dumps(plan))
+    return path
+
+
+def test_a_plan_of_another_job_is_posted(run: Run, host: CodeHost, plan_file: Path) -> None:
+    result = run(*_posted(host, "--plan", _edited(plan_file)))
+    assert (result.exit_code, result.stderr) == (3, "")
+    (made,) = host.comments
+    assert made["body"].startswith("<!-- gpuctl plan tr4858 -->\n")
+    assert "made by another job and read from a file, which says that it is of base " in made["body"]
+    assert "head aaaaaaaaaa." in made["body"]
+    assert sorted(host.labels) == ["gpuctl/deletes", "gpuctl/refused"]
+
+
+def test_but_for_where_it_comes_from_it_is_the_same_comment(
+    run: Run, repository: WorkingCopy, host: CodeHost, plan_file: Path
+) -> None:
+    posted = run(*_posted(host, "--plan", plan_file, "--dry-run")).stdout
+    made = run(*_posted(host, repository.folder / "clusters" / "tr4858", "--base", "main", "--dry-run")).stdout
+    lines = [line for line in posted.splitlines() if not line.startswith("This plan was made by another job")]
+    assert sorted(lines) == sorted([*made.splitlines(), ""])
+
+
+@pytest.mark.parametrize("commit", ["c" * 40, None])
+def test_a_plan_of_another_commit_is_not_posted(
+    run: Run, host: CodeHost, plan_file: Path, commit: str | None, tmp_path: Path
+) -> None:
+    result = run(*_posted(host, "--plan", _edited(plan_file, head_commit=commit)))
+    assert result.exit_code == 1
+    assert "GPU6211" in result.stderr
+    assert (host.comments, host.labels, (tmp_path / "summary.md").exists()) == ([], [], False)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "EOF while parsing"),
+        ("[]", "Input should be an object"),
+        ("[" * 100_000, "recursion limit"),
+        ('{"apiVersion": "gpuctl.dev/v1", "kind": "PlanReport"}', "merge: Field required"),
+        ("x" * ((16 << 20) + 1), "more than 16 MiB"),
+    ],
+    ids=["empty", "a list", "deep", "a part", "long"],
+)
+def test_a_file_that_is_no_plan_is_told(run: Run, tmp_path: Path, content: str, why: str) -> None:
+    (tmp_path / "plan.json").write_text(content)
+    result = run("comment", "--github", "--plan", tmp_path / "plan.json", "--dry-run")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "GPU6210" in result.stderr
+    assert why in result.stderr
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cluster": "x" * 602}, {"identity": []}, {"labels": ["other"]}, {"more": 1}, {"empty": "no"},
+        {"starts": {"total": -1, "shown": []}}, {"starts": {"total": 1, "shown": [["a", "b"]]}},
+        {"objects": {"total": 1001, "shown": ["x"] * 1001}}, {"head_commit": "main"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)  # fmt: skip
+def test_a_plan_out_of_bounds_is_refused(run: Run, plan_file: Path, changed: dict[str, Any]) -> None:
+    result = run("comment", "--github", "--plan", _edited(plan_file, **changed), "--dry-run")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "GPU6210" in result.stderr
+
+
+def test_the_largest_plan_that_may_be_read_is_a_comment(run: Run, plan_file: Path) -> None:
+    text, notice = "@" * 601, {"code": "@" * 601, "message": "@" * 601, "help": "@" * 601}
+    rows, notices = {"total": 10**30, "shown": [[text] * 3] * 1000}, {"total": 1000, "shown": [notice] * 1000}
+    lines = {"total": 1000, "shown": [text] * 1000}
+    changed: dict[str, Any] = {"cluster": text, "base": text, "head": text, "counts": text, "verdict": [text] * 2}
+    changed |= {"remarks": [text] * 4, "owners": [text] * 1000, "effect": text, "identity": [text] * 2}
+    changed |= dict.fromkeys(("refused", "confirmed", "refusedAlready"), notices) | {"losses": rows, "starts": rows}
+    changed |= {"failed": [{"gate": text, "names": text}] * 5, "settings": lines, "objects": lines}
+    result = run("comment", "--github", "--plan", _edited(plan_file, **changed), "--dry-run")
+    assert "gpuctl plan of" in result.stdout
+    assert len(result.stdout) < 65_536 + 100
+
+
+def test_a_read_plan_goes_without_another(run: Run, plan_file: Path) -> None:
+    for more in (["clusters/tr4858"], ["--base", "main"], ["--fail-on", "paused"]):
+        assert "GPU9002" in run("comment", "--github", "--plan", plan_file, *more, "--dry-run").stderr

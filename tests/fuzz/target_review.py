@@ -13,8 +13,8 @@ from gpuctl.app.planning import Side, plan_report
 from gpuctl.compile import compile_tree
 from gpuctl.model.comparison import Comparison
 from gpuctl.model.source import SourceFile, SourceTree
-from gpuctl.views import plan_markdown, plan_text
-from gpuctl.views import plan_report as report_form
+from gpuctl.views import plan_form, plan_markdown, plan_text
+from gpuctl.views.plan_page import ReadPlan, page, read_plan
 from gpuctl.wiring import blueprint
 
 from .harness import Target
@@ -37,9 +37,13 @@ def check(data: bytes) -> None:
     compared = Comparison(base="main", head="feature", folder="c")
     report = plan_report(Side(declared=DECLARED), after, compared, foreseen)
     lines = ["".join(part.text for part in line) for line in plan_text.text(report)]
-    for text in (plan_markdown.markdown(report), *lines, json.dumps(report_form.document(report))):
+    told, form = plan_markdown.markdown(page(report)), json.dumps(plan_form.document(report))
+    for text in (told, *lines, form):
         assert len(text.encode(errors="surrogatepass")) <= MOST_TOLD_BYTES
-    assert "<script" not in plan_markdown.markdown(report).lower()
+    assert "<script" not in told.lower()
+    read = read_plan(form.encode())
+    assert isinstance(read, ReadPlan), read
+    assert plan_markdown.markdown(read.comment) == told
 
 
 TARGET = Target(

@@ -12,14 +12,13 @@ from urllib.parse import quote, urlencode
 from gpuctl.adapters.forge.address import ForgeAddress
 from gpuctl.adapters.forge.requests import Requests
 from gpuctl.app.ports import ForgeFault, OpenRequest, ReviewRequest, VirtualTime
+from gpuctl.model.ids import Revision
 
 _FORBIDDEN = "GPU6204"
 
 
 class GitHub:
     """Implements the port Forge. The repository is `owner/name`."""
-
-    max_comment_chars = 65_536
 
     def __init__(self, address: ForgeAddress, time: VirtualTime) -> None:
         headers = {
@@ -62,6 +61,16 @@ class GitHub:
             except ForgeFault as fault:
                 if fault.code != "GPU6205":  # gone meanwhile
                     raise
+
+    def commits_of(self, number: int) -> frozenset[Revision]:
+        """The head of the pull request, and the merge that GitHub has made to try it."""
+        what = f"pull request #{number}"
+        found = self._requests.send("GET", f"{self._repo}/pulls/{number}", what=what)
+        head = found.get("head") if isinstance(found, dict) else None
+        if not isinstance(head, dict) or not isinstance(head.get("sha"), str):
+            raise self._requests.strange(what, "it has no head")
+        merge = found.get("merge_commit_sha")
+        return frozenset(Revision(sha) for sha in (head["sha"], merge) if isinstance(sha, str))
 
     def open_request(self, wanted: ReviewRequest) -> OpenRequest:
         """Open a pull request, or return the one that is open."""

@@ -12,12 +12,11 @@ from urllib.parse import quote, urlencode
 from gpuctl.adapters.forge.address import ForgeAddress
 from gpuctl.adapters.forge.requests import Requests
 from gpuctl.app.ports import OpenRequest, ReviewRequest, VirtualTime
+from gpuctl.model.ids import Revision
 
 
 class GitLab:
     """Implements the port Forge. The repository is the project's number, or its path `group/name`."""
-
-    max_comment_chars = 1_000_000
 
     def __init__(self, address: ForgeAddress, time: VirtualTime) -> None:
         headers = {"accept": "application/json", "private-token": address.token}
@@ -52,6 +51,14 @@ class GitLab:
         body = {name: ",".join(sorted(labels)) for name, labels in named.items() if labels}
         if body:
             self._requests.send("PUT", path, body, what=what)
+
+    def commits_of(self, number: int) -> frozenset[Revision]:
+        """The newest commit of the merge request. One that a pipeline has merged to try it is not told here."""
+        what = f"merge request !{number}"
+        found = self._requests.send("GET", f"{self._project}/merge_requests/{number}", what=what)
+        if not isinstance(found, dict) or not isinstance(found.get("sha"), str):
+            raise self._requests.strange(what, "it has no sha")
+        return frozenset({Revision(found["sha"])})
 
     def open_request(self, wanted: ReviewRequest) -> OpenRequest:
         """Open a merge request, or return the one that is open."""

@@ -75,4 +75,21 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "A redirect to another host is not followed: the token would be sent there.",
         fix="Check the address: https://api.github.com, https://HOST/api/v3 or https://HOST/api/v4.",
     ),
+    CodeEntry(
+        code="GPU6210",
+        title="the file holds no plan that can be posted",
+        message="{file} holds no plan that can be posted: {why}",
+        why="`gpuctl comment --plan FILE` posts a plan that another job has made. Such a job may run what a stranger's "
+        "branch contains, so the file is read up to a bound and held against the published schema.",
+        fix="Make it with `gpuctl plan -o json` of the same version of gpuctl.",
+    ),
+    CodeEntry(
+        code="GPU6211",
+        title="the plan is of another commit",
+        message="the plan is of {commit}, which is not the newest commit of request {number}",
+        why="A plan that is read from a file may be of an earlier commit, or of another request. Under this request it "
+        "would say something untrue.",
+        fix="Plan the commit that the request has now, by its id: gpuctl plan DIR --base BASE --head COMMIT -o json. A "
+        "plan of the working tree is of no commit.",
+    ),
 )

@@ -37,7 +37,19 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.simulate.report import SimulationReport
 from gpuctl.simulate.report import document as simulation_document
 from gpuctl.simulate.scenario import EPOCH_MS
-from gpuctl.views import drift, explain, explanation, listing, nodes, plan_markdown, plan_report, plan_text, projects
+from gpuctl.views import (
+    drift,
+    explain,
+    explanation,
+    listing,
+    nodes,
+    plan_form,
+    plan_markdown,
+    plan_page,
+    plan_report,
+    plan_text,
+    projects,
+)
 from gpuctl.views.chart import svg_chart, svg_sheet, text_chart
 from gpuctl.views.events import EventView, event_table, event_views
 from gpuctl.views.jobs import JobView
@@ -83,10 +95,10 @@ def _drift(report: drift.DriftReport) -> None:
 
 
 def _plan(report: plan_report.PlanReport) -> None:
-    print_json(plan_report.document(report))
+    print_json(plan_form.document(report))
     for line in plan_text.text(report):
         say(*line)
-    show(plan_markdown.markdown(report))
+    show(plan_markdown.markdown(plan_page.page(report)))
 
 
 def _explanation(told: Explanation) -> None:

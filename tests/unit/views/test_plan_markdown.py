@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,8 +21,11 @@ from gpuctl.model.comparison import Comparison
 from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.effect import Effect, Ground, Holding, Refusals, Stop, Stopped
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
-from gpuctl.views.plan_markdown import GITHUB_CHARS, LEAST_CHARS, markdown, marker
-from gpuctl.views.plan_report import ObjectChange, PlanReport, SettingChange
+from gpuctl.views import plan_markdown
+from gpuctl.views.plan_form import document
+from gpuctl.views.plan_markdown import GITHUB_CHARS, LEAST_CHARS, marker
+from gpuctl.views.plan_page import ReadPlan, page, read_plan
+from gpuctl.views.plan_report import Failed, ObjectChange, PlanReport, SettingChange
 
 PARSER = MarkdownIt("gfm-like", {"linkify": False}).enable("table")
 A, B = ProjectName("team-a"), ProjectName("team-b")
@@ -57,6 +61,10 @@ def _report(jobs: int = 2, objects: int = 2, **changed: Any) -> PlanReport:
         ground=Ground(live=False, nodes=2, gpus=16, capacity={WHOLE_CLUSTER: 16_000}),
     )
     return replace(report, **changed)
+
+
+def markdown(report: PlanReport, most_chars: int = GITHUB_CHARS) -> str:
+    return plan_markdown.markdown(page(report), most_chars)
 
 
 def _inline(tokens: list[Token]) -> Iterator[Token]:
@@ -212,6 +220,26 @@ def _attack(attack: str) -> None:
     _assert_harmless(text)
     assert text.count("<details>") == 1
     assert {len(table[0]) for table in _tables(text)} == {3, 4}
+
+
+@pytest.mark.parametrize("attack", ["```", "> x\n\n@acme/admins", *ATTACKS])
+def test_so_is_all_of_a_page_that_was_read(attack: str) -> None:
+    report = _report(refusals=Refusals(new=(_refusal("x"),)), failed=(Failed(gate="deleted", names=("x",)),))
+    form = document(report)
+    form["comment"] = {**_attacked(form["comment"], attack), "labels": []}
+    read = read_plan(json.dumps(form).encode())
+    assert isinstance(read, ReadPlan), read
+    text = plan_markdown.markdown(read.comment, origin="Read from a file.")
+    _assert_harmless(text.replace("Owners: ", "Owners "))
+
+
+def _attacked(node: Any, attack: str) -> Any:
+    """The same with the attack in place of each text."""
+    if isinstance(node, dict):
+        return {key: _attacked(value, attack) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_attacked(each, attack) for each in node]
+    return attack if isinstance(node, str) else node
 
 
 @given(TEXT)
