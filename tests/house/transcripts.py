@@ -16,19 +16,25 @@ _PEOPLE = {f"GIT_{role}_{key}": f"{key}@example.com".lower()
            for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}  # fmt: skip
 
 
-def follow(page: str, marker: str, here: Path, *, update: bool, environment: Mapping[str, str] = {}) -> list[int]:
+def follow(
+    page: str,
+    marker: str,
+    here: Path,
+    *,
+    update: bool,
+    environment: Mapping[str, str] = {},
+    told_as: Mapping[str, str] = {},
+) -> list[int]:
     """Run the lines of a page's block below a folder, and compare what is printed; `update` writes it into the page.
 
-    Commit ids are not compared. Returns the exit codes.
+    Commit ids are not compared. `told_as`: texts of this machine, such as paths, and what the page has instead. Returns
+    the exit codes.
     """
-    path = DOCS / page
-    text = path.read_text()
-    block = re.compile(rf"(?<=<!-- {marker} -->\n```console\n).*?(?=```\n<!-- /{marker} -->)", re.DOTALL)
-    found = block.search(text)
+    found = _block(marker, "console").search((DOCS / page).read_text())
     assert found is not None
     env = {**os.environ, **_PEOPLE, "HOME": str(here), "GIT_CONFIG_GLOBAL": "/dev/null", **environment}
     told, ends = "", []
-    for line in re.findall(r"^\$ (.*)$", found[0], flags=re.MULTILINE):
+    for line in re.findall(r"^\$ (.*)$", found[2], flags=re.MULTILINE):
         told += f"$ {line}\n"
         words = shlex.split(line)
         if words[0] == "cd":
@@ -40,8 +46,25 @@ def follow(page: str, marker: str, here: Path, *, update: bool, environment: Map
         )
         told += done.stdout
         ends.append(done.returncode)
-    if update:
-        path.write_text(block.sub(lambda _: told, text))
-    else:
-        assert _IDS.sub("ID", told) == _IDS.sub("ID", found[0])
+    for here_text, there in told_as.items():
+        told = told.replace(here_text, there)
+    compare(page, marker, told, update=update)
     return ends
+
+
+def compare(page: str, marker: str, told: str, *, update: bool, form: str = "console") -> None:
+    """Compare a page's block with a text, without commit ids; `update` writes the text into the page."""
+    path, block = DOCS / page, _block(marker, form)
+    text = path.read_text()
+    if update:
+        path.write_text(block.sub(lambda found: f"{found[1]}{told}{found[3]}", text))
+        return
+    found = block.search(text)
+    assert found is not None
+    assert _IDS.sub("ID", told) == _IDS.sub("ID", found[2])
+
+
+def _block(marker: str, form: str) -> re.Pattern[str]:
+    """The opening, the text and the end of a block; that of Markdown has a fourth backtick."""
+    fence = "````" if form == "markdown" else "```"
+    return re.compile(rf"(<!-- {marker} -->\n{fence}{form}\n)(.*?)({fence}\n<!-- /{marker} -->)", re.DOTALL)
