@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Self
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, Summary
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, Summary, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -31,6 +31,7 @@ USELESS_AFTER_MS: DurationMs = 600_000
 """A leader that could apply nothing for so long is not ready."""
 
 _CYCLE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_WAIT_SECONDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
 _SLOWEST_CLIENT_S = 10
 _MS_NS = 1_000_000
 
@@ -43,7 +44,8 @@ def always() -> bool:
 class PrometheusMeters:
     """Implements the port Meters in a registry of its own. `leads`: whether this replica may write now.
 
-    What is said of projects is said by the leader alone, so that sums over replicas count nothing twice.
+    What is so now of projects is said by the leader alone, so that sums over replicas count nothing twice. Counters of
+    projects stay, also of those that are gone: their number is bounded by the projects that there ever were.
     """
 
     def __init__(
@@ -53,20 +55,37 @@ class PrometheusMeters:
         stale_after_ms: DurationMs = STALE_AFTER_MS,
         useless_after_ms: DurationMs = USELESS_AFTER_MS,
     ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call] # the library has no type there
         self.registry = CollectorRegistry()
         self._cycles = Histogram(
-            "gpuctl_cycle_seconds", "Time of a reconcile cycle", buckets=_CYCLE_SECONDS, registry=self.registry
+            "gpuctl_cycle_seconds",
+            "Time of a reconcile cycle; gpuctl bench engine says what is usual",
+            buckets=_CYCLE_SECONDS,
+            registry=self.registry,
         )
-        self._writes = self._counter("gpuctl_writes", "Changes asked of the API server", "action", "code")
+        self._writes = self._counter(
+            "gpuctl_writes", "Changes asked of the API server; gpuctl explain CODE", "action", "code"
+        )
         self._requests = self._counter("gpuctl_api_requests", "Requests to the API server", "verb", "kind", "code")
         self._latency = Summary(
             "gpuctl_api_request_seconds", "Time to the API server's answer", ["verb", "kind"], registry=self.registry
         )
         self._starts = self._counter("gpuctl_starts", "Runs that were let go")
-        self._pauses = self._counter("gpuctl_pauses", "Runs that were paused")
-        self._drift = self._counter("gpuctl_drift_repaired", "Objects put back as they were wanted before")
+        self._waits = Histogram(
+            "gpuctl_wait_seconds",
+            "How long runs had waited that were let go; gpuctl explain JOB says for what one waits",
+            ["project", "type"],
+            buckets=_WAIT_SECONDS,
+            registry=self.registry,
+        )
+        self._pauses = self._counter(
+            "gpuctl_pauses", "Runs that were paused; gpuctl explain CODE says why", "project", "code"
+        )
+        self._drift = self._counter(
+            "gpuctl_drift_repaired", "Objects put back as Git has them; the log names who wrote them"
+        )
         self._predictions = self._counter(
-            "gpuctl_prediction_checks", "Commits, by how their prediction ended", "result"
+            "gpuctl_prediction_checks", "Commits by how their prediction ended; bug: report it", "result"
         )
         for end in Result:
             self._predictions.labels(end.value)
@@ -110,7 +129,10 @@ class PrometheusMeters:
         for labels, count in measured.writes.items():
             self._writes.labels(*labels).inc(count)
         self._starts.inc(measured.starts)
-        self._pauses.inc(measured.pauses)
+        for (project, code), count in measured.pauses.items():
+            self._pauses.labels(project, code).inc(count)
+        for project, of_type, wait_ms in measured.waits:
+            self._waits.labels(project, of_type).observe(wait_ms / 1000)
         self._drift.inc(measured.drift)
 
     def predicted(self, result: str, causes: Mapping[str, int]) -> None:
@@ -168,26 +190,41 @@ class _Now(Collector):
         """All gauges."""
         leads, measured, revision = self._leads(), self.measured, self.revision
         yield _gauge("gpuctl_build_info", "The version", ("version",), [((__version__,), 1)])
-        yield _gauge("gpuctl_leader", "1: this replica may write", (), [((), int(leads))])
+        yield _gauge(
+            "gpuctl_leader",
+            "1: this replica may write; without one: kubectl -n gpuctl-system get lease,pods",
+            (),
+            [((), int(leads))],
+        )
         problems = [((code,), count) for code, count in sorted(self.problems.items())]
-        yield _gauge("gpuctl_problems", "What stands wrong", ("code",), problems)
+        yield _gauge(
+            "gpuctl_problems",
+            "What stands wrong: gpuctl status has the words, gpuctl explain CODE what to do",
+            ("code",),
+            problems,
+        )
         if revision is not None:
             name, at_ms = revision
             yield _gauge("gpuctl_revision_info", "The commit that is enforced", ("revision",), [((name,), 1)])
             yield _gauge("gpuctl_revision_timestamp_seconds", "When it was taken up", (), [((), at_ms / 1000)])
         status = self.status
         for which, text, since_ms in (
-            ("fetch", "When Git was last read well", status.fetched_ms),
-            ("cycle", "When a cycle last went well", status.cycled_ms),
+            ("fetch", "When Git was last read well; gpuctl status says what is wrong with it", status.fetched_ms),
+            ("cycle", "When a cycle last went well; gpuctl status says what is wrong", status.cycled_ms),
         ):
             if since_ms is not None:
                 yield _gauge(f"gpuctl_last_good_{which}_timestamp_seconds", text, (), [((), since_ms / 1000)])
         if leads:
-            yield _gauge("gpuctl_ready", "1: the newest commit is applied whole", (), [((), int(status.ready))])
+            yield _gauge(
+                "gpuctl_ready",
+                "1: the newest commit is applied whole; 0: gpuctl status says why not",
+                (),
+                [((), int(status.ready))],
+            )
             frozen = [
                 ((each.project or "", each.by, each.reason), (each.since_ms or 0) / 1000) for each in status.frozen
             ]
-            told = "Since when a project, or with none the cluster, is frozen"
+            told = "Since when a project, or with none the cluster, is frozen; gpuctl unfreeze ends it"
             yield _gauge("gpuctl_frozen_timestamp_seconds", told, ("project", "by", "reason"), frozen)
         if leads and measured is not None:
             yield from _of_projects(measured)
@@ -195,14 +232,22 @@ class _Now(Collector):
 
 def _of_projects(measured: Measurements) -> Iterator[Metric]:
     yield _gauge("gpuctl_decisions", "Jobs by the last decision", ("kind", "code"), measured.decisions.items())
-    yield _gauge("gpuctl_queued_jobs", "Jobs that wait", ("project", "pool"), measured.queued.items())
-    failing = "Runs whose pods do not run"
+    for state, jobs, gpus, found in (
+        ("queued", "Jobs that wait; gpuctl explain JOB", "What waiting jobs ask for", measured.queued),
+        ("running", "Runs that hold GPUs", "What runs hold", measured.running),
+    ):
+        counts = [(sort, amount.jobs) for sort, amount in found.items()]
+        yield _gauge(f"gpuctl_{state}_jobs", jobs, ("project", "type", "pool"), counts)
+        held = [(sort, amount.gpu_milli / 1000) for sort, amount in found.items()]
+        yield _gauge(f"gpuctl_{state}_gpus", f"{gpus}, in GPUs", ("project", "type", "pool"), held)
+    failing = "Runs whose pods do not run; gpuctl list names them, gpuctl explain JOB what to do"
     yield _gauge("gpuctl_failing_runs", failing, ("project", "reason"), measured.problems.items())
     amounts: tuple[tuple[str, str], ...] = (
         ("quota", "What a project is entitled to"),
         ("demand", "What its jobs ask for"),
         ("share", "Its fair share now"),
         ("allocated", "What its jobs are given"),
+        ("guarantee", "What it keeps whatever others ask for, in whole GPUs where its jobs ask for those"),
     )
     for name, text in amounts:
         values = [((row.project, row.domain), getattr(row, f"{name}_milli") / 1000) for row in measured.shares]

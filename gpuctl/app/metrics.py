@@ -1,24 +1,26 @@
 """The measurements of the loop, as values, and the port that takes them.
 
-Labels are bounded by what is declared (projects, pools) or by gpuctl itself (codes, kinds): never a job's name.
+Labels are bounded by what is declared (projects, pools) or by gpuctl itself (codes, kinds, types): never a job's name.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gpuctl.app.cycle import CycleReport
+from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Action, Change, Outcome, OutcomeStatus
-from gpuctl.model.decision import FairShare, Pending
+from gpuctl.model.decision import Admit, Decision, FairShare, Pending, Resize
 from gpuctl.model.freeze import Frozen
 from gpuctl.model.ids import ObjectRef, PoolName, ProjectName, Revision
 from gpuctl.model.state import Body
-from gpuctl.model.units import DurationMs, Instant
+from gpuctl.model.units import DurationMs, GpuMilli, Instant
 from gpuctl.plan import Stage
+from gpuctl.views.jobs import HOLDING, held_milli
 from gpuctl.views.pod_problems import known_reason
 
 WRITTEN = "ok"
@@ -26,23 +28,42 @@ WRITTEN = "ok"
 _CODE_WIDTH = len("GPU7001")
 
 
+class Sort(NamedTuple):
+    """What jobs are counted by. A job that is no longer declared has no type, a node of no pool none either."""
+
+    project: ProjectName
+    type: str
+    pool: PoolName
+
+
+class Amount(NamedTuple):
+    """Jobs, and what they hold or ask for."""
+
+    jobs: int
+    gpu_milli: GpuMilli
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
     """One cycle in numbers.
 
-    `decisions` counts jobs by the decision's kind and reason code, `queued` waiting jobs by project and their first
-    pool, `problems` runs whose pods do not run by project and reason. `writes` counts requests by action and WRITTEN or
-    the fault's code, without skipped writes. `drift` counts objects that were put back to what had been wanted before.
+    `decisions` counts jobs by the decision's kind and reason code. `queued` and `running` are jobs that wait, by their
+    first pool, and runs that hold GPUs, by the pool of their first node. `problems` counts runs whose pods do not run
+    by project and reason, `pauses` those written by project and reason code; `waits` has the wait of each run that was
+    let go. `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts
+    objects that were put back to what had been wanted before.
     """
 
     duration_ms: DurationMs
     decisions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     shares: tuple[FairShare, ...] = ()
-    queued: Mapping[tuple[ProjectName, PoolName], int] = field(default_factory=dict)
+    queued: Mapping[Sort, Amount] = field(default_factory=dict)
+    running: Mapping[Sort, Amount] = field(default_factory=dict)
     writes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     problems: Mapping[tuple[ProjectName, str], int] = field(default_factory=dict)
     starts: int = 0
-    pauses: int = 0
+    waits: tuple[tuple[ProjectName, str, DurationMs], ...] = ()
+    pauses: Mapping[tuple[ProjectName, str], int] = field(default_factory=dict)
     drift: int = 0
 
 
@@ -128,12 +149,17 @@ class Unmeasured:
         """Nothing."""
 
 
+_NONE = Amount(0, 0)
+_GOES_ON = Admit | Resize
+
+
 def measure(report: CycleReport, previous: CycleReport | None, duration_ms: DurationMs) -> Measurements:
     """One cycle in numbers. `previous`, the report of the cycle before in this process, tells what drifted.
 
     Cost: linear in decisions; in objects too when something was written.
     """
     done = [o.change for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
+    decided = _decided(report, done)
     told = map(attrgetter("__class__.__name__", "reason.code"), report.schedule.decisions)
     return Measurements(
         duration_ms=duration_ms,
@@ -142,16 +168,55 @@ def measure(report: CycleReport, previous: CycleReport | None, duration_ms: Dura
         queued=_queued(report),
         writes=Counter(filter(None, map(_request, report.result.outcomes))),
         problems=Counter((run.job.project, known_reason(run.problem)) for run in report.state.runs if run.problem),
+        running=_running(report),
         starts=sum(change.stage == Stage.ADMIT for change in done),
-        pauses=sum(change.stage == Stage.PAUSE for change in done),
+        waits=tuple(_waits(report, decided)),
+        pauses=Counter((each.job.project, each.reason.code) for each in decided if not isinstance(each, _GOES_ON)),
         drift=0 if previous is None else sum(_drifted(done, report, previous)),
     )
 
 
-def _queued(report: CycleReport) -> Mapping[tuple[ProjectName, PoolName], int]:
+def _queued(report: CycleReport) -> Mapping[Sort, Amount]:
     waiting = {decision.job for decision in report.schedule.decisions if type(decision) is Pending}
     jobs = (job for job in report.declared.jobs if job.id in waiting)
-    return Counter((job.id.project, next(iter(job.pools), PoolName(""))) for job in jobs)
+    return _summed(
+        (Sort(job.id.project, job.type.value, next(iter(job.pools), PoolName(""))), job.total_gpu_milli) for job in jobs
+    )
+
+
+def _running(report: CycleReport) -> Mapping[Sort, Amount]:
+    types = {job.id: job.type.value for job in report.declared.jobs}
+    pools = {node.name: pool.name for pool in report.declared.cluster.pools for node in pool.nodes}
+    return _summed(
+        (
+            Sort(run.job.project, types.get(run.job, ""), pools.get(run.placement.workers[0].node, PoolName(""))),
+            held_milli(run),
+        )
+        for run in report.state.runs
+        if run.phase in HOLDING and run.placement is not None and run.placement.workers
+    )
+
+
+def _summed(found: Iterable[tuple[Sort, GpuMilli]]) -> Mapping[Sort, Amount]:
+    sums: dict[Sort, Amount] = {}
+    for sort, gpu_milli in found:
+        before = sums.get(sort, _NONE)
+        sums[sort] = Amount(before.jobs + 1, before.gpu_milli + gpu_milli)
+    return sums
+
+
+def _decided(report: CycleReport, done: Iterable[Change]) -> Sequence[Decision]:
+    """The decisions whose start or pause was written."""
+    jobs = {job_of(each.body) for each in done if each.stage in {Stage.ADMIT, Stage.PAUSE} and each.body is not None}
+    return [each for each in report.schedule.decisions if each.job in jobs] if jobs else []
+
+
+def _waits(report: CycleReport, decided: Iterable[Decision]) -> Iterator[tuple[ProjectName, str, DurationMs]]:
+    """How long each run had waited that was let go."""
+    admitted = {each.job: each.record.queued_at_ms for each in decided if isinstance(each, Admit)}
+    for job in report.declared.jobs if admitted else ():
+        if job.id in admitted:
+            yield job.id.project, job.type.value, max(0, report.at_ms - admitted[job.id])
 
 
 def _request(outcome: Outcome) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from gpuctl.cli.amounts import write_options
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
-from gpuctl.cli.install_files import FIELDS, choices, option_of, write_base, write_chart
+from gpuctl.cli.install_files import FIELDS, choices, option_of, write_base, write_chart, write_monitoring
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.cli.signatures import check_signers, signature_options, signer_texts
 from gpuctl.cli.terminal import say
@@ -93,14 +93,18 @@ from gpuctl.model.state import Body
 )
 @signature_options
 @click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json", "kustomize", "helm"]), default="yaml", show_default=True
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json", "kustomize", "helm", "monitoring"]),
+    default="yaml",
+    show_default=True,
 )
 @click.option(
     "--dir",
     "folder",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where -o kustomize or helm writes.",
+    help="Where -o kustomize, helm or monitoring writes.",
 )
 @click.pass_context
 def install(ctx: click.Context, /, output: str, folder: Path | None, **options: Any) -> None:
@@ -118,12 +122,16 @@ def install(ctx: click.Context, /, output: str, folder: Path | None, **options: 
     says which do not, and why. Print the manifests again when a policy has changed.
 
     -o kustomize writes a base of these objects, and -o helm a chart that has each option as a value, with what is given
-    here as its defaults; neither needs gpuctl to be used. Files of the same names are replaced.
+    here as its defaults; neither needs gpuctl to be used. -o monitoring writes alerts for Prometheus, the same for its
+    operator with a ServiceMonitor, and a dashboard for Grafana. Files of the same names are replaced.
     """
     from gpuctl.install import UNGUARDED, Installation, all_objects  # noqa: PLC0415 - only now
 
-    if (folder is not None) != (output in {"kustomize", "helm"}):
-        raise Failure("GPU9002", "--dir is for -o kustomize and -o helm", hint="gpuctl install --help")
+    if (folder is not None) != (output in {"kustomize", "helm", "monitoring"}):
+        raise Failure("GPU9002", "--dir is for -o kustomize, helm and monitoring", hint="gpuctl install --help")
+    if output == "monitoring":
+        write_monitoring(folder)
+        return
     policies = options.pop("policies")
     check_signers(options)
     for option, name in FIELDS.items():

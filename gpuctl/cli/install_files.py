@@ -60,6 +60,19 @@ def write_base(folder: Path | None, bodies: Sequence[Body]) -> None:
     _write(folder, {path: yaml_document(body) for path, body in base(bodies).items()}, "a Kustomize base")
 
 
+def write_monitoring(folder: Path | None) -> None:
+    """What watches gpuctl by Prometheus and Grafana."""
+    from gpuctl.install.monitoring import grafana_dashboard, operator_objects, rule_groups  # noqa: PLC0415 - only now
+    from gpuctl.views.yamltext import yaml_document  # noqa: PLC0415
+
+    files = {
+        "rules.yaml": yaml_document(rule_groups()),
+        "operator.yaml": "".join(map(yaml_document, operator_objects())),
+        "grafana.json": grafana_dashboard(),
+    }
+    _write(folder, files, "Alerts and a dashboard")
+
+
 def _write(folder: Path | None, files: Mapping[str, str], what: str) -> None:
     assert folder is not None  # noqa: S101 - the command has refused its absence
     for path, text in files.items():

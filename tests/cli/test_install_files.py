@@ -17,6 +17,7 @@ from gpuctl.install import Installation, all_objects
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.state import Body
 
+WATCH = ROOT / "deploy/monitoring"
 BASE = ROOT / "deploy" / "kustomize" / "base"
 EXAMPLE = ("--repo", "https://git.example.com/gpus.git", "--path", "clusters/prod")
 OPTIONS = list(some_options())
@@ -47,13 +48,13 @@ def test_every_option_of_an_installation_is_tried() -> None:
     assert {field for options in OPTIONS for field in options} == {value.field for value in VALUES}
 
 
-@pytest.mark.parametrize("output", ["helm", "kustomize"])
+@pytest.mark.parametrize("output", ["helm", "kustomize", "monitoring"])
 def test_what_is_committed_is_what_is_written(
     output: str, run: Run, tmp_path: Path, golden: Callable[[Path, str], None]
 ) -> None:
-    more = () if output == "helm" else (*EXAMPLE, "--guard")
+    more = (*EXAMPLE, "--guard") if output == "kustomize" else ()
     assert run("install", *more, "-o", output, "--dir", tmp_path).exit_code == 0
-    folder = CHART if output == "helm" else BASE
+    folder = {"helm": CHART, "kustomize": BASE, "monitoring": WATCH}[output]
     made = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
     for path, text in made.items():
         golden(folder / path, text)

@@ -7,13 +7,13 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
-from gpuctl.app.metrics import Measurements
+from gpuctl.app.metrics import Amount, Measurements, Sort
 from gpuctl.app.ports import WorldFault
 from gpuctl.model.decision import FairShare
 from gpuctl.model.declared import DomainName
@@ -32,11 +32,13 @@ MEASURED = Measurements(
     duration_ms=30,
     decisions={("keep", "GPU5001"): 3, ("pending", "GPU5010"): 2},
     shares=(SHARE,),
-    queued={(TEAM, POOL): 2},
+    queued={Sort(TEAM, "training", POOL): Amount(2, 4_000)},
+    running={Sort(TEAM, "interactive", POOL): Amount(1, 500)},
+    waits=((TEAM, "training", 30_000),),
     problems={(TEAM, "ErrImageNeverPull"): 1},
     writes={("create", "ok"): 4, ("update", "GPU7004"): 1},
     starts=2,
-    pauses=1,
+    pauses={(TEAM, "GPU5041"): 1},
     drift=1,
 )
 
@@ -75,6 +77,11 @@ def scene() -> Iterator[Scene]:
         yield made
 
 
+def is_counted(name: str) -> bool:
+    """Whether a series only grows: it does no harm where nothing adds to it."""
+    return name.startswith(("gpuctl_wait_seconds_", "gpuctl_pauses_total"))
+
+
 def test_a_cycle_is_told(scene: Scene) -> None:
     scene.meters.cycle(MEASURED)
     scene.meters.cycle(MEASURED)
@@ -84,7 +91,11 @@ def test_a_cycle_is_told(scene: Scene) -> None:
         'gpuctl_cycle_seconds_bucket{le="0.025"}': 0,
         'gpuctl_cycle_seconds_bucket{le="0.05"}': 2,
         'gpuctl_decisions{code="GPU5001",kind="keep"}': 3,
-        'gpuctl_queued_jobs{pool="v100",project="team-a"}': 2,
+        'gpuctl_queued_jobs{pool="v100",project="team-a",type="training"}': 2,
+        'gpuctl_queued_gpus{pool="v100",project="team-a",type="training"}': 4,
+        'gpuctl_running_gpus{pool="v100",project="team-a",type="interactive"}': 0.5,
+        'gpuctl_wait_seconds_bucket{le="60.0",project="team-a",type="training"}': 2,
+        'gpuctl_wait_seconds_bucket{le="10.0",project="team-a",type="training"}': 0,
         'gpuctl_failing_runs{project="team-a",reason="ErrImageNeverPull"}': 1,
         'gpuctl_quota_gpus{domain="v100",project="team-a"}': 2.5,
         'gpuctl_demand_gpus{domain="v100",project="team-a"}': 4,
@@ -93,7 +104,7 @@ def test_a_cycle_is_told(scene: Scene) -> None:
         'gpuctl_writes_total{action="create",code="ok"}': 8,
         'gpuctl_writes_total{action="update",code="GPU7004"}': 2,
         "gpuctl_starts_total": 4,
-        "gpuctl_pauses_total": 2,
+        'gpuctl_pauses_total{code="GPU5041",project="team-a"}': 2,
         "gpuctl_drift_repaired_total": 2,
         "gpuctl_leader": 1,
     }
@@ -101,18 +112,36 @@ def test_a_cycle_is_told(scene: Scene) -> None:
     assert told["process_resident_memory_bytes"] > 0
 
 
+def test_counters_have_no_time_of_their_own(scene: Scene) -> None:
+    scene.meters.cycle(MEASURED)
+    assert not [name for name in scene.samples() if "_created" in name]
+
+
+def test_the_number_of_series_is_that_of_projects_not_of_jobs(scene: Scene) -> None:
+    """10,000 jobs of 10 projects, each of which waits, runs, was let go and paused."""
+    projects = [ProjectName(f"p{number}") for number in range(10)]
+    sorts = {Sort(name, kind, POOL): Amount(500, 1) for name in projects for kind in ("training", "interactive")}
+    waits = tuple((projects[number % 10], "training", number) for number in range(10_000))
+    pauses = {(name, "GPU5041"): 1_000 for name in projects}
+    few = Measurements(duration_ms=1, waits=waits[:10], pauses=pauses, queued=sorts, running=sorts)
+    scene.meters.cycle(few)
+    before = len(scene.samples())
+    scene.meters.cycle(replace(few, waits=waits))
+    assert len(scene.samples()) == before < 400
+
+
 def test_a_follower_says_nothing_of_projects(scene: Scene) -> None:
     scene.meters.cycle(MEASURED)
     scene.leads = False
     told = scene.samples()
     assert told["gpuctl_leader"] == 0
-    assert not [name for name in told if "team-a" in name]
+    assert not [name for name in told if "team-a" in name and not is_counted(name)]
 
 
 def test_a_project_that_is_gone_is_not_told_of(scene: Scene) -> None:
     scene.meters.cycle(MEASURED)
     scene.meters.cycle(Measurements(duration_ms=1))
-    assert not [name for name in scene.samples() if "team-a" in name]
+    assert not [name for name in scene.samples() if "team-a" in name and not is_counted(name)]
 
 
 def test_git_the_api_server_and_what_stands_wrong(scene: Scene) -> None:
@@ -146,7 +175,7 @@ def test_no_label_can_grow_without_bound(scene: Scene) -> None:
     scene.meters.following(Revision("1" * 40), 0)
     labels = {label for name in scene.samples() for label in re.findall(r'(\w+)="', name) if name.startswith("gpuctl")}
     declared = {"project", "pool", "domain"}
-    ours = {"kind", "code", "action", "verb", "result", "le", "version", "reason"}
+    ours = {"kind", "code", "action", "verb", "result", "le", "version", "reason", "type"}
     one = {"revision"}
     assert labels == declared | ours | one
 

@@ -77,9 +77,10 @@ def test_a_settled_cluster(lab: Lab) -> None:
     told = measure(*lab.last(), duration_ms=12)
     assert told.duration_ms == 12
     assert {kind: count for (kind, _), count in told.decisions.items()} == {"keep": 2, "pending": 1}
-    assert told.queued == {("a", "p"): 1}
+    assert told.queued == {("a", "training", "p"): (1, 1000)}
+    assert told.running == {("a", "training", "p"): (2, 2000)}
     assert [(row.project, row.quota_milli, row.allocated_milli) for row in told.shares] == [("a", 2000, 2000)]
-    assert (told.writes, told.starts, told.pauses, told.drift) == ({}, 0, 0, 0)
+    assert (told.writes, told.starts, told.waits, told.pauses, told.drift) == ({}, 0, (), {}, 0)
 
 
 def test_what_was_written_on_the_way_there(lab: Lab) -> None:
@@ -89,6 +90,7 @@ def test_what_was_written_on_the_way_there(lab: Lab) -> None:
         told.append(measure(report, previous, duration_ms=1))
         previous = report
     assert sum(each.starts for each in told) == 2
+    assert [wait[:2] for each in told for wait in each.waits] == [("a", "training")] * 2
     assert sum(each.drift for each in told) == 0
     assert {code for each in told for _, code in each.writes} == {"ok"}
 

@@ -1,0 +1,187 @@
+"""Alerts and panels against the metrics that there are, and where Prometheus is installed, against Prometheus."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
+from gpuctl.app.metrics import Amount, Measurements, Sort, ToldStatus
+from gpuctl.install.monitoring import ALERTS, PANELS, grafana_dashboard, operator_objects, rule_groups
+from gpuctl.model.decision import FairShare
+from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import PoolName, ProjectName
+
+TEAM, POOL = ProjectName("team-a"), PoolName("v100")
+NOW_MS = 1_596_000_000_000
+SORT = Sort(TEAM, "training", POOL)
+SHARE = FairShare(
+    domain=DomainName("v100"), project=TEAM, quota_milli=4_000, demand_milli=4_000, share_milli=4_000,
+    allocated_milli=2_000, guarantee_milli=4_000,
+)  # fmt: skip
+MEASURED = Measurements(
+    duration_ms=30,
+    decisions={("pending", "GPU5010"): 1},
+    shares=(SHARE,),
+    queued={SORT: Amount(1, 2_000)},
+    running={SORT: Amount(1, 2_000)},
+    problems={(TEAM, "ErrImagePull"): 1},
+    waits=((TEAM, "training", 30_000),),
+    pauses={(TEAM, "GPU5041"): 1},
+    starts=1,
+)
+FAULTS = {
+    "GpuctlNoLeader": ('gpuctl_leader{instance="a"}', "1 0x40 1x40", "critical", {}),
+    "GpuctlNoCycle": ("gpuctl_last_good_cycle_timestamp_seconds", "0+60x5 300x35 2400+60x40", "critical", {}),
+    "GpuctlGitNotRead": ("gpuctl_last_good_fetch_timestamp_seconds", "0+60x5 300x35 2400+60x40", "warning", {}),
+    "GpuctlNotApplied": ("gpuctl_ready", "0x80 1x40", "warning", {}),
+    "GpuctlRefusal": ('gpuctl_problems{code="GPU6001"}', "1x40 0x40", "warning", {"code": "GPU6001"}),
+    "GpuctlRunsNotStarting": (
+        'gpuctl_failing_runs{project="a",reason="ErrImagePull"}', "1x40 0x40", "warning",
+        {"project": "a", "reason": "ErrImagePull"},
+    ),
+    "GpuctlGuaranteeUnmet": (
+        'gpuctl_allocated_gpus{project="a",domain="p"}', "2x40 4x40", "warning", {"project": "a", "domain": "p"},
+    ),
+    "GpuctlPredictionFailed": ('gpuctl_prediction_checks_total{result="bug"}', "0x20 1x100", "info", {}),
+    "GpuctlBug": ('gpuctl_problems{code="GPU9001"}', "1x40 0x40", "warning", {}),
+}  # fmt: skip
+"""Of each alert: a series that makes it fire, what its values are minute by minute, and the alert's labels."""
+LEADS = {"series": 'gpuctl_leader{instance="z"}', "values": "1x200"}
+BESIDES = [
+    {"series": 'gpuctl_guarantee_gpus{project="a",domain="p"}', "values": "4x200"},
+    {"series": 'gpuctl_demand_gpus{project="a",domain="p"}', "values": "8x200"},
+]
+
+
+def needs(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed: Debian has it in package prometheus")
+    return found
+
+
+@contextmanager
+def measured() -> Iterator[tuple[PrometheusMeters, int]]:
+    """The metrics of a replica that leads, with something in each, and their port."""
+    meters = PrometheusMeters()
+    with MetricsServer(meters, "127.0.0.1:0") as server:
+        meters.cycle(MEASURED)
+        meters.request("patch", "Job", 200, 1)
+        meters.standing({"GPU6001": 1})
+        meters.status(ToldStatus(ready=True, fetched_ms=NOW_MS, cycled_ms=NOW_MS))
+        yield meters, server.port
+
+
+def expressions() -> list[str]:
+    return [alert.expr for alert in ALERTS] + [expr for panel in PANELS for expr in panel.lines.values()]
+
+
+def test_every_metric_that_is_asked_for_is_there() -> None:
+    with measured() as (_, port), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        there = set(re.findall(r"^([a-z_]+)", answer.read().decode(), re.MULTILINE))
+    asked = {name for expr in expressions() for name in re.findall(r"\b(?:gpuctl|process)_[a-z_]+", expr)}
+    assert asked <= there
+
+
+def test_every_alert_says_what_to_do_and_every_panel_has_a_place_of_its_own() -> None:
+    assert all(alert.what and alert.do for alert in ALERTS)
+    assert len({alert.name for alert in ALERTS}) == len(ALERTS)
+    assert FAULTS.keys() == {alert.name for alert in ALERTS}
+    board = json.loads(grafana_dashboard())
+    assert len({(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]}) == len(PANELS)
+    rule, monitor = operator_objects()
+    assert rule["spec"] == rule_groups()
+    assert monitor["spec"]["endpoints"][0]["port"] == "metrics"
+
+
+def test_promtool_finds_no_mistake_in_the_rules(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule_groups()))
+    done = subprocess.run(
+        [needs("promtool"), "check", "rules", "rules.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"SUCCESS: {len(ALERTS)} rules found" in done.stdout
+
+
+def test_every_alert_fires_when_its_fault_is_there_and_clears_after_it(tmp_path: Path) -> None:
+    """By Prometheus' own evaluation of series, a minute a sample: no time passes."""
+    promtool = needs("promtool")
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule_groups()))
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump({
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "1m",
+        "tests": [scenario(name) for name in FAULTS],
+    }))  # fmt: skip
+    done = subprocess.run(
+        [promtool, "test", "rules", "test.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def scenario(name: str) -> dict[str, Any]:
+    series, values, severity, labels = FAULTS[name]
+    (alert,) = (alert for alert in ALERTS if alert.name == name)
+    told = {"summary": alert.what, "description": alert.do}
+    for label, value in labels.items():
+        told = {key: text.replace(f"{{{{ $labels.{label} }}}}", value) for key, text in told.items()}
+    firing = {"exp_labels": {"severity": severity, **labels}, "exp_annotations": told}
+    fires, clears = {"GpuctlNotApplied": ("70m", "100m"), "GpuctlPredictionFailed": ("25m", "90m")}.get(
+        name, ("25m", "70m")
+    )
+    return {
+        "interval": "1m",
+        "input_series": [
+            {"series": series, "values": values},
+            *([] if name == "GpuctlNoLeader" else [LEADS]),
+            *(BESIDES if name == "GpuctlGuaranteeUnmet" else []),
+        ],
+        "alert_rule_test": [
+            {"eval_time": fires, "alertname": name, "exp_alerts": [firing]},
+            {"eval_time": clears, "alertname": name, "exp_alerts": []},
+        ],
+    }
+
+
+def test_every_panel_has_data_in_a_real_prometheus(tmp_path: Path) -> None:
+    program = needs("prometheus")
+    with measured() as (meters, port):
+        scrape = {"job_name": "gpuctl", "scrape_interval": "1s", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump({"scrape_configs": [scrape]}))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            own = free.getsockname()[1]
+        line = [program, "--config.file=config.yaml", f"--web.listen-address=127.0.0.1:{own}"]
+        with subprocess.Popen([*line, "--storage.tsdb.path=data", "--log.level=error"], cwd=tmp_path) as process:
+            try:
+                asked = [expr for panel in PANELS for expr in panel.lines.values()]
+                until = time.monotonic() + 30
+                while empty := [expr for expr in asked if not has_data(own, expr)]:
+                    assert time.monotonic() < until, empty
+                    meters.cycle(MEASURED)
+                    meters.request("patch", "Job", 200, 1)
+                    time.sleep(0.5)
+            finally:
+                process.kill()
+
+
+def has_data(port: int, expr: str) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/api/v1/query?{urlencode({'query': expr})}", timeout=5) as answer:
+            found = json.load(answer)
+    except (URLError, ConnectionError):
+        return False
+    return bool(found["data"]["result"]) and "NaN" not in json.dumps(found["data"]["result"])
