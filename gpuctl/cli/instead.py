@@ -142,7 +142,8 @@ KINDS: Mapping[str, str] = {
 
 _TWO_JOBS = "workers of a job start together (--workers N); independent ones are jobs of their own"
 _NOT_PODS = "what pods may do is the cluster's choice, not the job's: spec.security in cluster.yaml"
-_VOLUMES = "volumes are claims and folders of the node: --pvc, -v; other kinds behind a claim"
+_RUN_AS = "in the job's file, spec: security: {runAsUser: UID, runAsGroup: GID, supplementalGroups: [GID]}"
+_VOLUMES = "--pvc, -v; in the job's file, spec.volumes, also configMap, secret and emptyDir; other kinds behind a claim"
 _CPU_LIMITS = "a job asks for CPU and memory, and gets that much: --cpu, --memory"
 _PATIENCE = "submit writes a file and does not wait: gpuctl get JOB, gpuctl explain JOB"
 
@@ -168,7 +169,7 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--git-sync": "put the code into the image, or clone it in the job's command",
     "--configmap-volume": _VOLUMES,
     "--configmap-map-volume": _VOLUMES,
-    "--secret-volume": "-e KEY=SECRET:NAME,KEY takes a value from a Secret",
+    "--secret-volume": "in the job's file, spec: volumes: [{secret: NAME, mountPath: PATH}]",
     "--mount-propagation": _VOLUMES,
     "--pvc-exists": "--pvc CLAIM:PATH",
     "--existing-pvc": "--pvc CLAIM:PATH",
@@ -192,10 +193,10 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--no-master": "worker 0 is the master: RANK 0",
     "--master-args": "worker 0 is the master: the command sees RANK 0",
     "--master-gpu": "all workers of a gang ask for the same",
-    "--run-as-user": _NOT_PODS,
-    "--run-as-uid": _NOT_PODS,
-    "--run-as-gid": _NOT_PODS,
-    "--supplemental-groups": _NOT_PODS,
+    "--run-as-user": _RUN_AS,
+    "--run-as-uid": _RUN_AS,
+    "--run-as-gid": _RUN_AS,
+    "--supplemental-groups": _RUN_AS,
     "--create-home-dir": "set HOME to a mounted volume: -e HOME=/scratch --pvc CLAIM:/scratch",
     "--allow-privilege-escalation": _NOT_PODS,
     "--capability": _NOT_PODS,

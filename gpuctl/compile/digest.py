@@ -24,6 +24,7 @@ from gpuctl.model.job import (
     HostPathVolume,
     Job,
     NewClaimVolume,
+    RunAs,
     SecretKey,
     SecretVolume,
 )
@@ -60,6 +61,7 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     ConfigMapVolume: ("configMap", ("config_map", "mount_path", "read_only")),
     EmptyDirVolume: ("emptyDir", ("size_bytes", "mount_path", "read_only")),
     EnvSource: (None, ("secret", "config_map", "prefix")),
+    RunAs: (None, ("user", "group", "further_groups", "fs_group", "read_only_root")),
 }
 """Values within fields are lists: a tag, then their fields of the first version. Never to be changed, but for new
 types."""

@@ -16,7 +16,7 @@ from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.lower import is_preemptible, project_max_duration
 from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job
-from gpuctl.compile.security import check_host_paths
+from gpuctl.compile.security import check_security
 from gpuctl.compile.sharing import Backends, check_environment, pool_words, request_path
 from gpuctl.compile.spec_v1 import JobSpec, JobV1, NodePool
 from gpuctl.compile.text import Params
@@ -121,7 +121,7 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
     document, spec = job.declaration.document, job.declaration.model.spec
     yield from _too_large(document, spec)
     yield from check_environment(job)
-    yield from check_host_paths(resolved, job)
+    yield from check_security(resolved, job)
     if resolved.cluster is not None and resolved.cluster.model.spec.ingress is None:
         for position, port in enumerate(spec.expose):
             if port.via == "ingress":

@@ -264,6 +264,13 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
             for each in spec.env_from
         ),
         pull_secrets=tuple(spec.image_pull_secrets),
+        run_as=job_model.RunAs(
+            user=spec.security.run_as_user,
+            group=spec.security.run_as_group,
+            further_groups=tuple(spec.security.supplemental_groups),
+            fs_group=spec.security.fs_group,
+            read_only_root=spec.security.read_only_root_filesystem,
+        ),
     )
 
 

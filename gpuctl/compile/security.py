@@ -1,4 +1,4 @@
-"""Folders of the nodes that jobs mount, checked against what the Cluster allows.
+"""Folders of the nodes that jobs mount, and users they run as, checked against what the Cluster allows.
 
 Only the Cluster, the administrators' declaration, has fields that allow anything: a project can't grant itself more.
 """
@@ -17,13 +17,16 @@ def level_of(security: Security, project: str) -> Level:
     return security.exceptions.get(project, security.pod_security)
 
 
-def check_host_paths(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
-    """Each folder of the node that is not allowed, or that the API server would refuse to the job's pods."""
+def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
+    """Each folder of the node, and a user, that is not allowed, or that the API server would refuse to the pods."""
     document, spec = job.declaration.document, job.declaration.model.spec
     if resolved.cluster is None:
         return
     security, project = resolved.cluster.model.spec.security, job.project.model.metadata.name
     level = level_of(security, project)
+    if level == "restricted" and spec.security.run_as_user == 0:
+        span = document.span(("spec", "security", "runAsUser"))
+        yield document.diagnostic("GPU3073", span, {"project": project})
     for position, volume in enumerate(spec.volumes):
         if volume.host_path is None:
             continue

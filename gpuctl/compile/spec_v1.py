@@ -42,7 +42,7 @@ from gpuctl.compile.fields_v1 import (
     positive,
     unique,
 )
-from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, Resources, Volume
+from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, PodSecurity, Resources, Volume
 from gpuctl.compile.policy_v1 import PolicySpec
 from gpuctl.model.units import MOST_NODE_GPUS
 
@@ -325,6 +325,7 @@ class JobSpec(Spec):
     volumes: Annotated[list[Volume], unique("mount_path")] = Field(
         [], max_length=100, description="Volumes of each worker."
     )
+    security: PodSecurity = Field({}, validate_default=True, description="As which user and groups its processes run.")
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")

@@ -115,6 +115,17 @@ class Expose:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunAs:
+    """As which user and groups a job's processes run; None and (): as the image, or Kubernetes, has it."""
+
+    user: int | None = None
+    group: int | None = None
+    further_groups: tuple[int, ...] = ()
+    fs_group: int | None = None
+    read_only_root: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What runs: everything of a job that the engine does not look at."""
 
@@ -130,6 +141,7 @@ class Container:
     retries: int = 0
     env_from: tuple[EnvSource, ...] = ()
     pull_secrets: tuple[str, ...] = ()
+    run_as: RunAs = RunAs()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

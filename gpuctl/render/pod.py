@@ -39,7 +39,7 @@ from gpuctl.render.owner import JobOwner, Spec
 _TOLERATIONS = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in names.TOLERATED_TAINT_KEYS]
 _SHM = "shm"
 _WITHOUT_ROOT = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-_WITHOUT_PRIVILEGES = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_WITHOUT_PRIVILEGES: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """Fields that Pod Security level `restricted` requires; the other levels require none."""
 
 
@@ -58,13 +58,15 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         "containers": [_container(owner, terms, mounts)],
         "priorityClassName": names.PRIORITY_CLASS,
         "tolerations": _TOLERATIONS,
-        **({"securityContext": _WITHOUT_ROOT} if _is_restricted(owner) else {}),
         **restart,
         **gang_spec(owner),
         **pod_devices(owner, terms),
     }
     if volumes:
         spec["volumes"] = volumes
+    security = _pod_security(owner)
+    if security:
+        spec["securityContext"] = security
     if owner.job.container.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in owner.job.container.pull_secrets]
     if place is not None:
@@ -112,9 +114,23 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
         container["resources"] = resources
     if mounts:
         container["volumeMounts"] = mounts
-    if _is_restricted(owner):
-        container["securityContext"] = _WITHOUT_PRIVILEGES
+    security = _WITHOUT_PRIVILEGES if _is_restricted(owner) else {}
+    if runs.run_as.read_only_root:
+        security = {**security, "readOnlyRootFilesystem": True}
+    if security:
+        container["securityContext"] = security
     return container
+
+
+def _pod_security(owner: JobOwner) -> Spec:
+    """As which user and groups all of the pod runs."""
+    wanted = owner.job.container.run_as
+    numbers = {"runAsUser": wanted.user, "runAsGroup": wanted.group, "fsGroup": wanted.fs_group}
+    return {
+        **(_WITHOUT_ROOT if _is_restricted(owner) else {}),
+        **{name: number for name, number in numbers.items() if number is not None},
+        **({"supplementalGroups": list(wanted.further_groups)} if wanted.further_groups else {}),
+    }
 
 
 def _is_restricted(owner: JobOwner) -> bool:

@@ -98,7 +98,7 @@ REFUSED: Mapping[str, Attempt] = {
     "beside the folder for data": Attempt("spec.volumes.hostPath", _volume("hostPath: /mnt/data-of-b")),
     "the keys of the node's people": Attempt("spec.volumes.hostPath", _volume("hostPath: /home/ubuntu/.ssh")),
     "the devices of the node": Attempt("spec.volumes.hostPath", _volume("hostPath: /dev")),
-    "a grant of its own": Attempt("spec", _job("job", ", security: {hostPaths: [/]}")),
+    "a grant of its own": Attempt("spec.security", _job("job", ", security: {hostPaths: [/]}")),
     "a Secret with its namespace": Attempt("spec.env.secret", _env(f"T: {{secret: {THEIRS}/hub, key: token}}")),
     "a Secret by a path": Attempt("spec.env.secret", _env("T: {secret: ../team-b/hub, key: token}")),
     "a Secret and where it is": Attempt("spec.env", _env(f"T: {{secret: hub, key: token, namespace: {THEIRS}}}")),
@@ -124,6 +124,8 @@ REFUSED: Mapping[str, Attempt] = {
     ),
     "the node's network": Attempt("spec", _job("job", ", hostNetwork: true")),
     "the node's processes": Attempt("spec", _job("job", ", hostPID: true")),
+    "a privileged container by security": Attempt("spec.security", _job("job", ", security: {privileged: true}")),
+    "a capability": Attempt("spec.security", _job("job", ", security: {capabilities: {add: [SYS_ADMIN]}}")),
     "a privileged container": Attempt("spec", _job("job", ", securityContext: {privileged: true}")),
     "a container beside": Attempt("spec", _job("job", ", initContainers: [{name: x, image: x}]")),
     "a pod as it is": Attempt("spec", _job("job", ", template: {spec: {nodeName: isle-1}}")),
@@ -182,5 +184,7 @@ HARMLESS = frozenset({
     "spec.resources.cpu", "spec.resources.memory", "spec.priority", "spec.preemptible", "spec.maxDuration",
     "spec.expose.port", "spec.largeShm", "spec.volumes.newClaim.size", "spec.volumes.emptyDir.size",
     "spec.volumes.readOnly", "spec.retries", "spec.suspend", "spec.runIndex", "spec.args",
+    "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
+    "spec.security.readOnlyRootFilesystem",
 })  # fmt: skip
 """Numbers, one of a few words, yes or no; and a container's arguments, which are as its command."""

@@ -30,4 +30,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "is only a warning, so that a team can remove its project without making the Cluster invalid.",
         fix="remove the exception, or declare the project",
     ),
+    CodeEntry(
+        code="GPU3073",
+        title="root in a project whose pods are restricted",
+        message='Pod Security level restricted of project "{project}" lets no pod run as user 0',
+        why="The API server would refuse the pods of this job. The level is the Cluster's security.podSecurity, or the "
+        "project's entry in security.exceptions.",
+        fix="name another user; or have an administrator of the cluster declare the project baseline in "
+        "security.exceptions",
+    ),
 )

@@ -84,9 +84,11 @@ def test_a_level_that_refuses_the_pods_is_told_before_they_are_made(level: str) 
 
 @pytest.mark.parametrize("field", ["security", "podSecurity", "exceptions", "hostPaths", "priorityClasses"])
 def test_a_project_can_grant_itself_nothing(field: str) -> None:
+    """A job has a security of its own, and nothing of the Cluster's in it."""
+    of_job = "security: {podSecurity: privileged}" if field == "security" else f"{field}: [/]"
     for kind, text in (
         ("p", project("team-b", f"{{quota: 0, {field}: privileged}}")),
-        ("j", job("other", f"{{image: x, {field}: [/]}}")),
+        ("j", job("other", f"{{image: x, {of_job}}}")),
         ("d", f"{HEAD}kind: Department\nmetadata: {{name: d}}\nspec: {{{field}: [/]}}\n"),
     ):
         assert codes(compiled("{}", **{f"{kind}2": text})) == ["GPU2004"]

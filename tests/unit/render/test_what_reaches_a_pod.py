@@ -23,6 +23,7 @@ from gpuctl.model.job import (
     Job,
     JobType,
     NewClaimVolume,
+    RunAs,
     SecretKey,
 )
 
@@ -38,6 +39,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
         "env": {"A": SecretKey(secret="hub", key="token")}, "expose": (Expose(port=80, via=ExposeVia.SERVICE),),
         "large_shm": True, "volumes": (ClaimVolume(claim="c", mount_path="/c"),), "retries": 2,
         "env_from": (EnvSource(secret="s", config_map=None, prefix="S_"),), "pull_secrets": ("registry",),
+        "run_as": RunAs(user=1000, group=1000, further_groups=(5,), fs_group=6, read_only_root=True),
     },
 }  # fmt: skip
 """Of each field another value than `BASE` has."""
