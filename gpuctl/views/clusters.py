@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from gpuctl.model.decision import JobState
 from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.overview import Overview
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 from gpuctl.views.jobs import HOLDING, JobView, held_milli
 from gpuctl.views.nodes import NodeView, node_views
 from gpuctl.views.projects import WAITING, ProjectView, project_views
+from gpuctl.views.published import published_projects
 from gpuctl.views.tables import HOUR_MS, MINUTE_MS, SECOND_MS
 
 
@@ -78,10 +80,17 @@ class ClusterView:
 
 
 def cluster_view(
-    state: ClusterState, jobs: Sequence[JobView], at_ms: Instant, unread: Iterable[str] = ()
+    state: ClusterState,
+    jobs: Sequence[JobView],
+    at_ms: Instant,
+    unread: Iterable[str] = (),
+    overview: Overview | None = None,
 ) -> ClusterView:
-    """The view of an observed cluster. `unread`: what could not be read. Cost: linear in runs and GPUs."""
-    nodes = node_views(state)
+    """The view of an observed cluster. `unread`: what could not be read. `overview`: has the fair shares.
+
+    Cost: linear in runs and GPUs.
+    """
+    nodes, projects = node_views(state), project_views(state, jobs)
     by_id: dict[JobId, JobView] = {}
     for job in jobs:
         by_id.setdefault(job.id, job)
@@ -89,7 +98,7 @@ def cluster_view(
         at_ms=at_ms,
         jobs=tuple(jobs),
         nodes=nodes,
-        projects=project_views(state, jobs),
+        projects=projects if overview is None else published_projects(overview, projects, add=False),
         gpus=sum(node.gpus for node in nodes),
         allocated_milli=sum(node.allocated_milli for node in nodes),
         idle_milli=sum(held_milli(job.run) for job in jobs if is_idle(job)),
@@ -108,6 +117,12 @@ def quota_milli(project: ProjectView) -> GpuMilli:
     whole = project.allowances.get(WHOLE_CLUSTER)
     found = (whole,) if whole is not None else project.allowances.values()
     return sum(allowance.quota_milli for allowance in found)
+
+
+def share_milli(project: ProjectView) -> GpuMilli | None:
+    """The fair share of a project, over all its quota domains; None where it is not known."""
+    shares = project.share_milli
+    return None if not shares else shares[WHOLE_CLUSTER] if WHOLE_CLUSTER in shares else sum(shares.values())
 
 
 def allocation_of(view: ClusterView) -> dict[ProjectName, GpuMilli]:

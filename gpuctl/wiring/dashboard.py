@@ -53,7 +53,8 @@ def dashboard(shown: Shown, address: str, hosts: Iterable[str], user_header: str
 
         def view() -> ClusterView:
             found = read()
-            return cluster_view(found.state, found.jobs, clock.now_ms(), [str(fault) for fault in found.unread])
+            unread = [str(fault) for fault in found.unread]
+            return cluster_view(found.state, found.jobs, clock.now_ms(), unread, found.overview)
 
         feed = stack.enter_context(closing(Feed(view, _EVERY_MS)))
         feed.start()

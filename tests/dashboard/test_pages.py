@@ -18,6 +18,7 @@ from serving import Site, serving
 from gpuctl.adapters.dashboard.guarding import Access
 from gpuctl.adapters.dashboard.listing import ROWS, Query, jobs_page
 from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import format_gpus
 from gpuctl.views.clusters import ClusterView
@@ -79,6 +80,23 @@ def test_a_paused_job_is_shown_with_the_job_it_was_paused_for(story: Mapping[str
                          r"b-4-gg</a> \(team-b\) was paused for <a[^>]*>d-2-gg</a>", html)  # fmt: skip
         _, html = site.get("/jobs/team-c/c-4-gg")
         assert "<dt>Last paused for</dt>" in html
+
+
+def test_a_bar_has_a_mark_at_the_fair_share_where_it_is_published(story: Mapping[str, ClusterView]) -> None:
+    view = story["4.8"]
+    shares = {"team-a": 4_000, "team-b": 2_500}
+    known = [
+        replace(each, share_milli={WHOLE_CLUSTER: shares[each.name]}) if each.name in shares else each
+        for each in view.projects
+    ]
+    with serving(replace(view, projects=tuple(known))) as site:
+        _, html = site.get("/")
+    said = dict(
+        re.findall(r'aria-label="(team-.): [\d.]+ GPUs allocated, quota [\d.]+(?:, fair share ([\d.]+))?"', html)
+    )
+    assert said == {"team-a": "4", "team-b": "2.5", "team-c": "", "team-d": ""}
+    assert html.count('<path class="mark"') == 2
+    assert "share 2.5</span>" in html
 
 
 def test_pages_follow_the_cluster(story: Mapping[str, ClusterView]) -> None:

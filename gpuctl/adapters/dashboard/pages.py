@@ -18,7 +18,7 @@ from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, format_gpus
-from gpuctl.views.clusters import ClusterView, clock_time, is_idle, quota_milli, two_digits
+from gpuctl.views.clusters import ClusterView, clock_time, is_idle, quota_milli, share_milli, two_digits
 from gpuctl.views.jobs import JobView
 from gpuctl.views.pod_problems import problem_text
 from gpuctl.views.tables import HOUR_MS, age
@@ -63,7 +63,13 @@ class Pages:
             problem=problem_text,
         )
         self._templates.globals.update(
-            menu=MENU, version=__version__, cluster=title, quota=quota_milli, is_idle=is_idle, WHOLE=WHOLE_GPU
+            menu=MENU,
+            version=__version__,
+            cluster=title,
+            quota=quota_milli,
+            share=share_milli,
+            is_idle=is_idle,
+            WHOLE=WHOLE_GPU,
         )
 
     def overview(self, seen: Seen, now_ms: int) -> str:
@@ -134,7 +140,11 @@ class _Counts:
 
 def _amounts(view: ClusterView) -> list[int]:
     """What the bars of the projects must have room for."""
-    return [amount for project in view.projects for amount in (project.allocated_milli, quota_milli(project))]
+    return [
+        amount
+        for project in view.projects
+        for amount in (project.allocated_milli, quota_milli(project), share_milli(project) or 0)
+    ]
 
 
 def colours(projects: Sequence[ProjectName]) -> Mapping[ProjectName | NodeName, int]:
