@@ -43,7 +43,7 @@ def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
         admission._migrations,
     )
     lines = list(scale_up.queues(lineup.queues))
-    check = Schedulability(snapshot, guards, layout, mover, lines, may_move=policy.consolidation)
+    check = Schedulability(snapshot, guards, layout, mover if policy.consolidation else None, lines, set())
     listed = [group for line in lines for _, group in check.classes(line)]
     attempted = {group for group in listed if check.of(group.first, group)}
     others = [group.first for line in lines for group in line.job_classes.values() if group not in attempted]

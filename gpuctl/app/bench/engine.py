@@ -82,9 +82,14 @@ def waiters(runs: int) -> Iterator[Figure]:
 
 
 def waiting_gangs(runs: int) -> Iterator[Figure]:
-    """80 nodes, 640 GPUs, 10,000 gangs of 40 projects that nearly all differ: most wait. Nothing may be moved."""
-    full = gangs((NODE_GPUS,) * 80, 10_000, 40)
-    yield _figure("gangs", "cold", [_lap(full, EngineCache()) for _ in range(runs)], 3_000_000)
+    """80 nodes, 640 GPUs, 10,000 gangs of 40 projects that nearly all differ: most wait; runs may be moved or not."""
+    for what, count, consolidation in (
+        ("cold", 10_000, False),
+        ("cold, with moves", 10_000, True),
+        ("100 gangs, with moves", 100, True),
+    ):
+        full = gangs((NODE_GPUS,) * 80, count, 40, consolidation=consolidation)
+        yield _figure("gangs", what, [_lap(full, EngineCache()) for _ in range(runs)], 3_000_000)
 
 
 def reclaim(runs: int) -> Iterator[Figure]:

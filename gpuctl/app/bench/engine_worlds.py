@@ -165,9 +165,9 @@ def differing(nodes: Sequence[int], jobs: int, projects: int) -> World:
     return _full(nodes, different_jobs(jobs, projects), projects, sum(nodes) // 5, consolidation=True)
 
 
-def gangs(nodes: Sequence[int], count: int, projects: int) -> World:
+def gangs(nodes: Sequence[int], count: int, projects: int, *, consolidation: bool = False) -> World:
     """A cluster filled with gangs of 2 to 8 workers that nearly all differ; all others wait. Not at rest."""
-    return _begun(nodes, different_jobs(count, projects, 8), projects, count)
+    return _begun(nodes, different_jobs(count, projects, 8), projects, count, consolidation=consolidation)
 
 
 def _full(

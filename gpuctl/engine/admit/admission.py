@@ -81,11 +81,9 @@ class Admission:
         self.scale_up.keep()
         self._await_reserved(coming, occupied)
         for _ in range(MAX_PASSES if self._attempts else 0):
-            may_move = self._policy.consolidation
-            queues = self.scale_up.queues(pending_jobs.queues)
-            check = Schedulability(
-                self._snapshot, self.reservations, self._repacking, self._migrations, queues, may_move=may_move
-            )
+            queues, cut_off = self.scale_up.queues(pending_jobs.queues), self.outcome.cut_off
+            migrations = self._migrations if self._policy.consolidation else None
+            check = Schedulability(self._snapshot, self.reservations, self._repacking, migrations, queues, cut_off)
             # Within share first: jobs that leave their projects above their shares get what is left.
             for self._within_share in (True, False):
                 check.within_share = self._within_share

@@ -29,7 +29,7 @@ from gpuctl.engine.victims.reclaim import ReclaimStrategy, over_allocated
 from gpuctl.engine.victims.rules import rules_of
 from gpuctl.engine.victims.search import is_unschedulable
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import PoolName, ProjectName
+from gpuctl.model.ids import JobId, PoolName, ProjectName
 from gpuctl.model.job import Job
 
 
@@ -42,30 +42,32 @@ class Schedulability:
     """
 
     __slots__ = (
-        "_can_gain", "_changes", "_claims", "_may_move", "_migrations", "_repacking", "_reservations", "_reserved_room",
-        "_room", "_snapshot", "_sources", "_with_room", "within_share",
+        "_can_gain", "_changes", "_claims", "_cut_off", "_migrations", "_repacking", "_reservations",
+        "_reserved_room", "_room", "_snapshot", "_sources", "_with_room", "within_share",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0913 - all that an attempt depends on
+    def __init__(  # noqa: PLR0913, PLR0917 - all that an attempt depends on
         self,
         snapshot: Snapshot,
         reservations: HeadReservations,
         repacking: Repacking,
-        migrations: MigrationSearch,
+        migrations: MigrationSearch | None,
         queues: Iterable[ProjectQueue],
-        *,
-        may_move: bool,
+        cut_off: set[JobId],
     ) -> None:
+        """`migrations`: None where no run may be moved. `cut_off`: the jobs for which an attempt would only end in a
+        search that is cut off are added; none is made.
+        """
         self._snapshot = snapshot
         self._reservations = reservations
         self._repacking = repacking
         self._migrations = migrations
-        self._may_move = may_move
+        self._cut_off = cut_off
         self.within_share = False
         self._changes = snapshot.changes
         self._claims: dict[ProjectQueue, bool] = {}
         self._sources: dict[DomainName, bool] = {}
-        self._can_gain: dict[object, bool] = {}
+        self._can_gain: dict[object, tuple[bool, bool]] = {}
         self._reserved_room: dict[Sort, bool] = {}
         self._room: dict[tuple[PoolName, Request], bool] = {}
         self._with_room = {queue: dict(found) for queue in queues if (found := self._classes_with_room(queue))}
@@ -179,7 +181,7 @@ class Schedulability:
         found = self._sources.get(domain)
         if found is None:
             snapshot = self._snapshot
-            comes = self._may_move or snapshot.leaving > 0
+            comes = self._migrations is not None or snapshot.leaving > 0
             found = self._sources[domain] = (
                 bool(self._reservations)
                 or any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
@@ -203,17 +205,23 @@ class Schedulability:
         key = guaranteed, above, settled, option.pool.name, option.request
         if key not in self._can_gain:
             self._can_gain[key] = self._may_gain(job, option)
-        return self._can_gain[key]
+        may_gain, is_cut_off = self._can_gain[key]
+        if is_cut_off:
+            self._cut_off.add(job.id)
+        return may_gain
 
-    def _may_gain(self, job: Job, option: PoolOption) -> bool:
-        """Whether GPUs come free for an option, or runs could be moved or reclaimed for it."""
-        snapshot = self._snapshot
+    def _may_gain(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
+        """Whether GPUs come free for an option, or runs could be moved or reclaimed for it; if not, whether the search
+        for such runs is cut off.
+        """
+        snapshot, migrations = self._snapshot, self._migrations
         if has_place(snapshot.future_idle, option):
-            return True
+            return True, False
         rules = rules_of(snapshot, job, snapshot.capacity.domain_of[option.pool.name], option.request.total_milli)
-        if self._may_move and self._migrations.may_find(option, rules):
-            return True
-        return not all(is_unschedulable(option, rule) for rule in rules)
+        if migrations is not None and migrations.may_find(option, rules):
+            return True, False
+        may_pause = not all(is_unschedulable(option, rule) for rule in rules)
+        return may_pause, not may_pause and migrations is not None and migrations.is_cut_off(option, rules)
 
 
 def outranks_a_run(

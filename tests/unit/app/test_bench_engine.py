@@ -18,6 +18,8 @@ from gpuctl.app.bench.engine import (
 )
 from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing, gangs, job, node, run_of, world
 from gpuctl.engine import EngineCache, schedule
+from gpuctl.engine.victims import consolidation
+from gpuctl.explain import at_rest
 from gpuctl.model.decision import Displace, Move, Reclaim
 
 
@@ -65,6 +67,29 @@ def test_of_hundreds_of_gangs_that_differ_few_are_attempted() -> None:
     full, cache = gangs((8,) * 20, 600, 10), EngineCache()
     schedule(full.declared, full.state, NOW_MS, cache)
     assert cache.counters.attempts <= 100
+
+
+def test_gangs_that_differ_cost_a_bounded_number_of_placings_where_runs_may_be_moved() -> None:
+    """Each search for moves tries thousands of sets of gangs to be moved: all searches of a round share a bound."""
+    full, cache = gangs((8,) * 40, 120, 20, consolidation=True), EngineCache()
+    schedule(full.declared, full.state, NOW_MS, cache)
+    assert cache.counters.attempts <= 60
+    assert cache.counters.placings <= 2 * consolidation.MAX_PLACINGS
+
+
+def test_nothing_is_searched_for_moves_where_even_all_pauses_would_free_too_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A full cluster at rest: a moved run takes as many GPUs as it leaves, so no move makes room."""
+    full = gangs((8,) * 20, 60, 10, consolidation=True)
+    there = at_rest(full.declared, full.state, NOW_MS).state
+    cache = EngineCache()
+    schedule(full.declared, there, NOW_MS, cache)
+    monkeypatch.setattr(consolidation, "MAX_PLACINGS", 0)
+    without = EngineCache()
+    schedule(full.declared, there, NOW_MS, without)
+    assert cache.counters.placings == without.counters.placings
+    assert not cache.counters.cut_off
 
 
 def test_jobs_of_a_kind_are_asked_once() -> None:
