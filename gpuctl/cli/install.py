@@ -27,6 +27,7 @@ from gpuctl.model.state import Body
         "gpuctl install --repo https://git.example.com/gpus.git --path clusters/tr4858 | kubectl apply -f -",
         "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --guard > gpuctl.yaml",
         "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --jobs 500 --nodes 20 > gpuctl.yaml",
+        "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --context prod > gpuctl.yaml",
         "gpuctl install -o helm --dir chart",
     ),
 )
@@ -92,6 +93,12 @@ from gpuctl.model.state import Body
     help="The only namespace that may read metrics; an empty one: all may.",
 )
 @signature_options
+@click.option("--kubeconfig", metavar="FILE", help="As --context, in this kubeconfig.")
+@click.option(
+    "--context",
+    metavar="NAME",
+    help="Read in this cluster where its API servers listen, and say what else was found there.",
+)
 @click.option(
     "-o",
     "--output",
@@ -107,13 +114,19 @@ from gpuctl.model.state import Body
     help="Where -o kustomize, helm or monitoring writes.",
 )
 @click.pass_context
-def install(ctx: click.Context, /, output: str, folder: Path | None, **options: Any) -> None:
+def install(
+    ctx: click.Context, /, output: str, folder: Path | None, kubeconfig: str | None, context: str | None, **options: Any
+) -> None:
     """Print the manifests that run gpuctl in a cluster.
 
-    The same bytes for the same options; nothing is sent anywhere. Credentials for Git belong in the Secret gpuctl-git,
-    which is printed empty: its annotation has the command that fills it, with a deploy key for ssh or a token for
-    https. Applying the manifests again keeps them. A public https repository needs none. Without --guard, standard
-    error and the Deployment's description say what people can do without Git.
+    The same bytes for the same options; nothing is sent anywhere. With --context or --kubeconfig it reads in that
+    cluster, writes nothing, and says on standard error what it found: Kubernetes' version, whether it serves dynamic
+    resource allocation, the API servers' port, which --api-port would give, and the accounts of its controllers.
+
+    Credentials for Git belong in the Secret gpuctl-git, which is printed empty: its annotation has the command that
+    fills it, with a deploy key for ssh or a token for https. Applying the manifests again keeps them. A public https
+    repository needs none. Without --guard, standard error and the Deployment's description say what people can do
+    without Git.
 
     The controller's memory limit follows from --jobs and --nodes: 256Mi, 48Ki a job and 480Ki a node; half of it is
     requested. The annotation of the Deployment says so.
@@ -140,6 +153,8 @@ def install(ctx: click.Context, /, output: str, folder: Path | None, **options: 
     required = [name for name in ("repo", "path") if options[name] is None and output != "helm"]
     if required:
         raise Failure("GPU9002", f"Missing option '--{required[0]}'.", hint="gpuctl install --help")
+    if kubeconfig is not None or context is not None:
+        options["api_port"] = _looked(kubeconfig, context, options["api_port"])
     given = {name: value for name, value in options.items() if value is not None}
     _check(given)
     rules = _rules(policies, options["controllers"], is_guarded=options["guard"])
@@ -159,6 +174,18 @@ def install(ctx: click.Context, /, output: str, folder: Path | None, **options: 
     else:
         for body in bodies:
             print_yaml(body)
+
+
+def _looked(kubeconfig: str | None, context: str | None, given: int | None) -> int | None:
+    """The API servers' port in a cluster, where none is given; says what else is there."""
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.install.host import findings  # noqa: PLC0415
+    from gpuctl.install.workload import SERVER_PORT  # noqa: PLC0415
+
+    found = wiring.host(kubeconfig, context)
+    for sentence in findings(found, given, SERVER_PORT):
+        say(f"found: {sentence}", err=True)
+    return given or found.api_port
 
 
 def _rules(folder: str | None, controllers: Sequence[str], *, is_guarded: bool) -> list[Body]:

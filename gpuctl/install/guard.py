@@ -18,16 +18,16 @@ from gpuctl.install.pods import is_gpu_note, reaches_gpu_nodes, ways
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
-MAKERS = (
-    ACCOUNT,
-    "system:kube-controller-manager",
+ONE_FOR_ALL = "system:kube-controller-manager"
+"""What Kubernetes' controllers are where they share one account."""
+CONTROLLERS = (
     "system:serviceaccount:kube-system:deployment-controller",
     "system:serviceaccount:kube-system:job-controller",
     "system:serviceaccount:kube-system:replicaset-controller",
     "system:serviceaccount:kube-system:resource-claim-controller",
 )
-"""The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made. Where
-the controllers share one account, it is the second."""
+MAKERS = (ACCOUNT, ONE_FOR_ALL, *CONTROLLERS)
+"""The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made."""
 
 _MARK = "gpuctl.dev/"
 _IS_MARK = f"k.startsWith('{_MARK}') && k != '{names.IDLE_SINCE_ANNOTATION}'"

@@ -35,7 +35,7 @@ _SSH = (
 _DNS_PORT = 53
 _NODE_DNS = "169.254.20.10/32"
 """Where nodes that keep names themselves answer."""
-_SERVICE_PORT, _SERVER_PORT = 443, 6443
+_SERVICE_PORT, SERVER_PORT = 443, 6443
 """Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
 _KEPT = {"helm.sh/resource-policy": "keep"}
 """The ledgers are in the namespace: without them, jobs that have ended would run again."""
@@ -231,7 +231,7 @@ def _network(wanted: Installation) -> Mapping[str, Any]:
     addresses are not known here, only their ports."""
     by_name = {"matchLabels": {"kubernetes.io/metadata.name": wanted.monitoring_namespace}}
     readers = {"from": [{"namespaceSelector": by_name}]} if wanted.monitoring_namespace else {}
-    servers = (_SERVICE_PORT, wanted.api_port or _SERVER_PORT)
+    servers = (_SERVICE_PORT, wanted.api_port or SERVER_PORT)
     return {
         "podSelector": {"matchLabels": LABELS},
         "policyTypes": ["Ingress", "Egress"],

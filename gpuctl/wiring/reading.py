@@ -30,6 +30,7 @@ from gpuctl.model.units import Instant
 if TYPE_CHECKING:
     from gpuctl.adapters.checkout import FolderCheckout
     from gpuctl.adapters.forge import ForgeOptions
+    from gpuctl.install.host import Host
 
 
 def now_ms() -> Instant:
@@ -111,6 +112,16 @@ def control(kubeconfig: str | None, context: str | None) -> Iterator[ControlObje
 
     with closing(connect(kubeconfig, context)) as connection, closing(KubernetesControl(connection)) as found:
         yield found
+
+
+def host(kubeconfig: str | None, context: str | None) -> Host:
+    """What the cluster says of itself, for an installation there."""
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.host import host as read  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.requests import Requests  # noqa: PLC0415
+
+    with closing(connect(kubeconfig, context)) as connection, closing(Requests(connection)) as requests:
+        return read(requests)
 
 
 def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:
