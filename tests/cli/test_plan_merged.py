@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ from planstories import STORIES
 from gpuctl import wiring
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.loop import LoopSettings
 from gpuctl.app.loop import run as reconcile
 from gpuctl.app.reconciler import Outside
 from gpuctl.app.report import Journal, LogForm
-from gpuctl.k8s.kinds import OBSERVED
+from gpuctl.k8s.kinds import JOB, OBSERVED
+from gpuctl.k8s.names import JOB_LABEL
+from gpuctl.k8s.objects import labels_of
 
 ALL = {**STORIES, **PULLS}
 FOLDER = "clusters/tr4858"
@@ -34,10 +38,10 @@ HELD = "frozen"
 class Site:
     """A repository and a cluster that follows its main branch in virtual time."""
 
-    def __init__(self, folder: Path, copy: WorkingCopy) -> None:
+    def __init__(self, folder: Path, copy: WorkingCopy, timings: EmbeddedTimings | None = None) -> None:
         self._folder, self._copy = folder, copy
         self.clock = VirtualClock(AT_MS)
-        self.cluster = EmbeddedCluster(self.clock)
+        self.cluster = EmbeddedCluster(self.clock, timings=timings)
         self.lines: list[dict[str, Any]] = []
         self._end_ms = AT_MS
 
@@ -48,13 +52,13 @@ class Site:
         self.clock.advance_to(min(self.clock.now_ms() + duration_ms, self._end_ms))
         return self.requested()
 
-    def rest(self) -> None:
+    def rest(self, for_ms: int = REST_MS, react_ms: int = 2_000) -> None:
         """Follow the branch until nothing happens any more."""
-        self._end_ms = self.clock.now_ms() + REST_MS
+        self._end_ms = self.clock.now_ms() + for_ms
         source = GitSource(str(self._copy.folder), FOLDER, "main", self._folder / "work")
         outside = Outside(source=source, cluster=self.cluster, machines=self.cluster, clock=self.clock)
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
-        reconcile(LoopSettings(interval_ms=10_000, react_ms=2_000), outside, journal, self)
+        reconcile(LoopSettings(interval_ms=10_000, react_ms=react_ms), outside, journal, self)
 
     def state(self) -> Path:
         """What `kubectl get -o json` prints of it, in a file."""
@@ -113,3 +117,42 @@ def test_what_is_planned_is_what_happens(
     assert end["result"] == REFUSED.get(name, "as-predicted"), end
     fates = ("started", "paused", "moved", "resized", "stopped")
     assert {key: set(end[told]) for key in fates if (told := f"predicted_{key}") in end} == wanted
+
+
+def test_forecast_starts_hold_to_the_second(
+    run: Run, repository: WorkingCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs run for their maxDuration, and pods end at once: the starts that a plan foretells are those that happen."""
+    jobs = repository.folder / FOLDER / "projects" / "team-a" / "jobs"
+    for file in sorted((repository.folder / FOLDER / "projects").glob("*/jobs/*.yaml")):
+        file.unlink()
+
+    def submit(name: str, gpus: int, seconds: int) -> None:
+        text = f"{{image: x, gpus: {gpus}, maxDuration: {seconds}s}}"
+        head = f"apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {{name: {name}, project: team-a}}\n"
+        (jobs / f"{name}.yaml").write_text(f"{head}spec: {text}\n")
+
+    jobs.mkdir(parents=True, exist_ok=True)
+    for number, seconds in enumerate((150, 160, 175, 190)):
+        submit(f"first-{number}", 4, seconds)
+    site = Site(tmp_path, repository, EmbeddedTimings(start_ms=0, termination_ms=0))
+    monkeypatch.setattr(wiring, "now_ms", site.clock.now_ms)
+    site.git("add", "--all")
+    site.git("commit", "--quiet", "-m", "all GPUs")
+    site.rest()
+    for number, (gpus, seconds) in enumerate(((4, 45), (4, 30), (8, 15), (2, 21), (8, 9))):
+        submit(f"then-{number}", gpus, seconds)
+    command = ("plan", repository.folder / FOLDER, "--base", "main", "--state", site.state(), "-o", "json")
+    effect = json.loads(run(*command).stdout)["effect"]
+    began_s = datetime.fromisoformat(effect["ground"]["at"]).timestamp()
+    wanted = {each["job"]: began_s + each["startsInMs"] / 1000 for each in effect["eta"]}
+    assert (len(wanted), effect["starved"]) == (5, [])
+    site.git("add", "--all")
+    site.git("commit", "--quiet", "-m", "more")
+    site.rest(240_000, react_ms=500)  # a forecast knows no pause between a run's end and the next start
+    happened = {
+        f"team-a/{labels_of(body)[JOB_LABEL]}": datetime.fromisoformat(body["status"]["startTime"]).timestamp()
+        for body in site.cluster.list(JOB).items
+    }
+    late = {job: happened[job] - at_s for job, at_s in wanted.items()}
+    assert all(abs(each) < 1 for each in late.values()), late

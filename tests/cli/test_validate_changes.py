@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from subprocess import run as execute
@@ -20,6 +22,7 @@ from gpuctl.cli.validate import FORMS
 PROD = "clusters/tr4858"
 JOB = f"{PROD}/projects/team-a/jobs/a-1-g.yaml"
 OTHER = f"{PROD}/projects/team-b/jobs/b-3-g.yaml"
+PROGRAMS = str(Path(sys.executable).parent)
 
 
 @pytest.fixture
@@ -167,3 +170,33 @@ def test_a_cache_changes_no_word_in_any_form(
     assert [run("validate", *args, "-o", form).stdout for form in FORMS] == fresh
     Path(OTHER).write_text(Path(OTHER).read_text().replace("gpus: many", "gpus: more"))
     assert '"more"' in run("validate", *args).stdout
+
+
+@pytest.mark.skipif(shutil.which("pre-commit", path=PROGRAMS) is None, reason="pre-commit is not installed")
+def test_pre_commit_runs_the_hook(top: Path, tmp_path: Path) -> None:
+    """As its users do, but that the hook's environment is this one: making one needs a package registry."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["language"] == "python"
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / ".pre-commit-hooks.yaml").write_text(yaml.safe_dump([{**hook, "language": "system"}]))
+    place = {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "PRE_COMMIT_HOME": str(tmp_path / "cache")}
+    environment = {**os.environ, **place, "GIT_AUTHOR_NAME": "Ana", "GIT_AUTHOR_EMAIL": "ana@example.com"}
+    environment |= {"GIT_COMMITTER_NAME": "Ana", "GIT_COMMITTER_EMAIL": "ana@example.com"}
+
+    def ran(*words: str, where: Path = top) -> tuple[int, str]:
+        done = execute(words, cwd=where, check=False, capture_output=True, text=True, env=environment)
+        return done.returncode, done.stdout + done.stderr
+
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "hooks")):
+        assert ran("git", *words, where=hooks) == (0, "")
+    revision = ran("git", "rev-parse", "HEAD", where=hooks)[1].strip()
+    config = {"repos": [{"repo": str(hooks), "rev": revision, "hooks": [{"id": hook["id"]}]}]}
+    (top / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
+    ran("git", "add", ".pre-commit-config.yaml")
+    code, told = ran("pre-commit", "run", "--all-files", "--color=never")
+    assert (code, told.splitlines()[-1].split(".")[-1]) == (0, "Passed"), told
+    breaks(OTHER)
+    ran("git", "add", OTHER)
+    code, told = ran("pre-commit", "run", "--color=never")
+    assert (code, f"{OTHER}:" in told, "gpuctl validate" in told) == (1, True, True), told
