@@ -94,7 +94,7 @@ def _refusals(page: PlanPage, bounds: Bounds) -> Iterator[str]:
     for refusal in refused:
         yield ""
         yield f"> **refused** {_text(refusal.code)}: {_text(refusal.message)}  "
-        yield f"> {_line(refusal.help)}"
+        yield f"> {_help(refusal.help)}"
     left_out = page.refused.total - len(refused)
     for word, notices in (("confirmed by a commit", page.confirmed), ("refused already", page.refused_already)):
         shown = notices.shown[: bounds.rows]
@@ -217,6 +217,16 @@ def _text(text: str) -> str:
 def _line(text: str) -> str:
     """Text as a paragraph: what it begins with is no heading, list or quote, nor a command to GitLab."""
     return _FIRST.sub(r"\1\\\2", _text(text))
+
+
+def _help(text: str) -> str:
+    """A paragraph in which what stands in backticks is code, so that a line to be copied looks like one."""
+    parts = text[:TEXT_CHARS].split("`")
+    if len(parts) % 2 == 0 or not all(parts[1::2]):
+        return _line(text)
+    first, *rest = parts
+    shown = _line(first) + "".join(_text(each) if at % 2 else markdown_code(each) for at, each in enumerate(rest))
+    return shown if len(shown) <= TEXT_CHARS else _line(text)
 
 
 def _cut(text: str, escape: Callable[[str], str]) -> str:
