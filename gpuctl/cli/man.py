@@ -44,7 +44,7 @@ def manual(shown: click.Command, words: str, above: click.Context | None) -> Ite
     """The page of a command, then those of the commands below it."""
     from gpuctl.views.manual import ManualPage  # noqa: PLC0415 - only now
 
-    ctx = click.Context(shown, info_name=words.rpartition(" ")[2], parent=above)
+    ctx = click.Context(shown, info_name=words.rpartition(" ")[2], parent=above, **shown.context_settings)
     below = list(_below(shown, ctx))
     summary, *paragraphs = inspect.cleandoc(shown.help or "").split("\n\n")
     records = [record for each in shown.get_params(ctx) if (record := each.get_help_record(ctx))]

@@ -8,15 +8,12 @@ import sys
 
 import click
 import pytest
-from click.testing import CliRunner
 from commands import ROOT, Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuctl import __version__
 from gpuctl.cli.main import COMMANDS, gpuctl
-from gpuctl.cli.top import top
-from gpuctl.cli.version import version
 
 Path_ = tuple[str, ...]
 
@@ -160,9 +157,23 @@ def test_garbage_never_ends_in_a_traceback(run: Run, args: list[str]) -> None:
     assert run(*args).exit_code in {0, 1, 2}
 
 
-def test_help_is_the_same_for_a_command_that_was_called_by_itself() -> None:
-    assert "-h, --help" in CliRunner().invoke(version, ["--help"]).output
-    assert "-h, --help" in CliRunner().invoke(top, ["-h"]).output
+FIRST = (
+    "list(manual(gpuctl, 'gpuctl', None))",
+    "CliRunner().invoke(version, ['--help']), CliRunner().invoke(top, ['-h'])",
+)
+"""What may meet the commands before a command line does: click makes the help option of each then, once."""
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_help_is_the_same_whatever_met_the_command_first(first: str) -> None:
+    code = (
+        "from click.testing import CliRunner; from gpuctl.cli.main import gpuctl; from gpuctl.cli.man import manual\n"
+        "from gpuctl.cli.top import top; from gpuctl.cli.version import version\n"
+        f"{first}\n"
+        "for words in ([], ['version'], ['top'], ['top', 'nodes']):\n"
+        "    assert '-h, --help' in CliRunner().invoke(gpuctl, [*words, '--help']).output, words"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_version(run: Run) -> None:
