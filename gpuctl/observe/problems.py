@@ -22,11 +22,11 @@ _LONGEST_REASON = 64
 _MOST_CONTAINERS = 16
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of containers that are on their way."""
-
+UNSCHEDULABLE = "Unschedulable"
 _WORST_FIRST = (
     FAILED_CREATE, "UnexpectedAdmissionError", "CreateContainerConfigError", "CreateContainerError", "InvalidImageName",
     "ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull", "RunContainerError", "OOMKilled", "CrashLoopBackOff",
-    "Unschedulable", "SchedulingGated", "Error",
+    UNSCHEDULABLE, "SchedulingGated", "Error",
 )  # fmt: skip
 _RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
 _SCHEDULED = "PodScheduled"
@@ -65,7 +65,7 @@ def of_refused_pods(workload: Body) -> PodProblem | None:
 
 def refusal_of(deployment: Body) -> str:
     """The server's words for refusing a Deployment's pods, cut; "" where it refuses none."""
-    return _cut(text(condition(deployment, REPLICA_FAILURE), "message"))
+    return one_line(text(condition(deployment, REPLICA_FAILURE), "message"))
 
 
 def kept_status(body: Body) -> dict[str, Any]:
@@ -76,11 +76,11 @@ def kept_status(body: Body) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for entry in items(body, "status", "conditions"):
         if entry.get("type") == _SCHEDULED and entry.get("status") == "False":
-            told = {key: _cut(text(entry, key)) for key in ("reason", "message")}
+            told = {key: one_line(text(entry, key)) for key in ("reason", "message")}
             kept["conditions"] = [{"type": _SCHEDULED, "status": "False", **told}]
     for key in ("reason", "message"):
         if text(body, "status", key):
-            kept[key] = _cut(text(body, "status", key))
+            kept[key] = one_line(text(body, "status", key))
     for key in ("initContainerStatuses", "containerStatuses"):
         found = [_kept_container(each) for each in islice(items(body, "status", key), _MOST_CONTAINERS)]
         if any(found):
@@ -91,11 +91,11 @@ def kept_status(body: Body) -> dict[str, Any]:
 def _of_pod(name: str, body: Body) -> Iterator[PodProblem]:
     reason = text(body, "status", "reason")
     if text(body, "status", "phase") == "Failed" and _is_word(reason):
-        yield PodProblem(reason=reason, message=_cut(text(body, "status", "message")), pod=name)
+        yield PodProblem(reason=reason, message=one_line(text(body, "status", "message")), pod=name)
     for entry in items(body, "status", "conditions"):
         why = text(entry, "reason")
         if entry.get("type") == _SCHEDULED and entry.get("status") == "False" and _is_word(why):
-            yield PodProblem(reason=why, message=_cut(text(entry, "message")), pod=name)
+            yield PodProblem(reason=why, message=one_line(text(entry, "message")), pod=name)
 
 
 def _of_containers(name: str, body: Body) -> Iterator[PodProblem]:
@@ -106,29 +106,34 @@ def _of_containers(name: str, body: Body) -> Iterator[PodProblem]:
         code = number(last, "exitCode") if last else None
         reason, said = text(waiting, "reason"), text(waiting, "message")
         if ended:
-            reason, said = (text(ended, "reason") or "Error" if code else ""), text(ended, "message")
+            reason, said = (text(ended, "reason") or "Error" if code else ""), _last_line(ended)
         elif reason == "CrashLoopBackOff":  # its message counts seconds, which change
-            reason, said = ("OOMKilled" if text(last, "reason") == "OOMKilled" else reason), text(last, "message")
+            reason, said = ("OOMKilled" if text(last, "reason") == "OOMKilled" else reason), _last_line(last)
         if reason not in _ORDINARY and _is_word(reason):
-            container = _cut(text(status, "name"))
-            yield PodProblem(reason=reason, message=_cut(said), pod=name, container=container, exit_code=code)
+            container = one_line(text(status, "name"))
+            yield PodProblem(reason=reason, message=one_line(said), pod=name, container=container, exit_code=code)
 
 
 def _kept_container(status: Mapping[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {"name": _cut(text(status, "name"))}
+    kept: dict[str, Any] = {"name": one_line(text(status, "name"))}
     waiting = mapping(status, "state", "waiting")
     if waiting:
-        kept["state"] = {"waiting": {key: _cut(text(waiting, key)) for key in ("reason", "message")}}
+        kept["state"] = {"waiting": {key: one_line(text(waiting, key)) for key in ("reason", "message")}}
     for where in ("state", "lastState"):
         ended = mapping(status, where, "terminated")
         if ended:
-            told: dict[str, Any] = {key: _cut(text(ended, key)) for key in ("reason", "message")}
+            told = {"reason": one_line(text(ended, "reason")), "message": one_line(_last_line(ended))}
             kept[where] = {"terminated": {**told, "exitCode": number(ended, "exitCode")}}
     return kept
 
 
-def _cut(said: str) -> str:
-    """A message on one line, cut. Cutting twice changes nothing."""
+def _last_line(ended: Mapping[str, Any]) -> str:
+    """The last line that a container left behind: of what it wrote for this, else of the end of its log."""
+    return next((line for line in reversed(text(ended, "message").splitlines()) if line.strip()), "")
+
+
+def one_line(said: str) -> str:
+    """A message on one line, cut. Doing it twice changes nothing."""
     line = " ".join(said.split())
     return line if len(line) <= LONGEST_MESSAGE else f"{line[: LONGEST_MESSAGE - 3].rstrip()}..."
 

@@ -94,6 +94,7 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
         "name": names.MAIN_CONTAINER,
         "image": runs.image,
         "imagePullPolicy": runs.image_pull_policy,
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # the kubelet puts the end of its log into its status
     }
     if runs.command:
         container["command"] = list(runs.command)

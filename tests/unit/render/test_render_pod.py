@@ -32,6 +32,7 @@ def test_the_container_is_what_was_declared_and_nothing_else() -> None:
             "name": "main",
             "image": "i",
             "imagePullPolicy": "IfNotPresent",
+            "terminationMessagePolicy": "FallbackToLogsOnError",
             "command": ["run"],
             "args": ["--x", "1"],
             "workingDir": "/workload",
