@@ -41,6 +41,7 @@ from gpuctl.plan.guard import (
     taken_names,
     unreadable_jobs,
 )
+from gpuctl.plan.idle_reports import no_idle_reports
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
 from gpuctl.plan.inventory_mismatch import inventory_mismatches, names_in_the_way
 from gpuctl.plan.order import Stage, in_order
@@ -127,6 +128,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         notices=sorted_diagnostics([
             *inventory_mismatches(declared, state, spaces),
             *names_in_the_way(declared, taken_names(declared, state, cache)),
+            *no_idle_reports(declared, state, schedule.at_ms),
         ]),
     )
 

@@ -74,6 +74,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Check the node and its device plugin. If GPUs have failed, cordon the node.",
     ),
     CodeEntry(
+        code="GPU7059",
+        title="nothing reports idle GPUs",
+        message="nothing in this cluster reports idle GPUs, so the idleTimeout of {job} can't end it",
+        why="A job ends after its idleTimeout if something in the cluster writes the annotation gpuctl.dev/idle-since "
+        "on its pods: since when their GPUs are idle, or empty while they work. No pod of a job has it.",
+        fix="Run something that writes the annotation, by your GPU metrics, or take idleTimeout out.",
+    ),
+    CodeEntry(
         code="GPU7095",
         title="the cluster has other nodes",
         message="this cluster has nodes that are not the demonstration's: {nodes}",

@@ -1,0 +1,39 @@
+"""A notice where jobs have an idleTimeout and nothing in the cluster says which GPUs are idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.wording import message
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import annotations_of
+from gpuctl.model.declared import Declared
+from gpuctl.model.job import Job
+from gpuctl.model.state import ClusterState, RunPhase
+from gpuctl.model.units import Instant
+
+
+def no_idle_reports(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterator[Diagnostic]:
+    """A notice for the first job that has run for its idleTimeout, if no pod of a run has the annotation of idle GPUs.
+
+    An empty annotation says that the GPUs are in use, so whatever writes it is known to be there. Cost: a look at each
+    job with an idleTimeout; linear in pods only if one of them has run that long.
+    """
+    limited = {(job.id, job.digest): job for job in declared.jobs if job.idle_timeout_ms is not None}
+    if not limited:
+        return
+    spent: list[Job] = []
+    for run in state.runs:
+        if run.idle_since_ms is not None:
+            return
+        job = limited.get((run.job, run.digest))
+        if job is None or job.idle_timeout_ms is None or run.phase is not RunPhase.RUNNING:
+            continue
+        if run.started_at_ms is not None and now_ms - run.started_at_ms >= job.idle_timeout_ms:
+            spent.append(job)
+    if not spent or any(names.IDLE_SINCE_ANNOTATION in annotations_of(state.live[ref]) for ref in state.pods):
+        return
+    first = min(spent, key=lambda job: job.id)
+    told = message("GPU7059", {"job": str(first.id)})
+    yield Diagnostic(code="GPU7059", message=told, span=first.span, severity=Severity.WARNING)
