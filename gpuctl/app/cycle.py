@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuctl.app.apply import apply_plan, never
 from gpuctl.app.caches import CycleCaches
+from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Clock
 from gpuctl.app.rejections import Rejections, still_refused, with_new
@@ -22,6 +23,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
+from gpuctl.observe import unexplained_runs, with_problems
 from gpuctl.plan import Stage, excluded_projects, make_plan, mass_stop, taken_names, unreadable_jobs
 from gpuctl.render import render
 
@@ -95,7 +97,7 @@ class CycleContext:
     `settle` makes everything happen that is due in the cluster; `stop` is asked before every write.
 
     `protected` objects are not written now, nor objects that the server has `rejected` and would reject again. `caches`
-    come from the cycles before.
+    come from the cycles before. `incidents`: why runs do not start, where no pod says it.
     """
 
     object_cache: ObjectCache
@@ -105,6 +107,7 @@ class CycleContext:
     protected: frozenset[ObjectRef] = frozenset()
     rejected: Rejections = field(default_factory=dict)
     caches: CycleCaches = field(default_factory=CycleCaches)
+    incidents: Incidents = NO_INCIDENTS
 
 
 def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
@@ -117,6 +120,7 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
         context.caches,
         context.rejected,
         confirmations,
+        context.incidents,
     )
 
 
@@ -127,9 +131,11 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     caches: CycleCaches,
     rejected: Rejections,
     confirmations: frozenset[str] = frozenset(),
+    incidents: Incidents = NO_INCIDENTS,
 ) -> CycleReport:
     """Decide on these objects, and plan the writes. Never raises, whatever is in them."""
     state = caches.state_of(raw, declared.tenancy)
+    state = with_problems(state, incidents.of(unexplained_runs(state, now_ms)))
     rejected = still_refused(rejected, declared, state, now_ms)
     stops = mass_stop(declared, state, confirmations, caches.plan)
     blocked = {

@@ -10,17 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpuctl.app.object_cache import ObjectCache
-from gpuctl.app.ports import Cluster, Forbidden, NotFound, WorldFault
+from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, NotFound, Sessions, WorldFault
 from gpuctl.diag.wording import message, reason_text
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
 from gpuctl.model.decision import JobState
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import JobId, ProjectName, RunKey
 from gpuctl.model.overview import Overview
+from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
-from gpuctl.observe import ObserveCache, observe
+from gpuctl.model.units import Instant
+from gpuctl.observe import ObserveCache, observe, problem_of_events, unexplained_runs, with_problems
 from gpuctl.views.jobs import JobView, PodView
 from gpuctl.views.running import views_now
 
@@ -32,6 +34,9 @@ READ: tuple[Kind, ...] = (
     kinds.RESOURCE_SLICE,
 )  # fmt: skip
 """The kinds that commands read. The other kinds that a cycle reads say nothing of jobs, projects or nodes."""
+
+MOST_ASKED = 20
+"""The most runs whose events a command reads."""
 
 ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobState.DELETED})
 
@@ -83,6 +88,25 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: 
         if kind in refused and not (or_published and current.overview is not None):
             raise refused[kind]
     return replace(current, unread=tuple(refused.values()))
+
+
+def with_events(current: Live, sessions: Sessions, now_ms: Instant) -> Live:
+    """The same with why runs do not start, where events alone say it, of the first MOST_ASKED such runs.
+
+    Where events may not be read it stays as it is. Cost: nothing where all runs start; else a request an object.
+    """
+    told: dict[RunKey, PodProblem] = {}
+    for late in unexplained_runs(current.state, now_ms)[:MOST_ASKED]:
+        try:
+            found = problem_of_events(late, sessions.events(late.objects))
+        except (Forbidden, ClusterUnavailable):
+            break
+        if found is not None:
+            told[late.run] = found
+    if not told:
+        return current
+    state = with_problems(current.state, told)
+    return replace(current, state=state, jobs=views_now(state))
 
 
 def live_of(bodies: Iterable[Body]) -> Live:

@@ -128,17 +128,22 @@ def read_live(
     where: Where, needed: Iterable[Kind] | None = None, *, project: str | None = None, or_published: bool = False
 ) -> Live:
     """Read the cluster as `told_live` does. `project`: only what belongs to it is wanted."""
-    with where.looking(project) as (cluster, _):
-        return told_live(cluster, needed, or_published=or_published)
+    with where.looking(project) as (cluster, sessions):
+        return told_live(cluster, sessions if needed is None else None, needed, or_published=or_published)
 
 
-def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None, *, or_published: bool = False) -> Live:
+def told_live(
+    cluster: Cluster, sessions: Sessions | None, needed: Iterable[Kind] | None = None, *, or_published: bool = False
+) -> Live:
     """Read an open cluster; `needed`: the kinds that must be readable, by default those of jobs.
+
+    `sessions`: by which events are read of runs that do not start.
 
     `or_published`: what is published will do instead. Kinds that may not be read are noted on standard error, where
     nothing published stands for them.
     """
-    from gpuctl.app.inspect import WORKLOADS, live  # noqa: PLC0415 - only now
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.inspect import WORKLOADS, live, with_events  # noqa: PLC0415
     from gpuctl.app.rights import RightMissing  # noqa: PLC0415
     from gpuctl.views.rights import team_grant  # noqa: PLC0415
 
@@ -151,7 +156,7 @@ def told_live(cluster: Cluster, needed: Iterable[Kind] | None = None, *, or_publ
         raise Failure(fault.code, str(fault), hint=f"{narrower}{team_grant(fault.right)}") from fault
     for unread in current.unread if current.overview is None else ():
         say(f"note: {unread.code}: {unread}", err=True)
-    return current
+    return current if sessions is None else with_events(current, sessions, wiring.now_ms())
 
 
 def project_of(job: str, project: str | None) -> str | None:

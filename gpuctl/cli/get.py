@@ -38,7 +38,7 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
     events: tuple[EventView, ...] = ()
     project = project_meant(job, project)
     with where.looking(project_of(job, project)) as (cluster, sessions):
-        view = one_job(job, project, told_live(cluster))
+        view = one_job(job, project, told_live(cluster, sessions))
         if output == "text" and sessions is not None:
             events = _events(view, sessions)
     if output in {"json", "yaml"}:

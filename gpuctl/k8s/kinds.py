@@ -62,7 +62,8 @@ class KindInfo:
     """What gpuctl does with a kind.
 
     `plural`: its name in the API server's paths and in RBAC rules. `observed`: a cycle reads its objects, those of
-    `scope`. `writes`: the verbs used besides reading. `own_namespace`: only in gpuctl's own namespace. `prune_rank`:
+    `scope`. `writes`: the verbs used besides those of a cycle's
+    reading. `own_namespace`: only in gpuctl's own namespace. `prune_rank`:
     the order in which objects that are no longer declared are deleted, from 1; 0 for a kind that gpuctl never renders.
     `needed_for`: what does not work on a server without it. Raises ValueError where a kind is deleted without a rank.
     """
@@ -128,7 +129,9 @@ KINDS: Mapping[Kind, KindInfo] = {
         needed_for="more than one replica of gpuctl",
     ),
     EVENT: KindInfo(plural="events", writes=_APPLY, needed_for="events beside the objects"),
-    CORE_EVENT: KindInfo(plural="events"),
+    CORE_EVENT: KindInfo(
+        plural="events", writes=("list",), needed_for="why pods do not start, where events alone say it",
+    ),
     SECRET: KindInfo(plural="secrets"),
     SERVICE_ACCOUNT: KindInfo(plural="serviceaccounts"),
     ROLE: KindInfo(plural="roles"),

@@ -13,6 +13,8 @@ _PULL = (
     "pull it."
 )
 _NODE = "Look at the node with `kubectl describe pod`; deleting the pod has it made again."
+_VOLUME = "A volume can't be mounted: check spec.volumes, that the claim is there, and that no other node holds it."
+_CLAIM = "The claim gets no volume: check its storageClass and size in spec.volumes, and what the cluster offers."
 REMEDIES: Mapping[str, str] = {
     "CrashLoopBackOff": "The command ends by itself: `gpuctl logs JOB --previous` shows its last words.",
     "CreateContainerConfigError": "Create the Secret or ConfigMap in the project's namespace, or correct its name in "
@@ -23,9 +25,17 @@ REMEDIES: Mapping[str, str] = {
     "Error": "The command ended with an error: `gpuctl logs JOB` shows its last words.",
     "FailedCreate": "The server refuses its pods: the events in `gpuctl get JOB` have its words. Often PodSecurity, a "
     "ResourceQuota or an admission webhook.",
+    "FailedAttachVolume": _VOLUME,
+    "FailedBinding": _CLAIM,
+    "FailedCreatePodSandBox": "The node's runtime or network refuses the pod. " + _NODE,
+    "FailedMapVolume": _VOLUME,
+    "FailedMount": _VOLUME,
+    "FailedPrepareDynamicResources": "The node's driver can't prepare the GPUs that it was given. " + _NODE,
     "ImagePullBackOff": _PULL,
     "InvalidImageName": "spec.image is no image reference: correct it.",
+    "NetworkNotReady": "The node has no network for pods yet. " + _NODE,
     "OOMKilled": "It needed more memory than it may have: raise spec.resources.memory.",
+    "ProvisioningFailed": _CLAIM,
     "RunContainerError": "The command can't be started: check spec.command, and that the image has it.",
     "Unschedulable": "kube-scheduler finds no node for it: its words say what is short, or which claim is not there.",
     "UnexpectedAdmissionError": "The node's device plugin refused a GPU. " + _NODE,

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from controlplane.server import ControlPlane
-from town import Town, town_on
+from town import MERGE, Town, town_on
 
 from gpuctl.adapters.clock import SystemClock
-from gpuctl.app.inspect import live
+from gpuctl.adapters.kubernetes.incidents import EventReader
+from gpuctl.adapters.kubernetes.terminal import PodSessions
+from gpuctl.app.inspect import live, with_events
+from gpuctl.k8s.objects import uid
+from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import DurationMs, Instant
+from gpuctl.observe.incidents import ASK_AFTER_MS
 
 STUCK = JobId.parse("a/stuck")
 REASONS = ("ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError", "CrashLoopBackOff")
@@ -42,7 +49,8 @@ def status(town: Town) -> str:
 
 def gives_its_gpus_back(town: Town, *, then: bool = True) -> None:
     """Of two jobs of all GPUs the second starts once the first is given up; `then`: if the server takes its pods."""
-    clock = Ahead()
+    known = town.context.clock
+    clock = known if isinstance(known, Ahead) else Ahead()
     town.context = replace(town.context, clock=clock)
     town.jobs["then"] = ", gpus: 2, workers: 2"
     clock.by_ms += 61_000
@@ -54,6 +62,32 @@ def gives_its_gpus_back(town: Town, *, then: bool = True) -> None:
     assert (run.starts, run.failed_starts) == (0, 1)
 
 
+def told(town: Town, clock: Ahead) -> tuple[str, str]:
+    """The reason and the words that the controller tells, who reads events too; and the command the same."""
+    (run,) = [run for run in town.cycle().state.runs if run.job.name == "stuck"]
+    if run.problem is None or not run.problem.message:
+        return "", ""
+    current = with_events(live(town.cluster), PodSessions(town.cluster.requests.connection), clock.now_ms())
+    (shown,) = [view for view in current.find(STUCK) if view.ref.namespace == town.namespace]
+    return (run.problem.reason, run.problem.message) if shown.status == run.problem.reason else ("", "")
+
+
+@pytest.fixture
+def clock(town: Town) -> Iterator[Ahead]:
+    """A clock that is ahead, with a reader of events."""
+    ahead = Ahead()
+    with closing(EventReader(town.cluster.requests.connection)) as reader:
+        town.context = replace(town.context, clock=ahead, incidents=reader)
+        yield ahead
+
+
+def late(town: Town, clock: Ahead, spec: str) -> None:
+    """A job of all GPUs that is let go and has not started for some seconds."""
+    town.jobs["stuck"] = f", gpus: 2, workers: 2{spec}"
+    town.comes_to(stuck="Starting")
+    clock.by_ms += ASK_AFTER_MS
+
+
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_container_that_can_not_start(town: Town, reason: str) -> None:
     town.jobs["stuck"] = f", gpus: 2, workers: 2, env: {{STUCK: {reason}}}"
@@ -61,12 +95,62 @@ def test_a_container_that_can_not_start(town: Town, reason: str) -> None:
     gives_its_gpus_back(town)
 
 
-def test_pods_that_the_server_refuses(town: Town) -> None:
+def test_a_volume_that_can_not_be_mounted(town: Town, clock: Ahead) -> None:
+    late(town, clock, ", env: {STUCK: ContainerCreating}")
+    (pod, body), *_ = town.until(lambda: town.live("Pod", "stuck"))
+    about = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": uid(body)}
+    words = 'MountVolume.SetUp failed for volume "volume-0": secret "s" not found'
+    town.plane.call("POST", f"/api/v1/namespaces/{pod.namespace}/events", {
+        "metadata": {"name": "as-a-kubelet"}, "involvedObject": about, "type": "Warning", "reason": "FailedMount",
+        "message": words, "lastTimestamp": format_timestamp(SystemClock().now_ms()),
+    })  # fmt: skip
+    assert town.until(lambda: found if (found := told(town, clock))[0] else None) == ("FailedMount", words)
+    gives_its_gpus_back(town)
+
+
+def test_a_claim_that_gets_no_volume(town: Town, clock: Ahead) -> None:
+    late(town, clock, ", volumes: [{newClaim: {size: 1Gi}, mountPath: /data}]")
+    reason, words = town.until(lambda: found if (found := told(town, clock))[0] == "FailedBinding" else None)
+    assert re.match(r"claim \S+ is Pending: no persistent volumes available", words), (reason, words)
+    gives_its_gpus_back(town)
+
+
+def test_a_claim_that_is_not_there(town: Town, clock: Ahead) -> None:
+    late(town, clock, ", volumes: [{claim: nowhere, mountPath: /data}]")
+    reason, words = town.until(lambda: found if (found := told(town, clock))[0] else None)
+    assert reason == "Unschedulable"
+    assert 'persistentvolumeclaim "nowhere" not found' in words
+    gives_its_gpus_back(town)
+
+
+@pytest.mark.parametrize("reason", ["OOMKilled", "UnexpectedAdmissionError"])
+def test_pods_that_end(town: Town, reason: str) -> None:
+    """A container that the kernel ends, a pod that a node's device plugin refuses: the run fails, the next starts."""
+    town.jobs["stuck"] = ", gpus: 2, workers: 2"
+    town.comes_to(stuck="Running")
+    ended = {"exitCode": 137, "reason": reason, "message": "the last words"}
+    of_container = {"containerStatuses": [
+        {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
+    ]}  # fmt: skip
+    change = of_container if reason == "OOMKilled" else {"reason": reason, "message": "Allocate failed"}
+    for pod, _ in town.live("Pod", "stuck"):
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        town.plane.call("PATCH", path, {"status": {"phase": "Failed", **change}}, media=MERGE)
+    town.jobs["then"] = ", gpus: 2, workers: 2"
+    town.until(lambda: (found := town.phases()).get("then") == "Running" and found.get("stuck") == "Failed")
+    (run,) = [run for run in town.state().runs if run.job.name == "stuck"]
+    assert run.problem is not None
+    assert run.problem.reason == reason
+
+
+def test_pods_that_the_server_refuses(town: Town, clock: Ahead) -> None:
     town.until(lambda: town.cycle().settled)
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-more"}}
     town.plane.call(
         "POST", f"/api/v1/namespaces/{town.namespace}/resourcequotas", {**quota, "spec": {"hard": {"pods": "0"}}}
     )
-    town.jobs["stuck"] = ", gpus: 2, workers: 2"
-    town.until(lambda: status(town) == "FailedCreate")
+    late(town, clock, "")
+    reason, words = town.until(lambda: found if (found := told(town, clock))[0] else None)
+    assert reason == "FailedCreate"
+    assert "exceeded quota: no-more" in words
     gives_its_gpus_back(town, then=False)

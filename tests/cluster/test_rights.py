@@ -95,6 +95,7 @@ def test_every_right_is_used_and_none_is_missing(site: Site) -> None:
     site.commit(FILES)
     process = site.start()
     site.await_pods("answers", "gang", "half", "notebook", project="r")
+    within(30, lambda: ("", "events", "list") in used([dict(r) for r in process.audited()]), site.logs)  # of "claims"
     site.commit({path: None for path in FILES if path != "c/cluster.yaml"})
     refused = within(30, lambda: re.findall(r"Gpuctl-Confirm: (\w+)", process.log.read_text()), site.logs)
     site.copy.write("c/README", b"the project is over\n")

@@ -11,12 +11,14 @@ import json
 import select
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.faults import UNAUTHORIZED, fault_of, status_of
-from gpuctl.adapters.kubernetes.paths import group_path, item
+from gpuctl.adapters.kubernetes.incidents import bounded, events_path
+from gpuctl.adapters.kubernetes.paths import item
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Console, Forbidden, LogRequest, WorldFault
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import message
@@ -66,14 +68,12 @@ class PodSessions:
             socket.shutdown()  # type: ignore[no-untyped-call]
 
     def events(self, objects: Sequence[ObjectRef]) -> Sequence[Body]:
-        """The events of objects, in no order. Cost: a request an object."""
+        """The events of objects, in no order; none of one with more than are read. Cost: a request an object."""
         found: list[Body] = []
         for ref in objects:
-            query = urlencode({"fieldSelector": f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"})
-            answer = self._get(
-                f"{group_path('v1')}/namespaces/{ref.namespace}/events?{query}", f"the events of {ref}", follow=False
-            )
-            found.extend(items(status_of(answer.read()), "items"))
+            answer = self._get(events_path(ref), f"the events of {ref}", follow=False)
+            with suppress(ValueError):
+                found.extend(items(status_of(bounded(answer.stream())), "items"))
             answer.close()
         return found
 

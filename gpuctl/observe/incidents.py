@@ -1,0 +1,127 @@
+"""Why runs do not start where no pod's status says it: read off the events of their objects.
+
+Only of runs that were let go some seconds ago and do not run, so a cluster without such runs is asked for nothing. A
+tenant may write events of its own objects: nothing is decided by them but how its own run's failure is called. Reasons
+are those of a list, messages are cut.
+
+Source: the reasons in pkg/kubelet/events, pkg/controller/job and pkg/controller/volume/events, Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gpuctl.k8s import kinds
+from gpuctl.k8s.objects import instant, items, mapping, text
+from gpuctl.model.ids import ObjectRef, RunKey
+from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
+from gpuctl.model.state import Body, ClusterState, Run, RunPhase
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.observe.problems import UNSCHEDULABLE, one_line
+
+ASK_AFTER_MS: DurationMs = 10_000
+"""A run that starts within this time needs no explanation."""
+MOST_RUNS = 200
+"""The most runs whose events are read: those that were let go first."""
+_MOST_PODS, _MOST_CLAIMS = 2, 3
+_SKEW_MS: DurationMs = 60_000
+"""How far the clocks of a node and of gpuctl may be apart: older events are of an earlier start."""
+_OF_CLAIMS = ("ProvisioningFailed", "FailedBinding")
+REASONS = (
+    FAILED_CREATE, *_OF_CLAIMS, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedPrepareDynamicResources",
+    "FailedCreatePodSandBox", "NetworkNotReady",
+)  # fmt: skip
+"""The reasons that are told; of two events of one moment the first of this list counts."""
+_TIMES = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unexplained:
+    """A run that does not start, and the objects whose events may say why. `since_ms`: when it was let go."""
+
+    run: RunKey
+    since_ms: Instant
+    objects: tuple[ObjectRef, ...]
+
+
+def unexplained_runs(state: ClusterState, now_ms: Instant) -> tuple[Unexplained, ...]:
+    """The runs that should have started and of which no pod's status says why they did not; the oldest first.
+
+    Cost: a look at each run; linear in pods only if there is such a run.
+    """
+    late = [run for run in state.runs if run.phase is RunPhase.STARTING and _is_unexplained(run, now_ms)]
+    if not late:
+        return ()
+    first = {(run.job, run.digest): _since_ms(run) for run in sorted(late, key=_since_ms)[:MOST_RUNS]}
+    pods: dict[RunKey, list[ObjectRef]] = {key: [] for key in first}
+    for ref, key in state.pods.items():
+        if key in pods and text(state.live[ref], "status", "phase") == "Pending":
+            pods[key].append(ref)
+    found = {own.run: ref for ref, own in state.own.items() if own.run in first}
+    return tuple(
+        Unexplained(run=key, since_ms=first[key], objects=tuple(_objects(found[key], state, sorted(pods[key]))))
+        for key in first
+        if key in found
+    )
+
+
+def _is_unexplained(run: Run, now_ms: Instant) -> bool:
+    problem = run.problem
+    if now_ms - _since_ms(run) < ASK_AFTER_MS or run.begun:
+        return False
+    if problem is None or (problem.reason == FAILED_CREATE and not problem.message):
+        return True
+    return problem.reason == UNSCHEDULABLE and "persistentvolumeclaim" in problem.message.lower()
+
+
+def _since_ms(run: Run) -> Instant:
+    return run.let_go_at_ms or run.started_at_ms or 0
+
+
+def _objects(workload: ObjectRef, state: ClusterState, pods: list[ObjectRef]) -> Iterator[ObjectRef]:
+    """The run's own object, some of its pods that do not run, and the claims that these wait for."""
+    yield workload
+    yield from pods[:_MOST_PODS]
+    template = mapping(state.live[workload], "spec", "template", "spec")
+    claims: list[str] = []
+    for volume in items(template, "volumes"):
+        claims.append(text(volume, "persistentVolumeClaim", "claimName"))
+        if "ephemeral" in volume:
+            claims += [f"{pod.name}-{text(volume, 'name')}" for pod in pods[:1]]
+    for name in [name for name in claims if name][:_MOST_CLAIMS]:
+        yield ObjectRef(*kinds.CLAIM, workload.namespace, name)
+
+
+def problem_of_events(late: Unexplained, events: Iterable[Body]) -> PodProblem | None:
+    """What the newest event of its objects since it was let go says; None where none of them says anything."""
+    told = [found for event in events if (found := _told(late, event)) is not None]
+    return max(told, key=lambda each: each[0], default=(None, None))[1]
+
+
+def _told(late: Unexplained, event: Body) -> tuple[tuple[Instant, int], PodProblem] | None:
+    about, reason = mapping(event, "involvedObject"), text(event, "reason")
+    kind, name = text(about, "kind"), text(about, "name")
+    of_claim = kind == kinds.CLAIM[1]
+    at_ms = next((at_ms for path in _TIMES if (at_ms := instant(event, *path)) is not None), 0)
+    if reason not in REASONS or at_ms < late.since_ms - _SKEW_MS or of_claim != (reason in _OF_CLAIMS):
+        return None
+    if not any((kind, name) == (ref.kind, ref.name) for ref in late.objects):
+        return None
+    said = text(event, "message")
+    problem = PodProblem(
+        reason=reason,
+        message=one_line(f"claim {name} is Pending: {said}" if of_claim else said),
+        pod=name if kind == kinds.POD[1] else "",
+    )
+    return (at_ms, -REASONS.index(reason)), problem
+
+
+def with_problems(state: ClusterState, told: Mapping[RunKey, PodProblem]) -> ClusterState:
+    """The state with these problems of runs; the same one where there are none."""
+    if not told:
+        return state
+    runs = tuple(
+        replace(run, problem=told[run.job, run.digest]) if (run.job, run.digest) in told else run for run in state.runs
+    )
+    return replace(state, runs=runs)

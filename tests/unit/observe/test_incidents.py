@@ -1,0 +1,116 @@
+"""Why runs do not start, read off events: of runs that are late alone, within bounds, and never believed further."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from objects_by_hand import DIGEST, JOB_ID, NAMESPACE, NOON_MS, RUN_NAME, job, node, only_run, pod, seen
+
+from gpuctl.k8s.objects import mapping
+from gpuctl.model.pod_problem import PodProblem
+from gpuctl.model.state import Body, ClusterState
+from gpuctl.observe import problem_of_events, unexplained_runs, with_problems
+from gpuctl.observe.incidents import ASK_AFTER_MS, REASONS
+from gpuctl.observe.problems import LONGEST_MESSAGE
+from gpuctl.views.pod_problems import REMEDIES
+
+LATER_MS = NOON_MS + ASK_AFTER_MS
+LET_GO: dict[str, Any] = {"startTime": "2020-07-29T12:00:00Z", "active": 1}
+
+
+def event(reason: str, message: str, kind: str = "Pod", name: str = "a-1-x", at: str = "12:00:05") -> Body:
+    about = {"kind": kind, "namespace": NAMESPACE, "name": name}
+    when = f"2020-07-29T{at}Z"
+    return {"involvedObject": about, "reason": reason, "message": message, "type": "Warning", "lastTimestamp": when}
+
+
+def late_world(*bodies: Body, volumes: list[Any] | None = None) -> ClusterState:
+    body = job(**LET_GO)
+    template = mapping(body, "spec", "template")
+    spec = {**mapping(template, "spec"), "volumes": volumes or []}
+    body = {**body, "spec": {**mapping(body, "spec"), "template": {**template, "spec": spec}}}
+    return seen(node(), body, *(bodies or (pod(phase="Pending"),)))
+
+
+def told(*events: Body, state: ClusterState | None = None) -> PodProblem | None:
+    (late,) = unexplained_runs(state or late_world(), LATER_MS)
+    return problem_of_events(late, events)
+
+
+def test_a_run_is_asked_about_once_it_is_late() -> None:
+    state = late_world()
+    assert unexplained_runs(state, LATER_MS - 1) == ()
+    (late,) = unexplained_runs(state, LATER_MS)
+    assert late.run == (JOB_ID, DIGEST)
+    assert [(ref.kind, ref.name) for ref in late.objects] == [("Job", RUN_NAME), ("Pod", "a-1-x")]
+
+
+def test_nothing_is_asked_of_a_run_that_runs_or_whose_pod_says_why_it_does_not() -> None:
+    waiting = {"waiting": {"reason": "ImagePullBackOff"}}
+    stuck = pod(phase="Pending")
+    stuck = {**stuck, "status": {**stuck["status"], "containerStatuses": [{"name": "main", "state": waiting}]}}
+    for world in (late_world(pod()), late_world(stuck)):
+        assert unexplained_runs(world, LATER_MS) == ()
+
+
+def test_the_claims_that_its_pods_wait_for_are_asked_about_too() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "new", "ephemeral": {}}]
+    state = late_world(volumes=volumes)
+    (late,) = unexplained_runs(state, LATER_MS)
+    assert [ref.name for ref in late.objects] == [RUN_NAME, "a-1-x", "data", "a-1-x-new"]
+    found = told(event("FailedBinding", "no volumes", "PersistentVolumeClaim", "data"), state=state)
+    assert found == PodProblem(reason="FailedBinding", message="claim data is Pending: no volumes")
+
+
+def test_the_newest_event_counts() -> None:
+    older = event("FailedCreate", "quota", "Job", RUN_NAME, at="12:00:01")
+    newer = event("FailedMount", 'secret "s" not found')
+    assert told(newer, older) == PodProblem(reason="FailedMount", message='secret "s" not found', pod="a-1-x")
+    assert told(older) == PodProblem(reason="FailedCreate", message="quota")
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        event("Scheduled", "fine"),
+        event("FailedMount", "of another", name="other"),
+        event("FailedMount", "of yesterday", at="11:00:00"),
+        event("FailedBinding", "of no claim"),
+        event("Free text <b>", "x"),
+        {},
+        {"reason": 3, "involvedObject": []},
+    ],
+)
+def test_other_events_say_nothing(strange: Body) -> None:
+    assert told(strange) is None
+
+
+def test_messages_are_cut_and_on_one_line() -> None:
+    found = told(event("FailedMount", "a\nb" * 9_999))
+    assert found is not None
+    assert len(found.message) <= LONGEST_MESSAGE
+    assert "\n" not in found.message
+
+
+def test_a_told_problem_changes_no_run_but_in_its_words() -> None:
+    state = late_world()
+    problem = PodProblem(reason="FailedMount")
+    with_it = with_problems(state, {(JOB_ID, DIGEST): problem})
+    assert with_it == state
+    assert [run.problem for run in with_it.runs] == [problem]
+    assert with_problems(state, {}) is state
+
+
+def test_each_reason_has_a_remedy_so_that_measurements_name_it() -> None:
+    assert set(REASONS) <= REMEDIES.keys()
+
+
+def test_the_last_line_of_the_log_is_told() -> None:
+    """The kubelet puts the end of a container's log into its status."""
+    body = pod(phase="Failed")
+    ended = {"exitCode": 1, "reason": "Error", "message": "Traceback\n  line 1\nCUDA out of memory\n\n"}
+    states = [{"name": "main", "state": {"terminated": ended}}]
+    found = only_run(node(), job(**LET_GO), {**body, "status": {**body["status"], "containerStatuses": states}}).problem
+    assert found is not None
+    assert (found.reason, found.exit_code, found.message) == ("Error", 1, "CUDA out of memory")
