@@ -42,6 +42,8 @@ class CodeHost:
     calls: list[Call] = field(default_factory=list)
     account: str | None = None
     head: str = "a" * 40
+    statuses: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """State and context of commits."""
 
     def serve(self, call: Call) -> Reply:
         raise NotImplementedError
@@ -84,7 +86,18 @@ class GitHubHost(CodeHost):
         wrong = self.wrong(call)
         if wrong is not None:
             return wrong
-        return self.pull_requests(call) or self.issues(call) or (404, {}, {"message": "Not Found"})
+        found = self.pull_requests(call) or self.issues(call) or self.commit_status(call)
+        return found or (404, {}, {"message": "Not Found"})
+
+    def commit_status(self, call: Call) -> Reply | None:
+        match call.method, call.path.removeprefix(f"/repos/{REPOSITORY}/").split("/"):
+            case "POST", ["statuses", commit]:
+                if len(call.body["description"]) > 140 or call.body["state"] not in {"success", "failure", "pending"}:
+                    return 422, {}, {"message": "Validation Failed"}
+                self.statuses[commit] = (call.body["state"], call.body["context"])
+                return 201, {}, call.body
+            case _:
+                return None
 
     def issues(self, call: Call) -> Reply | None:
         match call.method, call.path.removeprefix(f"/repos/{REPOSITORY}/").split("/"):
@@ -155,6 +168,8 @@ class GitLabHost(CodeHost):
             return 401, {}, {"message": "401 Unauthorized"}
         if call.path == "/user":
             return 200, {}, {"id": 5, "username": self.account or "project_1_bot"}
+        if call.method == "POST" and call.path.startswith(f"{project}/statuses/"):
+            return self.commit_status(call)
         if not call.path.startswith(f"{project}/merge_requests"):
             return 404, {}, {"message": "404 Project Not Found"}
         if call.path == f"{project}/merge_requests":
@@ -180,6 +195,12 @@ class GitLabHost(CodeHost):
                 return 200, {}, request
             case _:
                 return 404, {}, {"message": "404 Not found"}
+
+    def commit_status(self, call: Call) -> Reply:
+        if len(call.body["description"]) > 255 or call.body["state"] not in {"success", "failed", "pending"}:
+            return 400, {}, {"message": "bad"}
+        self.statuses[call.path.rpartition("/")[2]] = (call.body["state"], call.body["name"])
+        return 201, {}, call.body
 
     def request(self) -> dict[str, Any]:
         return {"iid": 7, "labels": self.labels, "sha": self.head,

@@ -95,6 +95,9 @@ class PrometheusMeters:
         self._fetches = self._counter("gpuctl_git_fetches", "Times Git was asked", "result")
         for result in ("ok", "failed"):
             self._fetches.labels(result)
+        self._notifications = self._counter(
+            "gpuctl_notifications", "Messages to receivers outside, by how they ended", "receiver", "result"
+        )
         self._now = _Now(leads)
         self.registry.register(self._now)
         ProcessCollector(registry=self.registry)
@@ -140,6 +143,10 @@ class PrometheusMeters:
         self._predictions.labels(result).inc()
         for cause, count in causes.items():
             self._differences.labels(cause).inc(count)
+
+    def notified(self, receiver: str, result: str) -> None:
+        """A message to a receiver outside has ended so. From any thread."""
+        self._notifications.labels(receiver, result).inc()
 
     def standing(self, codes: Mapping[str, int]) -> None:
         """How many problems of each code stand now."""

@@ -12,7 +12,7 @@ from typing import Protocol
 from gpuctl.app.ports import Conflict, WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import annotations_of
+from gpuctl.k8s.objects import annotations_of, text
 from gpuctl.k8s.overview import decode_overview
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.freeze import Frozen
@@ -99,6 +99,11 @@ def unfreeze(control: ControlObject, part: Part) -> Frozen | None:
 def sync(control: ControlObject, now_ms: Instant) -> None:
     """Have the controller read Git now."""
     _written(control, lambda _: {names.SYNC_ANNOTATION: format_timestamp(now_ms)})
+
+
+def last_sync(body: Body | None) -> str:
+    """What stands on the object since Git was last asked for; "" for never. It differs each time."""
+    return text(annotations_of(body or {}), names.SYNC_ANNOTATION)
 
 
 def _change(control: ControlObject, change: Callable[[tuple[Frozen, ...]], tuple[Frozen, ...]]) -> None:

@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gpuctl.app.change_urgency import ChangeUrgency, urgency_of
+from gpuctl.app.control import last_sync
 from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import AtOnce, Followed, Follower
 from gpuctl.app.history import UNKEPT, HistoryKeeper, facts_of, unkept
 from gpuctl.app.holding import Held, is_frozen
+from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.metrics import Meters, Unmeasured, measure
 from gpuctl.app.notes import Unrecorded, notes_of
+from gpuctl.app.notices import UNNOTIFIED, Notifier
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.overview import OverviewBoard
 from gpuctl.app.ports import (
@@ -50,8 +53,6 @@ from gpuctl.app.status import UNPUBLISHED, Publisher, StatusBoard
 from gpuctl.app.timekeeping import LAST_RETRY_MS, NO_REFERENCE, CheckedClock, retry_ms
 from gpuctl.app.troubles import Troubles
 from gpuctl.diag.wording import message
-from gpuctl.k8s import names
-from gpuctl.k8s.objects import annotations_of, text
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION
 from gpuctl.model.state import Body, ClusterState
@@ -113,6 +114,8 @@ class Outside:
     background: Background = AT_ONCE
     reference: Reference = NO_REFERENCE
     publisher: Publisher = UNPUBLISHED
+    incidents: Incidents = NO_INCIDENTS
+    notifier: Notifier = UNNOTIFIED
     identity: str = ""
     publish: Callable[[Body], object] | None = None
     history: HistoryKeeper = UNKEPT
@@ -136,7 +139,7 @@ class Reconciler:
         self._term: int | None = None
         self._began_ms = self._now()
         self._blind, self._look_due = 0, self._now()
-        self._board = StatusBoard(outside.publisher, outside.meters, outside.clock, outside.identity)
+        self._board = StatusBoard(outside.publisher, outside.meters, outside.clock, outside.identity, outside.notifier)
         self._overview = OverviewBoard(outside.publish, outside.background, outside.clock)
         self._begin()
 
@@ -144,7 +147,8 @@ class Reconciler:
         """Start over like a new process, but keep the object cache."""
         self._fights = Fights()
         self._predictions = Predictions()
-        self._context = CycleContext(object_cache=self._object_cache, clock=self._time, stop=self._is_over)
+        cache, incidents = self._object_cache, self._outside.incidents
+        self._context = CycleContext(object_cache=cache, clock=self._time, stop=self._is_over, incidents=incidents)
         self._follower.forget()
         self._board.begin()
         self._overview.begin()
@@ -203,10 +207,8 @@ class Reconciler:
 
     def is_asked_for_git(self) -> bool:
         """Whether a person has asked since the last call to have Git read now."""
-        body = self._object_cache.get(CONTROL)
-        asked = text(annotations_of(body or {}), names.SYNC_ANNOTATION)
-        before, self._asked = self._asked, asked
-        return before is not None and asked != before and bool(asked)
+        before, self._asked = self._asked, last_sync(self._object_cache.get(CONTROL))
+        return before is not None and self._asked != before and bool(self._asked)
 
     @property
     def is_following(self) -> bool:
@@ -269,7 +271,7 @@ class Reconciler:
         except WorldFault:
             return ChangeUrgency.NOW
         if not changes:
-            return ChangeUrgency.NONE
+            return ChangeUrgency.SOON if self._outside.incidents.has_news() else ChangeUrgency.NONE
         declared = self._desired.declared
         if self._object_cache.altered or declared is None or self._left is None:
             return ChangeUrgency.NOW

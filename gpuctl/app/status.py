@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 from gpuctl import __version__
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.metrics import Meters, ToldStatus
+from gpuctl.app.notices import UNNOTIFIED, Notifier, Told, notices_of, told_by
 from gpuctl.app.ports import Clock, Cluster, Forbidden, NotFound, WorldFault
 from gpuctl.app.predictions import MOST_NAMED, Checked, Result, told
 from gpuctl.app.report import Entry, Level
@@ -47,6 +48,10 @@ class Publisher(Protocol):
         """The object as a replica in standby last read it, some seconds ago; None if it is not known."""
         ...
 
+    def now(self) -> Body | None:
+        """The object as it is now, by one request; None if it is not there, or can't be read. Never raises."""
+        ...
+
 
 class Unpublished:
     """Implements the port Publisher where nothing is to be published."""
@@ -55,6 +60,9 @@ class Unpublished:
         """Drop it."""
 
     def latest(self) -> None:
+        """None."""
+
+    def now(self) -> None:
         """None."""
 
 
@@ -76,14 +84,21 @@ class Direct:
 
     def latest(self) -> Body | None:
         """The object as it is now."""
+        return self.now()
+
+    def now(self) -> Body | None:
+        """The object as it is now."""
         return _one(self._cluster.list(kinds.CONFIG_MAP).items, REF)
 
 
 class StatusBoard:
     """Notes what happens in the loop, and tells the status when it may have changed. Keeps the last few predictions."""
 
-    def __init__(self, publisher: Publisher, meters: Meters, clock: Clock, identity: str) -> None:
+    def __init__(
+        self, publisher: Publisher, meters: Meters, clock: Clock, identity: str, notifier: Notifier = UNNOTIFIED
+    ) -> None:
         self._publisher = publisher
+        self._notifier = notifier
         self._meters = meters
         self._clock = clock
         self._identity = identity
@@ -97,6 +112,8 @@ class StatusBoard:
         self._told_ms: Instant | None = None
         self._changed = True
         self._stood: tuple[str, Body | None] | None = None
+        self._told: Told | None = None
+        """What receivers outside were told; None: not known yet, by this leader."""
 
     def fetched(self, *, well: bool, branch: str, head: Revision) -> None:
         """The branch was asked for. `head` empty: it is what it was."""
@@ -143,8 +160,28 @@ class StatusBoard:
         status = status_of(replace(self._facts, now_ms=now_ms, standing=problems))
         self._measure(status)
         if self._published is None or _timeless(status) != _timeless(self._published):
+            before = self._told_before()
             self._published = status
             self._publisher.publish(body_of(document(status)))
+            self._notify(before, status)
+
+    def _told_before(self) -> Told:
+        """What receivers outside were told; by a new leader read off what the last one published."""
+        if self._told is None and self._notifier is not UNNOTIFIED:
+            try:
+                self._told = told_by(parsed(_content(self._publisher.now())))
+            except ValueError:
+                self._told = Told()
+        return self._told or Told()
+
+    def _notify(self, before: Told, status: StatusV1) -> None:
+        """Tell receivers outside what has changed, once a cycle has shown how it is."""
+        if self._facts.cycled_ms is None or self._notifier is UNNOTIFIED:
+            return
+        notices, self._told = notices_of(before, status)
+        commit = self._told.commit if self._told.commit != before.commit else None
+        if notices or commit is not None:
+            self._notifier.notify(notices, commit)
 
     def stand_by(self, leader: str) -> None:
         """Tell what the leader published, as a replica that waits."""

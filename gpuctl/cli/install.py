@@ -92,6 +92,12 @@ from gpuctl.model.state import Body
     show_default=True,
     help="The only namespace that may read metrics; an empty one: all may.",
 )
+@click.option("--notify", is_flag=True, help="Notify the receivers in Secret gpuctl-notify: Slack, webhook, code host.")
+@click.option(
+    "--push-from",
+    metavar="NAMESPACE",
+    help="Receive webhooks of GitHub and GitLab from there: the namespace of your ingress controller.",
+)
 @signature_options
 @click.option("--kubeconfig", metavar="FILE", help="As --context, in this kubeconfig.")
 @click.option(

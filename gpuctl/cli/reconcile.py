@@ -44,6 +44,9 @@ LEAST_INTERVAL_MS = 200
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--history", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the past there: gpuctl history.")
 @click.option("--history-address", metavar="HOST:PORT", help="Answer questions about it there: a loopback address.")
+@click.option("--notify", metavar="DIR", help="Notify the receivers that files of this folder name: slack-url, ...")
+@click.option("--push-address", metavar="HOST:PORT", help="Receive webhooks of GitHub and GitLab there, at /push.")
+@click.option("--push-secret", metavar="FILE", help="The secret of these webhooks, 16 characters at least.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def reconcile(interval: int, **options: Any) -> None:
     """Follow a branch and make a cluster match it.
@@ -91,10 +94,17 @@ def reconcile(interval: int, **options: Any) -> None:
         write_qps=options["write_qps"],
         write_burst=options["write_burst"],
     )
+    if (options["push_address"] is None) != (options["push_secret"] is None):
+        raise Failure("GPU9002", "--push-address and --push-secret belong together", hint="gpuctl reconcile --help")
+    if options["push_address"] is not None and options["embedded"] is not None:
+        raise Failure("GPU9002", "pushes are passed on by an API server", hint="leave out --push-address")
     served = wiring.Served(
         metrics_address=options["metrics_address"],
         history=options["history"],
         history_address=options["history_address"],
+        notify=options["notify"],
+        push_address=options["push_address"],
+        push_secret=options["push_secret"],
     )
     journal = Journal(_write, LogForm(options["log_format"]))
     raise click.exceptions.Exit(wiring.reconcile(follow, target, served, journal))

@@ -13,11 +13,14 @@ from gpuctl.model.state import Body
 NAME = "gpuctl"
 """Of the account, its roles, the Deployment and what belongs to it."""
 GIT_SECRET = "gpuctl-git"  # noqa: S105 - its name
+NOTIFY_SECRET, PUSH_SECRET = "gpuctl-notify", "gpuctl-push"
+"""Of the Secrets with the receivers of notifications, and with the secret of webhooks."""
 SIGNERS = "gpuctl-signers"
 """Of the ConfigMap with the keys of those who may sign commits."""
 METRICS_PORT = 8080
 HISTORY_PORT = 8081
 """On the pod's own loopback address: nothing on the network of pods reaches it."""
+PUSH_PORT = 8082
 ACCOUNT = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{NAME}"
 """The user that requests of the controller are made as."""
 
@@ -44,6 +47,8 @@ class Installation:
     controller's writes; None: as it does by itself. `jobs` and `nodes`: how many it is given memory for. `verify` is
     which commits need a signature, by a key in these texts; None: none does. `api_port` is where API servers listen
     behind the Service; None: where most installers have them. Metrics are for `monitoring_namespace`; empty: for all.
+    `notify`: whether receivers in a Secret are notified. `push_from`: the namespace from which webhooks for pushes
+    come, such as the ingress controller's; None: they are not received.
     `controllers`: what users Kubernetes' controllers are, beside those that `guard.MAKERS` has.
     """
 
@@ -65,6 +70,8 @@ class Installation:
     api_port: int | None = None
     monitoring_namespace: str = "monitoring"
     controllers: tuple[str, ...] = ()
+    notify: bool = False
+    push_from: str | None = None
 
     @property
     def signer_files(self) -> Mapping[str, str]:

@@ -15,6 +15,9 @@ from gpuctl.install.installation import (
     LABELS,
     METRICS_PORT,
     NAME,
+    NOTIFY_SECRET,
+    PUSH_PORT,
+    PUSH_SECRET,
     SIGNERS,
     UNGUARDED,
     Installation,
@@ -27,6 +30,7 @@ _HOME = names.SYSTEM_NAMESPACE
 _USER = 65532
 """The user of the image."""
 _WORK, _PAST, _GIT, _SIGNERS = "/var/lib/gpuctl", "/var/lib/gpuctl-history", "/etc/gpuctl/git", "/etc/gpuctl/signers"
+_NOTIFY, _PUSH = "/etc/gpuctl/notify", "/etc/gpuctl/push"
 _KEY, _HOSTS, _NETRC = "ssh-privatekey", "known_hosts", ".netrc"
 _SSH = (
     f"ssh -F none -i {_GIT}/{_KEY} -o IdentitiesOnly=yes -o UserKnownHostsFile={_GIT}/{_HOSTS} "
@@ -55,6 +59,7 @@ def controller(wanted: Installation) -> Iterator[Body]:
     """Everything but the account."""
     yield _namespace()
     yield _git_secret(wanted)
+    yield from _more_secrets(wanted)
     if wanted.signer_files:
         note = "The keys that a commit must be signed with. Read again with each new commit."
         yield made(kinds.CONFIG_MAP, SIGNERS, {"data": dict(wanted.signer_files)}, namespace=_HOME, note=note)
@@ -62,7 +67,9 @@ def controller(wanted: Installation) -> Iterator[Body]:
     yield made(kinds.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note=note)
     note = _sized(wanted) if wanted.guard else f"{_sized(wanted)} {UNGUARDED}"
     yield made(kinds.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME, note=note)
-    yield _metrics_service()
+    yield _service("metrics", METRICS_PORT)
+    if wanted.push_from is not None:
+        yield _service("push", PUSH_PORT)
     yield made(
         ("policy/v1", "PodDisruptionBudget"),
         NAME,
@@ -94,11 +101,28 @@ def _git_secret(wanted: Installation) -> Body:
     return made(kinds.SECRET, GIT_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
 
 
-def fill_in(*keys: str) -> str:
-    """The command that puts files into the Secret, as a manager of its own: what it owns, `gpuctl install` leaves."""
+def _more_secrets(wanted: Installation) -> Iterator[Body]:
+    """Those of what is off by default, without data like Git's."""
+    if wanted.notify:
+        note = (
+            "Who is notified, by the keys that are there: slack-url; webhook-url, webhook-key; github-token or "
+            "gitlab-token, for commit statuses, and github-url or gitlab-url for a code host of one's own. "
+            f"{fill_in('slack-url', secret=NOTIFY_SECRET)}"
+        )
+        yield made(kinds.SECRET, NOTIFY_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
+    if wanted.push_from is not None:
+        note = (
+            "Needs secret, 16 characters at least: the secret of the webhook on GitHub or GitLab, for POST /push of "
+            f"Service {NAME}-push. {fill_in('secret', secret=PUSH_SECRET)}"
+        )
+        yield made(kinds.SECRET, PUSH_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
+
+
+def fill_in(*keys: str, secret: str = GIT_SECRET) -> str:
+    """The command that puts files into a Secret, as a manager of its own: what it owns, `gpuctl install` leaves."""
     files = " ".join(f"--from-file={key}=FILE" for key in keys)
     return (
-        f"kubectl -n {_HOME} create secret generic {GIT_SECRET} {files} --dry-run=client -o yaml | "
+        f"kubectl -n {_HOME} create secret generic {secret} {files} --dry-run=client -o yaml | "
         "kubectl apply --server-side --field-manager=git-credentials -f -"
     )
 
@@ -164,8 +188,14 @@ def _pod(wanted: Installation) -> Mapping[str, Any]:
                 },
             },
             *([{"name": "signers", "configMap": {"name": SIGNERS}}] if wanted.signer_files else ()),
+            *([_optional("notify", NOTIFY_SECRET)] if wanted.notify else ()),
+            *([_optional("push", PUSH_SECRET)] if wanted.push_from is not None else ()),
         ],
     }
+
+
+def _optional(name: str, secret: str) -> Mapping[str, Any]:
+    return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440, "optional": True}}
 
 
 def _container(wanted: Installation) -> Mapping[str, Any]:
@@ -178,7 +208,10 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
             {"name": "HOME", "value": _GIT},  # where git looks for .netrc
             *([{"name": "GIT_SSH_COMMAND", "value": _SSH}] if wanted.by_ssh else ()),
         ],
-        "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
+        "ports": [
+            {"name": "metrics", "containerPort": METRICS_PORT},
+            *([{"name": "push", "containerPort": PUSH_PORT}] if wanted.push_from is not None else ()),
+        ],
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "metrics"},
             "initialDelaySeconds": 10,
@@ -201,6 +234,8 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
             {"name": "git", "mountPath": _GIT, "readOnly": True},
             *([{"name": "signers", "mountPath": _SIGNERS, "readOnly": True}] if wanted.signer_files else ()),
+            *([{"name": "notify", "mountPath": _NOTIFY, "readOnly": True}] if wanted.notify else ()),
+            *([{"name": "push", "mountPath": _PUSH, "readOnly": True}] if wanted.push_from is not None else ()),
         ],
     }
 
@@ -217,25 +252,30 @@ def arguments(wanted: Installation) -> Iterator[str]:
         yield from ("--verify-signatures", wanted.verify)
     for option in wanted.signer_files:
         yield from (f"--{option}", f"{_SIGNERS}/{option}")
+    if wanted.notify:
+        yield from ("--notify", _NOTIFY)
+    if wanted.push_from is not None:
+        yield from ("--push-address", f"0.0.0.0:{PUSH_PORT}", "--push-secret", f"{_PUSH}/secret")
     yield from ("--workdir", _WORK, "--log-format", "json", "--metrics-address", f"0.0.0.0:{METRICS_PORT}")
     yield from ("--history", f"{_PAST}/history.db", "--history-address", f"127.0.0.1:{HISTORY_PORT}")
 
 
-def _metrics_service() -> Body:
-    port = {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}
-    return made(kinds.SERVICE, f"{NAME}-metrics", {"spec": {"selector": LABELS, "ports": [port]}}, namespace=_HOME)
+def _service(name: str, number: int) -> Body:
+    port = {"name": name, "port": number, "targetPort": name}
+    return made(kinds.SERVICE, f"{NAME}-{name}", {"spec": {"selector": LABELS, "ports": [port]}}, namespace=_HOME)
 
 
 def _network(wanted: Installation) -> Mapping[str, Any]:
-    """In: metrics; a node reaches its own pods for probes all the same. Out: names, the API server and Git, whose
-    addresses are not known here, only their ports."""
-    by_name = {"matchLabels": {"kubernetes.io/metadata.name": wanted.monitoring_namespace}}
-    readers = {"from": [{"namespaceSelector": by_name}]} if wanted.monitoring_namespace else {}
+    """In: metrics and webhooks; a node reaches its own pods for probes all the same. Out: names, the API server, Git
+    and receivers of notifications, whose addresses are not known here, only their ports."""
     servers = (_SERVICE_PORT, wanted.api_port or SERVER_PORT)
     return {
         "podSelector": {"matchLabels": LABELS},
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"ports": [{"port": METRICS_PORT, "protocol": "TCP"}], **readers}],
+        "ingress": [
+            _let_in(METRICS_PORT, wanted.monitoring_namespace),
+            *([] if wanted.push_from is None else [_let_in(PUSH_PORT, wanted.push_from)]),
+        ],
         "egress": [
             {
                 "to": [
@@ -248,3 +288,10 @@ def _network(wanted: Installation) -> Mapping[str, Any]:
             {"ports": [{"port": wanted.git_port, "protocol": "TCP"}]},
         ],
     }
+
+
+def _let_in(port: int, namespace: str) -> Mapping[str, Any]:
+    """Who may reach a port: pods of one namespace; where none is named, all."""
+    by_name = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    some = {"from": [{"namespaceSelector": by_name}]} if namespace else {}
+    return {"ports": [{"port": port, "protocol": "TCP"}], **some}

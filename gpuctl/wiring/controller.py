@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -18,17 +19,30 @@ from gpuctl.adapters.git import GitSource
 from gpuctl.adapters.gitsignatures import Checked, Signers
 from gpuctl.adapters.history.keeper import HistoryFile
 from gpuctl.adapters.history.serving import HistoryServer
+from gpuctl.adapters.notify.folder import secret_in
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
+from gpuctl.adapters.pushes import PushReceiver
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.history import UNKEPT
+from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.kept import Keep
 from gpuctl.app.loop import LoopSettings, run
-from gpuctl.app.ports import Cluster, ClusterUnavailable, Leadership, Machines, Recorder, Reference, WorldFault
+from gpuctl.app.notices import UNNOTIFIED, Notifier
+from gpuctl.app.ports import (
+    Cluster,
+    ClusterUnavailable,
+    Leadership,
+    Machines,
+    Recorder,
+    Reference,
+    WorldFault,
+)
 from gpuctl.app.reconciler import ALONE, AT_ONCE, UNRECORDED, Outside
 from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.status import REF as STATUS
 from gpuctl.app.status import UNPUBLISHED, Direct, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
+from gpuctl.diag.wording import message
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
@@ -85,11 +99,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What the controller keeps and serves besides: measurements at an address, the past in a file and at another."""
+    """What the controller serves, keeps and tells besides: measurements at an address, the past in a file, at another.
+
+    `notify`: the folder whose files say who is notified. `push_address`: where webhooks for pushes are received, by the
+    secret in the file `push_secret`. None: nothing of the kind.
+    """
 
     metrics_address: str | None = None
     history: str | None = None
     history_address: str | None = None
+    notify: str | None = None
+    push_address: str | None = None
+    push_secret: str | None = None
 
 
 def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) -> int:
@@ -108,6 +129,9 @@ def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) 
         history = UNKEPT if served.history is None else stack.enter_context(closing(HistoryFile(Path(served.history))))
         if served.history is not None and served.history_address is not None:
             stack.enter_context(closing(HistoryServer(Path(served.history), served.history_address)))
+        if served.push_address and served.push_secret and ports.ask_for_git:
+            read = partial(secret_in, Path(served.push_secret))
+            stack.enter_context(closing(PushReceiver(served.push_address, read, ports.ask_for_git)))
         outside = Outside(
             source=source,
             cluster=ports.cluster,
@@ -119,6 +143,8 @@ def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) 
             background=background,
             reference=ports.reference,
             publisher=ports.publisher,
+            incidents=ports.incidents,
+            notifier=_notifier(served.notify, follow.url, ports.meters, journal, stack),
             identity=ports.identity,
             publish=ports.publish,
             history=history,
@@ -139,8 +165,27 @@ class _ClusterPorts:
     recorder: Recorder = UNRECORDED
     reference: Reference = NO_REFERENCE
     publisher: Publisher = UNPUBLISHED
+    incidents: Incidents = NO_INCIDENTS
     identity: str = ""
     publish: Callable[[Body], object] | None = None
+    ask_for_git: Callable[[], None] | None = None
+
+
+def _notifier(
+    folder: str | None, remote: str, meters: PrometheusMeters, journal: Journal, stack: ExitStack
+) -> Notifier:
+    """What tells the receivers of a folder; what one of them does not take is logged."""
+    if folder is None:
+        return UNNOTIFIED
+    from gpuctl.adapters.notify import Folder, Sender, receivers_of  # noqa: PLC0415 - slow to import
+
+    def ended(receiver: str, result: str, why: str) -> None:
+        meters.notified(receiver, result)
+        if result != "sent":
+            facts = {"code": "GPU7089", "message": message("GPU7089", {"receiver": receiver, "why": why})}
+            journal.tell(SystemClock().now_ms(), Entry(event="unnotified", level=Level.WARNING, fields=facts))
+
+    return stack.enter_context(closing(Sender(receivers_of(Folder(Path(folder)), remote), ended)))
 
 
 def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
@@ -163,7 +208,9 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     """
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.control import ask_for_git  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.incidents import EventReader  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.lease import LeaseLeadership, new_identity  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.publisher import ObjectPublisher  # noqa: PLC0415
@@ -189,6 +236,8 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     stack.enter_context(closing(recorder))
     publisher = ObjectPublisher(connection, STATUS, permit=leadership.held, on_request=meters.request)
     stack.enter_context(closing(publisher))
+    incidents = EventReader(connection, permit=leadership.held, on_news=wake, on_request=meters.request)
+    stack.enter_context(closing(incidents))
     with suppress(WorldFault):
         lacking = discover(cluster.requests).told
         if lacking is not None:
@@ -203,8 +252,10 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
         recorder=recorder,
         reference=connection.time,
         publisher=publisher,
+        incidents=incidents,
         identity=me,
         publish=cluster.apply,
+        ask_for_git=lambda: ask_for_git(cluster.requests, SystemClock().now_ms()),
     )
 
 

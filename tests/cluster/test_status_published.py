@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+from codehosts import Call, CodeHost, Reply, served
 from controlplane.server import ControlPlane
-from unattended import LEASE, Site, all_writes_of, job, project, within
+from unattended import LEASE, Process, Site, all_writes_of, job, project, within
 
 HOME = "/api/v1/namespaces/gpuctl-system"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/gpuctl-system/rolebindings"
@@ -141,3 +144,55 @@ def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, 
         assert "--role=gpuctl-history " in refused.stderr
     finally:
         site.plane.call("DELETE", f"{HOME}/pods/{pod}?gracePeriodSeconds=0")
+
+
+class Hook(CodeHost):
+    """A webhook that takes everything."""
+
+    def serve(self, call: Call) -> Reply:
+        del call
+        return 200, {}, {}
+
+    def told(self) -> list[tuple[str, str | None]]:
+        return [(call.body["event"], call.body["project"]) for call in self.calls]
+
+
+def test_a_push_has_git_read_and_a_receiver_is_told(site: Site, tmp_path: Path) -> None:
+    """By any replica: one in standby passes the push on. What was told is not told again by the next leader."""
+    (tmp_path / "notify").mkdir()
+    (tmp_path / "push").write_text("a secret of this cluster\n")
+    ports = [port(0), port(1)]
+
+    def start(at: int) -> Process:
+        more = ("--notify", tmp_path / "notify", "--push-secret", tmp_path / "push", "--push-address")
+        return site.start(*map(str, more), f"127.0.0.1:{at}", interval="10m")
+
+    def push(body: bytes) -> None:
+        request = urllib.request.Request(f"http://127.0.0.1:{ports[1]}/push", body, method="POST")
+        request.add_header("X-Gitlab-Token", "a secret of this cluster")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status == 202
+
+    with served(Hook()) as hook:
+        assert isinstance(hook, Hook)
+        (tmp_path / "notify" / "webhook-url").write_text(hook.url)
+        site.commit(project("a", 4), job("j"))
+        leader = start(ports[0])
+        site.await_pods("j")
+        within(30, lambda: hook.told() == [("applied", None)], site.logs)
+        standby = start(ports[1])
+        within(30, lambda: any(line["event"] == "standby" for line in standby.lines()), site.logs)
+        site.commit(job("j", more=", gpus: x"))
+        push(b"1")
+        within(30, lambda: sorted(hook.told()[1:]) == [("applied", None), ("held", "a")], site.logs)
+        leader.end()
+        within(40, standby.leads, site.logs)
+        site.commit(job("j"), job("k"))
+        push(b"2")
+        site.await_pods("j", "k")
+        within(30, lambda: sorted(hook.told()[3:]) == [("applied", None), ("recovered", "a")], site.logs)
+
+
+def port(number: int) -> int:
+    """Below the ports that systems give out by themselves: the process takes one of those for its metrics."""
+    return 20_000 + 2 * (os.getpid() % 5_000) + number

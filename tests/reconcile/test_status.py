@@ -27,6 +27,9 @@ class Board:
     def latest(self) -> Body | None:
         return self._direct.latest()
 
+    def now(self) -> Body | None:
+        return self._direct.now()
+
 
 def staged(tmp_path: Path) -> tuple[Stage, Board]:
     stage = Stage(tmp_path)

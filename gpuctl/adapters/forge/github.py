@@ -11,10 +11,12 @@ from urllib.parse import quote, urlencode
 
 from gpuctl.adapters.forge.address import ForgeAddress
 from gpuctl.adapters.forge.requests import Requests
+from gpuctl.app.notices import CommitNotice
 from gpuctl.app.ports import ForgeFault, OpenRequest, ReviewRequest, VirtualTime
 from gpuctl.model.ids import Revision
 
 _FORBIDDEN = "GPU6204"
+_LONGEST_DESCRIPTION = 140
 
 
 class GitHub:
@@ -83,6 +85,16 @@ class GitHub:
             "POST", f"{self._repo}/pulls", body, what=what, done=lambda: self._open(wanted, what)
         )
         return self._opened(made, what, is_new=True)
+
+    def set_commit_status(self, commit: CommitNotice) -> None:
+        """Show beside the commit how it stands. Source: https://docs.github.com/rest/commits/statuses."""
+        body = {
+            "state": commit.verdict.value,
+            "context": f"gpuctl/{commit.cluster}",
+            "description": commit.message[:_LONGEST_DESCRIPTION],
+        }
+        path = f"{self._repo}/statuses/{quote(commit.commit, safe='')}"
+        self._requests.send("POST", path, body, what=f"the status of commit {commit.commit[:12]}")
 
     def _comment(self, number: int, marker: str, what: str) -> Mapping[str, Any] | None:
         """The oldest comment of this account with the marker. A comment of another account could be edited there."""

@@ -11,8 +11,12 @@ from urllib.parse import quote, urlencode
 
 from gpuctl.adapters.forge.address import ForgeAddress
 from gpuctl.adapters.forge.requests import Requests
+from gpuctl.app.notices import CommitNotice, Verdict
 from gpuctl.app.ports import OpenRequest, ReviewRequest, VirtualTime
 from gpuctl.model.ids import Revision
+
+_STATES = {Verdict.SUCCESS: "success", Verdict.FAILURE: "failed", Verdict.PENDING: "pending"}
+_LONGEST_DESCRIPTION = 255
 
 
 class GitLab:
@@ -75,6 +79,16 @@ class GitLab:
         path = f"{self._project}/merge_requests"
         made = self._requests.send("POST", path, body, what=what, done=lambda: self._open(wanted, what))
         return self._opened(made, what, is_new=True)
+
+    def set_commit_status(self, commit: CommitNotice) -> None:
+        """Show beside the commit how it stands. Source: https://docs.gitlab.com/api/commits, commit status."""
+        body = {
+            "state": _STATES[commit.verdict],
+            "name": f"gpuctl/{commit.cluster}",
+            "description": commit.message[:_LONGEST_DESCRIPTION],
+        }
+        path = f"{self._project}/statuses/{quote(commit.commit, safe='')}"
+        self._requests.send("POST", path, body, what=f"the status of commit {commit.commit[:12]}")
 
     def _note(self, path: str, marker: str, what: str) -> Mapping[str, Any] | None:
         """The oldest note of this account with the marker. A note of another account could be edited there."""

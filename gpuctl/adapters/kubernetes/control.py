@@ -7,17 +7,25 @@ from typing import Any
 
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
-from gpuctl.adapters.kubernetes.requests import JSON, MERGE, Request, Requests, encoded
+from gpuctl.adapters.kubernetes.requests import JSON, MERGE, Request, Requests, encoded, patching
 from gpuctl.app.ports import Forbidden, NotFound, WorldFault
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import text
 from gpuctl.k8s.overview import OVERVIEW_REF
+from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
 
 _REF = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.CONTROL_NAME)
 _MANAGER = {"fieldManager": "gpuctl-control"}
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+def ask_for_git(requests: Requests, now_ms: Instant) -> None:
+    """Have the leader read Git now, with the controller's rights; any replica may. Raises WorldFault."""
+    patch = {"metadata": {"annotations": {names.SYNC_ANNOTATION: format_timestamp(now_ms)}}}
+    requests.send(patching(_REF, patch, MERGE))
 
 
 class KubernetesControl:

@@ -54,6 +54,12 @@ class ObjectPublisher:
         """The object as last read."""
         return self._latest
 
+    def now(self) -> Body | None:
+        """The object as it is now; None if it can't be read."""
+        with suppress(WorldFault):
+            return self._read()
+        return None
+
     def close(self) -> None:
         """Write what waits if that takes no longer than 2 s, then end."""
         with self._changed:

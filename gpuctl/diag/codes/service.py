@@ -59,6 +59,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="An administrator runs `kubectl create namespace gpuctl-system`, or applies what `gpuctl install` prints.",
     ),
     CodeEntry(
+        code="GPU7089",
+        title="a notification was not delivered",
+        message="receiver {receiver} was not notified: {why}",
+        why="The receiver can't be reached, refuses the message, or more messages wait for it than are kept. Nothing "
+        "depends on it: gpuctl status has the same.",
+        fix="Check the files of --notify (Secret gpuctl-notify): the address, the token, and that it may be reached.",
+    ),
+    CodeEntry(
         code="GPU7083",
         title="what is frozen can't be read",
         message="ConfigMap {name}: its annotation gpuctl.dev/frozen can't be read: {why}",

@@ -1,0 +1,33 @@
+"""The receivers of notifications as files of one folder, such as a mounted Secret. Read anew for each message.
+
+So an address or a token is in no argument, no environment and no log, and a changed Secret needs no restart.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.adapters.files import read_regular
+
+MOST_BYTES = 16 * 1024
+
+
+def secret_in(path: Path) -> str:
+    """The text of a file as it is now, without the space around it; "" for none, or more than MOST_BYTES."""
+    with suppress(OSError, ValueError):
+        content = read_regular(path, MOST_BYTES)
+        return "" if len(content) > MOST_BYTES else content.decode().strip()
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder with a file for each setting: slack-url, webhook-url, webhook-key, github-token, github-url, ..."""
+
+    path: Path
+
+    def __call__(self, name: str) -> str:
+        """The text of a file, without the space around it; "" for one that is not there or can't be read."""
+        return secret_in(self.path / name)
