@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from gpuctl.app.cycle import CycleContext, foresee
+from gpuctl.app.incidents import NO_INCIDENTS
+from gpuctl.app.inspect import AskedNow
 from gpuctl.app.object_cache import ObjectCache
-from gpuctl.app.ports import Clock, Cluster
+from gpuctl.app.ports import Clock, Cluster, Sessions
 from gpuctl.explain import explain
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Explanation
 from gpuctl.model.ids import JobId
 
 
-def explain_live(declared: Declared, cluster: Cluster, clock: Clock, job: JobId) -> Explanation | None:
+def explain_live(
+    declared: Declared, cluster: Cluster, clock: Clock, job: JobId, sessions: Sessions | None = None
+) -> Explanation | None:
     """Explain a job in a cluster, if these declarations were its newest commit; None if the job is not declared.
+
+    `sessions`: by which events are read of runs that do not start.
 
     Raises ClusterUnavailable or Forbidden if the cluster can't be read whole.
     """
-    context = CycleContext(object_cache=ObjectCache(cluster), clock=clock)
+    incidents = NO_INCIDENTS if sessions is None else AskedNow(sessions)
+    context = CycleContext(object_cache=ObjectCache(cluster), clock=clock, incidents=incidents)
     foreseen = foresee(declared, context)
     vacancies = context.caches.engine_cache.vacancies()
     return explain(foreseen.declared, foreseen.state, foreseen.schedule, job, vacancies)

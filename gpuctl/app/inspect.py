@@ -6,7 +6,7 @@ readable; which of the others were not is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuctl.app.object_cache import ObjectCache
@@ -22,7 +22,7 @@ from gpuctl.model.overview import Overview
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
 from gpuctl.model.units import Instant
-from gpuctl.observe import ObserveCache, observe, problem_of_events, unexplained_runs, with_problems
+from gpuctl.observe import ObserveCache, Unexplained, observe, problem_of_events, unexplained_runs, with_problems
 from gpuctl.views.jobs import JobView, PodView
 from gpuctl.views.running import views_now
 
@@ -90,19 +90,35 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: 
     return replace(current, unread=tuple(refused.values()))
 
 
-def with_events(current: Live, sessions: Sessions, now_ms: Instant) -> Live:
-    """The same with why runs do not start, where events alone say it, of the first MOST_ASKED such runs.
+class AskedNow:
+    """Implements the port Incidents for commands: it asks at once, about the first MOST_ASKED runs.
 
-    Where events may not be read it stays as it is. Cost: nothing where all runs start; else a request an object.
+    Where events may not be read it knows nothing. Cost: nothing where all runs start; else a request an object.
     """
-    told: dict[RunKey, PodProblem] = {}
-    for late in unexplained_runs(current.state, now_ms)[:MOST_ASKED]:
-        try:
-            found = problem_of_events(late, sessions.events(late.objects))
-        except (Forbidden, ClusterUnavailable):
-            break
-        if found is not None:
-            told[late.run] = found
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def of(self, late: Sequence[Unexplained]) -> Mapping[RunKey, PodProblem]:
+        """What the events of these runs' objects say now."""
+        told: dict[RunKey, PodProblem] = {}
+        for each in late[:MOST_ASKED]:
+            try:
+                found = problem_of_events(each, self._sessions.events(each.objects))
+            except (Forbidden, ClusterUnavailable):
+                break
+            if found is not None:
+                told[each.run] = found
+        return told
+
+    def has_news(self) -> bool:
+        """Never: it has told all."""
+        return False
+
+
+def with_events(current: Live, sessions: Sessions, now_ms: Instant) -> Live:
+    """The same with why runs do not start, where events alone say it."""
+    told = AskedNow(sessions).of(unexplained_runs(current.state, now_ms))
     if not told:
         return current
     state = with_problems(current.state, told)

@@ -99,7 +99,7 @@ def _asked(subject: str, project: str | None, folder: str, where: Where) -> Expl
     declared = compiled_folder(folder)
     job = _declared_job(declared, folder, subject, project)
     with where.reading() as cluster:
-        told = explain_live(declared, cluster, wiring.clock(), job)
+        told = explain_live(declared, cluster, wiring.clock(), job, wiring.sessions_of(cluster))
     if told is None:
         raise Failure("GPU9003", f"there is no decision for {job}")
     return told

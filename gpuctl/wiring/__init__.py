@@ -25,6 +25,7 @@ from gpuctl.wiring.reading import (
     removal,
     rolled_back,
     scenario_reader,
+    sessions_of,
 )
 from gpuctl.wiring.stages import EXAMPLE, blueprint, cluster_bench, demo, example_cluster, example_policies, sandbox
 
@@ -66,4 +67,5 @@ __all__ = [
     "rolled_back",
     "sandbox",
     "scenario_reader",
+    "sessions_of",
 ]

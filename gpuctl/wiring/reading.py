@@ -94,6 +94,14 @@ def reading_status(kubeconfig: str | None, context: str | None) -> Iterator[Clus
         yield cluster
 
 
+def sessions_of(cluster: Cluster) -> Sessions | None:
+    """Sessions with the containers of an open cluster; None for one that has none."""
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
+
+    return PodSessions(cluster.requests.connection) if isinstance(cluster, KubernetesCluster) else None
+
+
 def forwarder(sessions: Sessions) -> Forwarder:
     """What leads ports of containers to this machine. TypeError for sessions that are not of an API server."""
     from gpuctl.adapters.kubernetes.portforward import PortForwarder  # noqa: PLC0415 - slow to import
